@@ -1,0 +1,1 @@
+"""Figures, always as ratios within one run."""

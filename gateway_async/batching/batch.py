@@ -1,0 +1,192 @@
+"""`Batch`: what a call with any number of orders returns.
+
+It is a coroutine to await, or an asynchronous context manager to stream from; once.
+"""
+
+import asyncio
+import warnings
+from collections.abc import AsyncIterator, Coroutine, Generator
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from gateway_async.batching.outcomes import Outcome
+from gateway_async.batching.results import BatchResult, Progress
+from gateway_async.batching.running import Run
+from gateway_async.batching.sources import check_orders
+from gateway_async.batching.tally import Tally
+from gateway_async.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from types import TracebackType
+
+    from gateway_async.batching.plans import Plan
+    from gateway_async.session import Session
+    from gateway_async.settings import BatchPolicy, RecoveryPolicy
+
+O = TypeVar("O")  # noqa: E741  # an order
+R = TypeVar("R")
+
+
+class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O, R]):
+    """One call with any number of orders.
+
+    ``await batch`` gives the `BatchResult`. ``async with batch`` streams instead: iterate to get
+    each outcome as its chunk finishes, in bounded memory. Leaving early, or being cancelled, sends
+    no further chunk and waits for those in flight; then `result` has what was not yet yielded.
+    """
+
+    def __init__(self, name: str, open_run: "Callable[[], Awaitable[Run]]") -> None:
+        self._name = name
+        self._open_run = open_run
+        self._used = False
+        self._coroutine: Coroutine[Any, Any, BatchResult[O, R]] | None = None
+        self._run: Run | None = None
+        self._ready: list[Outcome[O, R]] = []
+
+    @property
+    def result(self) -> BatchResult[O, R]:
+        """What became of every order, once the batch is over.
+
+        Raises:
+            RuntimeError: Before that.
+        """
+        if self._run is None or self._run.result is None:
+            raise RuntimeError(f"{self!r} has no result yet")
+        return self._run.result
+
+    @property
+    def progress(self) -> Progress:
+        """How far it has come; all zeros before it was started."""
+        return self._run.progress if self._run is not None else Tally(object).progress(None)
+
+    def __repr__(self) -> str:
+        state = "new" if not self._used else "over" if self._run and self._run.result else "running"
+        return f"<Batch {self._name} {state}>"
+
+    # As a coroutine
+
+    def __await__(self) -> Generator[Any, Any, BatchResult[O, R]]:
+        return self._begin().__await__()
+
+    def send(self, value: Any) -> Any:  # noqa: ANN401  # as Coroutine.send
+        """Resume the batch, as for any coroutine."""
+        return (self._coroutine or self._begin()).send(value)
+
+    def throw(self, *error: Any) -> Any:  # noqa: ANN401  # as Coroutine.throw
+        """Raise an error inside the batch, as for any coroutine.
+
+        A batch that was not begun is taken to its first pause, where nothing is sent yet: thus a
+        task that is cancelled before its first step leaves a result, too.
+        """
+        if self._coroutine is None:
+            self._begin().send(None)
+        return (self._coroutine or self._begin()).throw(*error)
+
+    def close(self) -> None:
+        """Give the batch up, as for any coroutine."""
+        self._used = True
+        if self._coroutine is not None:
+            self._coroutine.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_used", True):
+            warnings.warn(f"{self!r} was never awaited", RuntimeWarning, stacklevel=2)
+
+    def _begin(self) -> Coroutine[Any, Any, BatchResult[O, R]]:
+        self._claim()
+        self._coroutine = self._complete()
+        return self._coroutine
+
+    async def _complete(self) -> BatchResult[O, R]:
+        return await (await self._open()).complete()
+
+    # As a stream
+
+    async def __aenter__(self) -> Self:
+        self._claim()
+        run = await self._open()
+        await run.start(streamed=True)
+        return self
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Outcome[O, R]:
+        run = self._run
+        if run is None or not run.streamed:
+            raise RuntimeError(f"stream {self!r} inside `async with`")
+        while not self._ready:
+            block = run.take()
+            if block is not None:
+                self._ready = block.outcomes()[::-1]
+            elif run.result is not None:
+                raise StopAsyncIteration
+            elif run.failure is not None:
+                await run.finish(await self._drain(run, "the input or a collaborator failed"))
+            elif run.is_over:
+                run.give_up()
+                if not run.tally.finished:
+                    await run.finish()
+            else:
+                await run.change()
+        return self._ready.pop()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: "TracebackType | None",
+    ) -> None:
+        run = self._run
+        if run is None or run.result is not None:
+            return
+        interruption = await self._drain(run, "the batch was left early")
+        if isinstance(error, asyncio.CancelledError):
+            interruption = None  # the first cancellation is already on its way
+        await run.finish(interruption, quiet=error is not None)
+
+    async def _drain(self, run: Run, reason: str) -> asyncio.CancelledError | None:
+        run.tally.put_back(self._ready[::-1])
+        self._ready = []
+        return await run.drain(reason)
+
+    async def _open(self) -> Run:
+        self._run = await self._open_run()
+        return self._run
+
+    def _claim(self) -> None:
+        if self._used:
+            raise RuntimeError(f"{self!r} can be used once; call the method again")
+        self._used = True
+
+
+def check_batch(plan: "Plan", orders: object, policy: "BatchPolicy") -> None:
+    """Check what can be checked of a batch before it is started.
+
+    Raises:
+        InvalidOrderError: If `orders` is no iterable of orders.
+        ConfigurationError: If the policy asks for larger requests than the interface allows.
+    """
+    check_orders(orders, plan.order_class)
+    if policy.chunk_size is not None and policy.chunk_size > plan.limit:
+        raise ConfigurationError(
+            f"BatchPolicy.chunk_size: {policy.chunk_size} is above the {plan.limit} orders "
+            f"that one {plan.operation} request may have"
+        )
+
+
+def plain_batch(
+    session: "Session",
+    plan: "Plan",
+    orders: object,
+    *,
+    policy: "BatchPolicy",
+    recovery: "RecoveryPolicy",
+) -> Batch[Any, Any]:
+    """Make a batch that nothing but this process remembers; see `check_batch`."""
+    check_batch(plan, orders, policy)
+
+    async def open_run() -> Run:
+        return Run(session, plan, orders, policy=policy, recovery=recovery)
+
+    return Batch(plan.operation.name, open_run)

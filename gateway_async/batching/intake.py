@@ -1,0 +1,179 @@
+"""How orders come in: pulled, checked, and cut into chunks.
+
+Law: every order that is pulled leaves once, in a chunk or refused with its error. What is sent,
+and when, is not known here.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from gateway_async.batching.chunks import Chunk, Chunker, SeenIdentities
+from gateway_async.batching.outcomes import UniformBlock
+from gateway_async.batching.sources import open_source
+from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.errors import DuplicateOrderError, InvalidOrderError, NotSentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from gateway_async.batching.outcomes import Block
+    from gateway_async.batching.plans import Plan
+    from gateway_async.dialect import Dialect
+    from gateway_async.settings import BatchPolicy
+
+_CHECKED_AT_ONCE = 2000
+_LEFT_IN_A_BLOCK = 1000
+_PROBLEMS_SHOWN = 20
+
+
+class Intake:
+    """The orders of one batch that are not yet on their way.
+
+    Attributes:
+        source: Where they come from.
+        is_broken: Whether the input raised, so that no more is taken from it.
+    """
+
+    def __init__(
+        self, plan: "Plan", dialect: "Dialect", policy: "BatchPolicy", orders: object
+    ) -> None:
+        size = min(policy.chunk_size or plan.limit, plan.limit)
+        self.source = open_source(orders)
+        self._size = size
+        self._plan = plan
+        self._dialect = dialect
+        self._chunker = Chunker(
+            size=size,
+            identity=plan.identity,
+            look_ahead=size * policy.concurrency,
+            serialize=policy.duplicates == "serialize",
+        )
+        self._seen = SeenIdentities(plan.identity) if policy.duplicates == "reject" else None
+        self._checked = False
+        self._pulled = 0
+        self.is_broken = False
+        self._refused: list[UniformBlock] = []
+
+    @property
+    def can_fill(self) -> bool:
+        """Whether another order may be pulled."""
+        return (
+            not self.source.ended
+            and not self.is_broken
+            and self._chunker.wants_more
+            and len(self._refused) + len(self._chunker.refused) < self._size
+        )
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether every order of the input was taken; one that raised may have held more."""
+        return self.source.ended and not self.is_broken
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every order has left."""
+        return self.source.ended and not self._chunker.holds
+
+    async def check_all(self) -> None:
+        """Check a collection whole, so that one bad order means that nothing is sent.
+
+        Raises:
+            InvalidOrderError: Listing every bad order with its position.
+        """
+        if self.source.taken is None:
+            return
+        problems: dict[int, InvalidOrderError] = {}
+        for index, order in enumerate(self.source.taken):
+            error = self._check(order)
+            if error is not None:
+                problems[index] = error
+            if index % _CHECKED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        if problems:
+            raise _refusal(problems, len(self.source.taken))
+        self._checked = True
+
+    async def fill(self) -> None:
+        """Pull orders until a chunk is full, as far as the input has any."""
+        while self.can_fill:
+            try:
+                index, order = await self.source.pull()
+            except StopAsyncIteration:
+                return
+            except BaseException:
+                self.is_broken = True
+                raise
+            self._pulled += 1
+            error = None if self._checked else self._check(order)
+            if error is None:
+                self._chunker.add(index, order)
+            else:
+                self._refused.append(_refused(index, order, error))
+
+    def take(self) -> Chunk | None:
+        """Return the next chunk, full or not; None if none can leave now."""
+        return self._chunker.take()
+
+    def take_refused(self) -> list[UniformBlock]:
+        """Return the orders that may not be sent, each with its error."""
+        refused = self._refused + [_refused(*one) for one in self._chunker.refused]
+        self._refused = []
+        self._chunker.refused.clear()
+        return refused
+
+    def release(self, chunk: Chunk, block: "Block") -> None:
+        """Note that a chunk came back, with what became of its orders."""
+        if self._chunker.serializes:
+            unknown = OutcomeStatus.UNKNOWN
+            self._chunker.release(chunk, [o.order for o in block.outcomes() if o.status is unknown])
+
+    def give_up(self, error: NotSentError) -> "list[Block]":
+        """End the intake, and return all that was taken and never sent.
+
+        What a collection still held counts as taken.
+        """
+        blocks: list[Block] = [*self.take_refused()]
+        left = self._chunker.empty()
+        if left is not None:
+            blocks.append(_not_sent(left, error))
+        if not self.source.ended and self.source.taken is not None:
+            self.source.ended = True
+            blocks.extend(_not_sent(chunk, error) for chunk in self._never_pulled())
+        return blocks
+
+    async def aclose(self) -> None:
+        """Close an input that was not taken to its end."""
+        if not self.source.ended:
+            await self.source.aclose()
+
+    def _never_pulled(self) -> "Iterator[Chunk]":
+        orders = self.source.taken or ()
+        for start in range(self._pulled, len(orders), _LEFT_IN_A_BLOCK):
+            part = orders[start : start + _LEFT_IN_A_BLOCK]
+            yield Chunk(range(start, start + len(part)), part)
+
+    def _check(self, order: Any) -> InvalidOrderError | None:  # noqa: ANN401  # anything may come in
+        error = self._plan.check(order, self._dialect)
+        if error is None and self._seen is not None:
+            return self._seen.refuse(order)
+        return error
+
+
+def _not_sent(chunk: Chunk, error: NotSentError) -> UniformBlock:
+    return UniformBlock(chunk=chunk, status=OutcomeStatus.NOT_SENT, error=error)
+
+
+def _refused(index: int, order: object, error: "InvalidOrderError | NotSentError") -> UniformBlock:
+    chunk = Chunk(range(index, index + 1), (order,))
+    return UniformBlock(chunk=chunk, status=OutcomeStatus.NOT_SENT, error=error)
+
+
+def _refusal(problems: "Mapping[int, InvalidOrderError]", total: int) -> InvalidOrderError:
+    """Make one error of all that is wrong with a collection."""
+    shown = [f"  [{index}] {error}" for index, error in list(problems.items())[:_PROBLEMS_SHOWN]]
+    if len(problems) > _PROBLEMS_SHOWN:
+        shown.append(f"  and {len(problems) - _PROBLEMS_SHOWN} more, in `problems`")
+    only_duplicates = all(isinstance(error, DuplicateOrderError) for error in problems.values())
+    error_class = DuplicateOrderError if only_duplicates else InvalidOrderError
+    text = f"{len(problems)} of {total} orders are wrong, so nothing was sent:"
+    return error_class("\n".join([text, *shown]), problems=problems)

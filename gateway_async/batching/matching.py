@@ -1,0 +1,330 @@
+"""What a reply says of each order of its chunk.
+
+Law: each order gets exactly one verdict; items are matched by identity, never by position; what
+fits no order is reported. This module is pure, and does not know how the reply came.
+"""
+
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.errors import (
+    GatewayError,
+    OutcomeUnknownError,
+    RejectedError,
+    ReplyUnreadableError,
+)
+from gateway_async.operations import Operation, OperationClass
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gateway_async.dialect import Dialect
+    from gateway_async.models.orders import OrderRef
+
+    Item = Mapping[str, Any]
+    Verdict = tuple[OutcomeStatus, GatewayError | None]
+
+_CASELESS = frozenset({"currency", "payment_currency", "request_id"})
+_MESSAGES = ("error_message", "refund_message")
+_TWO_NAMES = "an item names one order by transaction_id and another by order_no"
+_LONGEST_SHOWN = 200
+_NOT_LISTED = "the reply does not list this order"
+_SUCCEEDED: "Verdict" = (OutcomeStatus.SUCCEEDED, None)
+_ABSENT: "Verdict" = (OutcomeStatus.ABSENT, None)
+
+
+@attrs.frozen
+class Judgement:
+    """What one reply says.
+
+    Attributes:
+        verdicts: For each order of the chunk, in its order: status, and error or None.
+        items: For each order, the items of the reply that are about it.
+        unexpected: Items that are about no order of the chunk, as they came.
+        cut: The reply is full and may have been cut: the orders must be asked in smaller chunks.
+    """
+
+    verdicts: "list[Verdict]"
+    items: "list[tuple[Item, ...]]"
+    unexpected: list[object]
+    cut: bool = False
+
+
+def judge(
+    operation: Operation, orders: "Sequence[Any]", payload: "Item", dialect: "Dialect"
+) -> Judgement:
+    """Judge a decoded reply, order by order.
+
+    Args:
+        operation: What was asked for.
+        orders: The orders of the chunk; no two of the same identity.
+        payload: The reply's JSON object.
+        dialect: What the interface leaves open.
+    """
+    judge_kind = _judge_look_up if operation.kind is OperationClass.READ else _judge_money
+    return judge_kind(operation, orders, payload, dialect)
+
+
+def identifier(value: object) -> str | None:
+    """Read an identifier or code: text, or an integer as text; None for anything else.
+
+    A float stands for digits that are lost, so it names nothing.
+    """
+    if isinstance(value, str):
+        return value.strip() or None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return None
+
+
+def _listed(operation: Operation, payload: "Item") -> list[Any] | None:
+    """Return the reply's list; empty for null, None where there is none."""
+    value = payload.get(operation.list_field or "", "missing")
+    if isinstance(value, list):
+        return value
+    if isinstance(value, dict):
+        return [value]
+    return None if value else []
+
+
+# Captures, cancels, reviews, refunds
+
+
+def _judge_money(
+    operation: Operation, orders: "Sequence[Any]", payload: "Item", dialect: "Dialect"
+) -> Judgement:
+    listed = _listed(operation, payload) or []
+    match = _match_in_place(orders, listed) or _match_by_identity(orders, listed)
+    verdicts: list[Verdict] = []
+    for position, (order, items) in enumerate(zip(orders, match.items, strict=True)):
+        if position in match.conflicts:
+            verdicts.append(_unreadable(_TWO_NAMES))
+        elif not items:
+            verdicts.append(_judge_missing(payload, dialect))
+        else:
+            verdicts.append(_judge_items(operation, items, order, dialect))
+    return Judgement(verdicts, match.items, match.unexpected)
+
+
+@attrs.frozen
+class _Match:
+    """Which items are about which order."""
+
+    items: "list[tuple[Item, ...]]"
+    conflicts: frozenset[int] = frozenset()
+    unexpected: list[object] = attrs.field(factory=list)
+
+
+def _match_in_place(orders: "Sequence[Any]", listed: list[Any]) -> _Match | None:
+    """Match the usual reply, in which item n is about order n: by identity, item for item."""
+    in_place = len(listed) == len(orders) and all(
+        isinstance(item, dict)
+        and item.get("transaction_id") == order.transaction_id
+        and item.get("order_no", order.order_no) == order.order_no
+        for item, order in zip(listed, orders, strict=True)
+    )
+    return _Match([(item,) for item in listed]) if in_place else None
+
+
+def _match_by_identity(orders: "Sequence[Any]", listed: list[Any]) -> _Match:
+    by_transaction = {order.transaction_id: n for n, order in enumerate(orders)}
+    by_order_no = _unique_positions([order.order_no for order in orders])
+    found: list[list[Item]] = [[] for _ in orders]
+    conflicts: set[int] = set()
+    unexpected: list[object] = []
+    for item in listed:
+        if not isinstance(item, dict):
+            unexpected.append(item)
+            continue
+        transaction_id = identifier(item.get("transaction_id"))
+        named = by_order_no.get(identifier(item.get("order_no")) or "")
+        position = named if transaction_id is None else by_transaction.get(transaction_id)
+        if position is None:
+            unexpected.append(item)
+            continue
+        found[position].append(item)
+        if named is not None and named != position:
+            conflicts |= {position, named}
+    return _Match([tuple(items) for items in found], frozenset(conflicts), unexpected)
+
+
+def _unique_positions(values: list[str]) -> dict[str, int]:
+    """Map each value that occurs once to its position."""
+    positions: dict[str, int] = {}
+    repeated: set[str] = set()
+    for position, value in enumerate(values):
+        if positions.setdefault(value, position) != position:
+            repeated.add(value)
+    return {value: n for value, n in positions.items() if value not in repeated}
+
+
+def _judge_missing(payload: "Item", dialect: "Dialect") -> "Verdict":
+    """Judge an order that the reply does not list."""
+    code = identifier(payload.get("return_status")) or ""
+    text = identifier(payload.get("return_message")) or ""
+    if code in dialect.done_return_statuses:
+        return OutcomeStatus.UNKNOWN, ReplyUnreadableError(_NOT_LISTED)
+    said = f"return_status {code!r}, return_message {text!r}"
+    if code in dialect.nothing_done_return_statuses:
+        error = RejectedError(f"the gateway did nothing: {said}", code=code, text=text)
+        return OutcomeStatus.DECLINED, error
+    return OutcomeStatus.UNKNOWN, ReplyUnreadableError(f"{_NOT_LISTED} ({said})")
+
+
+def _judge_items(
+    operation: Operation, items: "tuple[Item, ...]", order: object, dialect: "Dialect"
+) -> "Verdict":
+    first = items[0]
+    if not _are_alike(items):
+        return _unreadable("the reply lists this order several times, and differently")
+    contradiction = find_contradiction(operation, first, order, dialect)
+    if contradiction is not None:
+        return _unreadable(contradiction)
+    return _judge_status(operation, first, dialect)
+
+
+def _are_alike(items: "tuple[Item, ...]") -> bool:
+    if len(items) == 1:
+        return True
+    try:
+        return all(item == items[0] for item in items[1:])
+    except RecursionError:  # nested too deep to compare
+        return False
+
+
+def _judge_status(operation: Operation, item: "Item", dialect: "Dialect") -> "Verdict":
+    field = operation.status_field or ""
+    status = identifier(item.get(field))
+    complaint = _complaint(item, dialect)
+    if status in dialect.done_statuses and complaint is None:
+        return _SUCCEEDED
+    if status is None:
+        return _unreadable(f"the reply has no readable {field}")
+    if complaint is None:
+        return _unreadable(f"{field} is {status!r}, of which nobody said what it means")
+    code, text = complaint
+    said = f"{field} {status!r}, {f'{code}: {text}' if code else text!r}"
+    if status in dialect.done_statuses:
+        return _unreadable(f"{field} and text contradict each other: {said}")
+    if status in dialect.pending_statuses:
+        return OutcomeStatus.UNKNOWN, OutcomeUnknownError(f"the gateway is not done: {said}")
+    error = RejectedError(f"the gateway declined: {said}", code=code or status, text=text)
+    return OutcomeStatus.DECLINED, error
+
+
+def _complaint(item: "Item", dialect: "Dialect") -> tuple[str, str] | None:
+    """Return code and text of a message that is not one of success."""
+    for field in _MESSAGES:
+        value = item.get(field)
+        if value is None or value == "":
+            continue
+        message = identifier(value) or ("" if isinstance(value, str) else "unreadable")
+        if field == "refund_message" and message.startswith(dialect.done_message_prefixes):
+            continue
+        code, colon, text = message.partition(":")
+        if message:
+            return (code, text.strip()) if colon and code.isalnum() else ("", message)
+    return None
+
+
+def find_contradiction(
+    operation: Operation, item: "Item", order: object, dialect: "Dialect"
+) -> str | None:
+    """Name the first field in which an item contradicts what was sent, with both values."""
+    for field in dialect.echo_fields.get(operation.name, ()):
+        value = item.get(field)
+        if value is None or value == "":
+            continue
+        sent = getattr(order, field, None)
+        if sent is None or _is_repeated(sent, value):
+            continue
+        if not _agree(field, sent, value):
+            said = _shown(value)
+            return f"the reply contradicts the request: {field} was {sent}, the reply says {said}"
+    return None
+
+
+def _is_repeated(sent: Decimal | str, value: object) -> bool:
+    """Say whether a value came back to the letter: the usual case, and the quickest to see."""
+    return value == (str(sent) if isinstance(sent, Decimal) else sent)
+
+
+def _shown(value: object) -> str:
+    """Show the beginning of a value; of what is nested, its kind alone."""
+    scalar = isinstance(value, str | int | float)
+    return str(value)[:_LONGEST_SHOWN] if scalar else f"a {type(value).__name__}"
+
+
+def _agree(field: str, sent: Decimal | str, value: object) -> bool:
+    if isinstance(sent, Decimal):
+        return _same_amount(sent, value)
+    text = identifier(value) or ""
+    return text.casefold() == sent.casefold() if field in _CASELESS else text == sent
+
+
+def _same_amount(sent: Decimal, value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return False
+    try:
+        return Decimal(str(value).strip()) == sent
+    except InvalidOperation:
+        return False
+
+
+def _unreadable(text: str) -> "Verdict":
+    return OutcomeStatus.UNKNOWN, ReplyUnreadableError(text)
+
+
+# Look-ups
+
+
+def _judge_look_up(
+    operation: Operation, refs: "Sequence[OrderRef]", payload: "Item", dialect: "Dialect"
+) -> Judgement:
+    listed = _listed(operation, payload)
+    kind = refs[0].kind
+    positions = {ref.value: n for n, ref in enumerate(refs)}
+    found: list[list[Item]] = [[] for _ in refs]
+    unexpected: list[object] = []
+    for item in listed or ():
+        name = identifier(item.get(kind)) if isinstance(item, dict) else None
+        position = positions.get(name or "")
+        (unexpected if position is None else found[position]).append(item)
+    missing = _judge_unlisted(payload, dialect, listed=listed, strangers=bool(unexpected))
+    verdicts = [_judge_records(operation, items, dialect) if items else missing for items in found]
+    full = len(listed or ()) >= (operation.limit or 0)
+    honoured = not unexpected  # asking in smaller chunks would bring the same strangers
+    cut = full and honoured and any(len(items) != 1 for items in found)
+    if cut and len(refs) == 1 and found[0]:
+        verdicts = [_unreadable("this order alone fills the reply, which may have been cut")]
+    return Judgement(verdicts, [tuple(items) for items in found], unexpected, cut)
+
+
+def _judge_unlisted(
+    payload: "Item", dialect: "Dialect", *, listed: list[Any] | None, strangers: bool
+) -> "Verdict":
+    """Judge an order that a look-up's reply does not list."""
+    code = identifier(payload.get("return_status"))
+    if code not in dialect.done_return_statuses:
+        text = identifier(payload.get("return_message")) or ""
+        return _unreadable(f"{_NOT_LISTED} (return_status {code!r}, return_message {text!r})")
+    if listed is None:
+        return _unreadable("the reply has no list of records")
+    if strangers:
+        return _unreadable(f"{_NOT_LISTED}, but lists others: it did not honour the selection")
+    return _ABSENT
+
+
+def _judge_records(operation: Operation, items: "Sequence[Item]", dialect: "Dialect") -> "Verdict":
+    """Judge an order by its records; a refund record has no status of its own."""
+    field = operation.status_field
+    results = {identifier(item.get(field)) for item in items} if field else set()
+    if results <= dialect.found_query_results:
+        return _SUCCEEDED
+    if results <= dialect.absent_query_results:
+        return _ABSENT
+    strange = sorted(str(result) for result in results - dialect.found_query_results)
+    return _unreadable(f"{field} is {', '.join(strange)}, of which nobody said what it means")

@@ -1,0 +1,267 @@
+"""What is kept of a batch, and how it is read.
+
+Law: every order of a result is read exactly once, in input order. Outcomes are made when they are
+read, from the bytes of the chunk's reply, which are judged again: that is a third of the memory
+that decoded replies take. This module is pure, and does not know how a batch is run.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import attrs
+
+from gateway_async.batching.markers import whole_marker
+from gateway_async.batching.matching import Judgement, identifier, judge
+from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.errors import GatewayError
+from gateway_async.wire.converter import read_record
+from gateway_async.wire.decoding import decode_json
+
+if TYPE_CHECKING:
+    from gateway_async.batching.chunks import Chunk
+    from gateway_async.dialect import Dialect
+    from gateway_async.operations import Operation
+
+O = TypeVar("O")  # noqa: E741  # an order
+R = TypeVar("R")
+
+_CODES = {status: code for code, status in enumerate(OutcomeStatus)}
+_SIGNATURES = re.compile(rb'("encryption_data"\s*:\s*)"(?:[^"\\]|\\.)*"')
+
+
+@attrs.frozen(kw_only=True)
+class Sending:
+    """What was noted when a chunk was sent, for recovery to go by.
+
+    Attributes:
+        ended_at: When its request ended, in seconds since the epoch.
+        references: By transaction, the refund references it had before, where they were recorded.
+        marker: What every marker of the batch begins with, where markers were sent.
+        alone: Whether no other order of its transaction could be in flight beside it.
+    """
+
+    ended_at: float
+    references: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
+    marker: str | None = None
+    alone: bool = True
+
+    def marker_of(self, index: int) -> str | None:
+        """Return the whole marker of the order at this position of the input."""
+        return None if self.marker is None else whole_marker(self.marker, index)
+
+
+@attrs.frozen(kw_only=True)
+class Outcome(Generic[O, R]):
+    """What became of one order.
+
+    Attributes:
+        order: The order, as it was handed in.
+        index: Its position in the input, from 0.
+        status: What became of it.
+        error: Why it did not succeed; None where it did, or is absent.
+        items: What the reply says of it, as it came.
+        record_class: What an item is read as.
+        many: Whether `record` is a tuple, as for look-ups.
+        sending: What was noted when it was sent; None if it never was.
+    """
+
+    order: O
+    index: int
+    status: OutcomeStatus
+    error: GatewayError | None = None
+    items: tuple[Mapping[str, Any], ...] = attrs.field(default=(), repr=False)
+    record_class: type[Any] = attrs.field(default=object, repr=False)
+    many: bool = attrs.field(default=False, repr=False)
+    sending: Sending | None = attrs.field(default=None, repr=False)
+
+    @property
+    def record(self) -> R | None:
+        """What the gateway says of the order, typed; None if it says nothing.
+
+        For a look-up it is a tuple, since an order may have several records. It is read anew at
+        every access; reading never raises.
+        """
+        if not self.items:
+            return None
+        records = tuple(read_record(self.record_class, item) for item in self.items)
+        return records if self.many else records[0]  # type: ignore[return-value]  # by operation
+
+
+def without_signatures(reply: bytes) -> bytes:
+    """Return a JSON reply with every signature in it emptied."""
+    return _SIGNATURES.sub(rb'\1""', reply)
+
+
+class Block(Protocol):
+    """Outcomes that are kept together."""
+
+    @property
+    def indices(self) -> Sequence[int]:
+        """The positions of its orders in the input, ascending."""
+        ...
+
+    @property
+    def orders(self) -> Sequence[Any]:
+        """The orders."""
+        ...
+
+    @property
+    def statuses(self) -> bytes:
+        """The status of each, as a code."""
+        ...
+
+    def outcomes(self) -> list[Outcome[Any, Any]]:
+        """Make the outcomes, in the order of the indices."""
+        ...
+
+
+def status_code(status: OutcomeStatus) -> int:
+    """Write a status as one byte."""
+    return _CODES[status]
+
+
+def status_codes(statuses: "Sequence[OutcomeStatus]") -> bytes:
+    """Write statuses as one byte each."""
+    return bytes(map(_CODES.__getitem__, statuses))
+
+
+def count_statuses(codes: bytes) -> dict[OutcomeStatus, int]:
+    """Count each status in such bytes."""
+    return {status: codes.count(code) for status, code in _CODES.items()}
+
+
+@attrs.frozen(kw_only=True)
+class UniformBlock:
+    """Orders that all met the same fate.
+
+    Attributes:
+        chunk: The orders.
+        status: What became of each.
+        error: Why.
+        sending: What was noted when they were sent, if they were.
+    """
+
+    chunk: "Chunk"
+    status: OutcomeStatus
+    error: GatewayError
+    sending: Sending | None = None
+
+    @property
+    def indices(self) -> Sequence[int]:
+        """The positions of its orders in the input."""
+        return self.chunk.indices
+
+    @property
+    def orders(self) -> Sequence[Any]:
+        """The orders."""
+        return self.chunk.orders
+
+    @property
+    def statuses(self) -> bytes:
+        """The status of each, as a code."""
+        return bytes([_CODES[self.status]]) * len(self.chunk)
+
+    def outcomes(self) -> list[Outcome[Any, Any]]:
+        """Make the outcomes."""
+        return [
+            Outcome(
+                order=order, index=index, status=self.status, error=self.error, sending=self.sending
+            )
+            for index, order in zip(self.chunk.indices, self.chunk.orders, strict=True)
+        ]
+
+
+@attrs.frozen(kw_only=True)
+class RepliedBlock:
+    """Orders of a chunk that got a readable reply.
+
+    Attributes:
+        chunk: The orders.
+        statuses: The status of each, as a code.
+        reply: The reply, without signatures.
+        operation: What was asked for.
+        dialect: By which it was judged.
+        record_class: What an item is read as.
+        many: Whether an order has a tuple of records.
+        sending: What was noted when they were sent.
+        judgement: What the reply says, kept only where it will be read at once.
+    """
+
+    chunk: "Chunk"
+    statuses: bytes
+    reply: bytes = attrs.field(repr=False, converter=without_signatures)
+    operation: "Operation"
+    dialect: "Dialect" = attrs.field(repr=False)
+    record_class: type[Any]
+    many: bool
+    sending: Sending
+    judgement: "Judgement | None" = attrs.field(default=None, repr=False)
+
+    @property
+    def indices(self) -> Sequence[int]:
+        """The positions of its orders in the input."""
+        return self.chunk.indices
+
+    @property
+    def orders(self) -> Sequence[Any]:
+        """The orders."""
+        return self.chunk.orders
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the reply says that the request as a whole was accepted."""
+        status = identifier(decode_json(self.reply).get("return_status"))
+        return status in self.dialect.done_return_statuses
+
+    def outcomes(self) -> list[Outcome[Any, Any]]:
+        """Judge the reply once more, and make the outcomes."""
+        orders = self.chunk.orders
+        judgement = self.judgement
+        if judgement is None:
+            judgement = judge(self.operation, orders, decode_json(self.reply), self.dialect)
+        return [
+            Outcome(
+                order=order,
+                index=index,
+                status=status,
+                error=error,
+                items=items,
+                record_class=self.record_class,
+                many=self.many,
+                sending=self.sending,
+            )
+            for index, order, (status, error), items in zip(
+                self.chunk.indices, orders, judgement.verdicts, judgement.items, strict=True
+            )
+        ]
+
+
+@attrs.frozen
+class ListedBlock:
+    """Outcomes kept as they are.
+
+    Attributes:
+        listed: The outcomes, by ascending index.
+    """
+
+    listed: tuple[Outcome[Any, Any], ...]
+
+    @property
+    def indices(self) -> Sequence[int]:
+        """The positions of its orders in the input."""
+        return [outcome.index for outcome in self.listed]
+
+    @property
+    def orders(self) -> Sequence[Any]:
+        """The orders."""
+        return [outcome.order for outcome in self.listed]
+
+    @property
+    def statuses(self) -> bytes:
+        """The status of each, as a code."""
+        return status_codes([outcome.status for outcome in self.listed])
+
+    def outcomes(self) -> list[Outcome[Any, Any]]:
+        """Return the outcomes."""
+        return list(self.listed)

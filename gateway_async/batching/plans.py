@@ -1,0 +1,126 @@
+"""What a batch of each operation is made of: one row an operation. Pure."""
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from gateway_async.batching.chunks import reference_identity, transaction_identity
+from gateway_async.batching.markers import marked, whole_marker
+from gateway_async.errors import InvalidOrderError
+from gateway_async.models.orders import (
+    CancelOrder,
+    CaptureOrder,
+    OrderRef,
+    RefundOrder,
+    ReviewOrder,
+)
+from gateway_async.models.records import (
+    CancelRecord,
+    CaptureRecord,
+    RefundRecord,
+    ReviewRecord,
+    TransactionRecord,
+)
+from gateway_async.operations import (
+    CANCEL,
+    CAPTURE,
+    QUERY,
+    REFUND,
+    REVIEW,
+    SEARCH_REFUNDS,
+    Operation,
+    OperationClass,
+)
+from gateway_async.wire.encoding import batch_field, check_amounts, selection_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gateway_async.batching.chunks import Chunk, Identity
+    from gateway_async.dialect import Dialect
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """How the orders of one operation are checked, written and named.
+
+    Attributes:
+        operation: The operation.
+        order_class: What its orders are.
+        record_class: What the gateway's records of them are read as.
+    """
+
+    operation: Operation
+    order_class: type[Any]
+    record_class: type[Any]
+
+    @property
+    def is_look_up(self) -> bool:
+        """Whether orders are only looked up; an order may then have several records."""
+        return self.operation.kind is OperationClass.READ
+
+    @property
+    def limit(self) -> int:
+        """Orders in one request at most (section 8)."""
+        return self.operation.limit or 1
+
+    @property
+    def identity(self) -> "Identity":
+        """What names an order: two orders of the same name are duplicates."""
+        return reference_identity if self.is_look_up else transaction_identity
+
+    def check(self, order: object, dialect: "Dialect") -> InvalidOrderError | None:
+        """Return why an order cannot be sent, or None."""
+        if not isinstance(order, self.order_class):
+            return InvalidOrderError(
+                f"expected {self.order_class.__name__}, got {type(order).__name__}"
+            )
+        try:
+            if self.is_look_up:
+                selection_fields([order], dialect)
+            else:
+                check_amounts(order, dialect)
+        except InvalidOrderError as error:
+            return error.with_traceback(None)
+        return None
+
+    def fields(
+        self, chunk: "Chunk", dialect: "Dialect", marker: str | None = None
+    ) -> "Mapping[str, str]":
+        """Write the orders of one chunk as fields of a request.
+
+        Args:
+            chunk: The orders.
+            dialect: What the interface leaves open.
+            marker: What the marker of each refund begins with, if any is sent.
+        """
+        if self.is_look_up:
+            return selection_fields(chunk.orders, dialect)
+        orders: Sequence[Any] = chunk.orders
+        if marker is not None:
+            orders = [
+                attrs.evolve(
+                    order, refund_reason=marked(order.refund_reason, whole_marker(marker, index))
+                )
+                for index, order in zip(chunk.indices, orders, strict=True)
+            ]
+        return {self.operation.list_field or "": batch_field(self.operation, orders, dialect)}
+
+
+PLANS: "Mapping[str, Plan]" = MappingProxyType(
+    {
+        operation.name: Plan(
+            operation=operation, order_class=order_class, record_class=record_class
+        )
+        for operation, order_class, record_class in (
+            (CAPTURE, CaptureOrder, CaptureRecord),
+            (CANCEL, CancelOrder, CancelRecord),
+            (REVIEW, ReviewOrder, ReviewRecord),
+            (REFUND, RefundOrder, RefundRecord),
+            (QUERY, OrderRef, TransactionRecord),
+            (SEARCH_REFUNDS, OrderRef, RefundRecord),
+        )
+    }
+)
+"""The plan of each operation that takes a batch, by its name."""

@@ -1,0 +1,189 @@
+"""One chunk on its way: written, sent, judged, and recorded as one or more blocks.
+
+Law: every order of the chunk is recorded exactly once, even where sending it raises. How chunks
+are taken, and when to stop, is not known here.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from gateway_async.batching.matching import Judgement, judge
+from gateway_async.batching.outcomes import (
+    Block,
+    RepliedBlock,
+    Sending,
+    UniformBlock,
+    status_codes,
+    without_signatures,
+)
+from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.errors import (
+    ConfigurationError,
+    GatewayError,
+    InvalidOrderError,
+    NotSentError,
+    RejectedError,
+    ReplyUnreadableError,
+)
+from gateway_async.session import Exchange, Request
+from gateway_async.wire.decoding import decode_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gateway_async.batching.chunks import Chunk
+    from gateway_async.batching.plans import Plan
+    from gateway_async.batching.tally import Tally
+    from gateway_async.session import Call, Gate, Session
+    from gateway_async.transport import RawReply
+
+    References = Mapping[str, frozenset[str]]
+    Payload = tuple[bytes, Mapping[str, Any]]
+
+_FATES: "tuple[tuple[tuple[type[GatewayError], ...], OutcomeStatus], ...]" = (
+    ((NotSentError, ConfigurationError, InvalidOrderError), OutcomeStatus.NOT_SENT),
+    ((RejectedError,), OutcomeStatus.DECLINED),
+    ((GatewayError,), OutcomeStatus.UNKNOWN),
+)
+"""What an error of a whole request means for each of its orders; the first that fits counts."""
+
+
+@attrs.define(kw_only=True, eq=False)
+class Sender:
+    """Sends the chunks of one batch.
+
+    Attributes:
+        session: The way to the gateway.
+        plan: What the batch is made of.
+        gate: Whether requests may leave.
+        tally: Where requests and retries are counted.
+        record: Told what became of a chunk, or of a part of it.
+        marker: What the marker of each refund begins with, if any is sent.
+        alone: Whether no two orders of one transaction are in flight together.
+        streamed: Whether what is recorded is read at once.
+        calls: What is on its way, by the task that waits for it.
+    """
+
+    session: "Session"
+    plan: "Plan"
+    gate: "Gate"
+    tally: "Tally"
+    record: "Callable[[Chunk, Block], None]"
+    marker: str | None = None
+    alone: bool = True
+    streamed: bool = False
+    calls: "dict[asyncio.Task[Any] | None, Call[Payload]]" = attrs.field(factory=dict, init=False)
+
+    async def send(self, chunk: "Chunk", references: "References") -> GatewayError | None:
+        """Send one chunk and record what became of its orders.
+
+        Args:
+            chunk: The orders.
+            references: Which refund references their transactions had before, if that is known.
+
+        Returns:
+            Why there was no readable reply; None where there was one.
+        """
+        exchange = await self._exchange(chunk, references)
+        if exchange.value is None:
+            return exchange.error
+        reply, payload = exchange.value
+        sending = self._sending(exchange, references)
+        judgement = None
+        try:
+            judgement = judge(self.plan.operation, chunk.orders, payload, self.session.dialect)
+        finally:  # no defect in judging may lose an order
+            if judgement is None:
+                error = ReplyUnreadableError("the reply could not be judged")
+                self.record(chunk, _uniform(chunk, error, sending))
+        if judgement.cut and len(chunk) > 1:
+            return await self._send_halves(chunk, references)
+        self.tally.note_unexpected(judgement.unexpected)
+        self.record(chunk, self._replied(chunk, judgement, reply, sending))
+        return None
+
+    def fail(self, chunk: "Chunk", error: GatewayError) -> None:
+        """Record a chunk that is not sent."""
+        self.record(chunk, _uniform(chunk, error))
+
+    async def _send_halves(self, chunk: "Chunk", references: "References") -> GatewayError | None:
+        """Ask again in two requests: the reply was full, and may have been cut."""
+        halves = list(chunk.halves())
+        errors: list[GatewayError | None] = []
+        try:
+            while halves:
+                errors.append(await self.send(halves.pop(0), references))
+        finally:  # even where a collaborator of the caller's raised
+            for half in halves:
+                self.fail(half, NotSentError("nothing was sent: the batch ended before"))
+        return next((error for error in errors if error is not None), None)
+
+    async def _exchange(self, chunk: "Chunk", references: "References") -> "Exchange[Payload]":
+        task = asyncio.current_task()
+        call, exchange = None, None
+        try:
+            call = self.calls[task] = self._call(chunk)
+            exchange = await call.run()
+        finally:  # even where a collaborator of the caller's raised
+            self.calls.pop(task, None)
+            made = exchange if exchange is not None else _ended_by_itself(call)
+            self.tally.requests += made.sent
+            self.tally.retries += max(0, made.tries - 1)
+            if made.error is not None:
+                sending = self._sending(made, references) if made.sent else None
+                self.record(chunk, _uniform(chunk, made.error, sending))
+        return exchange
+
+    def _call(self, chunk: "Chunk") -> "Call[Payload]":
+        request = Request(
+            operation=self.plan.operation,
+            fields=self.plan.fields(chunk, self.session.dialect, self.marker),
+            decode=_decode,
+        )
+        return self.session.call(request, self.gate)
+
+    def _sending(self, exchange: "Exchange[Any]", references: "References") -> Sending:
+        return Sending(
+            ended_at=exchange.ended_at,
+            references=references,
+            marker=self.marker,
+            alone=self.alone,
+        )
+
+    def _replied(
+        self, chunk: "Chunk", judgement: Judgement, reply: bytes, sending: Sending
+    ) -> RepliedBlock:
+        return RepliedBlock(
+            chunk=chunk,
+            statuses=status_codes([status for status, _ in judgement.verdicts]),
+            reply=reply,
+            operation=self.plan.operation,
+            dialect=self.session.dialect,
+            record_class=self.plan.record_class,
+            many=self.plan.is_look_up,
+            sending=sending,
+            judgement=judgement if self.streamed else None,
+        )
+
+
+def _uniform(chunk: "Chunk", error: GatewayError, sending: Sending | None = None) -> UniformBlock:
+    """Give every order of a chunk the fate that an error of the whole request means."""
+    status = next(status for classes, status in _FATES if isinstance(error, classes))
+    return UniformBlock(chunk=chunk, status=status, error=error, sending=sending)
+
+
+def _ended_by_itself(call: "Call[Payload] | None") -> "Exchange[Payload]":
+    """Say what became of a request whose making raised."""
+    if call is not None:
+        return call.so_far()
+    return Exchange(error=NotSentError("nothing was sent: the request could not be written"))
+
+
+def _decode(raw: "RawReply") -> "Payload":
+    """Read a reply as it is kept: judged now and later, it must come to the same."""
+    payload = decode_json(raw.body)
+    reply = without_signatures(raw.body)
+    is_in_items = reply.count(b'"encryption_data"') > 1
+    return reply, decode_json(reply) if is_in_items else payload

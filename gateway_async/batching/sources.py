@@ -1,0 +1,118 @@
+"""Where a batch takes its orders from: a sequence, an iterable, or an asynchronous iterable."""
+
+import asyncio
+from collections.abc import AsyncIterable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gateway_async.errors import InvalidOrderError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+
+class Source(Protocol):
+    """Orders, one by one.
+
+    Attributes:
+        ended: Whether every order was taken.
+        taken: All orders, where the input is a collection; None where it is not.
+        waits: Whether pulling an order may take time that is not ours.
+    """
+
+    ended: bool
+    taken: tuple[object, ...] | None
+    waits: bool
+
+    async def pull(self) -> tuple[int, object]:
+        """Take the next order, with its index.
+
+        Raises:
+            StopAsyncIteration: At the end.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close what is left."""
+        ...
+
+
+class _Iterated:
+    """Orders from an iterable."""
+
+    waits = False
+
+    def __init__(
+        self, iterator: "Iterator[object]", taken: tuple[object, ...] | None = None
+    ) -> None:
+        self.ended = False
+        self.taken = taken
+        self._iterator = enumerate(iterator)
+        self._close = getattr(iterator, "close", None)
+
+    async def pull(self) -> tuple[int, object]:
+        for numbered in self._iterator:
+            return numbered
+        self.ended = True
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        if self._close is not None:
+            self._close()
+
+
+class _Awaited:
+    """Orders from an asynchronous iterable."""
+
+    waits = True
+
+    def __init__(self, iterator: "AsyncIterator[object]") -> None:
+        self.ended = False
+        self.taken: tuple[object, ...] | None = None
+        self._iterator = iterator
+        self._index = 0
+
+    async def pull(self) -> tuple[int, object]:
+        try:
+            async for order in self._iterator:
+                self._index += 1
+                return self._index - 1, order
+        except asyncio.CancelledError as error:
+            if _is_cancelled():
+                raise
+            raise RuntimeError("the input was cancelled from within") from error
+        self.ended = True
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        aclose = getattr(self._iterator, "aclose", None)
+        if aclose is not None:
+            await aclose()
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def check_orders(orders: object, order_class: type[Any]) -> None:
+    """Check that something can be a batch's input.
+
+    Raises:
+        InvalidOrderError: For anything but an iterable or asynchronous iterable of orders.
+    """
+    is_wrong_kind = isinstance(orders, str | bytes | Mapping)
+    if is_wrong_kind or not isinstance(orders, Iterable | AsyncIterable):
+        raise InvalidOrderError(
+            f"orders: expected an iterable or asynchronous iterable of {order_class.__name__}, "
+            f"got {type(orders).__name__}; put a single order into a list"
+        )
+
+
+def open_source(orders: object) -> Source:
+    """Return the orders as a source; a collection is copied, so that it stays the same."""
+    if isinstance(orders, AsyncIterable):
+        return _Awaited(aiter(orders))
+    if isinstance(orders, Collection):
+        taken = tuple(orders)
+        return _Iterated(iter(taken), taken)
+    return _Iterated(iter(orders))  # type: ignore[call-overload]  # checked before

@@ -1,0 +1,157 @@
+"""What the CSV files of each command hold, as data.
+
+Input columns carry the interface's field names. This module does no input or output.
+"""
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from gateway_async.models.orders import (
+    CancelOrder,
+    CaptureOrder,
+    OrderRef,
+    RefundOrder,
+    ReviewOrder,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+AMOUNTS = frozenset({"amount", "refund_amount"})
+"""Columns that hold amounts."""
+
+STATUS = "status"
+"""The result column that carries the outcome's status."""
+
+OUTCOME_COLUMNS = (STATUS, "code", "error")
+"""The result columns of every command, before those of its records."""
+
+
+@attrs.frozen(kw_only=True)
+class Layout:
+    """The columns of one command's files.
+
+    Attributes:
+        operation: The command.
+        help: What the command does, in a line.
+        order: The class of an order.
+        required: Columns that must be there and filled.
+        optional: Columns that are used where they are there and filled.
+        either: Columns of which at least one must be there, and exactly one filled in each row.
+        identity: Columns by which two rows are the same order.
+        results: Columns written from the gateway's records, by the field of the record. Where a
+            column could hide one of the input's, its name begins with `found_`.
+    """
+
+    operation: str
+    help: str
+    order: "Callable[..., Any]"
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    either: tuple[str, ...] = ()
+    identity: tuple[str, ...] = ()
+    results: "Mapping[str, str]"
+
+    @property
+    def method(self) -> str:
+        """The name of the client's method."""
+        return self.operation.replace("-", "_")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The input columns that the command reads."""
+        return (*self.required, *self.optional, *self.either)
+
+    @property
+    def result_columns(self) -> tuple[str, ...]:
+        """The columns that the command writes beside those of the input."""
+        return (*OUTCOME_COLUMNS, *self.results)
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether the command only reads."""
+        return self.order is OrderRef
+
+    def by(self, column: str) -> "Layout":
+        """Return the layout of a look-up that goes by one column only."""
+        return attrs.evolve(self, required=(column,), either=(), identity=(column,))
+
+
+_ORDER = ("transaction_id", "order_no", "currency", "amount")
+_REFERENCES = ("order_no", "transaction_id")
+_FOUND = {
+    "found_transaction_id": "transaction_id",
+    "found_order_no": "order_no",
+    "found_amount": "amount",
+    "found_currency": "currency",
+    "payment_status": "payment_status",
+}
+
+
+def _same(*fields: str) -> dict[str, str]:
+    return {field: field for field in fields}
+
+
+_LAYOUTS = (
+    Layout(
+        operation="capture",
+        help="Capture orders: transaction_id, order_no, currency, amount.",
+        order=CaptureOrder,
+        required=_ORDER,
+        identity=("transaction_id",),
+        results=_same("capture_status", "error_message"),
+    ),
+    Layout(
+        operation="cancel",
+        help="Cancel orders: the columns of capture.",
+        order=CancelOrder,
+        required=_ORDER,
+        identity=("transaction_id",),
+        results=_same("cancel_status", "error_message"),
+    ),
+    Layout(
+        operation="review",
+        help="Review orders: the columns of capture, and review_flag.",
+        order=ReviewOrder,
+        required=_ORDER,
+        optional=("review_flag",),
+        identity=("transaction_id",),
+        results=_same("review_status", "error_message"),
+    ),
+    Layout(
+        operation="refund",
+        help="Refund orders: the columns of capture, refund_amount, and refund_reason.",
+        order=RefundOrder,
+        required=(*_ORDER, "refund_amount"),
+        optional=("refund_reason",),
+        identity=("transaction_id",),
+        results=_same("refund_status", "refund_reference", "refund_reference_id", "refund_message"),
+    ),
+    Layout(
+        operation="query",
+        help="Look up the transactions of orders: order_no or transaction_id.",
+        order=OrderRef,
+        either=_REFERENCES,
+        identity=_REFERENCES,
+        results={**_FOUND, **_same("query_result", "reference_no", "transaction_date")},
+    ),
+    Layout(
+        operation="search-refunds",
+        help="Look up the refunds of orders: order_no or transaction_id.",
+        order=OrderRef,
+        either=_REFERENCES,
+        identity=_REFERENCES,
+        results={
+            **_FOUND,
+            "found_refund_amount": "refund_amount",
+            **_same("refund_status", "refund_reference_id", "refund_date"),
+        },
+    ),
+)
+
+LAYOUTS: "Mapping[str, Layout]" = MappingProxyType(
+    {layout.operation: layout for layout in _LAYOUTS}
+)
+"""The layout of each command that works on a file."""

@@ -1,0 +1,367 @@
+"""`GatewayClient`: one short method an operation."""
+
+import contextlib
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+
+import attrs
+
+from gateway_async import calls
+from gateway_async.batching.batch import plain_batch
+from gateway_async.batching.plans import PLANS
+from gateway_async.checks import (
+    caller_place,
+    check_instance,
+    check_limiter,
+    checked_base_url,
+    checked_count,
+    setting,
+)
+from gateway_async.dialect import Dialect
+from gateway_async.errors import ConfigurationError
+from gateway_async.recovery import Recovery
+from gateway_async.session import Session
+from gateway_async.settings import BatchPolicy, RecoveryPolicy, RetryPolicy, Timeouts
+from gateway_async.signing import Credentials
+from gateway_async.single import carry_out
+from gateway_async.transport import AiohttpTransport
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from aiohttp import ClientSession
+
+    from gateway_async.batching.batch import Batch
+    from gateway_async.batching.outcomes import Outcome
+    from gateway_async.batching.results import BatchResult
+    from gateway_async.models.orders import (
+        CancelOrder,
+        CaptureOrder,
+        OrderRef,
+        RefundOrder,
+        ReviewOrder,
+    )
+    from gateway_async.models.payments import ApmPayment, DirectPayment, RedirectPayment
+    from gateway_async.models.payout_results import PayoutResult
+    from gateway_async.models.payouts import PayoutRequest
+    from gateway_async.models.records import (
+        CancelRecord,
+        CaptureRecord,
+        Page,
+        RefundRecord,
+        ReviewRecord,
+        TransactionRecord,
+    )
+    from gateway_async.models.results import (
+        ApmPaymentResult,
+        CheckoutPage,
+        DirectPaymentResult,
+    )
+    from gateway_async.session import Request
+
+    O = TypeVar("O")  # noqa: E741  # an order
+    T = TypeVar("T")
+    Orders: TypeAlias = Iterable[T] | AsyncIterable[T]
+
+DEFAULT_MAX_REPLY_BYTES = 16 * 1024 * 1024
+DEFAULT_MAX_CONNECTIONS = 100
+
+
+class GatewayClient:
+    """The gateway, for one merchant account.
+
+    Use it as ``async with GatewayClient(...) as gateway``, or close it with `aclose`. It can be
+    made before any event loop runs, and used in several, one after the other.
+
+    Args:
+        base_url: Where the gateway is, such as ``https://gateway.example``. Plain ``http://`` is
+            refused except to this machine.
+        credentials: Which merchant speaks, and how it signs.
+        timeouts: How long one call may take.
+        retry: How what may be repeated is repeated.
+        policy: How batches are run, unless a call says otherwise.
+        recovery: How unknown outcomes are settled.
+        dialect: What the interface leaves open.
+        session: Your own `aiohttp.ClientSession`; it is never closed, and its middlewares,
+            redirects and `raise_for_status` are not used. Give it a connector with
+            ``keepalive_timeout=1``: a connection that the gateway closed while it was idle looks
+            like a lost reply.
+        limiter: An asynchronous context manager, entered around every attempt.
+        max_reply_bytes: The largest reply that is read, decompressed.
+        max_connections: Connections at most, where the session is ours.
+
+    Raises:
+        ConfigurationError: If a setting is wrong.
+    """
+
+    def __init__(  # noqa: PLR0913  # one keyword a setting or collaborator
+        self,
+        base_url: str,
+        credentials: Credentials,
+        *,
+        timeouts: Timeouts | None = None,
+        retry: RetryPolicy | None = None,
+        policy: BatchPolicy | None = None,
+        recovery: RecoveryPolicy | None = None,
+        dialect: Dialect | None = None,
+        session: "ClientSession | None" = None,
+        limiter: "AbstractAsyncContextManager[object] | None" = None,
+        max_reply_bytes: int = DEFAULT_MAX_REPLY_BYTES,
+        max_connections: int = DEFAULT_MAX_CONNECTIONS,
+    ) -> None:
+        self._made_at = caller_place(sys._getframe(1))  # noqa: SLF001  # the only cheap way to know
+        self._policy = setting("policy", policy, BatchPolicy)
+        self._recovery = setting("recovery", recovery, RecoveryPolicy)
+        check_instance("credentials", credentials, Credentials)
+        check_limiter(limiter)
+        timeouts = setting("timeouts", timeouts, Timeouts)
+        self._closed = False
+        self._transport = AiohttpTransport(
+            checked_base_url(base_url),
+            timeouts=timeouts,
+            max_reply_bytes=checked_count("max_reply_bytes", max_reply_bytes),
+            max_connections=max(
+                checked_count("max_connections", max_connections), self._policy.concurrency
+            ),
+            session=session,
+        )
+        self._session = Session(
+            transport=self._transport,
+            credentials=credentials,
+            dialect=setting("dialect", dialect, Dialect),
+            timeouts=timeouts,
+            retry=setting("retry", retry, RetryPolicy),
+            limiter=limiter or contextlib.nullcontext(),
+        )
+
+    # Batches
+
+    def capture(
+        self, orders: "Orders[CaptureOrder]", *, policy: BatchPolicy | None = None
+    ) -> "Batch[CaptureOrder, CaptureRecord]":
+        """Capture any number of orders (section 4, row 5).
+
+        Args:
+            orders: An iterable or asynchronous iterable. A collection is checked whole before
+                anything is sent; from a stream, a bad order is `not_sent` with its error.
+            policy: How this batch is run.
+
+        Returns:
+            A `Batch`, to be awaited or streamed.
+
+        Raises:
+            InvalidOrderError: If `orders` is no iterable of orders.
+            ConfigurationError: If the policy does not fit the operation.
+        """
+        return self._batch("capture", orders, policy)
+
+    def cancel(
+        self, orders: "Orders[CancelOrder]", *, policy: BatchPolicy | None = None
+    ) -> "Batch[CancelOrder, CancelRecord]":
+        """Cancel any number of orders (section 4, row 7); see `capture`."""
+        return self._batch("cancel", orders, policy)
+
+    def review(
+        self, orders: "Orders[ReviewOrder]", *, policy: BatchPolicy | None = None
+    ) -> "Batch[ReviewOrder, ReviewRecord]":
+        """Review any number of orders (section 4, row 6); see `capture`."""
+        return self._batch("review", orders, policy)
+
+    def refund(
+        self, orders: "Orders[RefundOrder]", *, policy: BatchPolicy | None = None
+    ) -> "Batch[RefundOrder, RefundRecord]":
+        """Refund any number of orders, in whole or in part (section 4, row 8); see `capture`."""
+        return self._batch("refund", orders, policy)
+
+    def query(
+        self, orders: "Orders[OrderRef]", *, policy: BatchPolicy | None = None
+    ) -> "Batch[OrderRef, tuple[TransactionRecord, ...]]":
+        """Look up transactions (section 4, row 4); an order may have several; see `capture`.
+
+        The merchant's addresses must be registered with the gateway first (section 5).
+        """
+        return self._batch("query", orders, policy)
+
+    def search_refunds(
+        self, orders: "Orders[OrderRef]", *, policy: BatchPolicy | None = None
+    ) -> "Batch[OrderRef, tuple[RefundRecord, ...]]":
+        """Look up refunds (section 4, row 9); an order may have several; see `capture`."""
+        return self._batch("search_refunds", orders, policy)
+
+    async def recover(
+        self, outcomes: "BatchResult[O, Any] | Iterable[Outcome[O, Any]]"
+    ) -> "BatchResult[O, Any]":
+        """Settle unknown outcomes from the gateway's own records, as far as they prove anything.
+
+        Refunds are settled by a reference that was not there before (record a baseline with
+        `RecoveryPolicy.record_baseline`) or by a marker (`refund_evidence="marker"`); captures and
+        cancels by the `Dialect.payment_states`. An absence counts only where the look-up is shown
+        to work, in two looks after `RecoveryPolicy.settle_seconds`: so this may take that long. A
+        refund made in the merchant portal meanwhile, of the same amount, looks like ours.
+
+        Args:
+            outcomes: A result, or outcomes of this process or another.
+
+        Returns:
+            As many outcomes in the same order: settled ones as they were, unknown ones as
+            `succeeded`, `not_sent` (proved not to be done) or still `unknown`. A settled capture
+            or cancel has the `TransactionRecord` that settled it.
+
+        Raises:
+            TypeError: If it is given anything but outcomes.
+        """
+        self._check_open()
+        recovery = Recovery(self._session, self._recovery, self._policy)
+        return await recovery.recover(outcomes)
+
+    # Pages
+
+    async def recent_transactions(self) -> "Page[TransactionRecord]":
+        """Return what a query without a selection lists: up to 100 transactions (row 4).
+
+        Raises:
+            RejectedError: If the gateway refused.
+            NotSentError: If nothing was sent.
+            OutcomeUnknownError: If no readable reply came.
+        """
+        return await self._single(calls.recent_request(PLANS["query"], self._session.dialect))
+
+    async def recent_refunds(self) -> "Page[RefundRecord]":
+        """Return what a refund search without a selection lists: up to 100 refunds (row 9).
+
+        Raises:
+            RejectedError: If the gateway refused.
+            NotSentError: If nothing was sent.
+            OutcomeUnknownError: If no readable reply came.
+        """
+        return await self._single(
+            calls.recent_request(PLANS["search_refunds"], self._session.dialect)
+        )
+
+    # Payments and payouts
+
+    async def pay_direct(self, payment: "DirectPayment") -> "DirectPaymentResult":
+        """Make a payment by card (section 4, row 1).
+
+        Returns:
+            What the gateway says, whatever that is; a declined payment is no error.
+
+        Raises:
+            InvalidOrderError: If an amount has more decimal places than its currency.
+            NotSentError: Nothing was sent.
+            OutcomeUnknownError: It may have been made; the text says what to do.
+            asyncio.CancelledError: If the caller is cancelled; its `outcome` is the result or the
+                error of a payment that was in flight.
+        """
+        request = calls.direct_request(payment, self._session.dialect)
+        return await self._single(request, payment)
+
+    async def pay_apm(self, payment: "ApmPayment") -> "ApmPaymentResult":
+        """Make a payment by an alternative payment method (section 4, row 2); see `pay_direct`.
+
+        Returns:
+            What the gateway says; send the shopper to its `issuer_url`, which is never fetched.
+        """
+        return await self._single(calls.apm_request(payment, self._session.dialect), payment)
+
+    async def checkout(self, payment: "RedirectPayment") -> "CheckoutPage":
+        """Begin a hosted payment (section 4, row 3); errors as for `pay_direct`.
+
+        Returns:
+            The page to send to the shopper, as it came.
+        """
+        return await self._single(calls.checkout_request(payment, self._session.dialect), payment)
+
+    async def payout(self, request: "PayoutRequest") -> "PayoutResult":
+        """Pay out funds to a beneficiary (section 4, row 10); errors as for `pay_direct`.
+
+        Returns:
+            What the gateway says, whatever that is; a failed payout is no error.
+        """
+        return await self._single(calls.payout_request(request, self._session.dialect), request)
+
+    async def call(
+        self,
+        path: str,
+        fields: "Mapping[str, object]",
+        *,
+        body: str = "form",
+        reply: str = "json",
+        repeatable: bool = False,
+    ) -> calls.Reply:
+        """Make any signed call, for operations whose shape the interface does not show.
+
+        Args:
+            path: A path below the base URL, never a URL.
+            fields: The fields but identity and signature: text, whole numbers, `Decimal`, or dicts
+                and lists, which go as JSON.
+            body: ``"form"`` or ``"json"``.
+            reply: ``"json"``, ``"xml"`` or ``"text"``.
+            repeatable: Whether the call may be repeated when its reply is lost.
+
+        Raises:
+            ConfigurationError: For a wrong path, body, reply or field name.
+            TypeError: For a field that cannot be written.
+            NotSentError: Nothing was sent.
+            OutcomeUnknownError: It may have been done.
+        """
+        request = calls.custom_request(path, fields, body=body, reply=reply, repeatable=repeatable)
+        del fields  # a traceback would show them
+        return await self._single(request)
+
+    # Life
+
+    async def aclose(self) -> None:
+        """Close the connections that were opened on the running loop; `session=` stays open."""
+        self._closed = True
+        await self._transport.aclose()
+
+    async def __aenter__(self) -> Self:
+        self._closed = False
+        self._transport.reopen()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        transport = getattr(self, "_transport", None)
+        if transport is not None and transport.left_open:
+            filename, line = self._made_at
+            warnings.warn_explicit(
+                "a GatewayClient made here was left open; use `async with`, or await its aclose()",
+                ResourceWarning,
+                filename,
+                line,
+                source=self,
+            )
+
+    def __repr__(self) -> str:
+        return f"<GatewayClient {self._transport.base_url} {self._session.credentials}>"
+
+    def _batch(self, name: str, orders: object, policy: BatchPolicy | None) -> "Batch[Any, Any]":
+        self._check_open()
+        policy = self._policy if policy is None else setting("policy", policy, BatchPolicy)
+        # More requests than connections would only wait for each other, and time out.
+        concurrency = min(policy.concurrency, self._transport.capacity)
+        return plain_batch(
+            self._session,
+            PLANS[name],
+            orders,
+            policy=attrs.evolve(policy, concurrency=concurrency),
+            recovery=self._recovery,
+        )
+
+    async def _single(self, request: "Request[T]", about: object = None) -> "T":
+        self._check_open()
+        return await carry_out(
+            self._session, request, about, drain_seconds=self._policy.drain_seconds
+        )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConfigurationError(
+                "this GatewayClient is closed; enter it again with `async with`, or make another"
+            )

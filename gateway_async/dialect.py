@@ -1,0 +1,284 @@
+"""What the interface leaves open, one documented field a choice.
+
+The interface marks many facts "not shown". Each such fact is a field here, with a default that
+guesses as little as possible. This module knows no model, no reply and no network.
+"""
+
+from collections.abc import Iterable, Mapping, Set as AbstractSet
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import attrs
+
+from gateway_async.errors import ConfigurationError
+from gateway_async.operations import OPERATIONS, BodyFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class PaymentState(StrEnum):
+    """What a `payment_status` value may be declared to mean."""
+
+    AUTHORISED = "authorised"
+    """Reserved; neither captured nor cancelled."""
+
+    CAPTURED = "captured"
+    """Captured, whether or not refunded since."""
+
+    CANCELLED = "cancelled"
+    """Cancelled before capture."""
+
+
+_Member = TypeVar("_Member", bound=StrEnum)
+
+_SELECTION_FIELDS = {"order_no": "order_no", "transaction_id": "transaction_id"}
+_ORDER_ECHO = ("order_no", "currency", "amount")
+_ECHO_FIELDS = {
+    "capture": _ORDER_ECHO,
+    "cancel": _ORDER_ECHO,
+    "review": (*_ORDER_ECHO, "review_flag"),
+    "refund": (*_ORDER_ECHO, "refund_amount"),
+    "pay_direct": _ORDER_ECHO,
+    "pay_apm": _ORDER_ECHO,
+    "payout": ("request_id", "payment_currency", "payment_amount"),
+}
+
+
+def _check_operations(
+    _: object, attribute: "attrs.Attribute[Mapping[str, object]]", value: "Mapping[str, object]"
+) -> None:
+    for name in value:
+        if name not in OPERATIONS:
+            raise ConfigurationError(
+                f"Dialect.{attribute.name}: {name!r} is no operation; "
+                f"the operations are {', '.join(OPERATIONS)}"
+            )
+
+
+def _check(
+    accepts: "Callable[[Any], bool]", expected: str
+) -> "Callable[[object, attrs.Attribute[Any], Any], None]":
+    def validator(_: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
+        if not accepts(value):
+            raise ConfigurationError(
+                f"Dialect.{attribute.name}: expected {expected}, "
+                f"got {value!r} ({type(value).__name__})"
+            )
+
+    return validator
+
+
+def _only(kind: type[StrEnum]) -> "Callable[[object, attrs.Attribute[Any], Any], None]":
+    return _check(
+        lambda value: all(isinstance(one, kind) for one in value.values()),
+        f"values out of {', '.join(repr(str(member)) for member in kind)}",
+    )
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, frozenset | tuple) and all(isinstance(one, str) for one in value)
+
+
+def _are_statuses(value: object) -> bool:
+    return isinstance(value, frozenset) and all(map(_is_count, value)) and 200 not in value  # noqa: PLR2004  # HTTP OK
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
+
+
+def _text_set(value: "Iterable[str]") -> "frozenset[str] | Iterable[str]":
+    return frozenset(value) if _is_list(value) else value
+
+
+def _text_tuple(value: "Iterable[str]") -> "tuple[str, ...] | Iterable[str]":
+    return tuple(value) if _is_list(value) else value
+
+
+def _status_set(value: "Iterable[int]") -> "frozenset[int] | Iterable[int]":
+    return frozenset(value) if _is_list(value) else value
+
+
+# What is no table is passed on as it is: the validators say what is wrong with it.
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(key, str) and key for key in value)
+
+
+_table = _check(_is_table, "a mapping from texts")
+_text_table = _check(
+    lambda value: _is_table(value) and all(isinstance(v, str) and v for v in value.values()),
+    "a mapping from texts to non-empty texts",
+)
+
+
+def _texts(value: "Mapping[str, str]") -> dict[str, str]:
+    return dict(value) if _is_table(value) else value  # type: ignore[return-value]  # see above
+
+
+def _places(value: "Mapping[str, int]") -> dict[str, int]:
+    if not _is_table(value):
+        return value  # type: ignore[return-value]  # see above
+    return {currency.upper(): places for currency, places in value.items()}
+
+
+def _selections(value: "Mapping[str, str]") -> dict[str, str]:
+    return {**_SELECTION_FIELDS, **value} if _is_table(value) else value  # type: ignore[return-value]  # see above
+
+
+def _member(kind: type[_Member], value: _Member) -> _Member:
+    """Return the member that a text names; a text that names none is left to the validator."""
+    return next((member for member in kind if member == value), value)
+
+
+def _formats(value: "Mapping[str, BodyFormat]") -> dict[str, BodyFormat]:
+    if not _is_table(value):
+        return value  # type: ignore[return-value]  # see above
+    return {name: _member(BodyFormat, one) for name, one in value.items()}
+
+
+def _fields(value: "Mapping[str, Iterable[str]]") -> dict[str, tuple[str, ...]]:
+    if not _is_table(value):
+        return value  # type: ignore[return-value]  # see above
+    given = {name: _text_tuple(fields) for name, fields in value.items()}
+    return {**_ECHO_FIELDS, **given}  # type: ignore[dict-item]  # see above
+
+
+def _states(value: "Mapping[str, PaymentState]") -> dict[str, PaymentState]:
+    if not _is_table(value):
+        return value  # type: ignore[return-value]  # see above
+    return {status: _member(PaymentState, one) for status, one in value.items()}
+
+
+def _are_echoes(value: "Mapping[str, object]") -> bool:
+    return all(
+        isinstance(fields, tuple) and set(fields) <= set(_ECHO_FIELDS.get(name, ()))
+        for name, fields in value.items()
+    )
+
+
+def _are_names(value: "Mapping[str, str]") -> bool:
+    taken = {"merchant_id", "account_id", "encryption_data"}
+    names = list(value.values())
+    return len(set(names)) == len(names) and not taken & {*names, *value}
+
+
+def _codes(*default: str) -> AbstractSet[str]:
+    result: AbstractSet[str] = attrs.field(
+        default=frozenset(default),
+        converter=_text_set,
+        validator=_check(_are_texts, "a set of texts such as {'1'}"),
+    )
+    return result
+
+
+@attrs.frozen(kw_only=True)
+class Dialect:
+    """The answers to what the interface does not show. Every field has a default.
+
+    Attributes:
+        body_formats: By operation name, a `BodyFormat` other than the one section 4 declares.
+        wire_names: By field name of a request, the name on the wire where it differs. The
+            interface's `antifraud_token_cookie` is a stand-in (section 2.2).
+        amount_places: Decimal places of an amount on the wire.
+        currency_places: The same for single currencies, by upper-case code.
+        selection_fields: Which form field asks a look-up for orders, by the field of `OrderRef`.
+        selection_separator: What stands between two references in such a form field.
+        echo_fields: By operation name, the fields of an item or result that must agree with the
+            request where the gateway repeats them; what is not named keeps its default. Amounts
+            compare as numbers, currencies without case.
+        done_statuses: Values of `capture_status`, `cancel_status`, `review_status` and
+            `refund_status` that say "done".
+        pending_statuses: Values of the same fields that say neither "done" nor "not done".
+        done_message_prefixes: How the code of a `refund_message` or `result_info` begins when
+            the text beside it is one of success (section 7).
+        done_return_statuses: Values of `return_status` that say that the request was accepted.
+        nothing_done_return_statuses: Values of `return_status` by which the gateway vouches that
+            nothing was done for any order that the reply does not list.
+        nothing_done_http_statuses: HTTP statuses by which the gateway vouches for the same.
+        found_query_results: Values of `query_result` that say "here is the record".
+        absent_query_results: Values of `query_result` that say "no such order".
+        payment_states: What values of `payment_status` mean; none is shown, so none is set.
+            Recovery settles captures and cancels by it.
+        payout_deduplicates: Whether the gateway executes a payout once for one `request_id`.
+            Only then is a payout whose reply was lost sent again, with the same `request_id`.
+    """
+
+    body_formats: "Mapping[str, BodyFormat]" = attrs.field(
+        factory=dict, converter=_formats, validator=[_table, _check_operations, _only(BodyFormat)]
+    )
+    wire_names: "Mapping[str, str]" = attrs.field(
+        factory=dict,
+        converter=_texts,
+        validator=[
+            _text_table,
+            _check(_are_names, "distinct names, none of them of identity or signature"),
+        ],
+    )
+    amount_places: int = attrs.field(default=2, validator=_check(_is_count, "an int of 0 or more"))
+    currency_places: "Mapping[str, int]" = attrs.field(
+        factory=dict,
+        converter=_places,
+        validator=[
+            _table,
+            _check(lambda value: all(map(_is_count, value.values())), "ints of 0 or more"),
+        ],
+    )
+    selection_fields: "Mapping[str, str]" = attrs.field(
+        factory=dict,
+        converter=_selections,
+        validator=[
+            _text_table,
+            _check(
+                lambda value: set(value) == set(_SELECTION_FIELDS),
+                f"fields out of {', '.join(_SELECTION_FIELDS)}",
+            ),
+        ],
+    )
+    selection_separator: str = attrs.field(
+        default=",",
+        validator=_check(lambda value: isinstance(value, str) and value != "", "a non-empty str"),
+    )
+    echo_fields: "Mapping[str, tuple[str, ...]]" = attrs.field(
+        factory=dict,
+        converter=_fields,
+        validator=[
+            _table,
+            _check_operations,
+            _check(_are_echoes, "tuples of fields out of those that each operation repeats"),
+        ],
+    )
+    done_statuses: AbstractSet[str] = _codes("1")
+    pending_statuses: AbstractSet[str] = _codes()
+    done_message_prefixes: tuple[str, ...] = attrs.field(
+        default=("V0000", "0000"),
+        converter=_text_tuple,
+        validator=_check(
+            lambda value: _are_texts(value) and all(value), "texts such as ('V0000',)"
+        ),
+    )
+    done_return_statuses: AbstractSet[str] = _codes("1")
+    nothing_done_return_statuses: AbstractSet[str] = _codes()
+    nothing_done_http_statuses: frozenset[int] = attrs.field(
+        default=frozenset(),
+        converter=_status_set,
+        validator=_check(_are_statuses, "a set of HTTP statuses such as {429}, and not 200"),
+    )
+    found_query_results: AbstractSet[str] = _codes("1")
+    absent_query_results: AbstractSet[str] = _codes()
+    payment_states: "Mapping[str, PaymentState]" = attrs.field(
+        factory=dict, converter=_states, validator=[_table, _only(PaymentState)]
+    )
+    payout_deduplicates: bool = attrs.field(
+        default=False, validator=_check(lambda value: isinstance(value, bool), "True or False")
+    )
+
+    def places(self, currency: str) -> int:
+        """Return the decimal places of an amount in this currency."""
+        return self.currency_places.get(currency.upper(), self.amount_places)

@@ -1,0 +1,143 @@
+"""Every error that leaves this library.
+
+::
+
+    GatewayError
+    ├── ConfigurationError            a setting is wrong; nothing was sent
+    ├── InvalidOrderError             an order or payment is wrong; nothing was sent (a ValueError)
+    │   └── DuplicateOrderError       the same order twice in one batch
+    ├── NotSentError                  proved: not one byte of the body was written
+    │   └── CertificateError          the gateway's TLS certificate is not valid
+    ├── OutcomeUnknownError           it may have happened: never resend blindly
+    │   ├── ReplyUnreadableError      a reply came that cannot be read or is not about the order
+    │   ├── ReplyTooLargeError        a reply came that is larger than `max_reply_bytes`
+    │   ├── ReplyStatusError          a reply came with an HTTP status other than 200
+    │   └── EvidenceError             a reply to a request that was never written: a defect
+    ├── RejectedError                 the gateway said no; `code` and `text` say why
+    └── BatchIncompleteError          some orders did not succeed; `result` has every one
+
+Each takes its message as the only positional argument and everything else by keyword, so that it
+survives pickling. Messages hold no card data, secret or signature.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class GatewayError(Exception):
+    """The root of the tree."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+
+
+class ConfigurationError(GatewayError):
+    """A setting is wrong; the message names it and says what would be right."""
+
+
+class InvalidOrderError(GatewayError, ValueError):
+    """An order, payment or payout is wrong; nothing of it was sent.
+
+    Attributes:
+        problems: Where several orders of a sequence are wrong, the error of each by its position.
+    """
+
+    def __init__(
+        self, message: str = "", *, problems: "Mapping[int, InvalidOrderError] | None" = None
+    ) -> None:
+        super().__init__(message)
+        self.problems = dict(problems or {})
+
+
+class DuplicateOrderError(InvalidOrderError):
+    """The same order stands twice in one batch."""
+
+
+class _OnePaymentError(GatewayError):
+    """What the two "did it happen?" errors share.
+
+    Attributes:
+        order_no: The order number of the payment it is about, if it is about one.
+        request_id: The request id of the payout it is about, if it is about one.
+    """
+
+    def __init__(
+        self, message: str = "", *, order_no: str | None = None, request_id: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.order_no = order_no
+        self.request_id = request_id
+
+
+class NotSentError(_OnePaymentError):
+    """Nothing was sent, and that is proved; it may be tried again freely."""
+
+
+class CertificateError(NotSentError):
+    """The gateway's TLS certificate is not valid; nothing was sent and nothing is retried."""
+
+
+class OutcomeUnknownError(_OnePaymentError):
+    """It may have happened. Look it up; never resend it blindly."""
+
+
+class ReplyUnreadableError(OutcomeUnknownError):
+    """A reply came, and cannot be read or contradicts the request."""
+
+
+class ReplyTooLargeError(OutcomeUnknownError):
+    """A reply came that is larger, decompressed, than `max_reply_bytes`."""
+
+
+class ReplyStatusError(OutcomeUnknownError):
+    """A reply came with an HTTP status other than 200.
+
+    Attributes:
+        status: The HTTP status.
+        retry_after_seconds: What the reply's Retry-After header asks for, if it has one.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        status: int = 0,
+        retry_after_seconds: float | None = None,
+        order_no: str | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message, order_no=order_no, request_id=request_id)
+        self.status = status
+        self.retry_after_seconds = retry_after_seconds
+
+
+class EvidenceError(OutcomeUnknownError):
+    """A reply came to a request whose body was never written: the evidence cannot be trusted."""
+
+
+class RejectedError(GatewayError):
+    """The gateway said that it did not do it.
+
+    Attributes:
+        code: The gateway's code, as it came.
+        text: The gateway's text, as it came.
+    """
+
+    def __init__(self, message: str = "", *, code: str = "", text: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.text = text
+
+
+class BatchIncompleteError(GatewayError):
+    """Some order of a batch did not succeed, or something unexpected came back.
+
+    Attributes:
+        result: The `BatchResult`, with the outcome of every order.
+    """
+
+    def __init__(self, message: str = "", *, result: Any = None) -> None:  # noqa: ANN401  # a layer above
+        super().__init__(message)
+        self.result = result

@@ -1,0 +1,302 @@
+"""Payouts to make (section 2.8 of the interface).
+
+A payout is known to the gateway by its `request_id`. Which fields the gateway requires is not
+shown; required here is what a payout means nothing without.
+"""
+
+# ruff: noqa: RUF009  # the calls declare fields; attrs makes no default of them
+
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import attrs
+
+from gateway_async.models.values import (
+    amount_field,
+    date_field,
+    identifier_field,
+    object_field,
+    objects_field,
+    text_field,
+    texts_field,
+    uuid_field,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class BeneficiaryInfo:
+    """Particulars of a beneficiary.
+
+    Attributes:
+        business_area: The business that the company is in.
+        business_phone_number: Its telephone number.
+        business_registration_number: Its number in the register of companies.
+        personal_email: Email address.
+        personal_id_number: The number of an identity document. Not in the repr.
+        personal_id_type: The kind of document; CHINESE_NATIONAL_ID occurs.
+        personal_mobile_number: Mobile telephone number.
+        personal_net_monthly_average_income: Monthly income, as text.
+        personal_phone_country_code: Country code of the telephone number.
+        personal_phone_area_code: Its area code.
+        personal_fiscal_country: The country where the person is taxed.
+    """
+
+    business_area: str | None = text_field(default=None)
+    business_phone_number: str | None = text_field(default=None)
+    business_registration_number: str | None = text_field(default=None)
+    personal_email: str | None = text_field(default=None)
+    personal_id_number: str | None = text_field(default=None, repr=False)
+    personal_id_type: str | None = text_field(default=None)
+    personal_mobile_number: str | None = text_field(default=None)
+    personal_net_monthly_average_income: str | None = text_field(default=None)
+    personal_phone_country_code: str | None = text_field(default=None)
+    personal_phone_area_code: str | None = text_field(default=None)
+    personal_fiscal_country: str | None = text_field(default=None)
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class BeneficiaryAddress:
+    """The address of a beneficiary.
+
+    Attributes:
+        city: City.
+        country_code: Country code.
+        postcode: Postal code.
+        state: State or province.
+        street: Street.
+        number: House number.
+        street_address: Street and number.
+        complement: Further address line.
+    """
+
+    city: str | None = text_field(default=None)
+    country_code: str | None = text_field(default=None)
+    postcode: str | None = text_field(default=None)
+    state: str | None = text_field(default=None)
+    street: str | None = text_field(default=None)
+    number: str | None = text_field(default=None)
+    street_address: str | None = text_field(default=None)
+    complement: str | None = text_field(default=None)
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class PersonDocument:
+    """A document of a beneficiary.
+
+    Attributes:
+        file_type: The kind of file.
+        file_url: Where the file is.
+        labels: What the document is, in words.
+    """
+
+    file_type: str | None = text_field(default=None)
+    file_url: str | None = text_field(default=None)
+    labels: tuple[str, ...] | None = texts_field(default=None)
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class BankDetailsBase:
+    """What the bank details of a request and of a reply share.
+
+    Attributes:
+        account_currency: Currency code.
+        account_name: The name of the account.
+        owner_document_number: The number of the owner's document. Not in the repr.
+        account_number: The number of the account. Not in the repr.
+        bank_account_category: The kind of account.
+        bank_branch: The branch.
+        bank_country_code: The bank's country code.
+        bank_name: The bank's name.
+        bank_street_address: The bank's address.
+        binding_mobile_number: The mobile number bound to the account.
+        iban: International bank account number. Not in the repr.
+        swift_code: SWIFT code.
+        transaction_reference: A reference for the statement.
+    """
+
+    account_currency: str | None = text_field(default=None)
+    account_name: str | None = text_field(default=None)
+    owner_document_number: str | None = text_field(default=None, repr=False)
+    account_number: str | None = text_field(default=None, repr=False)
+    bank_account_category: str | None = text_field(default=None)
+    bank_branch: str | None = text_field(default=None)
+    bank_country_code: str | None = text_field(default=None)
+    bank_name: str | None = text_field(default=None)
+    bank_street_address: str | None = text_field(default=None)
+    binding_mobile_number: str | None = text_field(default=None)
+    iban: str | None = text_field(default=None, repr=False)
+    swift_code: str | None = text_field(default=None)
+    transaction_reference: str | None = text_field(default=None)
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class BankDetails(BankDetailsBase):
+    """The account that is paid to.
+
+    Attributes:
+        bank_code: The bank's code.
+        account_currency: Currency code.
+        account_name: The name of the account.
+        owner_document_number: The number of the owner's document. Not in the repr.
+        account_number: The number of the account. Not in the repr.
+        bank_account_category: The kind of account.
+        bank_branch: The branch.
+        bank_country_code: The bank's country code.
+        bank_name: The bank's name.
+        bank_street_address: The bank's address.
+        binding_mobile_number: The mobile number bound to the account.
+        iban: International bank account number. Not in the repr.
+        swift_code: SWIFT code.
+        transaction_reference: A reference for the statement.
+    """
+
+    bank_code: str | None = text_field(default=None)
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class PartyBase:
+    """What beneficiary and payer share, in requests and replies.
+
+    Attributes:
+        first_name: First name.
+        last_name: Last name.
+        company_name: The company's name.
+        date_of_birth: Date of birth (`YYYY-MM-DD`).
+        entity_type: COMPANY occurs.
+    """
+
+    first_name: str | None = text_field(default=None)
+    last_name: str | None = text_field(default=None)
+    company_name: str | None = text_field(default=None)
+    date_of_birth: date | None = date_field(default=None)
+    entity_type: str | None = text_field(default=None)
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class Beneficiary(PartyBase):
+    """Who is paid.
+
+    Attributes:
+        first_name: First name.
+        last_name: Last name.
+        company_name: The company's name.
+        date_of_birth: Date of birth (`YYYY-MM-DD`).
+        entity_type: COMPANY occurs.
+        additional_info: Particulars of the company or person.
+        address: The address.
+        person_documents: Documents of the person.
+        bank_details: The account that is paid to.
+    """
+
+    additional_info: BeneficiaryInfo | None = object_field(BeneficiaryInfo, default=None)
+    address: BeneficiaryAddress | None = object_field(BeneficiaryAddress, default=None)
+    person_documents: "Sequence[PersonDocument] | None" = objects_field(
+        PersonDocument, default=None
+    )
+    bank_details: BankDetails | None = object_field(BankDetails, default=None)
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class PayerInfo:
+    """Particulars of a payer.
+
+    Attributes:
+        business_registration_number: The number in the register of companies.
+        business_registration_type: The kind of register.
+        external_id: The merchant's identifier of the payer.
+        personal_email: Email address.
+        personal_id_number: The number of an identity document. Not in the repr.
+        job: Profession.
+    """
+
+    business_registration_number: str | None = text_field(default=None)
+    business_registration_type: str | None = text_field(default=None)
+    external_id: str | None = text_field(default=None)
+    personal_email: str | None = text_field(default=None)
+    personal_id_number: str | None = text_field(default=None, repr=False)
+    job: str | None = text_field(default=None)
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class PayerAddress:
+    """The address of a payer.
+
+    Attributes:
+        city: City.
+        country_code: Country code.
+        postcode: Postal code.
+        state: State or province.
+        street_address: Street and number.
+    """
+
+    city: str | None = text_field(default=None)
+    country_code: str | None = text_field(default=None)
+    postcode: str | None = text_field(default=None)
+    state: str | None = text_field(default=None)
+    street_address: str | None = text_field(default=None)
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class Payer(PartyBase):
+    """Who pays.
+
+    Attributes:
+        first_name: First name.
+        last_name: Last name.
+        company_name: The company's name.
+        date_of_birth: Date of birth (`YYYY-MM-DD`).
+        entity_type: COMPANY occurs.
+        additional_info: Particulars of the company or person.
+        address: The address.
+    """
+
+    additional_info: PayerInfo | None = object_field(PayerInfo, default=None)
+    address: PayerAddress | None = object_field(PayerAddress, default=None)
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class PayoutRequest:
+    """A payout to make.
+
+    Attributes:
+        request_id: The merchant's key of this payout, in UUID format; a `uuid.UUID` is converted
+            to text.
+        payment_amount: What is paid out, in units of `payment_currency`, not in cents.
+        payment_currency: Currency code.
+        beneficiary: Who is paid.
+        beneficiary_id: The gateway's identifier of a beneficiary.
+        client_data: Free text of the merchant's.
+        fee_paid_by: Who pays the fee; PAYER occurs.
+        payer: Who pays.
+        source_amount: What is taken, in units of `source_currency`.
+        source_currency: Currency code.
+        payment_date: When it is to be paid (`YYYY-MM-DD`).
+        payment_method: SWIFT occurs.
+        reason: The reason.
+        reference: A reference.
+        swift_charge_option: SHARED occurs.
+        fund_source: DepositAccount occurs.
+        notify_url: Where the gateway sends the result.
+    """
+
+    request_id: str = uuid_field()
+    payment_amount: Decimal = amount_field(currency="payment_currency")
+    payment_currency: str = identifier_field()
+    beneficiary: Beneficiary | None = object_field(Beneficiary, default=None)
+    beneficiary_id: str | None = text_field(default=None)
+    client_data: str | None = text_field(default=None)
+    fee_paid_by: str | None = text_field(default=None)
+    payer: Payer | None = object_field(Payer, default=None)
+    source_amount: Decimal | None = amount_field(currency="source_currency", default=None)
+    source_currency: str | None = text_field(default=None)
+    payment_date: date | None = date_field(default=None)
+    payment_method: str | None = text_field(default=None)
+    reason: str | None = text_field(default=None)
+    reference: str | None = text_field(default=None)
+    swift_charge_option: str | None = text_field(default=None)
+    fund_source: str | None = text_field(default=None)
+    notify_url: str | None = text_field(default=None)

@@ -1,0 +1,251 @@
+"""What the gateway says of one order (sections 2.5 to 2.7 of the interface).
+
+Every field is optional: a reply may lack it. Statuses stay text, since the meaning of few is
+shown.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Generic, TypeVar
+
+import attrs
+
+from gateway_async.models.values import SignatureText
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class Record:
+    """What all that is read from a reply has in common.
+
+    Attributes:
+        extra: Fields that the interface does not list, as they came; those whose name suggests
+            card data or a signature are `***`. Never shown.
+        unreadable: By field name, the text of a value that could not be read (its first 1,000
+            characters); the field itself is then None. A value that is no object at all stands
+            under `record`.
+    """
+
+    extra: Mapping[str, object] = attrs.field(factory=dict, repr=False, hash=False)
+    unreadable: Mapping[str, str] = attrs.field(factory=dict, hash=False)
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class DeliveryInformation(Record):
+    """Where an order is delivered.
+
+    Attributes:
+        delivery_address: Street and number.
+        delivery_city: City.
+        delivery_country: Country.
+        delivery_firstname: First name.
+        delivery_lastname: Last name.
+        delivery_postal_code: Postal code.
+        delivery_state: State or province.
+    """
+
+    delivery_address: str | None = None
+    delivery_city: str | None = None
+    delivery_country: str | None = None
+    delivery_firstname: str | None = None
+    delivery_lastname: str | None = None
+    delivery_postal_code: str | None = None
+    delivery_state: str | None = None
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class FraudCheckResult(Record):
+    """One fraud check of an order.
+
+    Attributes:
+        check_items: What was checked, as text.
+        status: ACCEPT and REJECT occur.
+    """
+
+    check_items: str | None = None
+    status: str | None = None
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class SubscriptionResult(Record):
+    """The subscription that an order belongs to.
+
+    Attributes:
+        contract_name: The name of the contract.
+        recurring_id: The gateway's identifier of the subscription.
+        recurring_status: The value 1 occurs.
+        recurring_deduction_period: The period between two payments, as text.
+        recurring_deduction_time: A date, as text: its format is not shown.
+    """
+
+    contract_name: str | None = None
+    recurring_id: str | None = None
+    recurring_status: str | None = None
+    recurring_deduction_period: str | None = None
+    recurring_deduction_time: str | None = None
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class TransactionRecord(Record):
+    """One transaction of a query (section 2.5).
+
+    Attributes:
+        transaction_id: The gateway's identifier of the payment.
+        reference_no: A reference of the gateway's.
+        order_no: The merchant's order number.
+        amount: Amount in units of the currency.
+        currency: Currency code.
+        payment_status: A numeric code; 3000 and 4100 occur.
+        query_result: The value 1 occurs.
+        is3ds: The value 0 occurs.
+        transaction_date: When it was made, without a time zone (`YYYYMMDDhhmmss`).
+        website: The merchant's website.
+        shopper_email: The shopper's email address.
+        shopper_phone: The shopper's telephone number.
+        delivery_information: Where it is delivered.
+        antifraud_provider: The name of the fraud-check provider.
+        fraud_check_result: The fraud checks, in the order of the reply.
+        subscription_result: The subscription that it belongs to.
+    """
+
+    transaction_id: str | None = None
+    reference_no: str | None = None
+    order_no: str | None = None
+    amount: Decimal | None = None
+    currency: str | None = None
+    payment_status: str | None = None
+    query_result: str | None = None
+    is3ds: str | None = None
+    transaction_date: datetime | None = None
+    website: str | None = None
+    shopper_email: str | None = None
+    shopper_phone: str | None = None
+    delivery_information: DeliveryInformation | None = None
+    antifraud_provider: str | None = None
+    fraud_check_result: tuple[FraudCheckResult, ...] = ()
+    subscription_result: SubscriptionResult | None = None
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class RefundRecord(Record):
+    """One refund, as a refund or a search of refunds gives it (section 2.6).
+
+    Attributes:
+        transaction_id: The gateway's identifier of the payment.
+        order_no: The merchant's order number.
+        amount: The original amount, in units of the currency.
+        currency: Currency code.
+        refund_amount: The amount given back.
+        refund_reason: The reason that was given for it.
+        refund_status: The value 1 occurs.
+        refund_reference: A reference; may be empty.
+        refund_reference_id: The gateway's identifier of the refund; seen as the transaction_id, a
+            hyphen and two digits.
+        refund_message: Code, colon, text; when refunding only.
+        payment_status: A numeric code; when searching only.
+        refund_date: When it was refunded, without a time zone (`YYYYMMDDhhmmss`); when searching
+            only.
+        refund_processing_date: When it was processed, as text: its format is not shown. May be
+            empty; when searching only.
+    """
+
+    transaction_id: str | None = None
+    order_no: str | None = None
+    amount: Decimal | None = None
+    currency: str | None = None
+    refund_amount: Decimal | None = None
+    refund_reason: str | None = None
+    refund_status: str | None = None
+    refund_reference: str | None = None
+    refund_reference_id: str | None = None
+    refund_message: str | None = None
+    payment_status: str | None = None
+    refund_date: datetime | None = None
+    refund_processing_date: str | None = None
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class _OrderRecord(Record):
+    """What the records of captured, cancelled and reviewed orders share."""
+
+    transaction_id: str | None = None
+    order_no: str | None = None
+    currency: str | None = None
+    amount: Decimal | None = None
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class CaptureRecord(_OrderRecord):
+    """What became of one order to capture (section 2.7).
+
+    Attributes:
+        transaction_id: The gateway's identifier of the payment.
+        order_no: The merchant's order number.
+        currency: Currency code.
+        amount: Amount in units of the currency.
+        capture_status: The value 1 occurs.
+        error_message: Empty when there was no error.
+    """
+
+    capture_status: str | None = None
+    error_message: str | None = None
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class CancelRecord(_OrderRecord):
+    """What became of one order to cancel (section 2.7).
+
+    Attributes:
+        transaction_id: The gateway's identifier of the payment.
+        order_no: The merchant's order number.
+        currency: Currency code.
+        amount: Amount in units of the currency.
+        cancel_status: The value 1 occurs.
+        error_message: Empty when there was no error.
+    """
+
+    cancel_status: str | None = None
+    error_message: str | None = None
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class ReviewRecord(_OrderRecord):
+    """What became of one order to review (section 2.7).
+
+    Attributes:
+        transaction_id: The gateway's identifier of the payment.
+        order_no: The merchant's order number.
+        currency: Currency code.
+        amount: Amount in units of the currency.
+        review_flag: The verdict, repeated.
+        review_status: The value 1 occurs.
+        error_message: Empty when there was no error.
+    """
+
+    review_flag: str | None = None
+    review_status: str | None = None
+    error_message: str | None = None
+
+
+_Element = TypeVar("_Element", bound=Record)
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class Page(Record, Generic[_Element]):
+    """One reply of a look-up that asks for no order in particular (section 2.1).
+
+    Attributes:
+        merchant_id: Merchant identifier.
+        account_id: Merchant account identifier.
+        return_status: Overall result; 1 on success.
+        return_message: Text for it; OK on success.
+        encryption_data: The gateway's signature. Never shown.
+        records: The records, in the order of the reply; up to 100.
+    """
+
+    merchant_id: str | None = None
+    account_id: str | None = None
+    return_status: str | None = None
+    return_message: str | None = None
+    encryption_data: SignatureText | None = None
+    records: tuple[_Element, ...] = ()

@@ -1,0 +1,388 @@
+"""The values that fields are made of: amounts, texts, dates, and text that must not be shown.
+
+Nothing here knows which model a field belongs to, except for naming it in an error.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex
+from uuid import UUID
+
+import attrs
+
+from gateway_async.errors import InvalidOrderError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+AMOUNT_HINT = 'use Decimal("12.50") or "12.50"'
+NUMBER = "number"
+"""Metadata of a field that the interface calls a number: it goes out as one, not as text."""
+CURRENCY = "currency"
+"""Metadata of an amount: the name of the field that holds its currency."""
+MASK = "***"
+_SHOWN_HEAD, _SHOWN_TAIL = 6, 4
+_SHORTEST_CARD = 12
+
+
+def mask_card(number: str) -> str:
+    """Return a card number as its first six and last four digits, and nothing of a short one."""
+    if len(number) < _SHORTEST_CARD:
+        return MASK
+    hidden = "*" * (len(number) - _SHOWN_HEAD - _SHOWN_TAIL)
+    return f"{number[:_SHOWN_HEAD]}{hidden}{number[-_SHOWN_TAIL:]}"
+
+
+class SensitiveText(str):
+    """Text that shows as `***`, in `repr`, `str` and format alike; `reveal` gives the text."""
+
+    __slots__ = ()
+
+    def shown(self) -> str:
+        """Return what may be shown in its place."""
+        return MASK
+
+    def reveal(self) -> str:
+        """Return the text itself, as a plain `str`."""
+        return str.__str__(self)
+
+    def __getitem__(self, key: SupportsIndex | slice) -> "SensitiveText":
+        # Tools that show local variables cut long text first, and show what is left.
+        return SensitiveText(str.__getitem__(self, key))
+
+    def __repr__(self) -> str:
+        return repr(self.shown())
+
+    def __str__(self) -> str:
+        return self.shown()
+
+    def __format__(self, spec: str) -> str:
+        return format(self.shown(), spec)
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        del protocol
+        raise TypeError(f"{type(self).__name__} holds a secret and is not pickled or copied")
+
+
+class CardNumber(SensitiveText):
+    """A card number: shows its first six and last four digits."""
+
+    __slots__ = ()
+
+    def shown(self) -> str:
+        """Return the first six and last four digits."""
+        return mask_card(self.reveal())
+
+
+class SignatureText(SensitiveText):
+    """A signature that came with a reply; pickles as no text at all."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: object) -> tuple[type["SignatureText"], tuple[()]]:  # type: ignore[override]  # others refuse
+        del protocol
+        return (SignatureText, ())
+
+
+class MaskedCard(str):
+    """A card number as a reply shows it: whatever came, six and four digits are left at most."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Self:
+        """Hide every digit that is not among the first six or the last four characters."""
+        head = text[:_SHOWN_HEAD] if len(text) >= _SHORTEST_CARD else ""
+        hidden = text[len(head) : -_SHOWN_TAIL]
+        stars = "".join("*" if character.isdigit() else character for character in hidden)
+        return super().__new__(cls, f"{head}{stars}{text[-_SHOWN_TAIL:]}")
+
+
+def describe(instance: object) -> str:
+    """Name an order or payment by the identifiers that it carries, and by nothing else."""
+    parts = [
+        f"{name}={value!r}"
+        for name in ("order_no", "transaction_id", "request_id")
+        if isinstance(value := getattr(instance, name, None), str)
+    ]
+    return f"{type(instance).__name__}({', '.join(parts)})"
+
+
+def _wrong(instance: object, field: str, reason: str) -> InvalidOrderError:
+    return InvalidOrderError(f"{describe(instance)}.{field}: {reason}")
+
+
+def to_amount(value: object, instance: object, field: "attrs.Attribute[Any]") -> Decimal | None:
+    """Convert `str` and `int` to `Decimal`.
+
+    Raises:
+        TypeError: For a `float`, which cannot hold cents exactly, and for any other type.
+        InvalidOrderError: For text that is no number, and for NaN, infinite or negative amounts.
+    """
+    if value is None and field.default is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, Decimal | str | int):
+        raise TypeError(
+            f"{describe(instance)}.{field.name}: expected Decimal, str or int, "
+            f"got {type(value).__name__}; {AMOUNT_HINT}"
+        )
+    try:
+        amount = Decimal(value)
+        # Decimal also takes digits of other scripts, underscores and white space around them.
+        is_plain = not isinstance(value, str) or (
+            value.isascii() and not set(value) & set("_ \t\n")
+        )
+    except (InvalidOperation, ValueError):
+        is_plain = False
+    if not is_plain:
+        raise _wrong(
+            instance, field.name, f"{value!r} is not a decimal amount; {AMOUNT_HINT}"
+        ) from None
+    if not amount.is_finite() or amount.is_signed():
+        raise _wrong(
+            instance, field.name, f"{value!r} must be a finite amount that is not negative"
+        )
+    return amount
+
+
+def _wrong_type(
+    instance: object, field: "attrs.Attribute[Any]", expected: str, value: object
+) -> TypeError:
+    return TypeError(
+        f"{describe(instance)}.{field.name}: expected {expected}, got {type(value).__name__}"
+    )
+
+
+def _is_left_out(value: object, field: "attrs.Attribute[Any]") -> bool:
+    return value is None and field.default is None
+
+
+def is_encodable(text: str) -> bool:
+    """Say whether UTF-8 can carry the text: half a surrogate pair it cannot."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _check_encodable(text: str, instance: object, name: str) -> None:
+    if not is_encodable(text):
+        raise _wrong(instance, name, "holds half a surrogate pair, which UTF-8 cannot carry")
+
+
+def to_text(value: object, instance: object, field: "attrs.Attribute[Any]") -> str | None:
+    """Let text pass, and None where the field may be left out.
+
+    Raises:
+        TypeError: For anything else.
+        InvalidOrderError: For text that UTF-8 cannot carry.
+    """
+    if isinstance(value, str):
+        _check_encodable(value, instance, field.name)
+        return value
+    if _is_left_out(value, field):
+        return None
+    raise _wrong_type(instance, field, 'str, such as "12"', value)
+
+
+def to_identifier(value: object, instance: object, field: "attrs.Attribute[Any]") -> str | None:
+    """Let non-empty text pass: an identifier.
+
+    Raises:
+        TypeError: For anything but text.
+        InvalidOrderError: For empty text, or white space around it, which no reply would match.
+    """
+    text = to_text(value, instance, field)
+    if text is not None and (not text or text != text.strip()):
+        raise _wrong(
+            instance,
+            field.name,
+            f"{text!r} must be a non-empty identifier without white space around it",
+        )
+    return text
+
+
+def to_secret(
+    value: object, instance: object, field: "attrs.Attribute[Any]"
+) -> SensitiveText | None:
+    """Convert text to `SensitiveText`, which shows as `***`.
+
+    Raises:
+        TypeError: For anything but text.
+        InvalidOrderError: For text that UTF-8 cannot carry. The text is not in the message.
+    """
+    if isinstance(value, str) and not isinstance(value, SensitiveText):
+        value = SensitiveText(value)
+    to_text(value, instance, field)
+    return value  # type: ignore[return-value]  # `to_text` let it pass
+
+
+def to_card(value: object, instance: object, field: "attrs.Attribute[Any]") -> CardNumber | None:
+    """Convert text to `CardNumber`, which shows its first six and last four digits.
+
+    Raises:
+        TypeError: For anything but text.
+        InvalidOrderError: For anything but digits. The text is not in the message.
+    """
+    value = to_secret(value, instance, field)
+    if value is None or isinstance(value, CardNumber):
+        return value
+    if not (value.isascii() and value.isdigit()):
+        raise _wrong(
+            instance, field.name, "a card number is digits only; take spaces and hyphens out"
+        )
+    return CardNumber(value.reveal())
+
+
+def to_number(value: object, instance: object, field: "attrs.Attribute[Any]") -> Decimal | None:
+    """Convert `str` and `int` to `Decimal`, of either sign.
+
+    Raises:
+        TypeError: For a `float`, which cannot hold cents exactly, and for any other type.
+        InvalidOrderError: For text that is no number, and for NaN and infinite numbers.
+    """
+    if _is_left_out(value, field):
+        return None
+    if isinstance(value, bool) or not isinstance(value, Decimal | str | int):
+        raise _wrong_type(instance, field, f"Decimal, str or int ({AMOUNT_HINT})", value)
+    try:
+        number = Decimal(value)
+    except InvalidOperation:
+        number = Decimal("NaN")
+    if not number.is_finite():
+        raise _wrong(instance, field.name, f"{value!r} is not a finite number; {AMOUNT_HINT}")
+    return number
+
+
+def to_integer(value: object, instance: object, field: "attrs.Attribute[Any]") -> int | None:
+    """Let an `int` pass.
+
+    Raises:
+        TypeError: For anything else, `bool` included.
+    """
+    if _is_left_out(value, field):
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _wrong_type(instance, field, "int", value)
+    return value
+
+
+def to_date(value: object, instance: object, field: "attrs.Attribute[Any]") -> date | None:
+    """Let a `date` pass.
+
+    Raises:
+        TypeError: For anything else; for a `datetime` too, whose time of day would be lost.
+    """
+    if _is_left_out(value, field):
+        return None
+    if isinstance(value, datetime) or not isinstance(value, date):
+        raise _wrong_type(instance, field, "datetime.date, such as date(2024, 1, 31)", value)
+    return value
+
+
+def to_uuid_text(value: object, instance: object, field: "attrs.Attribute[Any]") -> str | None:
+    """Let text in UUID format pass as it is, and write a `UUID` as text.
+
+    Raises:
+        TypeError: For anything else.
+        InvalidOrderError: For text in another format.
+    """
+    text = to_text(str(value) if isinstance(value, UUID) else value, instance, field)
+    if text is None:
+        return None
+    try:
+        canonical = str(UUID(text))
+    except ValueError:
+        canonical = None
+    if canonical != text.lower():
+        raise _wrong(instance, field.name, f"{text!r} is no UUID; use uuid.uuid4()")
+    return text
+
+
+def _field(converter: "Callable[..., Any]", **options: Any) -> Any:  # noqa: ANN401  # as attrs.field
+    return attrs.field(
+        converter=attrs.Converter(converter, takes_self=True, takes_field=True), **options
+    )
+
+
+def amount_field(*, currency: str = "currency", **options: Any) -> Any:  # noqa: ANN401  # as attrs.field
+    """Declare an amount: `Decimal`, converted from `str` or `int`.
+
+    Args:
+        currency: The name of the field that holds the currency of the amount.
+        options: What `attrs.field` takes.
+    """
+    return _field(to_amount, metadata={CURRENCY: currency}, **options)
+
+
+def text_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
+    """Declare a text."""
+    return _field(to_text, **options)
+
+
+def identifier_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
+    """Declare an identifier: text that is not empty."""
+    return _field(to_identifier, **options)
+
+
+def secret_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
+    """Declare a text that is never shown."""
+    return _field(to_secret, **options)
+
+
+def card_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
+    """Declare a card number: digits, shown as the first six and last four of them."""
+    return _field(to_card, **options)
+
+
+def number_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
+    """Declare what the interface calls a number: `Decimal`, converted from `str` or `int`."""
+    return _field(to_number, metadata={NUMBER: True}, **options)
+
+
+def integer_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
+    """Declare an integer."""
+    return _field(to_integer, **options)
+
+
+def date_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
+    """Declare a date, on the wire `YYYY-MM-DD`."""
+    return _field(to_date, **options)
+
+
+def uuid_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
+    """Declare an identifier in UUID format."""
+    return _field(to_uuid_text, **options)
+
+
+def texts_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
+    """Declare an array of texts: any iterable of `str`, kept as a tuple."""
+    return objects_field(str, **options)
+
+
+def object_field(model: type, **options: Any) -> Any:  # noqa: ANN401  # as attrs.field
+    """Declare a nested object: an instance of `model`."""
+
+    def to_object(value: object, instance: object, field: "attrs.Attribute[Any]") -> object:
+        if isinstance(value, model) or _is_left_out(value, field):
+            return value
+        raise _wrong_type(instance, field, f"{model.__name__}(...)", value)
+
+    return _field(to_object, **options)
+
+
+def objects_field(model: type, **options: Any) -> Any:  # noqa: ANN401  # as attrs.field
+    """Declare an array: any iterable of `model`, kept as a tuple."""
+    expected = f"an iterable of {model.__name__}"
+
+    def to_objects(
+        value: object, instance: object, field: "attrs.Attribute[Any]"
+    ) -> tuple[object, ...] | None:
+        if _is_left_out(value, field):
+            return None
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+            raise _wrong_type(instance, field, expected, value)
+        elements = tuple(value)
+        for element in elements:
+            if not isinstance(element, model):
+                raise _wrong_type(instance, field, f"{expected}, every one", element)
+        return elements
+
+    return _field(to_objects, **options)

@@ -1,0 +1,240 @@
+"""What the gateway's records prove of an order whose outcome is unknown.
+
+Law: only a record that can be nobody else's proves that an order was done, and only a look-up that
+demonstrably works proves that it was not. What is neither stays unknown. This module is pure: it
+judges one look; that two looks must agree, and when, is known to `recovery`.
+"""
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from gateway_async.batching.markers import ANY_MARKER
+from gateway_async.dialect import PaymentState
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from gateway_async.batching.outcomes import Outcome
+    from gateway_async.dialect import Dialect
+    from gateway_async.models.records import RefundRecord, TransactionRecord
+
+
+class Proof(Enum):
+    """What one look proves of one order."""
+
+    DONE = "done"
+    NOT_DONE = "not done"
+    NOTHING = "nothing"
+
+
+@attrs.frozen
+class Finding:
+    """What one look found of one order.
+
+    Attributes:
+        proof: What it proves.
+        reason: Why.
+        item: The record it goes by, as it came.
+    """
+
+    proof: Proof
+    reason: str
+    item: "Mapping[str, Any] | None" = None
+
+
+@attrs.frozen(kw_only=True)
+class Look:
+    """What a look-up says of one transaction.
+
+    Attributes:
+        records: Its records, read.
+        items: The same, as they came.
+        complete: Whether what is missing from `records` is missing at the gateway: the reply was
+            whole, of success, about nothing else, and, of a refund search, listed a witness.
+        keeps_markers: Whether the witness came back with its own marker.
+        problem: Why the look-up was not answered, if it was not.
+    """
+
+    records: "tuple[Any, ...]" = ()
+    items: "tuple[Mapping[str, Any], ...]" = ()
+    complete: bool = False
+    keeps_markers: bool = False
+    problem: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Claims:
+    """Which refunds of one transaction belong to outcomes that are settled.
+
+    Attributes:
+        references: Their references.
+        unreferenced: The amounts of those whose reference is not known.
+        all_known: Whether every outcome of the batch was given, so that no claim is missing.
+    """
+
+    references: "Collection[str]" = frozenset()
+    unreferenced: "tuple[Any, ...]" = ()
+    all_known: bool = True
+
+
+NOT_ASKED = Finding(Proof.NOTHING, "it cannot be looked up")
+BESIDE_ITSELF = Finding(Proof.NOTHING, "the same order, settled, was given beside it")
+SHARED = Finding(Proof.NOTHING, "another order of its transaction may have been the one")
+_NO_LOOK = "the look-up does not show whether the gateway would list it"
+
+_STATE_DONE = {"capture": PaymentState.CAPTURED, "cancel": PaymentState.CANCELLED}
+
+
+def prove_state(operation: str, look: Look, dialect: "Dialect") -> Finding:
+    """Judge a capture or cancel by the `payment_status` of its transaction.
+
+    Args:
+        operation: ``"capture"`` or ``"cancel"``.
+        look: What a query says of the transaction; nothing, where the query was not answered.
+        dialect: Whose `payment_states` give the values a meaning.
+    """
+    records: Sequence[TransactionRecord] = look.records
+    if len(records) != 1:
+        reason = look.problem or f"the gateway lists {len(records)} records of it"
+        return Finding(Proof.NOTHING, reason)
+    status = records[0].payment_status or ""
+    state = dialect.payment_states.get(status)
+    if state is None:
+        reason = f"payment_status {status!r} has no meaning in Dialect.payment_states"
+        return Finding(Proof.NOTHING, reason, look.items[0])
+    reason = f"payment_status {status!r} means {state}"
+    if state is _STATE_DONE[operation]:
+        return Finding(Proof.DONE, reason, look.items[0])
+    return Finding(Proof.NOT_DONE if look.complete else Proof.NOTHING, reason, look.items[0])
+
+
+def prove_refunds(
+    outcomes: "Sequence[Outcome[Any, Any]]", look: Look, claims: Claims, dialect: "Dialect"
+) -> list[Finding]:
+    """Judge the unknown refunds of one transaction together: no record proves two of them.
+
+    Those with a marker choose first, then those that had the most refunds before them: a refund
+    that is left over for one of them could be nobody else's.
+
+    Args:
+        outcomes: The unknown outcomes.
+        look: What a refund search says of the transaction.
+        claims: Which refunds belong to other outcomes.
+        dialect: Whose `done_statuses` say what a done refund is.
+
+    Returns:
+        A finding for each outcome, in the same order.
+    """
+    taken = set(claims.references)
+    findings: dict[int, Finding] = {}
+    for position in sorted(range(len(outcomes)), key=lambda n: _precedence(outcomes[n])):
+        outcome = outcomes[position]
+        twin = next((n for n in findings if are_one(outcomes[n], outcome)), None)
+        if twin is not None:
+            findings[position] = findings[twin]
+            continue
+        prove = _by_reference if _marker(outcome) is None else _by_marker
+        finding = findings[position] = prove(outcome, look, taken, claims, dialect)
+        if finding.proof is Proof.DONE and finding.item is not None:
+            taken.add(str(finding.item.get("refund_reference_id")))
+    return [findings[position] for position in range(len(outcomes))]
+
+
+def _precedence(outcome: "Outcome[Any, Any]") -> tuple[bool, int, int]:
+    return (
+        _marker(outcome) is None,
+        -len(_references_before(outcome) or ()),
+        outcome.index,
+    )
+
+
+def are_one(one: "Outcome[Any, Any]", other: "Outcome[Any, Any]") -> bool:
+    """Say whether two outcomes are the same outcome, given twice."""
+    return one.index == other.index and one.sending == other.sending and one.order == other.order
+
+
+def _by_marker(
+    outcome: "Outcome[Any, Any]",
+    look: Look,
+    taken: "Collection[str]",
+    claims: Claims,
+    dialect: "Dialect",
+) -> Finding:
+    del taken, claims  # whoever else claims it: a refund with this marker is of this order
+    marker = _marker(outcome) or ""
+    for record, item in zip(look.records, look.items, strict=True):
+        if marker in (record.refund_reason or ""):
+            if _is_done(record, outcome, dialect):
+                return Finding(Proof.DONE, "a refund carries its marker", item)
+            return Finding(Proof.NOTHING, "a refund carries its marker, and is not done", item)
+    if look.complete and look.keeps_markers:
+        return Finding(Proof.NOT_DONE, "no refund carries its marker")
+    return Finding(Proof.NOTHING, look.problem or _NO_LOOK)
+
+
+def _by_reference(
+    outcome: "Outcome[Any, Any]",
+    look: Look,
+    taken: "Collection[str]",
+    claims: Claims,
+    dialect: "Dialect",
+) -> Finding:
+    before = _references_before(outcome)
+    if before is None:
+        item = look.items[0] if look.items else None
+        return Finding(Proof.NOTHING, "which refunds there were before was not recorded", item)
+    if not (claims.all_known or _is_alone(outcome)):
+        reason = "another refund of its transaction may have been in flight; recover the result"
+        return Finding(Proof.NOTHING, reason)
+    unexplained = [
+        (record, item)
+        for record, item in zip(look.records, look.items, strict=True)
+        if record.refund_reference_id not in taken
+        and record.refund_reference_id not in before
+        and not _is_marked_for_another(record, outcome)
+    ]
+    others = claims.unreferenced.count(outcome.order.refund_amount)
+    if not unexplained:
+        if look.complete and not others:
+            return Finding(Proof.NOT_DONE, "the gateway lists no refund that could be it")
+        return Finding(Proof.NOTHING, look.problem or _NO_LOOK)
+    own = [
+        item
+        for record, item in unexplained
+        if record.refund_reference_id and _is_done(record, outcome, dialect)
+    ]
+    if len(own) <= others:
+        return Finding(Proof.NOTHING, "a refund could be it, or another's", unexplained[0][1])
+    return Finding(Proof.DONE, "a refund of this amount came with its request", own[others])
+
+
+def _marker(outcome: "Outcome[Any, Any]") -> str | None:
+    """Return the marker that the order was sent with; None if it was sent with none."""
+    return outcome.sending.marker_of(outcome.index) if outcome.sending else None
+
+
+def _is_marked_for_another(record: "RefundRecord", outcome: "Outcome[Any, Any]") -> bool:
+    found = ANY_MARKER.search(record.refund_reason or "")
+    return found is not None and found[0] not in outcome.order.refund_reason
+
+
+def _is_alone(outcome: "Outcome[Any, Any]") -> bool:
+    return outcome.sending is not None and outcome.sending.alone
+
+
+def _references_before(outcome: "Outcome[Any, Any]") -> "set[str] | None":
+    """Return the refund references that its transaction had before; None if not recorded."""
+    references = outcome.sending.references if outcome.sending else {}
+    before = references.get(outcome.order.transaction_id)
+    return None if before is None else set(before)
+
+
+def _is_done(record: "RefundRecord", outcome: "Outcome[Any, Any]", dialect: "Dialect") -> bool:
+    currency = record.currency or outcome.order.currency
+    return (
+        record.refund_status in dialect.done_statuses
+        and record.refund_amount == outcome.order.refund_amount
+        and currency.casefold() == outcome.order.currency.casefold()
+    )

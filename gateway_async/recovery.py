@@ -1,0 +1,408 @@
+"""Unknown outcomes, settled from the gateway's own records.
+
+Law: an order is settled as done by a record that proves it, and as not done by two looks that
+agree, both after the settle time. Nothing is resent unless the policy says so. What the looks
+prove is known to `proofs`; this module asks, waits and counts.
+"""
+
+import asyncio
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from gateway_async.batching.batch import plain_batch
+from gateway_async.batching.markers import marked
+from gateway_async.batching.outcomes import (
+    Block,
+    ListedBlock,
+    Outcome,
+    count_statuses,
+)
+from gateway_async.batching.plans import PLANS
+from gateway_async.batching.results import BatchResult
+from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.errors import ConfigurationError, NotSentError, OutcomeUnknownError
+from gateway_async.looks import LOOK_UPS, Looks, Witness
+from gateway_async.models.orders import CancelOrder, CaptureOrder, RefundOrder
+from gateway_async.proofs import (
+    BESIDE_ITSELF,
+    NOT_ASKED,
+    SHARED,
+    Claims,
+    Finding,
+    Look,
+    Proof,
+    are_one,
+    prove_refunds,
+    prove_state,
+)
+from gateway_async.settings import BatchPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from gateway_async.session import Session
+    from gateway_async.settings import RecoveryPolicy
+
+    Place = tuple[int, int]
+
+_OPERATIONS: "Mapping[type, str]" = {
+    RefundOrder: "refund",
+    CaptureOrder: "capture",
+    CancelOrder: "cancel",
+}
+"""What can be recovered by look-up, by the type of the order."""
+
+
+class Recovery:
+    """One recovery: what is unknown, and what the looks have proved so far."""
+
+    def __init__(self, session: "Session", policy: "RecoveryPolicy", batch: BatchPolicy) -> None:
+        self._session = session
+        self._policy = policy
+        self._batch = batch
+        self._blocks: list[Block] = []
+        self._unknown: dict[Place, Outcome[Any, Any]] = {}
+        self._findings: dict[Place, Finding] = {}
+        self._claims: dict[str, Claims] = {}
+        self._settled: set[tuple[str, str]] = set()
+        self._settled_names: set[tuple[int, str]] = set()
+        self._looks = Looks(session, policy, None)
+        self._requests = 0
+        self._all_known = False
+
+    async def recover(
+        self, given: "BatchResult[Any, Any] | Iterable[Outcome[Any, Any]]"
+    ) -> BatchResult[Any, Any]:
+        """Settle what can be settled; see `GatewayClient.recover`."""
+        result = given if isinstance(given, BatchResult) else _as_result(given)
+        self._all_known = isinstance(given, BatchResult) and _is_whole_batch(given)
+        started = time.time()
+        self._blocks = list(result.blocks)
+        self._unknown = dict(_find_unknown(self._blocks))
+        self._claims = self._find_claims()
+        wanted = {outcome.order.transaction_id for outcome in self._unknown.values()}
+        for outcome in self._settled_of(wanted):
+            self._settled.add((_operation_of(outcome) or "", outcome.order.transaction_id))
+            self._settled_names.add(_name(outcome))
+        self._looks = Looks(self._session, self._policy, self._find_witness())
+        await self._settle(started)
+        await self._conclude()
+        return self._merged(result)
+
+    # What is known beforehand
+
+    def _find_claims(self) -> dict[str, Claims]:
+        """Collect which refunds, of transactions with an unknown one, belong to settled orders."""
+        wanted = {o.order.transaction_id for o in self._unknown.values() if _is(o, "refund")}
+        references: dict[str, set[str]] = defaultdict(set)
+        unreferenced: dict[str, list[Any]] = defaultdict(list)
+        for outcome in self._settled_of(wanted):
+            if not _is(outcome, "refund"):
+                continue
+            name = outcome.order.transaction_id
+            if reference := _reference(outcome):
+                references[name].add(reference)
+            else:
+                unreferenced[name].append(outcome.order.refund_amount)
+        return {
+            name: Claims(
+                references=frozenset(references[name]),
+                unreferenced=tuple(unreferenced[name]),
+                all_known=self._all_known,
+            )
+            for name in wanted
+        }
+
+    def _settled_of(self, wanted: "set[str]") -> "Iterator[Outcome[Any, Any]]":
+        for block in self._blocks:
+            if any(getattr(o, "transaction_id", None) in wanted for o in block.orders):
+                yield from (
+                    outcome
+                    for outcome in block.outcomes()
+                    if outcome.status is OutcomeStatus.SUCCEEDED
+                    and _operation_of(outcome) is not None
+                    and outcome.order.transaction_id in wanted
+                )
+
+    def _find_witness(self) -> Witness | None:
+        """Find a refund that the gateway said it did, with its reference."""
+        for block in self._blocks:
+            if not count_statuses(block.statuses)[OutcomeStatus.SUCCEEDED]:
+                continue
+            for outcome in block.outcomes():
+                if not _is_done_refund(outcome) or not self._looks.is_askable(
+                    outcome.order.transaction_id
+                ):
+                    continue
+                if reference := _reference(outcome):
+                    return Witness(outcome.order.transaction_id, reference, _own_marker(outcome))
+        return None
+
+    # Looks
+
+    async def _settle(self, started: float) -> None:
+        """Look at once; then, after the settle time, twice more at what is left."""
+        first = await self._look(self._unknown)
+        self._keep(first, Proof.DONE)
+        left = self._left()
+        if not left:
+            return
+        # Where absences are resent, an earlier recovery may have: its request ended by now, too.
+        ended = [started] if self._policy.resend_absent else []
+        # No request ended after this began: a later time is of a clock that is ahead.
+        ended += [min(o.sending.ended_at, started) if o.sending else started for o in left.values()]
+        await asyncio.sleep(max(ended) + self._policy.settle_seconds - time.time())
+        second = await self._look(left)
+        self._keep(second, Proof.DONE)
+        third = await self._look(self._left())
+        self._keep(third, Proof.DONE)
+        for place in self._left():
+            agree = second[place].proof is third[place].proof
+            finding = third[place] if agree else _disagreement(second[place], third[place])
+            self._findings[place] = finding
+
+    def _left(self) -> "dict[Place, Outcome[Any, Any]]":
+        return {
+            place: outcome
+            for place, outcome in self._unknown.items()
+            if place not in self._findings
+        }
+
+    def _keep(self, findings: "Mapping[Place, Finding]", proof: Proof) -> None:
+        """Settle what a look proves, and let nobody else claim the same refund."""
+        for place, finding in findings.items():
+            if finding.proof is not proof:
+                continue
+            self._findings[place] = finding
+            outcome = self._unknown[place]
+            if _is(outcome, "refund") and finding.item is not None:
+                name = outcome.order.transaction_id
+                reference = str(finding.item.get("refund_reference_id"))
+                claims = self._claims[name]
+                self._claims[name] = attrs.evolve(
+                    claims, references=frozenset({*claims.references, reference})
+                )
+
+    async def _look(self, cases: "Mapping[Place, Outcome[Any, Any]]") -> "dict[Place, Finding]":
+        """Ask the gateway about some unknown orders, and judge what it says."""
+        grouped: dict[tuple[str, str], list[Place]] = defaultdict(list)
+        for place, outcome in cases.items():
+            grouped[_operation_of(outcome) or "", outcome.order.transaction_id].append(place)
+        findings: dict[Place, Finding] = {}
+        for operation in dict.fromkeys(operation for operation, _ in grouped):
+            names = [name for which, name in grouped if which == operation]
+            looks = await self._looks.look_up(
+                operation, [name for name in names if self._looks.is_askable(name)]
+            )
+            for name in names:
+                if name not in looks:
+                    findings |= dict.fromkeys(grouped[operation, name], NOT_ASKED)
+                    continue
+                places = grouped[operation, name]
+                findings |= self._judge(operation, name, places, looks[name])
+        return findings
+
+    def _judge(
+        self, operation: str, name: str, places: "Sequence[Place]", look: Look
+    ) -> "dict[Place, Finding]":
+        dialect = self._session.dialect
+        outcomes = [self._unknown[place] for place in places]
+        if operation != "refund":
+            is_shared = len(places) > 1 or not self._has_to_itself(operation, outcomes[0])
+            found = SHARED if is_shared else prove_state(operation, look, dialect)
+            return dict.fromkeys(places, found)
+        findings = prove_refunds(outcomes, look, self._claims[name], dialect)
+        return {
+            place: finding if finding.proof is Proof.DONE else self._beside(place) or finding
+            for place, finding in zip(places, findings, strict=True)
+        }
+
+    def _beside(self, place: "Place") -> Finding | None:
+        """Say that an order is also given settled: then its absence is no reason to resend it."""
+        return BESIDE_ITSELF if _name(self._unknown[place]) in self._settled_names else None
+
+    def _has_to_itself(self, operation: str, outcome: "Outcome[Any, Any]") -> bool:
+        """Say whether no other order can have brought a transaction into its state."""
+        if not self._all_known and (outcome.sending is None or not outcome.sending.alone):
+            return False
+        return (operation, outcome.order.transaction_id) not in self._settled
+
+    # What comes of it
+
+    async def _conclude(self) -> None:
+        """Put what was found in the place of what was unknown, and resend where that is asked."""
+        changed: dict[Place, Outcome[Any, Any]] = {
+            place: _settled(outcome, self._findings[place])
+            for place, outcome in self._unknown.items()
+        }
+        if self._policy.resend_absent:
+            changed |= await self._resend(
+                {p: o for p, o in changed.items() if o.status is OutcomeStatus.NOT_SENT}
+            )
+        by_block: dict[int, dict[int, Outcome[Any, Any]]] = defaultdict(dict)
+        for (number, offset), outcome in changed.items():
+            by_block[number][offset] = outcome
+        for number, outcomes in by_block.items():
+            old = self._blocks[number].outcomes()
+            self._blocks[number] = ListedBlock(
+                tuple(outcomes.get(offset, outcome) for offset, outcome in enumerate(old))
+            )
+
+    async def _resend(
+        self, absent: "Mapping[Place, Outcome[Any, Any]]"
+    ) -> "dict[Place, Outcome[Any, Any]]":
+        """Send again what was proved not to be done."""
+        sent: dict[Place, Outcome[Any, Any]] = {}
+        for operation in dict.fromkeys(_operation_of(o) or "" for o in absent.values()):
+            groups = _twins({p: o for p, o in absent.items() if _is(o, operation)})
+            batch = plain_batch(
+                self._session,
+                PLANS[operation],
+                [_as_sent(absent[twins[0]]) for twins in groups],
+                policy=attrs.evolve(self._batch, duplicates="serialize", chunk_size=None),
+                recovery=attrs.evolve(self._policy, refund_evidence="references"),
+            )
+            result = await batch
+            self._requests += result.requests
+            for twins, outcome in zip(groups, result, strict=True):
+                sent |= {place: _as_given(outcome, absent[place]) for place in twins}
+        return sent
+
+    def _merged(self, result: BatchResult[Any, Any]) -> BatchResult[Any, Any]:
+        """Return the result with what was settled, its counts moved accordingly."""
+        counts = dict(result.counts)
+        for before, after in zip(result.blocks, self._blocks, strict=True):
+            for status, count in count_statuses(before.statuses).items():
+                counts[status] -= count
+            for status, count in count_statuses(after.statuses).items():
+                counts[status] += count
+        return attrs.evolve(
+            result,
+            counts=counts,
+            blocks=tuple(self._blocks),
+            requests=result.requests + self._requests + self._looks.requests,
+        )
+
+
+def _is_whole_batch(result: BatchResult[Any, Any]) -> bool:
+    """Say whether a result still has every outcome of its batch.
+
+    Raises:
+        ConfigurationError: If unknown outcomes were yielded by a stream: nothing would be settled.
+    """
+    if len(result.unknown) < result.counts[OutcomeStatus.UNKNOWN]:
+        raise ConfigurationError(
+            "recover: unknown outcomes of this result were yielded by its stream, and are not in "
+            "it; keep them, and give them to recover"
+        )
+    return result.of_one_batch and len(result) == sum(result.counts.values())
+
+
+def _as_result(given: object) -> BatchResult[Any, Any]:
+    """Make a result of outcomes, in the order given.
+
+    Raises:
+        TypeError: For anything else.
+    """
+    outcomes = tuple(given) if hasattr(given, "__iter__") else (given,)
+    for outcome in outcomes:
+        if not isinstance(outcome, Outcome):
+            raise TypeError(
+                f"recover: expected a BatchResult or outcomes, got {type(outcome).__name__}"
+            )
+    block = ListedBlock(outcomes)
+    return BatchResult(
+        counts=count_statuses(block.statuses),
+        blocks=(block,) if outcomes else (),
+        of_one_batch=False,
+    )
+
+
+def _find_unknown(
+    blocks: "Sequence[Block]",
+) -> "Iterator[tuple[Place, Outcome[Any, Any]]]":
+    for number, block in enumerate(blocks):
+        if not count_statuses(block.statuses)[OutcomeStatus.UNKNOWN]:
+            continue
+        for offset, outcome in enumerate(block.outcomes()):
+            if outcome.status is OutcomeStatus.UNKNOWN and _operation_of(outcome) is not None:
+                yield (number, offset), outcome
+
+
+def _operation_of(outcome: "Outcome[Any, Any]") -> str | None:
+    """Name the operation of an order, if it can be recovered by look-up."""
+    matching = (name for kind, name in _OPERATIONS.items() if isinstance(outcome.order, kind))
+    return next(matching, None)
+
+
+def _is(outcome: "Outcome[Any, Any]", operation: str) -> bool:
+    return _operation_of(outcome) == operation
+
+
+def _is_done_refund(outcome: "Outcome[Any, Any]") -> bool:
+    is_done = outcome.status is OutcomeStatus.SUCCEEDED
+    return is_done and _is(outcome, "refund") and bool(outcome.items)
+
+
+def _reference(outcome: "Outcome[Any, Any]") -> str | None:
+    record = outcome.record
+    return record.refund_reference_id if record else None
+
+
+def _own_marker(outcome: "Outcome[Any, Any]") -> str | None:
+    return outcome.sending.marker_of(outcome.index) if outcome.sending else None
+
+
+def _as_sent(outcome: "Outcome[Any, Any]") -> Any:  # noqa: ANN401  # any order
+    """Return an order with the marker it had before: one marker an order, however often sent."""
+    marker = _own_marker(outcome)
+    if marker is None:
+        return outcome.order
+    return attrs.evolve(outcome.order, refund_reason=marked(outcome.order.refund_reason, marker))
+
+
+def _as_given(outcome: "Outcome[Any, Any]", before: "Outcome[Any, Any]") -> "Outcome[Any, Any]":
+    """Return the outcome of an order that was sent again under its own name and marker."""
+    sending = outcome.sending or before.sending
+    if sending is not None and before.sending is not None:
+        sending = attrs.evolve(sending, marker=before.sending.marker)
+    return attrs.evolve(outcome, order=before.order, index=before.index, sending=sending)
+
+
+def _twins(absent: "Mapping[Place, Outcome[Any, Any]]") -> "list[list[Place]]":
+    """Put the places of one outcome together: it may have been given more than once."""
+    groups: dict[tuple[int, str], list[list[Place]]] = defaultdict(list)
+    for place, outcome in absent.items():
+        for twins in groups[_name(outcome)]:
+            if are_one(absent[twins[0]], outcome):
+                twins.append(place)
+                break
+        else:
+            groups[_name(outcome)].append([place])
+    return [twins for of_one_name in groups.values() for twins in of_one_name]
+
+
+def _name(outcome: "Outcome[Any, Any]") -> tuple[int, str]:
+    return outcome.index, outcome.order.transaction_id
+
+
+def _disagreement(second: Finding, third: Finding) -> Finding:
+    reason = f"two looks disagree: {second.reason}; {third.reason}"
+    return Finding(Proof.NOTHING, reason, third.item or second.item)
+
+
+def _settled(outcome: "Outcome[Any, Any]", finding: Finding) -> "Outcome[Any, Any]":
+    """Return an unknown outcome with what was found of it."""
+    record_class = LOOK_UPS[_operation_of(outcome) or ""].record_class
+    if finding.item is not None:
+        outcome = attrs.evolve(outcome, items=(finding.item,), record_class=record_class)
+    if finding.proof is Proof.DONE:
+        return attrs.evolve(outcome, status=OutcomeStatus.SUCCEEDED, error=None)
+    if finding.proof is Proof.NOT_DONE:
+        error = NotSentError(f"recovery proved that it was not done: {finding.reason}")
+        return attrs.evolve(outcome, status=OutcomeStatus.NOT_SENT, error=error)
+    told = f"{outcome.error}; recovery does not settle it: {finding.reason}"
+    return attrs.evolve(outcome, error=OutcomeUnknownError(told))

@@ -1,0 +1,25 @@
+"""A gateway that runs on this machine, to develop and test against.
+
+It is written from the interface and shares with the client only the table of operations, the
+errors and the signature: a mistake made on both sides in the same way would be invisible.
+"""
+
+from gateway_async.sandbox.activity import LoggedRequest, Notification, RequestLog
+from gateway_async.sandbox.entries import PaymentStatus, Payout, Refund, Transaction
+from gateway_async.sandbox.faults import Faults
+from gateway_async.sandbox.ledger import Ledger
+from gateway_async.sandbox.server import Sandbox, SeededOrder
+
+__all__ = [
+    "Faults",
+    "Ledger",
+    "LoggedRequest",
+    "Notification",
+    "PaymentStatus",
+    "Payout",
+    "Refund",
+    "RequestLog",
+    "Sandbox",
+    "SeededOrder",
+    "Transaction",
+]

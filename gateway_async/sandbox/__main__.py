@@ -1,0 +1,155 @@
+"""The sandbox as a command: `python -m gateway_async.sandbox --port 8800`."""
+
+import argparse
+import asyncio
+import csv
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gateway_async.errors import ConfigurationError
+from gateway_async.sandbox.faults import DropReply, LateEffect, Latency, MissingItems, Status
+from gateway_async.sandbox.server import LOOPBACK, Sandbox
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gateway_async.sandbox.server import SeededOrder
+
+SECRET_VARIABLE = "GATEWAY_SECRET"  # noqa: S105  # the name of a variable
+_DEFAULT_SECRET = "sandbox-secret"  # noqa: S105  # of a gateway that moves no money
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s)?")
+_COLUMNS = ("transaction_id", "order_no", "currency", "amount")
+
+
+def to_seconds(text: str) -> float:
+    """Read a duration: `50ms`, `0.05s`, or seconds without a unit."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 50ms or 0.05s")
+    return float(found[1]) / (1000 if found[2] == "ms" else 1)
+
+
+def to_probability(text: str) -> float:
+    """Read a probability, 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no probability; write 0 to 1")
+    return value
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Describe the options."""
+    parser = argparse.ArgumentParser(
+        prog="python -m gateway_async.sandbox",
+        description="A payment gateway on this machine, to develop and test against.",
+    )
+    add = parser.add_argument
+    add("--host", default=LOOPBACK, help="address to listen on (default: this machine only)")
+    add("--port", type=int, default=8800, help="port to listen on; 0 is a free one")
+    add("--merchant-id", default="M1")
+    add("--account-id", default="A1")
+    add("--secret-env", metavar="NAME", help="environment variable that holds the secret")
+    add("--orders", type=int, default=0, metavar="N", help="orders to have from the start")
+    add("--orders-status", default="captured", choices=("authorised", "captured"))
+    add("--orders-csv", type=Path, metavar="FILE", help="write those orders to a CSV file")
+    add("--state", type=Path, metavar="FILE", help="SQLite file in which the books survive")
+    add("--seed", type=int, metavar="N", help="make faults repeatable")
+    add("--deduplicate-payouts", action="store_true", help="pay a request_id once only")
+    _add_faults(parser)
+    return parser
+
+
+def _add_faults(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("faults").add_argument
+    chance = {"type": to_probability, "default": 0.0, "metavar": "P"}
+    add("--latency", type=to_seconds, default=0.0, metavar="TIME", help="such as 50ms")
+    add("--drop-reply", **chance, help="carry out, and close without a reply")  # type: ignore[arg-type]  # shared
+    add("--late-effect", **chance, help="close without a reply, carry out later")  # type: ignore[arg-type]  # shared
+    add("--late-seconds", type=to_seconds, default=2.0, metavar="TIME", help="how much later")
+    add("--error-rate", **chance, help="answer 503 and do nothing")  # type: ignore[arg-type]  # shared
+    add("--missing-item", **chance, help="leave an order out of the reply")  # type: ignore[arg-type]  # shared
+
+
+def _secret(variable: str | None) -> str:
+    secret = os.environ.get(variable or SECRET_VARIABLE, "")
+    if variable and not secret:
+        raise ConfigurationError(f"--secret-env: the variable {variable} is not set")
+    return secret or _DEFAULT_SECRET
+
+
+def _add_chosen(sandbox: Sandbox, options: argparse.Namespace) -> None:
+    chosen = (
+        (options.drop_reply, DropReply(probability=options.drop_reply)),
+        (
+            options.late_effect,
+            LateEffect(options.late_seconds, probability=options.late_effect),
+        ),
+        (options.error_rate, Status(503, "1", probability=options.error_rate)),
+        (options.missing_item, MissingItems(probability=options.missing_item)),
+        (options.latency, Latency(options.latency)),
+    )
+    for wanted, fault in chosen:
+        if wanted:
+            sandbox.faults.add("*", fault)
+
+
+def make_sandbox(options: argparse.Namespace) -> Sandbox:
+    """Make the sandbox that the options ask for, not started yet."""
+    sandbox = Sandbox(
+        merchant_id=options.merchant_id,
+        account_id=options.account_id,
+        secret=_secret(options.secret_env),
+        host=options.host,
+        port=options.port,
+        state=options.state,
+        random_seed=options.seed,
+        deduplicate_payouts=options.deduplicate_payouts,
+    )
+    _add_chosen(sandbox, options)
+    return sandbox
+
+
+def _write_csv(path: Path, orders: "Sequence[SeededOrder]") -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(_COLUMNS)
+        writer.writerows([getattr(order, name) for name in _COLUMNS] for order in orders)
+
+
+async def serve(options: argparse.Namespace) -> None:
+    """Serve until the process is asked to end."""
+    sandbox = make_sandbox(options)
+    missing = max(0, options.orders - len(sandbox.ledger))
+    orders = sandbox.seed(missing, status=options.orders_status)
+    if options.orders_csv is not None:
+        _write_csv(options.orders_csv, orders)
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    async with sandbox:
+        sys.stdout.write(f"sandbox listening on {sandbox.base_url}\n")
+        sys.stdout.flush()
+        await ended.wait()
+
+
+def main(arguments: "Sequence[str] | None" = None) -> int:
+    """Run the command; the exit status is 2 where the options cannot be met."""
+    options = make_parser().parse_args(arguments)
+    try:
+        asyncio.run(serve(options))
+    except (ConfigurationError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,399 @@
+"""The HTTP side of the sandbox: routes, the performance of faults, payment pages, notifications.
+
+The one module of the sandbox that knows aiohttp. It decides nothing about money: `service` does.
+"""
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections import deque
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import attrs
+from aiohttp import web
+
+from gateway_async.operations import CHECKOUT, Operation
+from gateway_async.sandbox import endings, pages
+from gateway_async.sandbox.activity import LoggedRequest, Notification, RequestLog
+from gateway_async.sandbox.entries import PaymentStatus, Transaction
+from gateway_async.sandbox.messages import (
+    HTML_TYPE,
+    PATHS,
+    Reply,
+    UnreadableBodyError,
+    operation_of,
+    read_fields,
+    write_reply,
+)
+from gateway_async.sandbox.service import SELECTION_FIELDS, Service, count_orders, is_loopback
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from datetime import datetime
+
+    from gateway_async.sandbox.faults import Faults, Plan
+
+MAX_BODY_BYTES = 16 * 1024 * 1024
+_RESET = struct.pack("ii", 1, 0)
+_HELD_LOOK_SECONDS = 0.05
+_SHUTDOWN_SECONDS = 0.1
+_NOTIFY_TIMEOUT = aiohttp.ClientTimeout(total=5)
+_CHOICES: "Mapping[str, PaymentStatus]" = MappingProxyType(
+    {"pay": PaymentStatus.AUTHORISED, "decline": PaymentStatus.DECLINED}
+)
+
+
+@attrs.frozen(eq=False)
+class Work:
+    """One request of the merchant's, read and struck by its faults, and not yet carried out.
+
+    Attributes:
+        server: Whom it was sent to.
+        request: The HTTP request.
+        operation: What is asked for.
+        fields: Its fields as text.
+        plan: What strikes it.
+        problem: Why it cannot be read, if so.
+    """
+
+    server: "Server"
+    request: web.Request
+    operation: Operation
+    fields: "Mapping[str, str]" = attrs.field(repr=False)
+    plan: "Plan"
+    problem: str
+
+    def carry_out(self) -> Reply:
+        """Do it, and return what is said of it."""
+        return self.server.carry_out(self)
+
+
+class Server:
+    """The gateway as an aiohttp application, on sockets that are given.
+
+    Args:
+        service: What is behind it.
+        faults: What goes wrong.
+        clock: What time it is.
+        changed: Called after each request that may have changed the ledger.
+        notify_pauses: Seconds before each attempt at a notification.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        faults: "Faults",
+        *,
+        clock: "Callable[[], datetime]",
+        changed: "Callable[[], None]",
+        notify_pauses: "tuple[float, ...]",
+    ) -> None:
+        self.requests = RequestLog()
+        self.notifications: deque[Notification] = deque(maxlen=1000)
+        self._service = service
+        self._faults = faults
+        self._clock = clock
+        self._changed = changed
+        self._notify_pauses = notify_pauses
+        self._closing = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any] | None] = set()
+        self._late: dict[Work, asyncio.TimerHandle] = {}
+        self._runner = web.AppRunner(
+            self._application(), access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS
+        )
+
+    def _application(self) -> web.Application:
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app.add_routes([web.post(path, self._merchant_request) for path in PATHS])
+        app.add_routes(
+            [
+                web.get("/pay/{page_id}", self._show_payment_page),
+                web.post("/pay/{page_id}", self._decide_payment),
+            ]
+        )
+        return app
+
+    async def start(self, listening: socket.socket) -> None:
+        """Take connections from a bound socket."""
+        await self._runner.setup()
+        await web.SockSite(self._runner, listening, backlog=1024).start()
+
+    async def stop(self) -> None:
+        """Close every connection, held ones too; late effects that are still out never land."""
+        self._closing.set()
+        for handle in self._late.values():
+            handle.cancel()
+        self._late.clear()
+        tasks = [task for task in self._tasks if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._runner.cleanup()
+
+    # The merchant
+
+    async def _merchant_request(self, request: web.Request) -> web.StreamResponse:
+        # aiohttp forgets a handler whose client has gone: it is kept here, to be ended by `stop`.
+        task = asyncio.current_task()
+        self._tasks.add(task)
+        try:
+            return await self._handle(request, await request.read())
+        finally:
+            self._tasks.discard(task)
+
+    async def _handle(self, request: web.Request, body: bytes) -> web.StreamResponse:
+        problem = ""
+        try:
+            fields = read_fields(request.content_type, body)
+        except UnreadableBodyError as error:
+            fields, problem = {}, str(error)
+        if request.path == CHECKOUT.path and "gbc_id" in fields:
+            return self._payment_page(fields["gbc_id"])
+        operation = operation_of(request.path, fields)
+        plan = self._faults.plan(operation.name)
+        count = count_orders(operation, fields)
+        self.requests.record(LoggedRequest(operation.name, orders=count, faults=plan.names))
+        if plan.delay_seconds:
+            await asyncio.sleep(plan.delay_seconds)
+        return await _perform(Work(self, request, operation, fields, plan, problem))
+
+    def carry_out(self, work: Work) -> Reply:
+        """Carry a request out, and write what is said of it."""
+        operation, fields, plan = work.operation, work.fields, work.plan
+        problem = work.problem or self._service.refusal(operation, fields) or plan.refusal
+        if plan.ignores_selection:
+            fields = {n: v for n, v in fields.items() if n not in SELECTION_FIELDS}
+        if problem:
+            answer = self._service.refuse(operation, fields, problem)
+        else:
+            answer = self._service.perform(operation, fields, self._clock())
+            self._changed()
+        for fault in plan.answer_faults:
+            answer = fault.distort(answer)
+        reply = write_reply(answer, self._service.merchant.signer)
+        for garbling in plan.reply_faults:
+            reply = garbling.rewrite(reply)
+        return reply
+
+    # What happens later, or at the end
+
+    async def until_closing(self, request: web.Request) -> None:
+        """Wait until the client goes or the sandbox closes."""
+        # aiohttp can tell a handler that its client went only by cancelling it, and then every
+        # handler, also those that are about to do an effect: so it is looked at instead.
+        while not self._closing.is_set() and request.transport is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_HELD_LOOK_SECONDS):
+                    await self._closing.wait()
+
+    def postpone(self, work: Work, seconds: float) -> None:
+        """Carry a request out later."""
+        self._late[work] = asyncio.get_running_loop().call_later(seconds, self._land, work)
+
+    def _land(self, work: Work) -> None:
+        self._late.pop(work).cancel()
+        work.carry_out()
+
+    def land_late_effects(self) -> int:
+        """Let every late effect land now; return how many there were."""
+        waiting = list(self._late)
+        for work in waiting:
+            self._land(work)
+        return len(waiting)
+
+    # The shopper
+
+    async def _show_payment_page(self, request: web.Request) -> web.StreamResponse:
+        return self._payment_page(request.match_info["page_id"])
+
+    def _payment_page(self, page_id: str) -> web.Response:
+        transaction = self._service.of_page(page_id)
+        return _html(self._service.page_of(transaction), status=200 if transaction else 404)
+
+    async def _decide_payment(self, request: web.Request) -> web.StreamResponse:
+        transaction = self._service.of_page(request.match_info["page_id"])
+        if transaction is None:
+            return self._payment_page(request.match_info["page_id"])
+        choice = (await request.post()).get("choice")
+        status = _CHOICES.get(str(choice))
+        if status is not None and self._decide(transaction, status):
+            self._notify(transaction)
+        back = self._service.way_back(transaction, left=status is None)
+        if not back:
+            return _html(pages.message_page("Thank you", "You may close this page."))
+        return web.Response(status=303, headers={"Location": back})
+
+    def _decide(self, transaction: Transaction, status: PaymentStatus) -> bool:
+        decided = self._service.ledger.decide(transaction.transaction_id, status)
+        self._changed()
+        return decided
+
+    # Notifications
+
+    def _notify(self, transaction: Transaction) -> None:
+        url = transaction.details.get("notify_url", "")
+        if not url:
+            return
+        if not is_loopback(url):
+            self._note(transaction, delivered=False, attempts=0)
+            return
+        task = asyncio.create_task(self._send(transaction, url))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _send(self, transaction: Transaction, url: str) -> None:
+        fields = self._service.notification(transaction)
+        delivered, attempts = False, 0
+        async with aiohttp.ClientSession(timeout=_NOTIFY_TIMEOUT) as session:
+            for pause in self._notify_pauses:
+                await asyncio.sleep(pause)
+                attempts += 1
+                delivered = await _post(session, url, fields)
+                if delivered:
+                    break
+        self._note(transaction, delivered=delivered, attempts=attempts)
+
+    def _note(self, transaction: Transaction, *, delivered: bool, attempts: int) -> None:
+        self.notifications.append(
+            Notification(
+                transaction_id=transaction.transaction_id, delivered=delivered, attempts=attempts
+            )
+        )
+
+
+# The endings of a request, one function a fault
+
+
+async def _answer(work: Work, _: object) -> web.StreamResponse:
+    return _response(work.carry_out())
+
+
+async def _drop(work: Work, _: endings.DropReply) -> web.StreamResponse:
+    work.carry_out()
+    return _close(work.request)
+
+
+async def _reset_before(work: Work, _: endings.ResetBeforeEffect) -> web.StreamResponse:
+    return _reset(work.request)
+
+
+async def _reset_after(work: Work, _: endings.ResetAfterEffect) -> web.StreamResponse:
+    work.carry_out()
+    return _reset(work.request)
+
+
+async def _late_effect(work: Work, ending: endings.LateEffect) -> web.StreamResponse:
+    work.server.postpone(work, ending.seconds)
+    return _close(work.request)
+
+
+async def _instead(work: Work, ending: endings.Instead) -> web.StreamResponse:
+    if ending.after_effect:
+        work.carry_out()
+    return _response(ending.reply())
+
+
+async def _no_reply(work: Work, ending: endings.NoReply) -> web.StreamResponse:
+    if ending.after_effect:
+        work.carry_out()
+    await work.server.until_closing(work.request)
+    return _close(work.request)
+
+
+async def _cut(work: Work, ending: endings.CutReply) -> web.StreamResponse:
+    response, reply = await _begin(work)
+    await response.write(ending.sent(reply.body))
+    _close(work.request)
+    return response
+
+
+async def _drip(work: Work, ending: endings.Drip) -> web.StreamResponse:
+    response, reply = await _begin(work)
+    for start in range(0, len(reply.body), ending.piece_bytes):
+        await response.write(reply.body[start : start + ending.piece_bytes])
+        await asyncio.sleep(ending.pause_seconds)
+    return response
+
+
+async def _begin(work: Work) -> tuple[web.StreamResponse, Reply]:
+    """Carry the work out and send the headers of its reply, which promise the whole body."""
+    reply = work.carry_out()
+    response = web.StreamResponse(status=reply.status, headers=reply.headers)
+    response.content_length = len(reply.body)
+    await response.prepare(work.request)
+    return response, reply
+
+
+async def _stream(work: Work, ending: endings.Streamed) -> web.StreamResponse:
+    reply = work.carry_out()
+    headers = {**reply.headers, **ending.headers}
+    response = web.StreamResponse(status=reply.status, headers=headers)
+    await response.prepare(work.request)
+    for piece in ending.pieces(reply.body):
+        if piece:
+            await response.write(piece)
+        await asyncio.sleep(0)  # a write that fits the buffer gives nobody else a turn
+    return response
+
+
+_ENDINGS: "Mapping[type, Callable[[Work, Any], Awaitable[web.StreamResponse]]]" = MappingProxyType(
+    {
+        type(None): _answer,
+        endings.DropReply: _drop,
+        endings.ResetBeforeEffect: _reset_before,
+        endings.ResetAfterEffect: _reset_after,
+        endings.LateEffect: _late_effect,
+        endings.NoReply: _no_reply,
+        endings.CutReply: _cut,
+        endings.Drip: _drip,
+        endings.Instead: _instead,
+        endings.Streamed: _stream,
+        endings.Ending: _answer,
+    }
+)
+"""How to perform a kind of ending; a kind below one of these is performed like it."""
+
+
+async def _perform(work: Work) -> web.StreamResponse:
+    ending = work.plan.ending
+    kind = next(kind for kind in type(ending).__mro__ if kind in _ENDINGS)
+    try:
+        return await _ENDINGS[kind](work, ending)
+    except ConnectionResetError:  # the client went while it was written to
+        return _close(work.request)
+
+
+def _response(reply: Reply) -> web.Response:
+    return web.Response(status=reply.status, headers=reply.headers, body=reply.body)
+
+
+def _html(page: str, *, status: int = 200) -> web.Response:
+    return web.Response(status=status, headers={"Content-Type": HTML_TYPE}, body=page.encode())
+
+
+def _close(request: web.Request) -> web.Response:
+    """Close the connection; what is returned is never sent."""
+    if request.transport is not None:
+        request.transport.close()
+    return web.Response()
+
+
+def _reset(request: web.Request) -> web.Response:
+    """Reset the connection: no lingering, so that the peer gets an RST and no FIN."""
+    transport = request.transport
+    if transport is not None:
+        bare = transport.get_extra_info("socket")
+        bare.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        transport.close()
+    return web.Response()
+
+
+async def _post(session: aiohttp.ClientSession, url: str, fields: "Mapping[str, str]") -> bool:
+    try:
+        async with session.post(url, data=fields, allow_redirects=False) as response:
+            return response.ok and response.status < 300  # noqa: PLR2004  # a redirect is not taken
+    except (aiohttp.ClientError, TimeoutError):
+        return False

@@ -1,0 +1,312 @@
+"""The sandbox's books: what was really done, and how often.
+
+Law: an instruction is carried out each time that it comes; nothing here recognises a repeat. A
+second identical refund is a second refund, as long as the captured amount lasts. So these books
+can tell afterwards whether a client moved money twice.
+
+No input or output, no clock (time is passed in), and no knowledge of bodies, HTTP or signatures.
+"""
+
+from collections import Counter
+from decimal import Decimal
+from itertools import islice
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import attrs
+
+from gateway_async.errors import ConfigurationError
+from gateway_async.sandbox.entries import (
+    Instruction,
+    PaymentStatus,
+    Payout,
+    Refund,
+    Transaction,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from datetime import datetime
+
+RECORD_LIMIT = 100
+
+
+@attrs.frozen
+class _Rule:
+    """What an instruction must not be."""
+
+    code: str
+    text: str
+    broken: "Callable[[Transaction, Instruction], bool]"
+
+
+def _status_is(status: PaymentStatus) -> "Callable[[Transaction, Instruction], bool]":
+    return lambda transaction, _: transaction.status is status
+
+
+def _status_is_not(status: PaymentStatus) -> "Callable[[Transaction, Instruction], bool]":
+    return lambda transaction, _: transaction.status is not status
+
+
+_SAME_ORDER = (
+    _Rule("2002", "order_no belongs to another transaction", lambda t, i: i.order_no != t.order_no),
+    _Rule("2003", "currency is not the order's", lambda t, i: i.currency != t.currency),
+    _Rule("2004", "amount is not a decimal amount", lambda _, i: i.amount is None),
+)
+_SAME_AMOUNT = _Rule("2005", "amount is not the order's", lambda t, i: i.amount != t.amount)
+_AUTHORISED = (
+    _Rule("2101", "already captured", _status_is(PaymentStatus.CAPTURED)),
+    _Rule("2102", "already cancelled", _status_is(PaymentStatus.CANCELLED)),
+    _Rule("2103", "not authorised", _status_is_not(PaymentStatus.AUTHORISED)),
+)
+_ABOVE_AUTHORISED = _Rule(
+    "2104",
+    "amount is zero or above the authorised amount",
+    lambda t, i: not 0 < (i.amount or 0) <= t.amount,
+)
+_NOT_CAPTURED = _Rule("2201", "not captured", _status_is_not(PaymentStatus.CAPTURED))
+_NO_REFUND_AMOUNT = _Rule(
+    "2202", "refund_amount is not an amount above zero", lambda _, i: not i.refund_amount
+)
+_ABOVE_CAPTURED = _Rule(
+    "2203",
+    "refund_amount is above what is left of the captured amount",
+    lambda t, i: t.refunded_amount + (i.refund_amount or 0) > t.captured_amount,
+)
+
+_RULES: "Mapping[str, tuple[_Rule, ...]]" = MappingProxyType(
+    {
+        "capture": (*_SAME_ORDER, *_AUTHORISED, _ABOVE_AUTHORISED),
+        "cancel": (*_SAME_ORDER, _SAME_AMOUNT, *_AUTHORISED),
+        "review": (*_SAME_ORDER, _SAME_AMOUNT),
+        "refund": (
+            *_SAME_ORDER,
+            _SAME_AMOUNT,
+            _NOT_CAPTURED,
+            _NO_REFUND_AMOUNT,
+            _ABOVE_CAPTURED,
+        ),
+    }
+)
+_UNKNOWN = Verdict(done=False, code="2001", text="unknown transaction")
+
+
+def _capture(transaction: Transaction, instruction: Instruction, now: "datetime") -> Verdict:
+    del now
+    transaction.status = PaymentStatus.CAPTURED
+    transaction.captured_amount = instruction.amount or Decimal(0)
+    return Verdict(done=True)
+
+
+def _cancel(transaction: Transaction, instruction: Instruction, now: "datetime") -> Verdict:
+    del instruction, now
+    transaction.status = PaymentStatus.CANCELLED
+    return Verdict(done=True)
+
+
+def _review(transaction: Transaction, instruction: Instruction, now: "datetime") -> Verdict:
+    del now
+    transaction.review_flag = instruction.review_flag
+    return Verdict(done=True)
+
+
+def _refund(transaction: Transaction, instruction: Instruction, now: "datetime") -> Verdict:
+    refund = Refund(
+        refund_reference_id=f"{transaction.transaction_id}-{len(transaction.refunds) + 1:02d}",
+        transaction_id=transaction.transaction_id,
+        amount=instruction.refund_amount or Decimal(0),
+        reason=instruction.refund_reason,
+        at=now,
+    )
+    transaction.refunds.append(refund)
+    transaction.refunded_amount += refund.amount
+    return Verdict(done=True, refund=refund)
+
+
+_EFFECTS: "Mapping[str, Callable[[Transaction, Instruction, datetime], Verdict]]" = (
+    MappingProxyType({"capture": _capture, "cancel": _cancel, "review": _review, "refund": _refund})
+)
+
+
+def _ignore(_: Transaction | Payout) -> None:
+    """Tell nobody."""
+
+
+class Ledger:
+    """Every transaction, refund and payout of one merchant.
+
+    Args:
+        changed: Called with each transaction or payout that was made or changed.
+    """
+
+    def __init__(self, *, changed: "Callable[[Transaction | Payout], None]" = _ignore) -> None:
+        self._changed = changed
+        self._transactions: dict[str, Transaction] = {}
+        self._by_order_no: dict[str, list[Transaction]] = {}
+        self._refunds: list[Refund] = []
+        self._payouts: list[Payout] = []
+        self._by_request_id: dict[str, list[Payout]] = {}
+
+    def __len__(self) -> int:
+        return len(self._transactions)
+
+    def __iter__(self) -> "Iterator[Transaction]":
+        return iter(self._transactions.values())
+
+    def __repr__(self) -> str:
+        return (
+            f"<Ledger: {len(self)} transactions, {len(self._refunds)} refunds, "
+            f"{len(self._payouts)} payouts>"
+        )
+
+    def _next_id(self, now: "datetime") -> str:
+        return f"{now:%Y%m%d%H%M%S}{len(self._transactions) + len(self._payouts) + 1:08d}"
+
+    # Writing
+
+    def open(  # noqa: PLR0913  # the parts of a payment
+        self,
+        *,
+        order_no: str,
+        currency: str,
+        amount: Decimal,
+        now: "datetime",
+        status: PaymentStatus = PaymentStatus.AUTHORISED,
+        operation: str | None = None,
+        details: "Mapping[str, str] | None" = None,
+    ) -> Transaction:
+        """Make a transaction; `operation` names the payment operation that asked for it."""
+        transaction = Transaction(
+            transaction_id=self._next_id(now),
+            order_no=order_no,
+            currency=currency,
+            amount=amount,
+            created_at=now,
+            status=status,
+            captured_amount=amount if status is PaymentStatus.CAPTURED else Decimal(0),
+            effects=Counter([operation] if operation else []),
+            details=dict(details or {}),
+        )
+        self._enter(transaction)
+        self._changed(transaction)
+        return transaction
+
+    def decide(self, transaction_id: str, status: PaymentStatus) -> bool:
+        """Enter what the shopper decided on the payment page; False if that was done before."""
+        transaction = self._transactions[transaction_id]
+        if transaction.status is not PaymentStatus.WAITING:
+            return False
+        transaction.status = status
+        self._changed(transaction)
+        return True
+
+    def carry_out(self, operation: str, instruction: Instruction, now: "datetime") -> Verdict:
+        """Carry out one instruction of `capture`, `cancel`, `review` or `refund`, or refuse it."""
+        transaction = self._transactions.get(instruction.transaction_id)
+        if transaction is None:
+            return _UNKNOWN
+        verdict = self._judge(operation, transaction, instruction, now)
+        self._changed(transaction)
+        return verdict
+
+    def _judge(
+        self, operation: str, transaction: Transaction, instruction: Instruction, now: "datetime"
+    ) -> Verdict:
+        broken = next((r for r in _RULES[operation] if r.broken(transaction, instruction)), None)
+        if broken is not None:
+            transaction.refusals[operation] += 1
+            return Verdict(done=False, code=broken.code, text=broken.text)
+        verdict = _EFFECTS[operation](transaction, instruction, now)
+        transaction.effects[operation] += 1
+        if verdict.refund is not None:
+            self._refunds.append(verdict.refund)
+        return verdict
+
+    def pay_out(
+        self, *, request_id: str, amount: Decimal, currency: str, now: "datetime"
+    ) -> Payout:
+        """Pay out, whether or not this `request_id` was paid before."""
+        payout = Payout(
+            transaction_id=self._next_id(now),
+            request_id=request_id,
+            amount=amount,
+            currency=currency,
+            at=now,
+        )
+        self._enter_payout(payout)
+        self._changed(payout)
+        return payout
+
+    def restore(self, transactions: "Iterable[Transaction]", payouts: "Iterable[Payout]") -> None:
+        """Enter what was kept elsewhere, as it stands, without telling anybody."""
+        for transaction in transactions:
+            self._enter(transaction)
+        for payout in payouts:
+            self._enter_payout(payout)
+        self._refunds.sort(key=lambda refund: refund.at)
+
+    def _enter(self, transaction: Transaction) -> None:
+        self._transactions[transaction.transaction_id] = transaction
+        self._by_order_no.setdefault(transaction.order_no, []).append(transaction)
+        self._refunds.extend(transaction.refunds)
+
+    def _enter_payout(self, payout: Payout) -> None:
+        self._payouts.append(payout)
+        self._by_request_id.setdefault(payout.request_id, []).append(payout)
+
+    # Reading
+
+    def find(self, transaction_id: str) -> Transaction | None:
+        """Return a transaction, or None."""
+        return self._transactions.get(transaction_id)
+
+    def transaction(self, transaction_id: str) -> Transaction:
+        """Return a transaction.
+
+        Raises:
+            ConfigurationError: There is none of that identifier.
+        """
+        transaction = self.find(transaction_id)
+        if transaction is None:
+            raise ConfigurationError(f"Ledger: there is no transaction {transaction_id!r}")
+        return transaction
+
+    def payments_of(self, order_no: str) -> list[Transaction]:
+        """Return every transaction of an order number, declined ones included."""
+        return list(self._by_order_no.get(order_no, ()))
+
+    def payouts_of(self, request_id: str) -> list[Payout]:
+        """Return every payout of a request id: more than one means paid more than once."""
+        return list(self._by_request_id.get(request_id, ()))
+
+    def effects(self, operation: str, transaction_id: str) -> int:
+        """Return how often an operation was carried out on a transaction."""
+        transaction = self.find(transaction_id)
+        return transaction.effects[operation] if transaction else 0
+
+    def refusals(self, operation: str, transaction_id: str) -> int:
+        """Return how often an operation was refused on a transaction."""
+        transaction = self.find(transaction_id)
+        return transaction.refusals[operation] if transaction else 0
+
+    def select(
+        self, transaction_ids: "Iterable[str]", order_nos: "Iterable[str]"
+    ) -> list[Transaction]:
+        """Return the transactions that are asked for, each once, in the order of the question."""
+        found = {
+            known.transaction_id: known
+            for transaction_id in transaction_ids
+            if (known := self.find(transaction_id))
+        }
+        for order_no in order_nos:
+            found.update((t.transaction_id, t) for t in self._by_order_no.get(order_no, ()))
+        return list(found.values())
+
+    def recent(self) -> list[Transaction]:
+        """Return the most recent transactions, at most 100, newest first."""
+        return list(islice(reversed(self._transactions.values()), RECORD_LIMIT))
+
+    def recent_refunds(self) -> list[Refund]:
+        """Return the most recent refunds, at most 100, newest first."""
+        return list(islice(reversed(self._refunds), RECORD_LIMIT))

@@ -1,0 +1,193 @@
+"""The records of a reply, field by field as in sections 2.3 to 2.8 of the interface."""
+
+from decimal import Decimal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from gateway_async.operations import REFUND, Operation
+from gateway_async.sandbox.entries import to_amount, to_text
+from gateway_async.sandbox.messages import read_nested
+from gateway_async.signing import SIGNATURE_FIELD
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from gateway_async.sandbox.cards import CardResult
+    from gateway_async.sandbox.entries import Payout, Refund, Transaction, Verdict
+
+PAYOUT_FEE = Decimal("5.00")
+CLOSED_ACCOUNT = "000000000"
+"""A payout to this `account_number` fails."""
+
+_DELIVERY = (
+    "delivery_address",
+    "delivery_city",
+    "delivery_country",
+    "delivery_firstname",
+    "delivery_lastname",
+    "delivery_postal_code",
+    "delivery_state",
+)
+_SHOWN_DETAILS = ("website", "shopper_email", "shopper_phone")
+_KEPT_DETAILS = (*_SHOWN_DETAILS, *_DELIVERY, "notify_url", "return_url", "cancel_url")
+_PAYOUT_OBJECTS = ("beneficiary", "payer")
+_BATCH_FIELDS = ("transaction_id", "order_no", "currency", "amount")
+_REFUND_FIELDS = (*_BATCH_FIELDS, "refund_amount", "refund_reason", "refund_reference")
+_ECHOED: "Mapping[str, tuple[str, ...]]" = MappingProxyType(
+    {"refund": _REFUND_FIELDS, "review": (*_BATCH_FIELDS, "review_flag")}
+)
+
+
+def amount_text(amount: Decimal) -> str:
+    """Write an amount with two decimal places, or with more if it has more."""
+    return f"{amount:.2f}" if amount == round(amount, 2) else str(amount)
+
+
+def time_text(time: "datetime") -> str:
+    """Write `YYYYMMDDhhmmss`."""
+    return f"{time:%Y%m%d%H%M%S}"
+
+
+def details_of(fields: "Mapping[str, str]") -> dict[str, str]:
+    """Return what a transaction keeps of a payment request; no card data is among it."""
+    kept = {name: fields[name] for name in _KEPT_DETAILS if fields.get(name)}
+    subscription = read_nested(fields.get("subscription"))
+    if isinstance(subscription, dict):
+        kept["contract_name"] = to_text(subscription.get("contract_name"))
+        kept["interval"] = to_text(subscription.get("interval"))
+    return kept
+
+
+def batch_record(
+    operation: Operation, item: "Mapping[str, object]", verdict: "Verdict"
+) -> dict[str, Any]:
+    """Return one element of a batch reply: what was asked (2.6, 2.7), and what became of it."""
+    echoed = {n: to_text(item.get(n)) for n in _ECHOED.get(operation.name, _BATCH_FIELDS)}
+    status = {f"{operation.name}_status": "1" if verdict.done else "0"}
+    if operation != REFUND:
+        return {**echoed, **status, "error_message": "" if verdict.done else verdict.text}
+    reference = verdict.refund.refund_reference_id if verdict.refund else ""
+    message = f"{verdict.code}:{verdict.text}"
+    return {**echoed, **status, "refund_reference_id": reference, "refund_message": message}
+
+
+def transaction_record(transaction: "Transaction") -> dict[str, Any]:
+    """Return one element of `orders_list` (2.5)."""
+    details = transaction.details
+    return {
+        "transaction_id": transaction.transaction_id,
+        "reference_no": f"R{transaction.transaction_id}",
+        "order_no": transaction.order_no,
+        "amount": amount_text(transaction.amount),
+        "currency": transaction.currency,
+        "payment_status": transaction.status.value,
+        "query_result": "1",
+        "is3ds": "0",
+        "transaction_date": time_text(transaction.created_at),
+        **{name: details.get(name, "") for name in _SHOWN_DETAILS},
+        "delivery_information": {name: details.get(name, "") for name in _DELIVERY},
+        "antifraud_provider": "sandbox",
+        "fraud_check_result": [{"check_items": "sandbox", "status": "ACCEPT"}],
+        "subscription_result": _subscription(transaction, date_format="%Y-%m-%d"),
+    }
+
+
+def _subscription(transaction: "Transaction", *, date_format: str) -> dict[str, str]:
+    if "contract_name" not in transaction.details:
+        return {}
+    return {
+        "contract_name": transaction.details["contract_name"],
+        "recurring_id": f"S{transaction.transaction_id}",
+        "recurring_status": "1",
+        "recurring_deduction_period": transaction.details.get("interval", ""),
+        "recurring_deduction_time": transaction.created_at.strftime(date_format),
+    }
+
+
+def refund_record(refund: "Refund", transaction: "Transaction") -> dict[str, Any]:
+    """Return one element of a refund search (2.6)."""
+    return {
+        "transaction_id": transaction.transaction_id,
+        "order_no": transaction.order_no,
+        "amount": amount_text(transaction.amount),
+        "currency": transaction.currency,
+        "refund_amount": amount_text(refund.amount),
+        "refund_reason": refund.reason,
+        "refund_status": "1",
+        "refund_reference": "",
+        "refund_reference_id": refund.refund_reference_id,
+        "payment_status": transaction.status.value,
+        "refund_date": time_text(refund.at),
+        "refund_processing_date": "",
+    }
+
+
+def payment_record(
+    transaction: "Transaction", fields: "Mapping[str, str]", result: "CardResult", card: str
+) -> dict[str, Any]:
+    """Return a direct payment result (2.3); `card` is the masked number."""
+    subscription = _subscription(transaction, date_format="%Y-%m-%d %H:%M:%S")
+    wants_token = fields.get("token_flag") == "YES"
+    token = f"T{transaction.transaction_id}" if wants_token else fields.get("token_id", "")
+    return {
+        **{name: fields[name] for name in ("order_no", "amount", "currency")},
+        "transaction_id": transaction.transaction_id,
+        "card": card,
+        "order_status": result.order_status,
+        "result_info": result.result_info,
+        "contract_name": subscription.get("contract_name", ""),
+        "recurring_id": subscription.get("recurring_id", ""),
+        "recurring_deduction_period": subscription.get("recurring_deduction_period", ""),
+        "recurring_deduction_time": subscription.get("recurring_deduction_time", ""),
+        "note": fields.get("note", ""),
+        "token_id": token,
+        "connector": "SANDBOX",
+        "threeds_result": "",
+        "risk_action": result.risk_action,
+        "risk_score": result.risk_score,
+        "risk_reasons": {"name": "sandbox", "status": result.risk_action},
+    }
+
+
+def payout_problem(fields: "Mapping[str, str]") -> str:
+    """Say why a payout fails; empty text where it does not."""
+    beneficiary = read_nested(fields.get("beneficiary"))
+    bank = beneficiary.get("bank_details") if isinstance(beneficiary, dict) else None
+    checks = (
+        (not fields.get("request_id"), "request_id is missing"),
+        (not to_amount(fields.get("payment_amount")), "payment_amount is not above zero"),
+        (not fields.get("payment_currency"), "payment_currency is missing"),
+        (not isinstance(bank, dict), "beneficiary.bank_details is missing"),
+        (
+            isinstance(bank, dict) and bank.get("account_number") == CLOSED_ACCOUNT,
+            "the beneficiary's account is closed",
+        ),
+    )
+    return next((text for failed, text in checks if failed), "")
+
+
+def payout_record(fields: "Mapping[str, str]", payout: "Payout") -> dict[str, Any]:
+    """Return a payout's reply: the request again, and what section 2.8 adds to it."""
+    echo: dict[str, Any] = {n: v for n, v in fields.items() if n != SIGNATURE_FIELD}
+    echo |= {name: read_nested(fields[name]) for name in _PAYOUT_OBJECTS if name in fields}
+    beneficiary = echo["beneficiary"]
+    bank = {n: v for n, v in beneficiary["bank_details"].items() if n != "bank_code"}
+    bank["local_clearing_system"] = "SANDBOX"
+    paid = to_amount(fields.get("source_amount")) or payout.amount
+    return {
+        **echo,
+        "beneficiary": {**beneficiary, "bank_details": bank},
+        "amount_beneficiary_receives": float(payout.amount),
+        "amount_payer_pays": float(paid + PAYOUT_FEE),
+        "created_at": payout.at.isoformat(),
+        "last_updated_at": payout.at.isoformat(),
+        "failure_reason": "",
+        "failure_type": "",
+        "fee_amount": float(PAYOUT_FEE),
+        "fee_currency": fields.get("source_currency") or payout.currency,
+        "payer_id": "P1",
+        "transaction_id": payout.transaction_id,
+        "short_reference_id": payout.transaction_id[-8:],
+        "status": "COMPLETED",
+    }

@@ -1,0 +1,260 @@
+"""The sandbox as a user of the library meets it."""
+
+import socket
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Self
+
+import attrs
+
+from gateway_async.errors import ConfigurationError
+from gateway_async.sandbox.app import Server
+from gateway_async.sandbox.entries import PaymentStatus, Transaction
+from gateway_async.sandbox.faults import Faults
+from gateway_async.sandbox.ledger import Ledger
+from gateway_async.sandbox.service import Merchant, Service
+from gateway_async.sandbox.store import Store
+
+if TYPE_CHECKING:
+    import os
+    from collections import deque
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from gateway_async.sandbox.activity import Notification, RequestLog
+
+LOOPBACK = "127.0.0.1"
+_EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  # recognised, not bound to
+
+
+@attrs.frozen(kw_only=True)
+class SeededOrder:
+    """An order that the sandbox made without a payment request.
+
+    Attributes:
+        transaction_id: The gateway's identifier.
+        order_no: The merchant's order number.
+        currency: Currency code.
+        amount: Amount in units of the currency.
+    """
+
+    transaction_id: str
+    order_no: str
+    currency: str
+    amount: Decimal
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _nothing() -> None:
+    """Keep the books in memory alone."""
+
+
+class Sandbox:
+    """A gateway on this machine, over real HTTP, to develop and test against.
+
+    ::
+
+        async with Sandbox() as sandbox:
+            orders = sandbox.seed(3, status="captured")
+            sandbox.faults.add("refund", DropReply(times=1))
+            ...  # a client of sandbox.base_url
+            assert sandbox.ledger.effects("refund", orders[0].transaction_id) == 1
+
+    When the block ends every connection is closed, held ones too, and late effects that are still
+    out never land. A sandbox is entered once; its ledger and logs stay readable afterwards.
+
+    Args:
+        merchant_id: The one merchant that it knows.
+        account_id: The merchant's account.
+        secret: What messages are signed with, as `HmacSigner(secret)` does it.
+        host: The address to listen on; other machines reach it only if you say so here.
+        port: The port; 0 is a free one.
+        state: A SQLite file in which the books survive; None keeps them in memory.
+        random_seed: Makes faults with a probability repeatable.
+        deduplicate_payouts: Whether a `request_id` is paid once only.
+        clock: What time it is, with a time zone.
+        notify_pauses: Seconds before each attempt to notify a merchant, one number an attempt.
+    """
+
+    def __init__(  # noqa: PLR0913  # settings, each by its keyword
+        self,
+        *,
+        merchant_id: str = "M1",
+        account_id: str = "A1",
+        secret: str = "sandbox-secret",  # noqa: S107  # of a gateway that moves no money
+        host: str = LOOPBACK,
+        port: int = 0,
+        state: "str | os.PathLike[str] | None" = None,
+        random_seed: int | None = None,
+        deduplicate_payouts: bool = False,
+        clock: "Callable[[], datetime]" = _utc_now,
+        notify_pauses: tuple[float, ...] = (0.0, 0.2, 1.0),
+    ) -> None:
+        self._merchant = Merchant(merchant_id=merchant_id, account_id=account_id, secret=secret)
+        self._address = (host, port)
+        self._deduplicate_payouts = deduplicate_payouts
+        self._clock = clock
+        self._notify_pauses = notify_pauses
+        self._store = Store(state) if state is not None else None
+        self._server: Server | None = None
+        self._base_url = ""
+        self._seeded = 0
+        self.faults = Faults(random_seed=random_seed)
+        self.ledger = Ledger(changed=self._store.note) if self._store else Ledger()
+        if self._store:
+            self._store.load(self.ledger)
+
+    def __repr__(self) -> str:
+        return f"<Sandbox {self._base_url or 'not started'}: {self.ledger!r}>"
+
+    @property
+    def merchant_id(self) -> str:
+        """The merchant identifier that it knows."""
+        return self._merchant.merchant_id
+
+    @property
+    def account_id(self) -> str:
+        """The account identifier that it knows."""
+        return self._merchant.account_id
+
+    @property
+    def secret(self) -> str:
+        """The secret for `HmacSigner`."""
+        return self._merchant.secret
+
+    @property
+    def base_url(self) -> str:
+        """Where it listens, without a slash at the end."""
+        self._started()
+        return self._base_url
+
+    @property
+    def requests(self) -> "RequestLog":
+        """The requests that came, by operation."""
+        return self._started().requests
+
+    @property
+    def notifications(self) -> "deque[Notification]":
+        """The last results that were to be told to a `notify_url`."""
+        return self._started().notifications
+
+    def _started(self) -> Server:
+        if self._server is None:
+            raise ConfigurationError("Sandbox: not started; use `async with Sandbox() as sandbox:`")
+        return self._server
+
+    def seed(
+        self,
+        count: int,
+        *,
+        status: str = "authorised",
+        amount: Decimal | str = Decimal("10.00"),
+        currency: str = "EUR",
+    ) -> list[SeededOrder]:
+        """Make orders as if they had been paid before; no effect is counted for it.
+
+        Args:
+            count: How many.
+            status: "authorised" or "captured", or another name of `PaymentStatus`.
+            amount: The amount of each, in units of the currency.
+            currency: Currency code.
+
+        Raises:
+            ConfigurationError: There is no such status.
+        """
+        chosen = PaymentStatus.__members__.get(status.upper())
+        if chosen is None:
+            known = ", ".join(name.lower() for name in PaymentStatus.__members__)
+            raise ConfigurationError(f"Sandbox.seed: {status!r} is no status; there are {known}")
+        now = self._clock()
+        first = len(self.ledger) + 1
+        opened = [
+            self.ledger.open(
+                order_no=f"S{number:08d}",
+                currency=currency,
+                amount=Decimal(amount),
+                now=now,
+                status=chosen,
+            )
+            for number in range(first, first + count)
+        ]
+        self._flush()
+        return [_seeded(transaction) for transaction in opened]
+
+    def land_late_effects(self) -> int:
+        """Let every late effect that is still out land now; return how many there were."""
+        return self._started().land_late_effects()
+
+    @property
+    def _flush(self) -> "Callable[[], None]":
+        return self._store.flush if self._store else _nothing
+
+    async def __aenter__(self) -> Self:
+        if self._server is not None:
+            raise ConfigurationError("Sandbox: entered twice; make a new one")
+        try:
+            listening = _bind(*self._address)
+        except ConfigurationError:
+            self._close_store()
+            raise
+        self._base_url = _base_url(listening)
+        service = Service(
+            merchant=self._merchant,
+            ledger=self.ledger,
+            base_url=self._base_url,
+            deduplicate_payouts=self._deduplicate_payouts,
+        )
+        self._server = Server(
+            service,
+            self.faults,
+            clock=self._clock,
+            changed=self._flush,
+            notify_pauses=self._notify_pauses,
+        )
+        await self._server.start(listening)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: "TracebackType | None",
+    ) -> None:
+        try:
+            await self._started().stop()
+        finally:
+            self._close_store()
+
+    def _close_store(self) -> None:
+        if self._store:
+            self._store.close()
+
+
+def _seeded(transaction: Transaction) -> SeededOrder:
+    return SeededOrder(
+        transaction_id=transaction.transaction_id,
+        order_no=transaction.order_no,
+        currency=transaction.currency,
+        amount=transaction.amount,
+    )
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise ConfigurationError(f"Sandbox: cannot listen on {host} port {port}: {error}") from None
+    return listening
+
+
+def _base_url(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    shown = LOOPBACK if host in _EVERYWHERE else host
+    return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"

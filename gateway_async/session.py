@@ -1,0 +1,407 @@
+"""Sign, encode, send, decode; and repeat only what may be repeated.
+
+Law: what moves money is repeated only on proof that nothing was sent; a read may be repeated
+whenever no readable reply came. This module knows no order and no batch.
+"""
+
+import asyncio
+import contextlib
+import math
+import random
+import time
+import traceback
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import attrs
+import tenacity
+
+from gateway_async.errors import (
+    CertificateError,
+    ConfigurationError,
+    GatewayError,
+    NotSentError,
+    OutcomeUnknownError,
+    RejectedError,
+    ReplyStatusError,
+    ReplyTooLargeError,
+    ReplyUnreadableError,
+)
+from gateway_async.operations import BodyFormat, Operation, OperationClass
+from gateway_async.signing import SIGNATURE_FIELD
+from gateway_async.transport import Evidence, Message, RawReply
+from gateway_async.wire.decoding import reply_fields
+from gateway_async.wire.encoding import encode_form, encode_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from gateway_async.dialect import Dialect
+    from gateway_async.settings import RetryPolicy, Timeouts
+    from gateway_async.signing import Credentials
+    from gateway_async.transport import Transport
+
+T = TypeVar("T")
+
+DEADLINE_PASSED = "the deadline had passed"
+
+_HTTP_OK = 200
+_MOST_DOUBLINGS = 60
+_REDIRECTS = range(300, 400)
+
+
+@attrs.frozen(kw_only=True)
+class Request(Generic[T]):
+    """One request to make, of any operation; nothing of its content shows.
+
+    Attributes:
+        operation: What is asked for.
+        fields: The fields but identity and signature, as text, ready for the wire.
+        decode: Reads the body of a reply with HTTP status 200, or raises `ReplyUnreadableError`.
+    """
+
+    operation: Operation
+    fields: "Mapping[str, str]" = attrs.field(repr=False)
+    decode: "Callable[[RawReply], T]" = attrs.field(repr=False)
+
+
+def _now() -> float:
+    return time.time()  # asked of the module, so that a test's clock counts
+
+
+@attrs.frozen(kw_only=True)
+class Exchange(Generic[T]):
+    """What became of one request.
+
+    Attributes:
+        value: The decoded reply; None where there is an error.
+        error: Why there is none.
+        tries: Attempts made.
+        sent: How many of them may have sent something.
+        ended_at: When it ended, in seconds since the epoch.
+    """
+
+    value: T | None = attrs.field(default=None, repr=False)
+    error: GatewayError | None = None
+    tries: int = 0
+    sent: int = 0
+    ended_at: float = attrs.field(factory=_now)
+
+
+class Gate:
+    """Whether requests may leave now: pauses the gateway asked for, a deadline, a stop.
+
+    Attributes:
+        deadline: Loop time after which nothing leaves.
+        drain_seconds: How long what has left may take beyond the deadline.
+        paused_until: Loop time before which nothing leaves.
+    """
+
+    def __init__(self, *, deadline: float = math.inf, drain_seconds: float = math.inf) -> None:
+        self.deadline = deadline
+        self.drain_seconds = drain_seconds
+        self.paused_until = -math.inf
+        self._stopped = asyncio.Event()
+        self._reason = ""
+
+    @property
+    def closed_because(self) -> str | None:
+        """Why nothing may leave any more; None while it may."""
+        if self._stopped.is_set():
+            return self._reason
+        return DEADLINE_PASSED if self.is_too_late else None
+
+    @property
+    def is_too_late(self) -> bool:
+        """Whether the deadline has passed."""
+        return asyncio.get_running_loop().time() >= self.deadline
+
+    def stop(self, reason: str) -> None:
+        """Let nothing leave any more; the first reason stays."""
+        self._reason = self._reason or reason
+        self._stopped.set()
+
+    def pause(self, seconds: float) -> None:
+        """Let nothing leave for so long."""
+        until = asyncio.get_running_loop().time() + seconds
+        self.paused_until = max(self.paused_until, until)
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep for so long, and no longer than requests may leave."""
+        loop = asyncio.get_running_loop()
+        seconds = min(seconds, self.deadline - loop.time())
+        if seconds > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), seconds)
+
+    async def passable(self) -> None:
+        """Wait while the gate is paused.
+
+        Raises:
+            NotSentError: If nothing may leave any more.
+        """
+        loop = asyncio.get_running_loop()
+        while self.closed_because is None and loop.time() < self.paused_until:
+            await self.sleep(self.paused_until - loop.time())
+        if (reason := self.closed_because) is not None:
+            raise NotSentError(f"nothing was sent: {reason}")
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Session:
+    """The one way down to the gateway and back.
+
+    Attributes:
+        transport: What carries messages.
+        credentials: Who speaks and signs.
+        dialect: What the interface leaves open.
+        timeouts: How long one call may take.
+        retry: How what may be repeated is repeated.
+        limiter: Entered around every attempt.
+    """
+
+    transport: "Transport"
+    credentials: "Credentials"
+    dialect: "Dialect"
+    timeouts: "Timeouts"
+    retry: "RetryPolicy"
+    limiter: "AbstractAsyncContextManager[object]"
+
+    def call(self, request: Request[T], gate: Gate) -> "Call[T]":
+        """Prepare one request; nothing happens before it is run."""
+        return Call(self, request, gate)
+
+    def decode(self, request: Request[T], raw: RawReply) -> T:
+        """Read a reply.
+
+        Raises:
+            RejectedError: For a status by which the dialect says that nothing was done.
+            OutcomeUnknownError: For any other status than 200, and for what cannot be read.
+        """
+        if raw.status != _HTTP_OK:
+            raise self._status_error(request.operation, raw)
+        self._verify(request.operation, raw)
+        return request.decode(raw)
+
+    def compose(self, request: Request[T]) -> Message:
+        """Sign the fields as they go out, and write the body around those very texts."""
+        operation = request.operation
+        fields = {
+            "merchant_id": self.credentials.merchant_id,
+            "account_id": self.credentials.account_id,
+            **request.fields,
+        }
+        signature = self._sign(operation, fields)
+        body_format = self.dialect.body_formats.get(operation.name, operation.body)
+        encode = encode_json if body_format is BodyFormat.JSON else encode_form
+        return Message(
+            operation.path, body_format.value, encode({**fields, SIGNATURE_FIELD: signature})
+        )
+
+    def _sign(self, operation: Operation, fields: "Mapping[str, str]") -> str:
+        try:
+            signature = self.credentials.signer.sign(operation, fields)
+        except Exception as error:  # noqa: BLE001  # the caller's code: its frames know the fields
+            place = _innermost(error)
+            raise ConfigurationError(
+                f"nothing was sent: the signer raised {type(error).__name__} at {place}"
+            ) from None
+        if not isinstance(signature, str):
+            raise ConfigurationError(
+                f"nothing was sent: the signer must return str, not {type(signature).__name__}"
+            )
+        return signature
+
+    def _status_error(self, operation: Operation, raw: RawReply) -> GatewayError:
+        trusted = raw.status in self.dialect.nothing_done_http_statuses
+        if trusted and operation.kind is not OperationClass.READ:
+            return RejectedError(
+                f"the gateway answered HTTP {raw.status}, which the dialect lists as "
+                '"nothing was done"',
+                code=str(raw.status),
+            )
+        followed = "; redirects are not followed" if raw.status in _REDIRECTS else ""
+        return ReplyStatusError(
+            f"the gateway answered HTTP {raw.status}{followed}",
+            status=raw.status,
+            retry_after_seconds=_retry_after(raw.headers),
+        )
+
+    def _verify(self, operation: Operation, raw: RawReply) -> None:
+        """Have the signer check a reply that carries a signature, if it can."""
+        verify = getattr(self.credentials.signer, "verify", None)
+        if verify is None:
+            return
+        try:
+            fields = reply_fields(raw.body)
+        except ReplyUnreadableError:  # a page, or what decoding will turn down
+            return
+        signature = fields.pop(SIGNATURE_FIELD, "")
+        if not signature:
+            return
+        try:
+            right = verify(operation, fields, signature)
+        except Exception as error:  # noqa: BLE001  # the caller's code: its frames know the fields
+            raise ReplyUnreadableError(
+                f"the signer raised {type(error).__name__} at {_innermost(error)} over the reply"
+            ) from None
+        if not right:
+            raise ReplyUnreadableError("the reply's signature is not right")
+
+
+class Call(Generic[T]):
+    """One request on its way, with as many attempts as are allowed.
+
+    Run it in a task of its own: a cancellation is not raised but told in the result, with what the
+    evidence proves, and ends the task.
+    """
+
+    def __init__(self, session: Session, request: Request[T], gate: Gate) -> None:
+        self._session = session
+        self._request = request
+        self._gate = gate
+        self._loop = asyncio.get_running_loop()
+        self._evidence = Evidence()
+        self._ends = math.inf
+        self._last: Exchange[T] = Exchange(error=_given_up(asked=False))
+
+    async def run(self) -> Exchange[T]:
+        """Make the request, repeated where that is allowed, and say what became of it."""
+        try:
+            message = self._session.compose(self._request)
+        except GatewayError as error:
+            return Exchange(error=_bare(error))
+        retrying = tenacity.AsyncRetrying(
+            sleep=self._gate.sleep,
+            wait=self._pause,
+            stop=self._is_over,
+            retry=tenacity.retry_if_result(self._may_repeat),
+            retry_error_callback=lambda _: self._last,
+        )
+        try:
+            return await retrying(self._attempt, message)
+        except asyncio.CancelledError:  # in a pause: what the last attempt proved still holds
+            self._gate.stop("the call was cancelled")
+            return self._last
+
+    def withdraw(self) -> bool:
+        """Let nothing be sent, and say whether that was still possible; then cancel its task."""
+        return not self._evidence.settle()
+
+    def so_far(self) -> Exchange[T]:
+        """Say what became of it when `run` itself raised: what the evidence proves."""
+        sent = self._last.sent + self._evidence.settle()
+        return Exchange(error=_given_up(asked=sent > 0), tries=self._last.tries + 1, sent=sent)
+
+    async def _attempt(self, message: Message) -> Exchange[T]:
+        evidence = self._evidence = Evidence()
+        value, error = None, None
+        try:
+            raw = await self._send(message, evidence)
+            self._heed(raw)
+            value = self._session.decode(self._request, raw)
+        except GatewayError as problem:
+            error = _bare(problem)
+        except asyncio.CancelledError:
+            self._gate.stop("the call was cancelled")
+            error = _given_up(asked=evidence.settle(), reason=self._gate.closed_because)
+        if self._last.sent and error is not None and self._leaves_open(error, evidence):
+            error = self._last.error  # an earlier attempt was sent, and may have done it
+        self._last = Exchange(
+            value=value,
+            error=error,
+            tries=self._last.tries + 1,
+            sent=self._last.sent + evidence.asked,
+        )
+        self._evidence = Evidence()  # this attempt is counted; the next has evidence of its own
+        return self._last
+
+    def _leaves_open(self, error: GatewayError, evidence: Evidence) -> bool:
+        """Say whether an error leaves open what became of the attempts before."""
+        is_read = self._request.operation.kind is OperationClass.READ
+        if not evidence.asked or isinstance(error, NotSentError):
+            return True
+        return isinstance(error, RejectedError) and not is_read
+
+    async def _send(self, message: Message, evidence: Evidence) -> RawReply:
+        await self._gate.passable()
+        raw = None
+        async with self._session.limiter:
+            await self._gate.passable()
+            now = self._loop.time()
+            self._ends = min(self._ends, now + self._session.timeouts.total_seconds)
+            seconds = min(self._ends, self._gate.deadline + self._gate.drain_seconds) - now
+            if seconds <= 0:
+                raise NotSentError("nothing was sent: the time for this call was over")
+            raw = await self._session.transport.send(message, evidence=evidence, seconds=seconds)
+        if raw is None:
+            raise _given_up(asked=evidence.settle(), reason="the limiter swallowed the error")
+        return raw
+
+    def _heed(self, raw: RawReply) -> None:
+        """Pause everything behind the gate for as long as the gateway asked."""
+        seconds = None if raw.status == _HTTP_OK else _retry_after(raw.headers)
+        if seconds is not None:
+            self._gate.pause(min(seconds, self._session.retry.max_pause_seconds))
+
+    def _pause(self, state: tenacity.RetryCallState) -> float:
+        retry = self._session.retry
+        limit = retry.first_pause_seconds * 2 ** min(state.attempt_number - 1, _MOST_DOUBLINGS)
+        return random.uniform(0, min(limit, retry.max_pause_seconds))  # noqa: S311  # jitter
+
+    def _is_over(self, state: tenacity.RetryCallState) -> bool:
+        wakes = max(self._loop.time() + state.upcoming_sleep, self._gate.paused_until)
+        return (
+            state.attempt_number >= self._session.retry.attempts
+            or wakes >= min(self._ends, self._gate.deadline)
+            or self._gate.closed_because is not None
+        )
+
+    def _may_repeat(self, made: Exchange[T]) -> bool:
+        kind = self._request.operation.kind
+        if kind is OperationClass.KEYED and self._session.dialect.payout_deduplicates:
+            kind = OperationClass.READ
+        return may_repeat(kind, made.error)
+
+
+def may_repeat(kind: OperationClass, error: GatewayError | None) -> bool:
+    """Decide whether a request of this class may be made again after this error."""
+    if isinstance(error, CertificateError):
+        return False
+    if isinstance(error, NotSentError):
+        return True
+    if kind is not OperationClass.READ or isinstance(error, ReplyTooLargeError):
+        return False
+    if isinstance(error, ReplyStatusError):
+        return error.status not in _REDIRECTS
+    return isinstance(error, OutcomeUnknownError)
+
+
+def _bare(error: GatewayError) -> GatewayError:
+    """Return the error without its frames, which know the request."""
+    error.__context__ = None
+    return error.with_traceback(None)
+
+
+def _given_up(*, asked: bool, reason: str | None = None) -> GatewayError:
+    if asked:
+        return OutcomeUnknownError("the request was sent and given up before its reply came")
+    return NotSentError(f"nothing was sent: {reason or 'the call was given up before'}")
+
+
+def _innermost(error: BaseException) -> str:
+    """Name the file and line where an exception was raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{frame.filename}:{frame.lineno}"
+
+
+def _retry_after(headers: "Mapping[str, str]") -> float | None:
+    """Read a Retry-After header: seconds, or a date."""
+    text = headers.get("Retry-After", "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,159 @@
+"""Who the merchant is, and how a message is signed (sections 2.1 and 5 of the interface).
+
+The interface does not show the signing algorithm, the fields it covers, or the secret. What is
+here makes any of them possible and claims none to be the gateway's.
+"""
+
+import hashlib
+import hmac
+from typing import TYPE_CHECKING, NoReturn, Protocol, runtime_checkable
+
+import attrs
+
+from gateway_async.errors import ConfigurationError
+from gateway_async.hiding import hide_arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gateway_async.operations import Operation
+
+SIGNATURE_FIELD = "encryption_data"
+
+
+@runtime_checkable
+class Signer(Protocol):
+    """Makes the text for `encryption_data`.
+
+    A signer may also have a method `verify(operation, fields, signature) -> bool`; it is then
+    asked about every reply that carries an `encryption_data`, with the reply's top-level fields
+    as text (nested ones as the very JSON text of the reply), and a reply that it turns down
+    counts as unreadable. No signature is checked where a signer has no `verify`.
+    """
+
+    def sign(self, operation: "Operation", fields: "Mapping[str, str]") -> str:
+        """Return the signature of one request.
+
+        Args:
+            operation: What is asked for; `operation.name` and `operation.path` tell.
+            fields: The fields exactly as they go out, without `encryption_data`; nested ones are
+                the very JSON text that is sent.
+        """
+        ...
+
+
+class _HoldsSecret:
+    """What is not pickled or copied, since a secret would go with it."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        del protocol
+        raise TypeError(f"{type(self).__name__} holds a secret and is not pickled or copied")
+
+
+@hide_arguments
+@attrs.frozen
+class HmacSigner(_HoldsSecret):
+    """HMAC over the sorted fields: a stand-in until the gateway tells you its algorithm.
+
+    The interface does not show how `encryption_data` is made. The message signed here is
+    `name=value` for each field but `encryption_data`, sorted by name, joined by `&`, in UTF-8.
+
+    Attributes:
+        secret: The shared secret. Never shown.
+        digest: The name of a `hashlib` digest.
+        joiner: What stands between two fields.
+        template: How one field is written, with `{name}` and `{value}`.
+        uppercase: Whether the hexadecimal digits are upper case.
+        excluded: Names of fields that are not signed.
+        check_replies: Whether replies that carry an `encryption_data` are verified in the same
+            way. Off by default: the interface does not show what the gateway signs.
+    """
+
+    secret: str = attrs.field(repr=False)
+    digest: str = attrs.field(default="sha256", kw_only=True)
+    joiner: str = attrs.field(default="&", kw_only=True)
+    template: str = attrs.field(default="{name}={value}", kw_only=True)
+    uppercase: bool = attrs.field(default=False, kw_only=True)
+    excluded: frozenset[str] = attrs.field(
+        default=frozenset({SIGNATURE_FIELD}), converter=frozenset, kw_only=True
+    )
+    check_replies: bool = attrs.field(default=False, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.secret or not isinstance(self.secret, str):
+            raise ConfigurationError(
+                f"HmacSigner.secret: expected a non-empty str, got {type(self.secret).__name__}"
+            )
+        if self.digest not in hashlib.algorithms_available:
+            raise ConfigurationError(
+                f"HmacSigner.digest: {self.digest!r} is not a digest of hashlib; use 'sha256'"
+            )
+
+    def sign(self, operation: "Operation", fields: "Mapping[str, str]") -> str:
+        """Return the hexadecimal HMAC of the fields; the operation is not part of it."""
+        del operation
+        message = self.joiner.join(
+            self.template.format(name=name, value=fields[name])
+            for name in sorted(fields)
+            if name not in self.excluded
+        )
+        text = hmac.new(self.secret.encode(), message.encode(), self.digest).hexdigest()
+        return text.upper() if self.uppercase else text
+
+    @property
+    def verify(self) -> "Callable[[Operation, Mapping[str, str], str], bool] | None":
+        """What checks a reply's signature; None unless `check_replies` is set."""
+        return self._is_right if self.check_replies else None
+
+    def _is_right(
+        self, operation: "Operation", fields: "Mapping[str, str]", signature: str
+    ) -> bool:
+        return hmac.compare_digest(self.sign(operation, fields).encode(), signature.encode())
+
+
+@attrs.frozen
+class _CallableSigner(_HoldsSecret):
+    """A plain function in the place of a signer."""
+
+    function: "Callable[[Operation, Mapping[str, str]], str]" = attrs.field(repr=False)
+
+    def sign(self, operation: "Operation", fields: "Mapping[str, str]") -> str:
+        return self.function(operation, fields)
+
+
+def _to_signer(value: object) -> object:
+    """Accept a signer as it is, and any callable as its `sign`."""
+    if isinstance(value, Signer):
+        return value
+    if callable(value):
+        return _CallableSigner(value)
+    raise ConfigurationError(
+        f"Credentials.signer: expected an object with sign(operation, fields) or a callable, got "
+        f'{type(value).__name__}; HmacSigner("secret") is one'
+    )
+
+
+def _check_identifier(_: object, attribute: "attrs.Attribute[str]", value: object) -> None:
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigurationError(
+            f"Credentials.{attribute.name}: expected a non-empty str, "
+            f"got {value!r} ({type(value).__name__})"
+        )
+
+
+@hide_arguments
+@attrs.frozen(kw_only=True)
+class Credentials(_HoldsSecret):
+    """Which merchant speaks (section 2.1).
+
+    Attributes:
+        merchant_id: The merchant identifier.
+        account_id: The merchant account identifier.
+        signer: A `Signer`, or any callable `(operation, fields) -> str`. Never shown.
+    """
+
+    merchant_id: str = attrs.field(validator=_check_identifier)
+    account_id: str = attrs.field(validator=_check_identifier)
+    signer: Signer = attrs.field(converter=_to_signer, repr=False)

@@ -1,0 +1,314 @@
+"""One HTTP exchange by aiohttp, and the evidence of whether anything was sent.
+
+Law: the body is handed to aiohttp in a payload of our own. Only if that payload was never asked to
+write is it proved that nothing was sent; what kind of exception came proves nothing. This module
+knows no operation, no signature and no retry.
+"""
+
+import asyncio
+import sys
+import weakref
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import aiohttp
+import attrs
+from aiohttp.http_exceptions import HttpProcessingError
+
+from gateway_async.errors import (
+    CertificateError,
+    ConfigurationError,
+    EvidenceError,
+    GatewayError,
+    NotSentError,
+    OutcomeUnknownError,
+    ReplyTooLargeError,
+    ReplyUnreadableError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    from gateway_async.settings import Timeouts
+
+KEEP_IDLE_SECONDS = 1.0
+"""A connection idle for longer is not used: closed meanwhile, it would look like a lost reply."""
+
+_Error = TypeVar("_Error", bound=BaseException)
+_FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError)
+_SHOWS_REPLY = (aiohttp.ClientResponseError, aiohttp.ClientPayloadError, HttpProcessingError)
+
+
+@attrs.frozen
+class Message:
+    """A request as it goes out; nothing of its content shows.
+
+    Attributes:
+        path: The path below the base URL.
+        content_type: The media type of the body.
+        body: The body, signature and all.
+    """
+
+    path: str
+    content_type: str = attrs.field(repr=False)
+    body: bytes = attrs.field(repr=False)
+
+
+@attrs.frozen
+class RawReply:
+    """A reply as it came, decompressed.
+
+    Attributes:
+        status: The HTTP status.
+        headers: The headers; names in any case.
+        body: The body, at most `max_reply_bytes` long.
+    """
+
+    status: int
+    headers: "Mapping[str, str]" = attrs.field(repr=False)
+    body: bytes = attrs.field(repr=False)
+
+
+class Evidence:
+    """Whether a request was ever asked to write its body.
+
+    Attributes:
+        asked: It was; from here on anything may have happened.
+        revoked: It must never be written any more; a late write raises instead.
+    """
+
+    __slots__ = ("asked", "revoked")
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.revoked = False
+
+    def begin(self) -> None:
+        """Note that the body is about to be written.
+
+        Raises:
+            ConnectionAbortedError: If the request was given up before.
+        """
+        if self.revoked:
+            raise ConnectionAbortedError("the request was given up before it was written")
+        self.asked = True
+
+    def settle(self) -> bool:
+        """Return whether anything may have been sent, and let nothing be sent from here on."""
+        self.revoked = True
+        return self.asked
+
+
+class Transport(Protocol):
+    """What the session needs of HTTP."""
+
+    async def send(self, message: Message, *, evidence: Evidence, seconds: float) -> RawReply:
+        """Send one request by POST and return its reply, whatever the status.
+
+        Args:
+            message: What to send.
+            evidence: Told before the first byte of the body is written.
+            seconds: The time that is left for all of it.
+
+        Raises:
+            NotSentError: Nothing was sent.
+            OutcomeUnknownError: The reply was lost, unreadable or too large.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close what this transport opened on the running loop."""
+        ...
+
+
+class _WitnessedPayload(aiohttp.BytesPayload):
+    """A body that notes when it is asked to write itself."""
+
+    def __init__(self, message: Message, evidence: Evidence) -> None:
+        # Not BytesPayload's own: it warns of a body above 1 MiB, which is in memory all the same.
+        super(aiohttp.BytesPayload, self).__init__(message.body, content_type=message.content_type)
+        self._size = len(message.body)
+        self._evidence = evidence
+
+    async def write(self, writer: aiohttp.abc.AbstractStreamWriter) -> None:
+        self._evidence.begin()
+        await super().write(writer)
+
+    async def write_with_length(
+        self, writer: aiohttp.abc.AbstractStreamWriter, content_length: int | None
+    ) -> None:
+        self._evidence.begin()
+        await super().write_with_length(writer, content_length)
+
+
+class AiohttpTransport:
+    """HTTP by one `aiohttp.ClientSession` a running event loop, or by the caller's own.
+
+    A session of ours lives in an asynchronous generator: where nobody closes the client, the
+    event loop does at its end (`shutdown_asyncgens`), so that a client survives any number of
+    `asyncio.run`.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        timeouts: "Timeouts",
+        max_reply_bytes: int,
+        max_connections: int,
+        session: aiohttp.ClientSession | None,
+    ) -> None:
+        if session is not None and not isinstance(session, aiohttp.ClientSession):
+            raise ConfigurationError(
+                f"session: expected aiohttp.ClientSession, got {type(session).__name__}"
+            )
+        self.base_url = base_url
+        self._timeouts = timeouts
+        self._max_reply_bytes = max_reply_bytes
+        self._max_connections = max_connections
+        self._given = session
+        self._own: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop,
+            tuple[AsyncGenerator[aiohttp.ClientSession], aiohttp.ClientSession],
+        ] = weakref.WeakKeyDictionary()
+        self.left_open = False
+        self._closed = False
+
+    @property
+    def capacity(self) -> int:
+        """Requests that can be in flight at once; a given session's limit is not known."""
+        return self._max_connections if self._given is None else sys.maxsize
+
+    def reopen(self) -> None:
+        """Let requests leave again after `aclose`."""
+        self._closed = False
+
+    async def send(self, message: Message, *, evidence: Evidence, seconds: float) -> RawReply:
+        """Send one request; see `Transport.send`."""
+        session = await self._session()
+        foreign = None
+        try:
+            return await self._exchange(session, message, evidence, seconds)
+        except _FAILURES as error:
+            failure: BaseException = error
+        except GatewayError:
+            raise
+        except Exception as error:  # noqa: BLE001  # a given session's hooks: passed on below
+            foreign = error
+        # Outside the handlers: a context would carry aiohttp's frames, and they hold the body.
+        if foreign is not None:
+            raise _bare(foreign)
+        raise _translate(failure, asked=evidence.settle()) from _shown_cause(failure)
+
+    async def aclose(self) -> None:
+        """Close the session that was opened on the running loop; a caller's own is left alone.
+
+        Nothing leaves any more, nor what a batch still holds, until `reopen`.
+        """
+        self._closed = True
+        self.left_open = False
+        generator, _ = self._own.pop(asyncio.get_running_loop(), (None, None))
+        if generator is not None:
+            await generator.aclose()
+
+    async def _exchange(
+        self, session: aiohttp.ClientSession, message: Message, evidence: Evidence, seconds: float
+    ) -> RawReply:
+        async with session.post(
+            self.base_url + message.path,
+            data=_WitnessedPayload(message, evidence),
+            headers={"Content-Type": message.content_type},  # else a given session's own would win
+            timeout=aiohttp.ClientTimeout(
+                total=seconds,
+                connect=self._timeouts.connect_seconds,
+                sock_read=self._timeouts.reply_seconds,
+            ),
+            allow_redirects=False,
+            raise_for_status=False,
+            auto_decompress=True,
+            middlewares=(),
+        ) as response:
+            if not evidence.asked:
+                evidence.settle()
+                response.close()
+                raise EvidenceError(
+                    f"a reply (HTTP {response.status}) came to a request that was never written; "
+                    "the evidence of sending cannot be trusted with this aiohttp or this mock"
+                )
+            body = await self._read(response)
+            return RawReply(response.status, response.headers, body)
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        pieces: list[bytes] = []
+        size = 0
+        while piece := await response.content.readany():
+            size += len(piece)
+            if size > self._max_reply_bytes:
+                response.close()
+                raise ReplyTooLargeError(
+                    f"the reply is larger than max_reply_bytes={self._max_reply_bytes}"
+                )
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    async def _session(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise ConfigurationError("nothing was sent: this GatewayClient is closed")
+        if self._given is not None:
+            if self._given.closed:
+                raise NotSentError("nothing was sent: the given session= is closed")
+            return self._given
+        loop = asyncio.get_running_loop()
+        if loop not in self._own:
+            generator = self._opened()
+            self._own[loop] = generator, await anext(generator)
+            self.left_open = True
+        return self._own[loop][1]
+
+    async def _opened(self) -> "AsyncGenerator[aiohttp.ClientSession]":
+        connector = aiohttp.TCPConnector(
+            limit=self._max_connections, keepalive_timeout=KEEP_IDLE_SECONDS
+        )
+        async with aiohttp.ClientSession(
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
+        ) as session:
+            try:
+                yield session
+            finally:  # else the entry would keep its own key, the loop, alive
+                self._own.pop(asyncio.get_running_loop(), None)
+
+
+def _translate(error: BaseException, *, asked: bool) -> GatewayError:
+    """Say what an exception of aiohttp means: the one place where they are mapped."""
+    what = _describe(error)
+    if not asked and isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return CertificateError(f"nothing was sent: the TLS certificate is not valid ({what})")
+    if not asked:
+        return NotSentError(f"nothing was sent: {what}")
+    if isinstance(error, _SHOWS_REPLY):
+        return ReplyUnreadableError(f"the request was sent and its reply is unreadable: {what}")
+    return OutcomeUnknownError(f"the request was sent and its reply was lost: {what}")
+
+
+def _describe(error: BaseException) -> str:
+    """Name an exception; its text too, unless that could quote the reply."""
+    name = type(error).__name__
+    text = "" if isinstance(error, _SHOWS_REPLY) else str(error)
+    return f"{name}: {text}" if text else name
+
+
+def _shown_cause(error: BaseException) -> BaseException | None:
+    """Return what may hang on our error as its cause: no frames, and no quoted reply."""
+    return None if isinstance(error, _SHOWS_REPLY) else _bare(error)
+
+
+def _bare(error: _Error) -> _Error:
+    """Take the frames from an exception and from all that hangs on it."""
+    stripped: list[BaseException] = []
+    left: list[BaseException | None] = [error]
+    while left:
+        link = left.pop()
+        if link is not None and link not in stripped:
+            link.__traceback__ = None
+            stripped.append(link)
+            left += [link.__cause__, link.__context__]
+    return error

@@ -1,0 +1,1 @@
+"""Between models and bytes: what goes out, and what comes back."""

@@ -1,0 +1,281 @@
+"""Models to the very text that is sent (sections 2 and 4 of the interface).
+
+Everything here gives the fields of a request as text, each exactly as it will stand in the body,
+so that what is signed and what is sent cannot differ. This is the one place where a secret
+becomes plain text. It knows no credentials, no signature and no network.
+"""
+
+import functools
+from datetime import date
+from decimal import Decimal
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import attrs
+import orjson
+
+from gateway_async.errors import ConfigurationError, InvalidOrderError
+from gateway_async.models.payment_parts import Item, join_items
+from gateway_async.models.values import (
+    CURRENCY,
+    NUMBER,
+    SensitiveText,
+    describe,
+    is_encodable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from gateway_async.dialect import Dialect
+    from gateway_async.models.orders import (
+        CancelOrder,
+        CaptureOrder,
+        OrderRef,
+        RefundOrder,
+        ReviewOrder,
+    )
+    from gateway_async.models.payments import ApmPayment, DirectPayment, RedirectPayment
+    from gateway_async.models.payouts import PayoutRequest
+    from gateway_async.operations import Operation
+
+_MOST_DIGITS = 30
+
+
+class JsonText(str):
+    """Text that is JSON already: it goes into a JSON body as it is, without quotes."""
+
+    __slots__ = ()
+
+
+def payment_fields(
+    payment: "DirectPayment | ApmPayment | RedirectPayment", dialect: "Dialect"
+) -> dict[str, str]:
+    """Return the fields of a payment request as text, by their names on the wire.
+
+    Nested structures and integers are `JsonText`; None and empty arrays are left out.
+
+    Raises:
+        InvalidOrderError: For an amount with more decimal places than its currency has.
+    """
+    return _texts(_values(payment, dialect))
+
+
+def payout_fields(request: "PayoutRequest", dialect: "Dialect") -> dict[str, str]:
+    """Return the fields of a payout request as text, in the manner of `payment_fields`.
+
+    Raises:
+        InvalidOrderError: For an amount with more decimal places than its currency has.
+    """
+    return _texts(_values(request, dialect))
+
+
+def batch_field(
+    operation: "Operation",
+    orders: "Iterable[CaptureOrder | CancelOrder | ReviewOrder | RefundOrder]",
+    dialect: "Dialect",
+) -> JsonText:
+    """Return the array that carries the orders of a batch (`operation.list_field`).
+
+    Raises:
+        InvalidOrderError: For an amount with more decimal places than its currency has.
+    """
+    del operation
+    return _json_text([_order_values(order, dialect) for order in orders])
+
+
+def check_amounts(order: Any, dialect: "Dialect") -> None:  # noqa: ANN401  # any order
+    """Check that the amounts of an order can be written.
+
+    Raises:
+        InvalidOrderError: For an amount with more decimal places than its currency has.
+    """
+    places = dialect.places(order.currency)
+    for field in _order_layout(order.__class__)[2]:
+        amount = getattr(order, field.name)
+        if amount_text(amount, places) is None:
+            _amount(amount, order, dialect, order, field)
+
+
+def selection_fields(refs: "Iterable[OrderRef]", dialect: "Dialect") -> dict[str, str]:
+    """Return the form fields that ask a look-up for these orders.
+
+    Raises:
+        InvalidOrderError: For a reference that contains the separator between two references.
+    """
+    separator = dialect.selection_separator
+    chosen: dict[str, list[str]] = {}
+    for ref in refs:
+        if separator in ref.value:
+            raise InvalidOrderError(
+                f"{describe(ref)}.{ref.kind}: contains {separator!r}, which separates two "
+                "references in a look-up; look it up by its other reference"
+            )
+        chosen.setdefault(dialect.selection_fields[ref.kind], []).append(ref.value)
+    return {name: separator.join(values) for name, values in chosen.items()}
+
+
+def encode_json(fields: "Mapping[str, str]") -> bytes:
+    """Return a JSON body: `JsonText` as it is, other text as JSON strings.
+
+    Raises:
+        InvalidOrderError: For text that UTF-8 cannot carry.
+    """
+    _check_encodable(fields)
+    return orjson.dumps(
+        {
+            name: orjson.Fragment(text.encode()) if isinstance(text, JsonText) else text
+            for name, text in fields.items()
+        }
+    )
+
+
+def encode_form(fields: "Mapping[str, str]") -> bytes:
+    """Return a form-urlencoded body in UTF-8.
+
+    Raises:
+        InvalidOrderError: For text that UTF-8 cannot carry.
+    """
+    _check_encodable(fields)
+    return urlencode(fields).encode()
+
+
+def amount_text(amount: Decimal, places: int) -> str | None:
+    """Return an amount with exactly so many decimal places; None if that would change it."""
+    if amount and not -_MOST_DIGITS < amount.adjusted() < _MOST_DIGITS:
+        return None
+    text = str(amount)
+    if places and text[-places - 1 : -places] == "." and "E" not in text:
+        return text  # it has these places already, and needs no more work
+    whole, _, fraction = format(amount or Decimal(0), "f").partition(".")
+    if fraction[places:].strip("0"):
+        return None
+    return f"{whole}.{fraction[:places].ljust(places, '0')}" if places else whole
+
+
+def _check_encodable(fields: "Mapping[str, str]") -> None:
+    for name, text in fields.items():
+        if not is_encodable(name + text):
+            raise InvalidOrderError(
+                f"{name!r}: holds half a surrogate pair, which UTF-8 cannot carry"
+            )
+
+
+def _values(instance: Any, dialect: "Dialect", owner: object = None) -> dict[str, Any]:  # noqa: ANN401  # any model
+    """Return what is set of a model, by wire name, each value as orjson takes it.
+
+    Secrets stay wrapped: an error on the way must not find one in a local variable.
+
+    Args:
+        instance: The order, payment or payout, or a structure nested in it.
+        dialect: Names and decimal places.
+        owner: The payment or payout that a nested structure stands in.
+    """
+    names = dialect.wire_names
+    owner = owner or instance
+    values = {
+        name: write(value, instance, dialect, owner)
+        for name, write in _writers(instance.__class__)
+        if (value := getattr(instance, name)) is not None and value != ()
+    }
+    return _renamed(values, names) if names else values
+
+
+def _renamed(values: "dict[str, Any]", names: "Mapping[str, str]") -> dict[str, Any]:
+    """Give fields their names on the wire.
+
+    Raises:
+        ConfigurationError: Where two fields would have the same one.
+    """
+    renamed = {names.get(name, name): value for name, value in values.items()}
+    if len(renamed) < len(values):
+        raise ConfigurationError(
+            "Dialect.wire_names: two fields of one structure would have the same name on the wire; "
+            f"they are {', '.join(values)}"
+        )
+    return renamed
+
+
+def _order_values(order: Any, dialect: "Dialect") -> dict[str, Any]:  # noqa: ANN401  # any order
+    """Return the values of a flat order, in one go: most of a batch's work is here."""
+    names, read, amounts = _order_layout(order.__class__)
+    values = dict(zip(names, read(order), strict=True))
+    places = dialect.places(order.currency)
+    for field in amounts:
+        text = amount_text(values[field.name], places)
+        values[field.name] = text or _amount(values[field.name], order, dialect, order, field)
+    return _renamed(values, dialect.wire_names) if dialect.wire_names else values
+
+
+@functools.cache
+def _order_layout(
+    model: type,
+) -> "tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]], tuple[attrs.Attribute[Any], ...]]":
+    fields = attrs.fields(model)
+    names = tuple(field.name for field in fields)
+    amounts = tuple(field for field in fields if CURRENCY in field.metadata)
+    return names, attrgetter(*names), amounts
+
+
+@functools.cache
+def _writers(model: type) -> "tuple[tuple[str, Callable[..., Any]], ...]":
+    return tuple((field.name, _writer(field)) for field in attrs.fields(model))
+
+
+def _writer(field: "attrs.Attribute[Any]") -> "Callable[..., Any]":
+    if CURRENCY in field.metadata:
+        return functools.partial(_amount, field=field)
+    return _number if field.metadata.get(NUMBER) else _value
+
+
+def _amount(
+    value: Decimal,
+    instance: object,
+    dialect: "Dialect",
+    owner: object,
+    field: "attrs.Attribute[Any]",
+) -> str:
+    name = field.metadata[CURRENCY]
+    currency = getattr(instance, name, None) or getattr(owner, name, None) or ""
+    places = dialect.places(currency)
+    text = amount_text(value, places)
+    if text is not None:
+        return text
+    nested = "" if owner is instance else f".{type(instance).__name__}"
+    raise InvalidOrderError(
+        f"{describe(owner)}{nested}.{field.name}: {value} cannot be written with {places} decimal "
+        f"places ({currency or 'no currency'}); round it yourself"
+    )
+
+
+def _number(value: Decimal, *_: object) -> orjson.Fragment:
+    return orjson.Fragment(str(value))
+
+
+def _value(value: Any, instance: object, dialect: "Dialect", owner: object) -> Any:  # noqa: ANN401  # any value
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return orjson.Fragment(str(value))
+    if isinstance(value, date):
+        return value.isoformat()
+    if not isinstance(value, tuple):
+        return _values(value, dialect, owner)
+    if isinstance(value[0], Item):
+        return join_items(value)
+    return [_value(element, instance, dialect, owner) for element in value]
+
+
+def _texts(values: "Mapping[str, Any]") -> dict[str, str]:
+    return {name: _text(value) for name, value in values.items()}
+
+
+def _text(value: Any) -> str:  # noqa: ANN401  # whatever `_values` gives
+    if isinstance(value, SensitiveText):
+        return value.reveal()
+    return value if isinstance(value, str) else _json_text(value)
+
+
+def _json_text(value: Any) -> JsonText:  # noqa: ANN401  # whatever `_values` gives
+    return JsonText(orjson.dumps(value).decode())

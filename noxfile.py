@@ -1,0 +1,79 @@
+"""The checks of this project: `nox` runs them all, `nox -s tests` some, `nox -l` lists them."""
+
+from pathlib import Path
+
+import nox
+
+PROJECT = nox.project.load_toml("pyproject.toml")
+
+nox.needs_version = ">=2025.5"
+nox.options.error_on_missing_interpreters = False
+nox.options.sessions = ["lint", "types", "imports", "tests", "lowest", "demo"]
+
+
+def _group(name: str) -> list[str]:
+    """Return the requirements of a dependency group."""
+    return list(nox.project.dependency_groups(PROJECT, name))
+
+
+@nox.session(python=["3.11", "3.12", "3.13"])
+def tests(session: nox.Session) -> None:
+    """Run the tests on each interpreter that this machine has."""
+    session.install("-e", ".[cli]", *_group("tests"))
+    session.run("pytest", "-n", "auto", *session.posargs)
+
+
+@nox.session
+def lowest(session: nox.Session) -> None:
+    """Run the tests with the oldest dependencies that pyproject.toml allows."""
+    session.install("uv")
+    session.run(
+        *("uv", "pip", "install", "--python", session.virtualenv.location),
+        *("--resolution", "lowest-direct", "-e", ".[cli]", *_group("tests")),
+    )
+    session.run("pytest", "-n", "auto", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style and format."""
+    session.install(*_group("lint"))
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check types."""
+    session.install("-e", ".[cli]", *_group("types"), "nox")
+    session.run("mypy")
+
+
+@nox.session
+def imports(session: nox.Session) -> None:
+    """Check that each layer imports only what stands below it."""
+    session.install("-e", ".[cli]", *_group("imports"))
+    session.run("lint-imports")
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """Run the installed command, away from the source tree."""
+    session.install(".[cli]")
+    command = Path(session.bin, "gateway-async")
+    session.chdir(session.create_tmp())
+    session.run(str(command), "demo")
+
+
+@nox.session
+def simulate(session: nox.Session) -> None:
+    """Run seeds: `nox -s simulate -- --seeds 100000 --start 0 --jobs 2`."""
+    session.install("-e", ".[cli]", *_group("tests"))
+    session.run("python", "-m", "tests.simulation", *session.posargs)
+
+
+@nox.session
+def mutants(session: nox.Session) -> None:
+    """Take out the safety rules one by one, and see that each is missed."""
+    session.install("-e", ".[cli]", *_group("tests"))
+    session.run("python", "-m", "tests.mutants", *session.posargs)

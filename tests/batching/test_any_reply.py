@@ -1,0 +1,173 @@
+"""Any reply at all gives each order exactly one outcome."""
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from gateway_async import Dialect, OutcomeStatus
+from gateway_async.batching.chunks import Chunk
+from gateway_async.batching.matching import judge
+from gateway_async.batching.outcomes import RepliedBlock, Sending, status_codes
+from gateway_async.batching.plans import PLANS
+from gateway_async.operations import OPERATIONS
+from gateway_async.wire.decoding import decode_json
+from tests.orders import (
+    LIST_FIELDS,
+    LOOK_UPS,
+    MONEY_OPERATIONS,
+    item_of,
+    made_up,
+    orders_for,
+    reply_to,
+)
+
+OPERATION = st.sampled_from([*MONEY_OPERATIONS, *LOOK_UPS])
+_FIELDS = (
+    "transaction_id",
+    "order_no",
+    "currency",
+    "amount",
+    "refund_amount",
+    "refund_status",
+    "capture_status",
+    "cancel_status",
+    "review_status",
+    "refund_message",
+    "error_message",
+    "query_result",
+)
+_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["1", "0", "T000001", "N000001", "EUR", "10.00", "1e999999999", "sNaN"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+_DIALECTS = st.sampled_from(
+    [
+        Dialect(),
+        Dialect(pending_statuses={"0"}, nothing_done_return_statuses={"0"}),
+        Dialect(absent_query_results={"0"}, found_query_results={"1", "2"}),
+    ]
+)
+
+
+@st.composite
+def _mutated(draw: st.DrawFn, operation: str, orders: list[Any]) -> dict[str, Any]:
+    """A right reply: shuffled, short, doubled, with strangers, and with fields changed."""
+    items: list[Any] = [item_of(operation, order) for order in orders]
+    items = draw(st.permutations(items))
+    items = items[: draw(st.integers(0, len(items)))]
+    items += [dict(item) for item in draw(st.lists(st.sampled_from(items or [{}]), max_size=3))]
+    items += draw(st.lists(_JSON, max_size=2))
+    for _ in range(draw(st.integers(0, 4))):
+        item = draw(st.sampled_from(items)) if items else None
+        if isinstance(item, dict):
+            item[draw(st.sampled_from(_FIELDS))] = draw(_JSON)
+    return reply_to(operation, items, return_status=draw(st.sampled_from(["1", "0", None, 1])))
+
+
+def _allowed(operation: str) -> set[OutcomeStatus]:
+    shared = {OutcomeStatus.SUCCEEDED, OutcomeStatus.UNKNOWN}
+    return shared | {OutcomeStatus.ABSENT if operation in LOOK_UPS else OutcomeStatus.DECLINED}
+
+
+@given(data=st.data(), operation=OPERATION, dialect=_DIALECTS, count=st.integers(1, 6))
+def test_each_order_has_one_verdict_and_each_item_one_place(
+    data: st.DataObject, operation: str, dialect: Dialect, count: int
+) -> None:
+    orders = orders_for(operation, made_up(count))
+    payload = data.draw(_mutated(operation, orders))
+    judgement = judge(OPERATIONS[operation], orders, payload, dialect)
+    assert len(judgement.verdicts) == len(judgement.items) == count
+    assert {status for status, _ in judgement.verdicts} <= _allowed(operation)
+    for status, error in judgement.verdicts:
+        settled = status in (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
+        assert (error is None) is settled
+    placed = [item for items in judgement.items for item in items] + judgement.unexpected
+    listed = payload[LIST_FIELDS[operation]]
+    assert Counter(map(id, placed)) == Counter(map(id, listed))
+
+
+@given(data=st.data(), operation=OPERATION, count=st.integers(1, 4))
+def test_no_order_succeeds_without_an_item_that_names_it(
+    data: st.DataObject, operation: str, count: int
+) -> None:
+    orders = orders_for(operation, made_up(count))
+    judgement = judge(
+        OPERATIONS[operation], orders, data.draw(_mutated(operation, orders)), Dialect()
+    )
+    for order, (status, _), items in zip(orders, judgement.verdicts, judgement.items, strict=True):
+        if status is OutcomeStatus.SUCCEEDED:
+            names = {
+                str(item.get(n)).strip() for item in items for n in ("transaction_id", "order_no")
+            }
+            assert names & {order.transaction_id, order.order_no}
+
+
+@given(payload=st.dictionaries(st.sampled_from([*LIST_FIELDS.values(), "return_status"]), _JSON))
+def test_nonsense_proves_nothing(payload: dict[str, Any]) -> None:
+    for operation in MONEY_OPERATIONS:
+        orders = orders_for(operation, made_up(2))
+        judgement = judge(OPERATIONS[operation], orders, payload, Dialect())
+        assert [status for status, _ in judgement.verdicts] == [OutcomeStatus.UNKNOWN] * 2
+
+
+@settings(max_examples=50)
+@given(data=st.data(), operation=OPERATION, count=st.integers(1, 4))
+def test_a_kept_reply_is_read_again_as_it_was_judged(
+    data: st.DataObject, operation: str, count: int
+) -> None:
+    plan = PLANS[operation]
+    orders = orders_for(operation, made_up(count))
+    payload = data.draw(_mutated(operation, orders))
+    reply = (
+        json.dumps({**payload, "encryption_data": 'se"cret\\'}, allow_nan=False, default=str)
+        if _is_json(payload)
+        else b"{}"
+    )
+    body = reply.encode() if isinstance(reply, str) else reply
+    judgement = judge(plan.operation, orders, decode_json(body), Dialect())
+    block = RepliedBlock(
+        chunk=Chunk(range(count), tuple(orders)),
+        statuses=status_codes([status for status, _ in judgement.verdicts]),
+        reply=body,
+        operation=plan.operation,
+        dialect=Dialect(),
+        record_class=plan.record_class,
+        many=plan.is_look_up,
+        sending=Sending(ended_at=0.0),
+    )
+    outcomes = block.outcomes()
+    assert [outcome.status for outcome in outcomes] == [s for s, _ in judgement.verdicts]
+    assert b'se\\"cret' not in block.reply
+    for outcome in outcomes:
+        assert (outcome.record is None) is (not outcome.items)
+
+
+def _is_json(payload: dict[str, Any]) -> bool:
+    try:
+        decode_json(json.dumps(payload, allow_nan=False).encode())
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("operation", [*MONEY_OPERATIONS, *LOOK_UPS])
+def test_a_right_reply_in_any_order_is_all_success(operation: str) -> None:
+    orders = orders_for(operation, made_up(50))
+    items = [item_of(operation, order) for order in orders]
+    for listed in (items, items[::-1], items[25:] + items[:25]):
+        judgement = judge(OPERATIONS[operation], orders, reply_to(operation, listed), Dialect())
+        assert {status for status, _ in judgement.verdicts} == {OutcomeStatus.SUCCEEDED}
+        assert [items[0][next(iter(items[0]))] for items in judgement.items] == [
+            order.transaction_id for order in orders
+        ]

@@ -1,0 +1,202 @@
+"""What a result holds, and how it is read."""
+
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from gateway_async import (
+    BatchIncompleteError,
+    BatchPolicy,
+    BatchResult,
+    NotSentError,
+    OutcomeStatus,
+    RefundRecord,
+    RetryPolicy,
+    UnexpectedRecords,
+)
+from gateway_async.batching.chunks import Chunk
+from gateway_async.batching.outcomes import Outcome, UniformBlock
+from gateway_async.batching.results import OutcomeView
+from gateway_async.batching.tally import UNEXPECTED_KEPT, Tally
+from tests.memory import Asked, MemoryTransport, all_done, client_over
+from tests.orders import refunds
+
+REASON = NotSentError("nothing was sent")
+
+
+def _block(indices: list[int], status: OutcomeStatus) -> UniformBlock:
+    orders = tuple(f"order {index}" for index in indices)
+    return UniformBlock(chunk=Chunk(indices, orders), status=status, error=REASON)
+
+
+@st.composite
+def _blocks(draw: st.DrawFn) -> list[UniformBlock]:
+    """Blocks over all of 0..n, interleaved, in order of completion."""
+    owners = draw(st.lists(st.integers(0, 6), max_size=40))
+    statuses = draw(st.lists(st.sampled_from(OutcomeStatus), min_size=7, max_size=7))
+    blocks = [
+        _block([n for n, one in enumerate(owners) if one == owner], statuses[owner])
+        for owner in sorted(set(owners))
+    ]
+    return draw(st.permutations(blocks))
+
+
+@given(blocks=_blocks())
+def test_a_view_is_in_input_order(blocks: list[UniformBlock]) -> None:
+    view: OutcomeView[Any, Any] = OutcomeView(blocks)
+    outcomes = list(view)
+    assert [outcome.index for outcome in outcomes] == list(range(len(view)))
+    assert all(outcome.order == f"order {outcome.index}" for outcome in outcomes)
+
+
+@given(blocks=_blocks(), data=st.data())
+def test_a_view_is_read_like_a_list(blocks: list[UniformBlock], data: st.DataObject) -> None:
+    view: OutcomeView[Any, Any] = OutcomeView(blocks)
+    whole = list(view)
+    bounds = st.none() | st.integers(-50, 50)
+    part = slice(
+        data.draw(bounds), data.draw(bounds), data.draw(st.none() | st.sampled_from([-3, -1, 1, 2]))
+    )
+    assert view[part] == whole[part]
+    assert [view[n] for n in range(-len(whole), len(whole))] == [*whole, *whole]
+    assert list(reversed(view)) == whole[::-1]
+    for beyond in (len(whole), -len(whole) - 1):
+        with pytest.raises(IndexError, match="no outcome"):
+            _ = view[beyond]
+
+
+@given(blocks=_blocks())
+def test_the_views_by_status_share_out_the_whole(blocks: list[UniformBlock]) -> None:
+    tally = Tally(RefundRecord)
+    for block in blocks:
+        tally.record(block)
+    result = tally.result(exhausted=True)
+    views = (result.succeeded, result.declined, result.absent, result.unknown, result.not_sent)
+    indices = sorted(outcome.index for view in views for outcome in view)
+    assert indices == list(range(len(result)))
+    assert {s: len(v) for s, v in zip(OutcomeStatus, views, strict=True)} == result.counts
+    assert all(v[-1] == list(v)[-1] for v in views if v)
+    assert tally.progress(None).done == len(result)
+
+
+@pytest.mark.parametrize(
+    ("status", "unexpected", "exhausted", "ok"),
+    [
+        (OutcomeStatus.SUCCEEDED, 0, True, True),
+        (OutcomeStatus.SUCCEEDED, 1, True, False),
+        (OutcomeStatus.SUCCEEDED, 0, False, False),
+        (OutcomeStatus.DECLINED, 0, True, False),
+        (OutcomeStatus.ABSENT, 0, True, False),
+        (OutcomeStatus.UNKNOWN, 0, True, False),
+        (OutcomeStatus.NOT_SENT, 0, True, False),
+    ],
+)
+def test_ok_is_all_success_and_nothing_else(
+    status: OutcomeStatus, unexpected: int, exhausted: bool, ok: bool
+) -> None:
+    tally = Tally(RefundRecord)
+    tally.record(_block([0, 1], status))
+    tally.note_unexpected([{}] * unexpected)
+    result = tally.result(exhausted=exhausted)
+    assert result.ok is ok
+    if ok:
+        result.raise_for_problems()
+        return
+    with pytest.raises(BatchIncompleteError) as caught:
+        result.raise_for_problems()
+    assert caught.value.result is result
+    told = {"unexpected": "unexpected records", "exhausted": "not taken to its end"}
+    assert (told["unexpected"] in str(caught.value)) is bool(unexpected)
+    assert (told["exhausted"] in str(caught.value)) is not exhausted
+    assert f"2 {status}" in str(caught.value)
+
+
+def test_unexpected_records_are_counted_all_and_kept_in_part() -> None:
+    tally = Tally(RefundRecord)
+    for _ in range(3):
+        tally.note_unexpected([{"transaction_id": "T9"}, "text"] * 300)
+    unexpected: UnexpectedRecords[Any] = tally.result(exhausted=True).unexpected
+    assert len(unexpected) == unexpected.count == 1800
+    assert len(list(unexpected)) == UNEXPECTED_KEPT
+    assert unexpected[0].transaction_id == "T9"
+    assert unexpected[1] == "text"
+
+
+async def _mixed_result() -> BatchResult[Any, Any]:
+    """A result with every kind of block, as an application gets it."""
+
+    def handler(asked: Asked) -> dict[str, Any]:
+        first = int(asked.transactions[0][1:])
+        if first == 10:
+            raise NotSentError("as if the connection were refused")
+        reply = asked.done(encryption_data="s1gnature")
+        if first == 20:
+            reply["refund_orders"][0] |= {"refund_status": "0", "refund_message": "2001:no"}
+            reply["refund_orders"].append({"transaction_id": "stranger"})
+        return reply
+
+    policy = BatchPolicy(chunk_size=10, concurrency=2)
+    retry = RetryPolicy(first_pause_seconds=0)
+    gateway = client_over(MemoryTransport(handler), policy=policy, retry=retry)
+    return await gateway.refund(refunds(40))
+
+
+async def test_a_result_survives_pickling() -> None:
+    result = await _mixed_result()
+    again = pickle.loads(pickle.dumps(result))  # noqa: S301  # our own
+    assert again.counts == result.counts
+    assert len(again) == len(result) == 40
+    assert [(o.index, o.order, o.status, o.record) for o in again] == [
+        (o.index, o.order, o.status, o.record) for o in result
+    ]
+    assert [(type(o.error), str(o.error)) for o in again] == [
+        (type(o.error), str(o.error)) for o in result
+    ]
+    assert list(again.unexpected) == list(result.unexpected)
+    assert [o.index for o in again.declined] == [20]
+    assert again.ok is False
+
+
+async def test_outcomes_and_errors_survive_pickling_each_alone() -> None:
+    result = await _mixed_result()
+    for outcome in result:
+        one: Outcome[Any, Any] = pickle.loads(pickle.dumps(outcome))  # noqa: S301  # our own
+        assert one.record == outcome.record
+        assert one.status is outcome.status
+    with pytest.raises(BatchIncompleteError) as caught:
+        result.raise_for_problems()
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301  # our own
+    assert again.result.counts == result.counts
+
+
+async def test_what_is_kept_or_pickled_holds_no_signature() -> None:
+    result = await _mixed_result()
+    assert b"s1gnature" not in pickle.dumps(result)
+
+
+async def test_a_repr_shows_counts_and_no_orders() -> None:
+    result = await _mixed_result()
+    assert "T000001" not in repr(result)
+    assert "succeeded" in repr(result)
+    assert repr(result.succeeded) == f"<{len(result.succeeded)} succeeded>"
+
+
+async def test_a_result_counts_requests_and_is_in_input_order() -> None:
+    transport = MemoryTransport(all_done)
+    policy = BatchPolicy(chunk_size=7, concurrency=3)
+    result = await client_over(transport, policy=policy).refund(refunds(50))
+    assert [outcome.index for outcome in result] == list(range(50))
+    assert [outcome.order for outcome in result] == refunds(50)
+    assert result.requests == len(transport.asked) == 8
+    assert result.retries == 0
+    assert result[-1].record == result[49].record
+    assert [outcome.index for outcome in result[10:13]] == [10, 11, 12]
+
+
+async def test_a_result_of_nothing_is_ok() -> None:
+    transport = MemoryTransport(all_done)
+    result = await client_over(transport).refund([])
+    assert (len(result), result.ok, result.requests, transport.asked) == (0, True, 0, [])
+    assert result.counts == dict.fromkeys(OutcomeStatus, 0)

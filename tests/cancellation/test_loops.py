@@ -1,0 +1,160 @@
+"""One client over several event loops, and one that is forgotten."""
+
+import asyncio
+import gc
+import inspect
+import warnings
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gateway_async import Credentials, GatewayClient, HmacSigner
+from gateway_async.sandbox import Sandbox, faults
+from tests.cancellation.places import InMemory, Loopback, payment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+def _plain() -> asyncio.AbstractEventLoop:
+    return asyncio.new_event_loop()
+
+
+def _fast() -> asyncio.AbstractEventLoop:
+    loop: asyncio.AbstractEventLoop = pytest.importorskip("uvloop").new_event_loop()
+    return loop
+
+
+LOOPS = pytest.mark.parametrize("new_loop", [_plain, _fast])
+
+
+@pytest.fixture
+def port() -> "Iterator[int]":
+    """A port that is free now, and again for each sandbox of the test."""
+
+    async def find() -> int:
+        async with Sandbox() as sandbox:
+            return int(sandbox.base_url.rpartition(":")[2])
+
+    yield asyncio.run(find())
+    gc.collect()
+
+
+def client_at(port: int) -> GatewayClient:
+    credentials = Credentials(
+        merchant_id="M1", account_id="A1", signer=HmacSigner("sandbox-secret")
+    )
+    return GatewayClient(f"http://127.0.0.1:{port}", credentials)
+
+
+@LOOPS
+def test_a_client_made_before_any_loop_serves_several(
+    port: int, new_loop: "Callable[[], asyncio.AbstractEventLoop]"
+) -> None:
+    client = client_at(port)
+
+    async def work(number: int) -> int:
+        async with Sandbox(port=port) as sandbox:
+            here = Loopback(sandbox)
+            await client.pay_direct(payment(number))
+            assert (await client.refund(here.refunds())).ok
+            return here.payments(payment(number))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for number in range(3):
+            with asyncio.Runner(loop_factory=new_loop) as runner:
+                assert runner.run(work(number)) == 1
+        asyncio.run(client.aclose())
+        gc.collect()
+
+
+@LOOPS
+def test_a_client_is_entered_again_in_another_loop(
+    port: int, new_loop: "Callable[[], asyncio.AbstractEventLoop]"
+) -> None:
+    client = client_at(port)
+
+    async def work(number: int) -> None:
+        async with Sandbox(port=port), client:
+            await client.pay_direct(payment(number))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for number in range(2):
+            with asyncio.Runner(loop_factory=new_loop) as runner:
+                runner.run(work(number))
+        gc.collect()
+
+
+@LOOPS
+def test_a_run_that_is_cancelled_leaves_nothing_behind(
+    port: int, new_loop: "Callable[[], asyncio.AbstractEventLoop]"
+) -> None:
+    complaints: list[object] = []
+
+    async def work() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda *what: complaints.append(what))
+        async with Sandbox(port=port) as sandbox, client_at(port) as client:
+            here = Loopback(sandbox)
+            sandbox.faults.add("*", faults.NoReply(times=1))
+            for turns in range(30):
+                task = asyncio.create_task(client.pay_direct(payment(turns)))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                while not task.done():
+                    task.cancel()
+                    await asyncio.sleep(0)
+                await asyncio.gather(task, return_exceptions=True)
+                assert here.payments(payment(turns)) <= 1
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(work())
+        gc.collect()
+    assert complaints == []
+
+
+def test_a_client_that_is_left_open_warns_and_names_the_place_where_it_was_made(
+    port: int,
+) -> None:
+    async def work(client: GatewayClient) -> None:
+        async with Sandbox(port=port):
+            await client.pay_direct(payment(1))
+
+    frame = inspect.currentframe()
+    assert frame is not None
+    credentials = Credentials(
+        merchant_id="M1", account_id="A1", signer=HmacSigner("sandbox-secret")
+    )
+    line = frame.f_lineno + 1
+    client = GatewayClient(f"http://127.0.0.1:{port}", credentials)
+    asyncio.run(work(client))
+    with pytest.warns(ResourceWarning, match="left open") as caught:
+        del client
+    ours = [one for one in caught if "GatewayClient" in str(one.message)]
+    assert [(one.filename, one.lineno) for one in ours] == [(__file__, line)]
+
+
+def test_a_client_that_was_never_used_does_not_warn(port: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        client = client_at(port)
+        del client
+        gc.collect()
+
+
+@LOOPS
+def test_batches_in_memory_under_either_loop(
+    new_loop: "Callable[[], asyncio.AbstractEventLoop]",
+) -> None:
+    place = InMemory()
+
+    async def work() -> None:
+        async with place.client() as client, client.refund(place.refunds()) as batch:
+            outcomes = [outcome async for outcome in batch]
+        assert sorted(outcome.index for outcome in outcomes) == list(range(6))
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(work())

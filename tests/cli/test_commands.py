@@ -1,0 +1,258 @@
+"""The commands as a user runs them: a process of its own, against the sandbox."""
+
+import asyncio
+import csv
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import attrs
+import pytest
+
+from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.faults import DropReply, NoReply
+
+START = "from gateway_async.cli import main; main()"
+COLUMNS = ("transaction_id", "order_no", "currency", "amount")
+
+
+@attrs.frozen
+class Ended:
+    code: int | None
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with Sandbox() as running:
+        yield running
+
+
+async def start(sandbox: Sandbox | None, *arguments: object) -> asyncio.subprocess.Process:
+    settings = {} if sandbox is None else environment(sandbox)
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("GATEWAY_", "COLUMNS"))}
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-W", "error", "-c", START, *map(str, arguments)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**kept, **settings, "COLUMNS": "200"},
+    )
+
+
+def environment(sandbox: Sandbox) -> dict[str, str]:
+    return {
+        "GATEWAY_BASE_URL": sandbox.base_url,
+        "GATEWAY_MERCHANT_ID": sandbox.merchant_id,
+        "GATEWAY_ACCOUNT_ID": sandbox.account_id,
+        "GATEWAY_SECRET": sandbox.secret,
+    }
+
+
+async def run(sandbox: Sandbox | None, *arguments: object) -> Ended:
+    process = await start(sandbox, *arguments)
+    stdout, stderr = await process.communicate()
+    return Ended(process.returncode, stdout.decode(), stderr.decode())
+
+
+def write(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -> Path:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
+
+
+def write_refunds(sandbox: Sandbox, path: Path, count: int) -> Path:
+    rows = [
+        (f"customer {i}", p.transaction_id, p.order_no, p.currency, p.amount, "1.00", "broken")
+        for i, p in enumerate(sandbox.seed(count, status="captured", amount="9.00"))
+    ]
+    return write(path, ("customer", *COLUMNS, "refund_amount", "refund_reason"), rows)
+
+
+def outcomes(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def statuses(path: Path) -> Counter[str]:
+    return Counter(row["status"] for row in outcomes(path))
+
+
+async def test_refund_writes_every_outcome_in_the_order_of_the_input(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 120), tmp_path / "out.csv"
+    ended = await run(sandbox, "refund", orders, "--out", out)
+    assert ended.code == 0, ended.stderr
+    rows = outcomes(out)
+    assert [row["customer"] for row in rows] == [f"customer {i}" for i in range(120)]
+    assert all(row["refund_reference_id"] == row["transaction_id"] + "-01" for row in rows)
+    assert {row["status"] for row in rows} == {"succeeded"}
+    assert "120" in ended.stderr
+    assert ended.stdout == ""
+    assert sandbox.secret not in ended.stderr
+    assert names(tmp_path) == ["orders.csv", "out.csv"]
+
+
+async def test_a_command_that_moves_money_does_not_run_over_its_outcomes(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 1), tmp_path / "out.csv"
+    assert (await run(sandbox, "refund", orders, "--out", out)).code == 0
+    before = out.read_text()
+    again = await run(sandbox, "refund", orders, "--out", out)
+    assert again.code == 2
+    assert "exists already" in again.stderr
+    assert out.read_text() == before
+    (row,) = outcomes(out)
+    assert sandbox.ledger.effects("refund", row["transaction_id"]) == 1
+
+
+async def test_capture_cancel_and_review(sandbox: Sandbox, tmp_path: Path) -> None:
+    seeded = sandbox.seed(3, status="authorised")
+    rows = [(p.transaction_id, p.order_no, p.currency, p.amount) for p in seeded]
+    for command, row in zip(("capture", "cancel", "review"), rows, strict=True):
+        orders, out = write(tmp_path / f"{command}.in", COLUMNS, [row]), tmp_path / command
+        assert (await run(sandbox, command, orders, "--out", out)).code == 0
+        assert statuses(out) == {"succeeded": 1}
+        assert sandbox.ledger.effects(command, str(row[0])) == 1
+
+
+async def test_declined_orders_come_with_their_reason_and_exit_1(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    (payment,) = sandbox.seed(1, status="authorised", amount="9.00")
+    row = (payment.transaction_id, payment.order_no, payment.currency, payment.amount, "1.00")
+    orders = write(tmp_path / "orders.csv", (*COLUMNS, "refund_amount"), [row])
+    ended = await run(sandbox, "refund", orders, "--out", tmp_path / "out.csv")
+    assert ended.code == 1
+    (found,) = outcomes(tmp_path / "out.csv")
+    assert found["status"] == "declined"
+    assert found["error"]
+
+
+async def test_a_lost_reply_is_unknown_and_exits_3(sandbox: Sandbox, tmp_path: Path) -> None:
+    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 100), tmp_path / "out.csv"
+    sandbox.faults.add("refund", DropReply(times=1))
+    assert (await run(sandbox, "refund", orders, "--out", out)).code == 3
+    assert statuses(out) == {"succeeded": 50, "unknown": 50}
+
+
+async def test_look_ups_find_what_there_is_and_exit_1_for_what_is_absent(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    (payment,) = sandbox.seed(1, status="captured", amount="9.00", currency="EUR")
+    rows = [(payment.order_no,), ("stranger",)]
+    orders, out = write(tmp_path / "orders.csv", ("order_no",), rows), tmp_path / "out.csv"
+    assert (await run(sandbox, "query", orders, "--out", out)).code == 1
+    found, absent = outcomes(out)
+    assert (found["status"], found["found_transaction_id"], found["found_amount"]) == (
+        *("succeeded", payment.transaction_id),
+        "9.00",
+    )
+    assert (absent["order_no"], absent["status"]) == ("stranger", "absent")
+
+
+async def test_the_outcomes_of_a_refund_can_be_looked_up(sandbox: Sandbox, tmp_path: Path) -> None:
+    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 2), tmp_path / "out.csv"
+    assert (await run(sandbox, "refund", orders, "--out", out)).code == 0
+    looked_up = tmp_path / "found.csv"
+    ended = await run(sandbox, "search-refunds", out, "--out", looked_up, "--by", "transaction_id")
+    assert ended.code == 0, ended.stderr
+    assert [row["found_refund_amount"] for row in outcomes(looked_up)] == ["1.00", "1.00"]
+
+
+async def test_ctrl_c_writes_every_outcome_that_is_known(sandbox: Sandbox, tmp_path: Path) -> None:
+    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 1000), tmp_path / "out.csv"
+    sandbox.faults.add("refund", NoReply())
+    process = await start(sandbox, "refund", orders, "--out", out)
+    assert process.stderr is not None
+    while sandbox.requests["refund"] < 8 and process.returncode is None:  # noqa: ASYNC110  # no event
+        await asyncio.sleep(0.01)
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        assert (await process.stderr.readline()).startswith(b"stopping")
+    await process.communicate()
+    assert process.returncode == 3
+    assert statuses(out) == {"unknown": 400, "not_sent": 600}
+
+
+@pytest.mark.parametrize("name", ["GATEWAY_BASE_URL", "GATEWAY_SECRET"])
+async def test_without_settings_nothing_is_written(name: str, tmp_path: Path) -> None:
+    orders = write(tmp_path / "orders.csv", ("order_no",), [("O1",)])
+    ended = await run(None, "query", orders, "--out", tmp_path / "out.csv")
+    assert ended.code == 2
+    assert name in ended.stderr
+    assert not (tmp_path / "out.csv").exists()
+
+
+async def test_a_bad_file_sends_nothing(sandbox: Sandbox, tmp_path: Path) -> None:
+    orders = write_refunds(sandbox, tmp_path / "orders.csv", 60)
+    with orders.open("a") as file:
+        file.write("c,T,O,EUR,much,1.00,\n")
+    ended = await run(sandbox, "refund", orders, "--out", tmp_path / "out.csv")
+    assert ended.code == 2
+    assert "line 62, column amount: 'much' is not an amount" in ended.stderr
+    assert not (tmp_path / "out.csv").exists()
+    assert not sandbox.requests["refund"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("refund", "missing.csv", "--out", "out.csv"), "cannot read missing.csv"),
+        (("refund", "missing.csv"), "--out"),
+        (("rob",), "rob"),
+        (("demo", "--orders", "0"), "orders"),
+        (("query", "a.csv", "--out", "b.csv", "--by", "colour"), "colour"),
+    ],
+)
+async def test_wrong_usage_exits_2(
+    sandbox: Sandbox, arguments: tuple[str, ...], words: str
+) -> None:
+    ended = await run(sandbox, *arguments)
+    assert ended.code == 2
+    assert words in ended.stderr + ended.stdout
+
+
+async def test_an_unwritable_outcome_file_sends_nothing(sandbox: Sandbox, tmp_path: Path) -> None:
+    orders = write_refunds(sandbox, tmp_path / "orders.csv", 1)
+    ended = await run(sandbox, "refund", orders, "--out", tmp_path / "missing" / "out.csv")
+    assert ended.code == 2
+    assert "cannot write" in ended.stderr
+    assert not sandbox.requests["refund"]
+
+
+async def test_help_names_commands_settings_and_exit_codes() -> None:
+    ended = await run(None, "--help")
+    assert ended.code == 0
+    for word in ("refund", "search-refunds", "demo", "GATEWAY_SECRET", "unknown"):
+        assert word in ended.stdout
+
+
+@pytest.mark.parametrize("orders", [1, 200])
+async def test_the_demo_settles_what_was_lost_and_agrees_with_the_books(orders: int) -> None:
+    ended = await run(None, "demo", "--orders", orders)
+    assert ended.code == 0, ended.stdout + ended.stderr
+    assert "books agree" in ended.stdout
+
+
+async def test_without_the_extra_one_line_says_what_to_install() -> None:
+    blocked = "import sys; sys.modules['cyclopts'] = None; " + START
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", blocked, stderr=asyncio.subprocess.PIPE
+    )
+    _, stderr = await process.communicate()
+    assert process.returncode == 2
+    assert stderr.decode() == (
+        "gateway-async: the command line needs cyclopts; "
+        "install it with: pip install 'gateway-async[cli]'\n"
+    )

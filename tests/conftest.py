@@ -1,0 +1,33 @@
+"""What all tests share."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from gateway_async import GatewayClient, RetryPolicy
+from gateway_async.sandbox import Sandbox
+from tests.orders import client_of
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _a_loop_that_is_closed() -> Iterator[None]:
+    """Set the loop that pytest-asyncio would else make for the main thread, and never close."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with Sandbox() as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+async def gateway(sandbox: Sandbox) -> AsyncIterator[GatewayClient]:
+    """A client of the sandbox that does not wait before it repeats."""
+    async with client_of(sandbox, retry=RetryPolicy(first_pause_seconds=0)) as gateway:
+        yield gateway

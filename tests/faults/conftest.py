@@ -1,0 +1,32 @@
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gateway_async.sandbox import Sandbox
+from tests.faults.deeds import DEEDS, Trial
+from tests.faults.proxy import Proxy
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+
+@pytest.fixture
+async def sandbox(caplog: pytest.LogCaptureFixture) -> "AsyncIterator[Sandbox]":
+    """A sandbox in which no handler breaks: aiohttp would log it and answer 500."""
+    async with Sandbox() as sandbox:
+        yield sandbox
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@pytest.fixture
+async def proxy(sandbox: Sandbox) -> "AsyncIterator[Proxy]":
+    async with Proxy(sandbox.base_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture(params=DEEDS)
+def trial(request: pytest.FixtureRequest, sandbox: Sandbox) -> "Iterator[Trial]":
+    """One of the four deeds; what was told of each must still be true at the end of the test."""
+    trial = Trial(sandbox, DEEDS[request.param])
+    yield trial
+    trial.check()

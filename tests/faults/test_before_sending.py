@@ -1,0 +1,229 @@
+"""Faults before anything is sent: repeated, and then `not_sent`, for money as for look-ups."""
+
+import asyncio
+import socket
+import ssl
+
+import pytest
+import trustme
+
+from gateway_async import BatchPolicy, CertificateError, NotSentError, Timeouts
+from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.faults import NoReply
+from tests.faults.deeds import (
+    ATTEMPTS,
+    NOT_SENT,
+    SUCCEEDED,
+    UNKNOWN,
+    Attempts,
+    Refund,
+    Told,
+    Trial,
+    client,
+)
+from tests.faults.proxy import AtOnce, Listener, Proxy, bind, full_backlog
+
+
+def check_not_sent(trial: Trial, told: Told, attempts: Attempts) -> None:
+    assert told.status is NOT_SENT
+    assert type(told.error) is NotSentError
+    assert attempts.count == ATTEMPTS
+    assert trial.requests == 0
+    if told.result is not None:
+        assert (told.result.requests, told.result.retries) == (0, ATTEMPTS - 1)
+
+
+async def test_refused_connections(trial: Trial) -> None:
+    attempts = Attempts()
+    with bind() as bound:
+        told = await trial.run(f"http://127.0.0.1:{bound.getsockname()[1]}", limiter=attempts)
+    check_not_sent(trial, told, attempts)
+
+
+async def test_a_connection_that_is_refused_once(trial: Trial, sandbox: Sandbox) -> None:
+    with bind() as bound:
+        proxy = Proxy(sandbox.base_url, bound=bound)
+        attempts = Attempts(before_second=proxy.__aenter__)
+        told = await trial.run(f"http://127.0.0.1:{bound.getsockname()[1]}", limiter=attempts)
+        await proxy.__aexit__()
+    assert told.status is SUCCEEDED
+    assert (attempts.count, trial.requests) == (2, 1)
+
+
+async def test_a_name_that_cannot_be_resolved(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object, **__: object) -> object:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", fail)
+    attempts = Attempts()
+    told = await trial.run("https://gateway.invalid", limiter=attempts)
+    check_not_sent(trial, told, attempts)
+
+
+async def test_a_name_that_is_resolved_at_the_second_attempt(
+    trial: Trial, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object, **__: object) -> object:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    async def recover() -> None:
+        monkeypatch.undo()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", fail)
+    attempts = Attempts(before_second=recover)
+    told = await trial.run(sandbox.base_url.replace("127.0.0.1", "localhost"), limiter=attempts)
+    assert told.status is SUCCEEDED
+    assert (attempts.count, trial.requests) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("says", "hangs_up"),
+    [
+        (b"", True),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", True),
+        (b"\x15\x03\x01\x00\x02\x02\x28", True),
+    ],
+    ids=["hangs up", "speaks HTTP", "sends an alert"],
+)
+async def test_a_tls_handshake_that_fails(trial: Trial, says: bytes, *, hangs_up: bool) -> None:
+    attempts = Attempts()
+    async with Listener(says, hangs_up=hangs_up) as listener:
+        told = await trial.run(listener.base_url.replace("http:", "https:"), limiter=attempts)
+    check_not_sent(trial, told, attempts)
+    assert listener.connections == ATTEMPTS
+
+
+SOON = Timeouts(connect_seconds=0.1, reply_seconds=5, total_seconds=5)
+
+
+async def test_a_tls_handshake_that_never_ends(trial: Trial) -> None:
+    attempts = Attempts()
+    async with Listener() as listener:
+        url = listener.base_url.replace("http:", "https:")
+        told = await trial.run(url, limiter=attempts, timeouts=SOON)
+    check_not_sent(trial, told, attempts)
+
+
+async def test_a_connection_that_is_never_taken(trial: Trial) -> None:
+    attempts = Attempts()
+    with full_backlog() as url:
+        told = await trial.run(url, limiter=attempts, timeouts=SOON)
+    check_not_sent(trial, told, attempts)
+
+
+async def test_a_connection_that_is_never_taken_until_the_time_is_over(trial: Trial) -> None:
+    attempts = Attempts()
+    with full_backlog() as url:
+        told = await trial.run(
+            url,
+            limiter=attempts,
+            timeouts=Timeouts(connect_seconds=5, reply_seconds=5, total_seconds=0.1),
+        )
+    assert told.status is NOT_SENT
+    assert attempts.count == 1
+
+
+async def test_a_pool_that_is_exhausted(trial: Trial, sandbox: Sandbox) -> None:
+    """The one connection is held by another call, which is not answered."""
+    sandbox.faults.add("capture", NoReply())
+    attempts = Attempts()
+    held = Refund(sandbox, size=1)
+    async with client(
+        sandbox,
+        max_connections=1,
+        limiter=attempts,
+        timeouts=SOON,
+        policy=BatchPolicy(concurrency=1, drain_seconds=0),
+    ) as gateway:
+        call = asyncio.create_task(gateway.call("/v1/capture", {"capture_orders": []}))
+        while not sandbox.requests["capture"]:  # noqa: ASYNC110  # the loop does the work
+            await asyncio.sleep(0)
+        told = await trial.run_with(gateway)
+        call.cancel()
+        await asyncio.wait([call])
+    assert held.effects() == [0]
+    attempts.count -= 1
+    check_not_sent(trial, told, attempts)
+
+
+async def test_a_connection_that_is_reset_as_soon_as_it_is_taken(
+    trial: Trial, proxy: Proxy
+) -> None:
+    """Whether anything was sent is a race; what the client says of it is no guess."""
+    proxy.always(AtOnce())
+    told = await trial.run(proxy.base_url)
+    assert told.status in (NOT_SENT, UNKNOWN)
+    assert trial.requests == 0
+    if told.status is UNKNOWN and not trial.kind.is_read and told.result is not None:
+        assert told.result.requests == 1
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+def tls_context(authority: trustme.CA, name: str = "127.0.0.1") -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert(name).configure_cert(context)
+    return context
+
+
+async def test_a_certificate_that_nobody_vouches_for(
+    trial: Trial, sandbox: Sandbox, authority: trustme.CA
+) -> None:
+    attempts = Attempts()
+    async with Proxy(sandbox.base_url, tls=tls_context(authority)) as proxy:
+        told = await trial.run(proxy.base_url, limiter=attempts)
+    assert told.status is NOT_SENT
+    assert {type(error) for error in told.errors} == {CertificateError}
+    assert "certificate" in str(told.error)
+    assert (attempts.count, proxy.requests, trial.requests) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("trial", ["query", "refund"], indirect=True)
+async def test_an_invalid_certificate_stops_the_batch(
+    trial: Trial, sandbox: Sandbox, authority: trustme.CA
+) -> None:
+    attempts = Attempts()
+    policy = BatchPolicy(concurrency=1, chunk_size=1)
+    async with (
+        Proxy(sandbox.base_url, tls=tls_context(authority)) as proxy,
+        client(sandbox, proxy.base_url, limiter=attempts, policy=policy) as gateway,
+    ):
+        told = await trial.run_with(gateway, size=5)
+    assert told.statuses == [NOT_SENT] * 5
+    assert type(told.error) is CertificateError
+    assert all("certificate" in str(error) for error in told.errors)
+    assert (attempts.count, proxy.requests) == (1, 0)
+
+
+async def test_a_certificate_of_another_name_at_an_authority_that_is_trusted(
+    trial: Trial, sandbox: Sandbox, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trust(authority, monkeypatch)
+    attempts = Attempts()
+    async with Proxy(sandbox.base_url, tls=tls_context(authority, "other.example")) as proxy:
+        told = await trial.run(proxy.base_url, limiter=attempts)
+    assert told.status is NOT_SENT
+    assert type(told.error) is CertificateError
+    assert (attempts.count, proxy.requests) == (1, 0)
+
+
+async def test_a_certificate_that_is_trusted(
+    trial: Trial, sandbox: Sandbox, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trust(authority, monkeypatch)
+    async with Proxy(sandbox.base_url, tls=tls_context(authority)) as proxy:
+        told = await trial.run(proxy.base_url)
+    assert told.status is SUCCEEDED
+    assert (proxy.requests, trial.requests) == (1, 1)
+
+
+def trust(authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let aiohttp's own TLS settings trust an authority."""
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    monkeypatch.setattr("aiohttp.connector._SSL_CONTEXT_VERIFIED", context)

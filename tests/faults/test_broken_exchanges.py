@@ -1,0 +1,181 @@
+"""Exchanges that break off below HTTP: a look-up is repeated, money is `unknown` and sent once."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gateway_async import Timeouts
+from gateway_async.sandbox import Sandbox, faults
+from tests.faults.deeds import (
+    ATTEMPTS,
+    SUCCEEDED,
+    UNKNOWN,
+    Refund,
+    Told,
+    Trial,
+    client,
+)
+from tests.faults.proxy import PLACES, End, OnReply, OnRequest, Proxy, Unread
+
+if TYPE_CHECKING:
+    from gateway_async.sandbox.faults import Fault
+
+HASTY = Timeouts(connect_seconds=5, reply_seconds=0.3, total_seconds=20)
+"""Where silence is the fault; short, and long enough for a gateway that answers."""
+
+ENDS = [
+    *((place, end) for place in PLACES for end in (End.RESET, End.CLOSE)),
+    ("before its first byte", End.SILENCE),
+    ("within its headers", End.SILENCE),
+    ("between headers and body", End.SILENCE),
+    ("before its last byte", End.SILENCE),
+]
+
+
+def check_lost_once(trial: Trial, told: Told, seen: int) -> None:
+    """The first exchange was lost, and all others were not."""
+    assert told.status is trial.by_kind(read=SUCCEEDED, money=UNKNOWN)
+    assert seen == trial.by_kind(read=2, money=1)
+    if told.result is not None:
+        assert told.result.requests == trial.by_kind(read=2, money=1)
+        assert told.result.retries == trial.by_kind(read=1, money=0)
+
+
+def check_lost_always(trial: Trial, told: Told, seen: int) -> None:
+    assert told.status is UNKNOWN
+    assert seen == trial.by_kind(read=ATTEMPTS, money=1)
+
+
+def timeouts_for(end: End) -> Timeouts:
+    return HASTY if end is End.SILENCE else Timeouts()
+
+
+# The request
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("end", [End.RESET, End.CLOSE])
+async def test_a_request_that_breaks_off(trial: Trial, proxy: Proxy, place: str, end: End) -> None:
+    proxy.once(OnRequest(PLACES[place], end))
+    told = await trial.run(proxy.base_url)
+    check_lost_once(trial, told, proxy.requests)
+    assert trial.requests == trial.by_kind(read=1, money=0)
+    assert trial.by_kind(read=True, money=not any(trial.effects))
+
+
+@pytest.mark.parametrize("end", End)
+async def test_a_connection_that_ends_after_the_whole_request(
+    trial: Trial, proxy: Proxy, end: End
+) -> None:
+    proxy.once(OnRequest(len, end))
+    told = await trial.run(proxy.base_url, timeouts=timeouts_for(end))
+    check_lost_once(trial, told, proxy.requests)
+    assert set(trial.effects) == {1}
+
+
+async def test_a_request_that_breaks_off_every_time(trial: Trial, proxy: Proxy) -> None:
+    proxy.always(OnRequest(PLACES["within its body"]))
+    told = await trial.run(proxy.base_url)
+    check_lost_always(trial, told, proxy.requests)
+    assert trial.requests == 0
+
+
+class BulkyRefund(Refund):
+    """A refund whose body fits no socket buffer: it is reset while it is still being written."""
+
+    size = 10
+    reason = "x" * 1_000_000
+
+
+@pytest.mark.parametrize("end", [End.RESET, End.CLOSE])
+@pytest.mark.parametrize("says", [b"", b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n"])
+async def test_a_body_that_is_cut_while_it_is_written(
+    sandbox: Sandbox, proxy: Proxy, end: End, says: bytes
+) -> None:
+    """Whether an early reply is seen before the end is a race; it is `unknown` all the same."""
+    trial = Trial(sandbox, BulkyRefund)
+    proxy.always(Unread(end, says))
+    told = await trial.run(proxy.base_url)
+    check_lost_always(trial, told, proxy.requests)
+    assert sandbox.requests.total() == 0
+
+
+# The reply
+
+
+@pytest.mark.parametrize(("place", "end"), ENDS)
+async def test_a_reply_that_breaks_off(trial: Trial, proxy: Proxy, place: str, end: End) -> None:
+    proxy.once(OnReply(PLACES[place], end))
+    told = await trial.run(proxy.base_url, timeouts=timeouts_for(end))
+    check_lost_once(trial, told, proxy.requests)
+    assert set(trial.effects) == {1}
+
+
+async def test_a_reply_that_breaks_off_every_time(trial: Trial, proxy: Proxy) -> None:
+    proxy.always(OnReply(PLACES["within its body"]))
+    told = await trial.run(proxy.base_url)
+    check_lost_always(trial, told, proxy.requests)
+
+
+@pytest.mark.parametrize("end", [End.RESET, End.CLOSE])
+async def test_a_reply_that_breaks_off_anywhere(trial: Trial, proxy: Proxy, end: End) -> None:
+    """At fifty places all over it."""
+    async with client(trial.sandbox, proxy.base_url) as gateway:
+        for percent in range(0, 100, 2):
+            before = proxy.requests
+            proxy.once(OnReply(partial(_share, percent), end))
+            told = await trial.run_with(gateway)
+            check_lost_once(trial, told, proxy.requests - before)
+
+
+def _share(percent: int, message: bytes) -> int:
+    return len(message) * percent // 100
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        faults.DropReply(times=1),
+        faults.ResetAfterEffect(times=1),
+        faults.ResetBeforeEffect(times=1),
+        faults.CutReply(0, times=1),
+        faults.CutReply(1, times=1),
+        faults.CutReply(0.5, times=1),
+        faults.CutReply(0.99, times=1),
+        faults.NoReply(times=1),
+        faults.NoReply(times=1, after_effect=False),
+        faults.LateEffect(3600, times=1),
+    ],
+    ids=repr,
+)
+async def test_a_reply_that_is_lost(trial: Trial, fault: "Fault") -> None:
+    trial.sandbox.faults.add(trial.kind.operation, fault)
+    told = await trial.run(
+        timeouts=timeouts_for(End.SILENCE if isinstance(fault, faults.NoReply) else End.CLOSE)
+    )
+    check_lost_once(trial, told, trial.requests)
+    trial.sandbox.land_late_effects()
+    trial.check()
+
+
+async def test_no_reply_at_all(trial: Trial) -> None:
+    trial.sandbox.faults.add(trial.kind.operation, faults.NoReply())
+    told = await trial.run(timeouts=HASTY)
+    check_lost_always(trial, told, trial.requests)
+    assert set(trial.effects) == {1}
+
+
+async def test_a_reply_that_drips_beyond_the_total_time(trial: Trial) -> None:
+    """Each pause is short enough, and together they are too long: no time is left to repeat."""
+    trial.sandbox.faults.add(trial.kind.operation, faults.Drip(1, 0.02))
+    told = await trial.run(timeouts=Timeouts(connect_seconds=5, reply_seconds=5, total_seconds=0.4))
+    assert told.status is UNKNOWN
+    assert (trial.requests, set(trial.effects)) == (1, {1})
+
+
+async def test_a_reply_that_drips_in_time(trial: Trial) -> None:
+    trial.sandbox.faults.add(trial.kind.operation, faults.Drip(7, 0))
+    told = await trial.run()
+    assert told.status is SUCCEEDED
+    assert trial.requests == 1

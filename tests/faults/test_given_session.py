@@ -1,0 +1,141 @@
+"""A session of the caller's own changes nothing of what the client promises, and stays open."""
+
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+
+from gateway_async.sandbox import faults
+from tests.faults.deeds import ATTEMPTS, NOT_SENT, SUCCEEDED, UNKNOWN, Trial
+from tests.faults.proxy import Proxy, bind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gateway_async.sandbox.faults import Fault
+
+
+class Repeat:
+    """A middleware as people write them: it repeats whatever did not go well."""
+
+    def __init__(self) -> None:
+        self.used = 0
+
+    async def __call__(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        for _ in range(2):
+            self.used += 1
+            try:
+                response = await handler(request)
+            except aiohttp.ClientError:
+                continue
+            if response.ok:
+                return response
+        return await handler(request)
+
+
+LOST = [
+    faults.DropReply(),
+    faults.ResetBeforeEffect(),
+    faults.CutReply(),
+    faults.Status(500),
+    faults.Status(500, after_effect=True),
+    faults.Status(429),
+    faults.InvalidBody(),
+]
+
+
+@pytest.mark.parametrize("fault", LOST, ids=repr)
+async def test_a_middleware_that_repeats_is_not_used(trial: Trial, fault: "Fault") -> None:
+    trial.sandbox.faults.add(trial.kind.operation, fault)
+    repeat = Repeat()
+    async with aiohttp.ClientSession(middlewares=(repeat,)) as session:
+        told = await trial.run(session=session)
+        assert not session.closed
+    assert told.status is UNKNOWN
+    assert (repeat.used, trial.requests) == (0, trial.by_kind(read=ATTEMPTS, money=1))
+
+
+@pytest.mark.parametrize("fault", LOST, ids=repr)
+async def test_raising_for_a_status_changes_nothing(trial: Trial, fault: "Fault") -> None:
+    trial.sandbox.faults.add(trial.kind.operation, fault)
+    async with (
+        aiohttp.ClientSession() as plain,
+        aiohttp.ClientSession(raise_for_status=True) as raising,
+    ):
+        told = [await trial.run(session=session) for session in (plain, raising)]
+        assert not raising.closed
+    assert told[0].status is told[1].status is UNKNOWN
+    assert [type(error) for error in told[0].errors] == [type(error) for error in told[1].errors]
+    assert str(told[0].error).split(";")[0] == str(told[1].error).split(";")[0]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"trust_env": True},
+        {"raise_for_status": True},
+        {"auto_decompress": False},
+        {"headers": {"Content-Type": "text/plain"}},
+        {"skip_auto_headers": ["Content-Type", "User-Agent"]},
+        {"timeout": aiohttp.ClientTimeout(total=0.000001)},
+        {"base_url": "http://127.0.0.1:1/elsewhere/"},
+        {"version": aiohttp.HttpVersion10},
+        {"read_bufsize": 1},
+        {"cookies": {"a": "b"}},
+        {"connector_owner": False},
+    ],
+    ids=repr,
+)
+async def test_settings_of_a_given_session_change_nothing(
+    trial: Trial, settings: dict[str, object], tmp_path: "Path", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login merchant password secret\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    trial.sandbox.faults.add(trial.kind.operation, faults.GzipReply())
+    async with aiohttp.ClientSession(**settings) as session:  # type: ignore[arg-type]  # a table
+        told = await trial.run(session=session)
+        assert not session.closed
+        await session.connector.close()  # type: ignore[union-attr]  # it is open, so it has one
+    assert told.status is SUCCEEDED
+    assert trial.requests == 1
+
+
+async def test_a_proxy_of_the_environment_is_ignored_by_our_own_session(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with bind() as refusing:
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{refusing.getsockname()[1]}")
+        assert (await trial.run()).status is SUCCEEDED
+
+
+async def test_a_proxy_of_the_environment_that_a_given_session_trusts(
+    trial: Trial, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy.base_url)
+    async with aiohttp.ClientSession(trust_env=True) as session:
+        told = await trial.run(session=session)
+    assert told.status is SUCCEEDED
+    assert (proxy.requests, trial.requests) == (1, 1)
+
+
+async def test_a_proxy_of_the_environment_that_refuses(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with bind() as refusing:
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{refusing.getsockname()[1]}")
+        async with aiohttp.ClientSession(trust_env=True) as session:
+            told = await trial.run(session=session)
+    assert told.status is NOT_SENT
+    assert trial.requests == 0
+
+
+async def test_a_given_session_that_is_closed(trial: Trial) -> None:
+    async with aiohttp.ClientSession() as session:
+        pass
+    told = await trial.run(session=session)
+    assert told.status is NOT_SENT
+    assert "closed" in str(told.error)

@@ -1,0 +1,82 @@
+"""Replies made to do harm: refused, and memory does not grow with them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway_async import ReplyTooLargeError, ReplyUnreadableError
+from gateway_async.sandbox import faults
+from tests.faults.bombs import BOMBS
+from tests.faults.deeds import DEEDS, UNKNOWN, Trial
+
+LARGE = 1024 * 1024
+MOST_GROWTH = 16 * 1024 * 1024
+REFUSED_AS = dict.fromkeys(("headers", "header", "entities"), "ReplyUnreadableError")
+XML_FAULTS = [
+    faults.Doctype(),
+    faults.EntityBomb(),
+    faults.ExternalEntity(),
+    faults.ExternalEntity("http://127.0.0.1:1/outside"),
+]
+
+
+@pytest.mark.parametrize("trial", ["pay_direct"], indirect=True)
+@pytest.mark.parametrize("fault", XML_FAULTS, ids=repr)
+async def test_a_document_type_or_entity_is_refused(
+    trial: Trial, fault: faults.Fault, tmp_path: Path
+) -> None:
+    secret = tmp_path / "outside"
+    secret.write_text("outside-text")
+    chosen = fault
+    if fault == faults.ExternalEntity():
+        chosen = faults.ExternalEntity(secret.as_uri())
+    trial.sandbox.faults.add("pay_direct", chosen)
+    told = await trial.run()
+    assert told.status is UNKNOWN
+    assert isinstance(told.error, ReplyUnreadableError)
+    assert "outside-text" not in str(told.error)
+    assert (trial.requests, trial.effects) == (1, [1])
+
+
+@pytest.mark.parametrize(
+    "fault", [faults.HugeReply(3 * LARGE), faults.GzipBomb(3 * LARGE)], ids=repr
+)
+async def test_a_reply_above_the_limit_is_refused_and_not_asked_for_again(
+    trial: Trial, fault: faults.Fault
+) -> None:
+    trial.sandbox.faults.add(trial.kind.operation, fault)
+    told = await trial.run(max_reply_bytes=LARGE)
+    assert told.status is UNKNOWN
+    assert {type(error) for error in told.errors} == {ReplyTooLargeError}
+    assert str(LARGE) in str(told.error)
+    assert (trial.requests, set(trial.effects)) == (1, {1})
+
+
+@pytest.mark.parametrize("fault", [faults.HugeReply(LARGE), faults.GzipBomb(LARGE)], ids=repr)
+async def test_a_reply_of_just_the_limit_is_read(trial: Trial, fault: faults.Fault) -> None:
+    trial.sandbox.faults.add(trial.kind.operation, fault)
+    told = await trial.run(max_reply_bytes=LARGE)
+    assert not [error for error in told.errors if error]
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="measured through /proc")
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_memory_does_not_grow_with_a_hostile_reply(bomb: str) -> None:
+    """Server and client are processes of their own; of the client the peak is measured."""
+    done = subprocess.run(  # noqa: S603  # this interpreter, and a module of these tests
+        [sys.executable, "-m", "tests.faults.growth", bomb],
+        capture_output=True,
+        check=True,
+        timeout=60,
+        cwd=Path(__file__).parents[2],
+    )
+    measured = json.loads(done.stdout)
+    assert measured["served"] == len(DEEDS)
+    assert set(measured["deeds"]) == set(DEEDS)
+    for figures in measured["deeds"].values():
+        assert figures["status"] == UNKNOWN
+        assert figures["error"] == REFUSED_AS.get(bomb, "ReplyTooLargeError")
+        assert figures["growth"] < MOST_GROWTH

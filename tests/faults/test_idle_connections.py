@@ -1,0 +1,85 @@
+"""A connection that died while it was idle is no lost reply: after a pause it is not used."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gateway_async import Timeouts, transport
+from tests.faults.deeds import SUCCEEDED, UNKNOWN, Trial, client
+from tests.faults.proxy import End, Proxy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HASTY = Timeouts(connect_seconds=5, reply_seconds=0.3, total_seconds=20)
+
+
+@pytest.fixture
+def wait(monkeypatch: pytest.MonkeyPatch) -> "Callable[[float], None]":
+    """Let time go by for the pool of connections, by this alone and for nothing else."""
+    now = 1000.0
+
+    def advance(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr("aiohttp.connector.monotonic", lambda: now)
+    return advance
+
+
+async def turn_the_loop() -> None:
+    """Let what has arrived be seen."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("end", End)
+async def test_a_connection_that_dies_in_a_pause(
+    trial: Trial, proxy: Proxy, wait: "Callable[[float], None]", end: End
+) -> None:
+    async with client(trial.sandbox, proxy.base_url) as gateway:
+        for used in (1, 2, 3):
+            told = await trial.run_with(gateway)
+            assert told.status is SUCCEEDED
+            assert (proxy.connections, proxy.requests) == (used, used)
+            proxy.end_idle(end)
+            wait(transport.KEEP_IDLE_SECONDS + 0.01)
+
+
+@pytest.mark.parametrize("end", [End.RESET, End.CLOSE])
+async def test_a_connection_that_is_seen_to_end_is_not_used(
+    trial: Trial, proxy: Proxy, end: End
+) -> None:
+    async with client(trial.sandbox, proxy.base_url) as gateway:
+        for _ in range(3):
+            assert (await trial.run_with(gateway)).status is SUCCEEDED
+            proxy.end_idle(end)
+            await turn_the_loop()
+    assert (proxy.connections, proxy.requests) == (3, 3)
+
+
+@pytest.mark.usefixtures("wait")
+async def test_a_connection_is_used_again_at_once(trial: Trial, proxy: Proxy) -> None:
+    async with client(trial.sandbox, proxy.base_url) as gateway:
+        for _ in range(3):
+            assert (await trial.run_with(gateway)).status is SUCCEEDED
+    assert (proxy.connections, proxy.requests) == (1, 3)
+
+
+@pytest.mark.usefixtures("wait")
+async def test_a_connection_that_dies_unseen_between_two_calls_at_once(
+    trial: Trial, proxy: Proxy
+) -> None:
+    """Nobody could know: the look-up is repeated on a new one, the money is `unknown`."""
+    async with client(trial.sandbox, proxy.base_url, timeouts=HASTY) as gateway:
+        assert (await trial.run_with(gateway)).status is SUCCEEDED
+        proxy.end_idle(End.SILENCE)
+        told = await trial.run_with(gateway)
+    assert told.status is trial.by_kind(read=SUCCEEDED, money=UNKNOWN)
+    assert proxy.requests == trial.by_kind(read=3, money=2)
+    assert trial.by_kind(read=True, money=not any(trial.effects))
+
+
+def test_idle_connections_are_kept_for_a_second_at_most() -> None:
+    assert 0 < transport.KEEP_IDLE_SECONDS <= 1

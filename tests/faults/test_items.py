@@ -1,0 +1,173 @@
+"""Replies that can be read and do not fit the request: items missing, doubled, strange, changed."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gateway_async import OutcomeUnknownError, RejectedError, ReplyUnreadableError
+from gateway_async.sandbox import faults
+from tests.faults.deeds import ABSENT, DECLINED, SUCCEEDED, UNKNOWN, Refund, Told, Trial
+from tests.faults.proxy import Proxy, Rewrite, body_of, with_body
+
+if TYPE_CHECKING:
+    from gateway_async import OutcomeStatus
+    from gateway_async.sandbox import Sandbox
+    from gateway_async.sandbox.faults import Fault
+
+REFUND_REPLIES: "list[tuple[Fault, list[OutcomeStatus], int]]" = [
+    (faults.MissingItems(), [UNKNOWN, SUCCEEDED, SUCCEEDED], 0),
+    (faults.MissingItems(3), [UNKNOWN] * 3, 0),
+    (faults.DoubledItems(3), [SUCCEEDED] * 3, 0),
+    (faults.DoubledItems(1, status="0"), [UNKNOWN, SUCCEEDED, SUCCEEDED], 0),
+    (faults.ReorderedItems(), [SUCCEEDED] * 3, 0),
+    (faults.ExtraItems(2), [SUCCEEDED] * 3, 2),
+    (faults.UnknownItemStatus(count=1), [UNKNOWN, SUCCEEDED, SUCCEEDED], 0),
+    (faults.UnknownItemStatus("1", "2001:no", count=1), [UNKNOWN, SUCCEEDED, SUCCEEDED], 0),
+    (faults.ChangedAmount("amount"), [UNKNOWN, SUCCEEDED, SUCCEEDED], 0),
+    (faults.ChangedAmount("refund_amount", 2), [UNKNOWN, UNKNOWN, SUCCEEDED], 0),
+    (faults.ChangedCurrency(), [UNKNOWN, SUCCEEDED, SUCCEEDED], 0),
+    (faults.ChangedIdentity(), [UNKNOWN, UNKNOWN, SUCCEEDED], 0),
+    (faults.NullList(), [UNKNOWN] * 3, 0),
+    (faults.ReturnStatus(), [UNKNOWN] * 3, 0),
+    (faults.ReturnStatus(after_effect=False), [UNKNOWN] * 3, 0),
+    (faults.ReturnStatus(listed=1), [SUCCEEDED, UNKNOWN, UNKNOWN], 0),
+]
+
+
+@pytest.mark.parametrize(("fault", "statuses", "strangers"), REFUND_REPLIES, ids=repr)
+async def test_a_refund_reply_that_does_not_fit(
+    sandbox: "Sandbox", fault: "Fault", statuses: "list[OutcomeStatus]", strangers: int
+) -> None:
+    trial = Trial(sandbox, Refund)
+    sandbox.faults.add("refund", fault)
+    told = await trial.run()
+    assert told.statuses == statuses
+    assert trial.requests == 1
+    assert told.result is not None
+    assert told.result.unexpected.count == strangers
+    assert told.result.ok == (set(statuses) == {SUCCEEDED} and not strangers)
+    assert all(isinstance(error, OutcomeUnknownError) for error in told.errors if error)
+
+
+LOOK_UP_REPLIES: "list[tuple[Fault, list[OutcomeStatus], int]]" = [
+    (faults.MissingItems(), [ABSENT, SUCCEEDED, SUCCEEDED], 0),
+    (faults.EmptyLookUp(), [ABSENT] * 3, 0),
+    (faults.DoubledItems(3), [SUCCEEDED] * 3, 0),
+    (faults.DoubledItems(1, status="0"), [UNKNOWN, SUCCEEDED, SUCCEEDED], 0),
+    (faults.ReorderedItems(), [SUCCEEDED] * 3, 0),
+    (faults.ExtraItems(2), [SUCCEEDED] * 3, 2),
+    (faults.UnknownItemStatus(count=1), [UNKNOWN, SUCCEEDED, SUCCEEDED], 0),
+    (faults.NullList(), [ABSENT] * 3, 0),
+    (faults.ReturnStatus(), [UNKNOWN] * 3, 0),
+    (faults.ReturnStatus(listed=1), [SUCCEEDED, UNKNOWN, UNKNOWN], 0),
+]
+
+
+@pytest.mark.parametrize(("fault", "statuses", "strangers"), LOOK_UP_REPLIES, ids=repr)
+@pytest.mark.parametrize("trial", ["query"], indirect=True)
+async def test_a_look_up_reply_that_does_not_fit(
+    trial: Trial, fault: "Fault", statuses: "list[OutcomeStatus]", strangers: int
+) -> None:
+    """An order that is not listed is `absent`, which describes the reply and proves nothing."""
+    trial.sandbox.faults.add("query", fault)
+    told = await trial.run()
+    assert told.statuses == statuses
+    assert told.result is not None
+    assert told.result.unexpected.count == strangers
+    sizes = [len(outcome.record or ()) for outcome in told.result.succeeded]
+    assert set(sizes) <= (
+        {2} if isinstance(fault, faults.DoubledItems) and not fault.status else {1}
+    )
+
+
+@pytest.mark.parametrize("trial", ["query"], indirect=True)
+async def test_a_look_up_that_ignores_what_it_was_asked_for(trial: Trial) -> None:
+    """The orders are not among the hundred most recent: nothing is known of them."""
+    older = trial.kind(trial.sandbox)
+    trial.sandbox.seed(100)
+    trial.sandbox.faults.add("query", faults.IgnoreSelection())
+    async with trial.client() as gateway:
+        told = await older.do(gateway)
+    assert told.statuses == [UNKNOWN] * 3
+    assert all(isinstance(error, ReplyUnreadableError) for error in told.errors)
+
+
+# Echoes
+
+
+def replaced(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
+    def change(reply: bytes) -> bytes:
+        assert old in reply
+        return with_body(reply, body_of(reply).replace(old, new))
+
+    return change
+
+
+ECHOES = {
+    ("pay_direct", "amount"): (b"<amount>10.00<", b"<amount>10.01<", "10.00", "10.01"),
+    ("pay_direct", "currency"): (b"<currency>EUR<", b"<currency>USD<", "EUR", "USD"),
+    ("pay_direct", "order_no"): (b"<order_no>P-", b"<order_no>Q-", "P-", "Q-"),
+    ("payout", "payment_amount"): (b'"25.00"', b'"2500"', "25.00", "2500"),
+    ("payout", "payment_currency"): (b'"EUR"', b'"USD"', "EUR", "USD"),
+    ("payout", "request_id"): (b'"request_id"', b'"request_id":"x","was"', "", "x"),
+    ("refund", "refund_amount"): (b'"4.00"', b'"40.00"', "4.00", "40.00"),
+    ("refund", "amount"): (b'"10.00"', b'"9.99"', "10.00", "9.99"),
+    ("refund", "currency"): (b'"EUR"', b'"USD"', "EUR", "USD"),
+    ("refund", "order_no"): (b'"order_no":"S', b'"order_no":"T', "S", "T"),
+}
+
+
+@pytest.mark.parametrize(
+    ("trial", "field", "echo"),
+    [(operation, field, echo) for (operation, field), echo in ECHOES.items()],
+    indirect=["trial"],
+    ids=[" ".join(key) for key in ECHOES],
+)
+async def test_an_echo_that_contradicts_the_request(
+    trial: Trial, proxy: Proxy, field: str, echo: tuple[bytes, bytes, str, str]
+) -> None:
+    old, new, sent, said = echo
+    proxy.once(Rewrite(replaced(old, new)))
+    told = await trial.run(proxy.base_url)
+    assert told.status is UNKNOWN
+    assert proxy.requests == 1
+    for error in told.errors:
+        assert type(error) is ReplyUnreadableError
+        assert field in str(error)
+        assert f"was {sent}" in str(error)
+        assert f"says {said}" in str(error)
+
+
+SAME = {
+    "pay_direct": [(b"<amount>10.00<", b"<amount> 10.0 <"), (b">EUR<", b">eur<")],
+    "payout": [(b'"25.00"', b"25"), (b'"EUR"', b'"Eur"'), (b'"25.00"', b'""'), (b'"EUR"', b"null")],
+    "refund": [(b'"4.00"', b"4"), (b'"EUR"', b'"eur"'), (b'"10.00"', b"null"), (b'"4.00"', b'""')],
+}
+
+
+@pytest.mark.parametrize(
+    ("trial", "old", "new"),
+    [(operation, *pair) for operation, pairs in SAME.items() for pair in pairs],
+    indirect=["trial"],
+)
+async def test_an_echo_that_is_the_same_or_says_nothing(
+    trial: Trial, proxy: Proxy, old: bytes, new: bytes
+) -> None:
+    proxy.once(Rewrite(replaced(old, new)))
+    told = await trial.run(proxy.base_url)
+    assert told.status is SUCCEEDED
+
+
+# Declined
+
+
+@pytest.mark.parametrize("trial", ["refund"], indirect=True)
+async def test_what_the_gateway_declines_item_by_item(trial: Trial) -> None:
+    """The refunds ask for 4.00 of 10.00: the third of each is above what is left."""
+    deed = trial.kind(trial.sandbox)
+    async with trial.client() as gateway:
+        said: list[Told] = [await deed.do(gateway) for _ in range(3)]
+    assert [told.status for told in said] == [SUCCEEDED, SUCCEEDED, DECLINED]
+    assert all(isinstance(error, RejectedError) for error in said[-1].errors)
+    assert deed.effects() == [2, 2, 2]

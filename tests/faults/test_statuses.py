@@ -1,0 +1,165 @@
+"""Replies that are no answer: other HTTP statuses, error pages, bodies that cannot be read."""
+
+import pytest
+
+from gateway_async import Dialect, RejectedError, ReplyStatusError, ReplyUnreadableError
+from gateway_async.sandbox import faults
+from gateway_async.sandbox.faults import Fault
+from tests.faults.deeds import ATTEMPTS, DECLINED, SUCCEEDED, UNKNOWN, Trial
+from tests.faults.proxy import End, Proxy, Rewrite, body_of, with_body
+
+STATUSES = [400, 401, 403, 404, 408, 409, 418, 429, 500, 502, 503, 504, 599]
+
+
+@pytest.mark.parametrize("after_effect", [False, True])
+@pytest.mark.parametrize("status", STATUSES)
+async def test_another_http_status(trial: Trial, status: int, *, after_effect: bool) -> None:
+    fault = faults.Status(status, times=1, after_effect=after_effect)
+    trial.sandbox.faults.add(trial.kind.operation, fault)
+    told = await trial.run()
+    assert told.status is trial.by_kind(read=SUCCEEDED, money=UNKNOWN)
+    assert trial.requests == trial.by_kind(read=2, money=1)
+    if not trial.kind.is_read:
+        assert isinstance(told.error, ReplyStatusError)
+        assert told.error.status == status
+        assert set(trial.effects) == {int(after_effect)}
+
+
+@pytest.mark.parametrize("status", [b"201 Created", b"202 Accepted", b"203 OK", b"299 OK"])
+async def test_a_right_reply_under_a_status_that_the_interface_does_not_show(
+    trial: Trial, proxy: Proxy, status: bytes
+) -> None:
+    proxy.always(Rewrite(lambda reply: reply.replace(b"200 OK", status, 1)))
+    told = await trial.run(proxy.base_url)
+    assert told.status is UNKNOWN
+    assert isinstance(told.error, ReplyStatusError)
+    assert trial.requests == trial.by_kind(read=ATTEMPTS, money=1)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        faults.HtmlErrorPage(502, times=1),
+        faults.HtmlErrorPage(502, times=1, after_effect=True),
+        faults.HtmlErrorPage(200, times=1),
+        faults.HtmlErrorPage(200, times=1, after_effect=True),
+        faults.InvalidBody(times=1),
+    ],
+    ids=repr,
+)
+async def test_an_error_page_or_half_a_body(trial: Trial, fault: Fault) -> None:
+    trial.sandbox.faults.add(trial.kind.operation, fault)
+    told = await trial.run()
+    assert told.status is trial.by_kind(read=SUCCEEDED, money=UNKNOWN)
+    assert trial.requests == trial.by_kind(read=2, money=1)
+
+
+BODIES = {
+    "nothing": b"",
+    "blanks": b" \r\n",
+    "null": b"null",
+    "a list": b"[]",
+    "a number": b"1",
+    "a text": b'"OK"',
+    "a truncated object": b'{"return_status": "1"',
+    "two objects": b"{}{}",
+    "no UTF-8": b'{"return_message": "\xff\xfe"}',
+    "a NaN": b'{"return_status": NaN}',
+    "a deep nest": b'{"a":' * 5000 + b"1" + b"}" * 5000,
+    "another root": b"<html><body/></html>",
+    "an unknown encoding": b'<?xml version="1.0" encoding="nonsense"?><respon/>',
+    "an unfinished element": b"<respon><order_status>1</order_status>",
+    "a deep element": b"<respon>" + b"<a>" * 5000 + b"</a>" * 5000 + b"</respon>",
+    "an empty object": b"{}",
+    "an empty root": b"<respon/>",
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+async def test_a_body_that_says_nothing(trial: Trial, proxy: Proxy, body: bytes) -> None:
+    proxy.always(Rewrite(lambda reply: with_body(reply, body)))
+    told = await trial.run(proxy.base_url)
+    assert told.status is UNKNOWN
+    assert isinstance(told.error, ReplyUnreadableError)
+    is_an_answer = body == b"{}"
+    assert proxy.requests == trial.by_kind(read=1 if is_an_answer else ATTEMPTS, money=1)
+
+
+NOT_HTTP = {
+    "garbage": lambda _: b"\x00\x01\x02" * 100,
+    "another protocol": lambda _: b"220 mail.example ESMTP\r\n",
+    "no status": lambda reply: reply.replace(b" 200 ", b" "),
+    "a status that is no number": lambda reply: reply.replace(b" 200 ", b" OK! "),
+    "a header without a colon": lambda reply: reply.replace(b"\r\n", b"\r\nnonsense\r\n", 1),
+    "a header that is too long": lambda r: r.replace(
+        b"\r\n", b"\r\nX: " + b"x" * 99_999 + b"\r\n", 1
+    ),
+    "a length that is no number": lambda reply: reply.replace(
+        b"Content-Length: ", b"Content-Length: x"
+    ),
+    "two lengths": lambda reply: reply.replace(b"\r\n", b"\r\nContent-Length: 1\r\n", 1),
+    "a length that is too large": lambda reply: reply.replace(
+        b"Content-Length: ", b"Content-Length: 9"
+    ),
+    "a length that is too small": lambda reply: reply.replace(
+        b"Content-Length: ", b"Content-Length: 0"
+    ).replace(str(len(body_of(reply))).encode() + b"\r\n", b"9\r\n"),
+    "chunks of no number": lambda reply: with_chunks(b"zz\r\n" + body_of(reply)),
+    "chunks that do not end": lambda reply: with_chunks(
+        b"%x\r\n%s\r\n" % (len(body_of(reply)), body_of(reply))
+    ),
+    "gzip that is none": lambda reply: with_body(reply, body_of(reply), Content_Encoding="gzip"),
+    "a switch of protocols": lambda _: b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
+    "only an early hint": lambda _: b"HTTP/1.1 103 Early Hints\r\n\r\n",
+}
+
+
+def with_chunks(rest: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + rest
+
+
+@pytest.mark.parametrize("change", NOT_HTTP.values(), ids=NOT_HTTP)
+async def test_a_reply_that_is_no_http(trial: Trial, proxy: Proxy, change: object) -> None:
+    proxy.once(Rewrite(change, End.CLOSE))  # type: ignore[arg-type]  # a table of lambdas
+    told = await trial.run(proxy.base_url)
+    assert told.status is trial.by_kind(read=SUCCEEDED, money=UNKNOWN)
+    assert proxy.requests == trial.by_kind(read=2, money=1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda reply: b"HTTP/1.1 100 Continue\r\n\r\n" + reply,
+        lambda reply: b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + reply,
+        lambda reply: b"HTTP/1.0 200 OK\r\n\r\n" + body_of(reply),
+        lambda reply: with_chunks(b"%x\r\n%s\r\n0\r\n\r\n" % (len(body_of(reply)), body_of(reply))),
+    ],
+    ids=["a continuation", "an early hint", "no length", "chunks"],
+)
+async def test_a_reply_in_another_shape_of_http(trial: Trial, proxy: Proxy, change: object) -> None:
+    proxy.once(Rewrite(change, End.CLOSE))  # type: ignore[arg-type]  # a table of lambdas
+    told = await trial.run(proxy.base_url)
+    assert told.status is SUCCEEDED
+    assert proxy.requests == 1
+
+
+async def test_a_second_reply_to_one_request_is_not_taken_for_the_next(
+    trial: Trial, proxy: Proxy
+) -> None:
+    proxy.always(Rewrite(lambda reply: reply + reply))
+    for _ in range(3):
+        told = await trial.run(proxy.base_url)
+        assert told.status is SUCCEEDED
+    assert proxy.requests == 3
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_status_that_vouches_for_nothing_done(trial: Trial, status: int) -> None:
+    dialect = Dialect(nothing_done_http_statuses={status})
+    trial.sandbox.faults.add(trial.kind.operation, faults.Status(status, times=1))
+    told = await trial.run(dialect=dialect)
+    assert told.status is trial.by_kind(read=SUCCEEDED, money=DECLINED)
+    assert trial.requests == trial.by_kind(read=2, money=1)
+    if not trial.kind.is_read:
+        assert isinstance(told.error, RejectedError)
+        assert told.error.code == str(status)

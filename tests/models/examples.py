@@ -1,0 +1,113 @@
+"""One payment and one payout with every field of the interface set."""
+
+from datetime import date
+from decimal import Decimal
+from typing import Any, TypeVar
+
+import attrs
+
+from gateway_async.models.payment_parts import (
+    AccountOwner,
+    AdditionalInformation,
+    BasicItemData,
+    CartItem,
+    Discount,
+    Item,
+    MpiInfo,
+    Price,
+    Subscription,
+)
+from gateway_async.models.payments import ApmPayment, DirectPayment, RedirectPayment
+from gateway_async.models.payouts import (
+    BankDetails,
+    Beneficiary,
+    BeneficiaryAddress,
+    BeneficiaryInfo,
+    Payer,
+    PayerAddress,
+    PayerInfo,
+    PayoutRequest,
+    PersonDocument,
+)
+from gateway_async.models.person import Bank, BankAccount, Labels, Person, PersonDocuments
+from gateway_async.models.values import to_amount, to_number
+
+CARD = "4111111111111111"
+SECURITY_CODE = "9753"
+TOKEN = "tok-5ecret"
+COOKIE = "c00kie-5ecret"
+CAVV = "cavv-5ecret"
+SECRETS = (CARD, SECURITY_CODE, TOKEN, COOKIE, CAVV)
+
+_Model = TypeVar("_Model")
+
+
+def full(model: type[_Model], **given: Any) -> _Model:
+    """Return an instance with every field set: texts to their own name, amounts to 1.50."""
+    fields = {
+        field.name: given.get(field.name, _sample(field))
+        for field in attrs.fields(model)  # type: ignore[arg-type]  # every model is an attrs class
+    }
+    return model(**fields)
+
+
+def _sample(field: "attrs.Attribute[Any]") -> object:
+    converter = getattr(field.converter, "converter", None)
+    return Decimal("1.5") if converter in (to_amount, to_number) else f"<{field.name}>"
+
+
+def _card_fields() -> dict[str, Any]:
+    price = full(Price, amount_usd="10.80", amount_local_currency="9.90")
+    return {
+        "items": (Item(parts=("SKU-1", "Tea", "2", "9.90")), Item(parts=("SKU-2", "", "1", "1"))),
+        "token_id": TOKEN,
+        "antifraud_token_cookie": COOKIE,
+        "checkout_time": 120,
+        "cart_items": [CartItem(basic_item_data=full(BasicItemData, price=price))],
+        "account_owner": [full(AccountOwner, created=1684230000, past_orders_count="3")],
+        "total_discount": [full(Discount)],
+        "additional_information": [AdditionalInformation(mpi_info=full(MpiInfo, cavv=CAVV))],
+        "subscription": full(Subscription, billing_cycle=12, promotion_cycle=1),
+    }
+
+
+def direct_payment() -> DirectPayment:
+    return full(DirectPayment, card=CARD, security_code=SECURITY_CODE, **_card_fields())
+
+
+def redirect_payment() -> RedirectPayment:
+    return full(RedirectPayment, **_card_fields())
+
+
+def apm_payment() -> ApmPayment:
+    account = full(BankAccount, bank=full(Bank))
+    documents = full(PersonDocuments, labels=full(Labels, bank_account=account))
+    return full(
+        ApmPayment,
+        items=[Item(parts=("SKU-1", "Tea", "2", "9.90"))],
+        person=full(Person, documents=documents),
+    )
+
+
+def payout_request() -> PayoutRequest:
+    beneficiary = full(
+        Beneficiary,
+        date_of_birth=date(1990, 2, 28),
+        additional_info=full(BeneficiaryInfo),
+        address=full(BeneficiaryAddress),
+        person_documents=[full(PersonDocument, labels=["passport", "front"])],
+        bank_details=full(BankDetails),
+    )
+    payer = full(
+        Payer,
+        date_of_birth=date(1980, 12, 1),
+        additional_info=full(PayerInfo),
+        address=full(PayerAddress),
+    )
+    return full(
+        PayoutRequest,
+        request_id="5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11",
+        beneficiary=beneficiary,
+        payer=payer,
+        payment_date=date(2024, 1, 31),
+    )

@@ -1,0 +1,114 @@
+"""Take the rules out one by one, and see that each is missed: ``python -m tests.mutants``."""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
+from itertools import repeat
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.mutants.table import MUTANTS, SEEDS, Mutant
+
+ROOT = Path(__file__).parents[2]
+_COPIED = ("gateway_async", "tests", "pyproject.toml", "README.md", "docs")
+_SEEDS = ("-m", "tests.simulation", "--seeds", "1000", "--most", "1")
+_TESTS = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist")
+_LONGEST_SECONDS = 300
+_PASSED, _FAILED = 0, 1
+
+
+class Verdict(StrEnum):
+    """What came of one check."""
+
+    MISSED = "the rule was missed"
+    SURVIVED = "NOBODY MISSED IT"
+    BROKEN = "THE CHECK DID NOT RUN"
+
+
+def check(project: Path, guard: str, mutant: Mutant | None = None) -> Verdict:
+    """Run a guard over a copy of the project, with or without a rule."""
+    with TemporaryDirectory() as folder:
+        copy = Path(folder)
+        _copy(project, copy)
+        if mutant is not None:
+            path = copy / "gateway_async" / mutant.path
+            try:
+                path.write_text(mutant.apply(path.read_text()))
+            except ValueError as error:
+                sys.stderr.write(f"{error}\n")
+                return Verdict.BROKEN
+        arguments = _SEEDS if guard == SEEDS else (*_TESTS, *guard.split())
+        return _run(copy, arguments)
+
+
+def _run(copy: Path, arguments: tuple[str, ...]) -> Verdict:
+    """Run a check inside the copy, whose package comes first."""
+    try:
+        done = subprocess.run(  # noqa: S603  # this very interpreter
+            (sys.executable, *arguments),
+            cwd=copy,
+            env={**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            timeout=_LONGEST_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Verdict.MISSED
+    if done.returncode == _PASSED:
+        return Verdict.SURVIVED
+    has_run = done.stdout.rstrip().endswith("problems") or " failed" in done.stdout
+    if done.returncode == _FAILED and has_run:
+        return Verdict.MISSED
+    sys.stderr.write(done.stdout + done.stderr)
+    return Verdict.BROKEN
+
+
+def _copy(project: Path, target: Path) -> None:
+    ignored = shutil.ignore_patterns("__pycache__")
+    for name in _COPIED:
+        source = project / name
+        if source.is_dir():
+            shutil.copytree(source, target / name, ignore=ignored)
+        else:
+            shutil.copy(source, target / name)
+
+
+def main() -> int:
+    """Run the command; exit code 1 where a rule is not missed, or a check fails without reason."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("words", nargs="*", help="only the rules with all of these words")
+    parser.add_argument("--jobs", type=int, default=2, help="how many at once")
+    options = parser.parse_args()
+    mutants = [one for one in MUTANTS if all(word in one.rule for word in options.words)]
+    with TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
+        project = Path(folder)  # as it is now, whatever is edited meanwhile
+        _copy(ROOT, project)
+        problems = _run_all(project, mutants, pool)
+    sys.stdout.write(f"{len(mutants)} rules taken out, {problems or 'no'} problems\n")
+    return 1 if problems else 0
+
+
+def _run_all(project: Path, mutants: list[Mutant], pool: ThreadPoolExecutor) -> int:
+    """Run every guard with all rules in place, then with each rule taken out."""
+    problems = 0
+    guards = sorted({one.guard for one in mutants})
+    for guard, verdict in zip(guards, pool.map(check, repeat(project), guards), strict=True):
+        if verdict is not Verdict.SURVIVED:
+            sys.stdout.write(f"fails with every rule in place: {guard}\n")
+            problems += 1
+    needed = [one.guard for one in mutants]
+    verdicts = pool.map(check, repeat(project), needed, mutants)
+    for mutant, verdict in zip(mutants, verdicts, strict=True):
+        sys.stdout.write(f"{verdict}: {mutant.rule} ({mutant.guard})\n")
+        sys.stdout.flush()
+        problems += verdict is not Verdict.MISSED
+    return problems
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,361 @@
+"""Every safety rule of the library, and what the library would look like without it."""
+
+import attrs
+
+SEEDS = "seeds"
+"""The simulation, at most a thousand seeds of it."""
+
+
+@attrs.frozen
+class Mutant:
+    """A rule taken out.
+
+    Attributes:
+        rule: What no longer holds.
+        path: The file below `gateway_async/`.
+        old: The text that keeps the rule; it occurs once.
+        new: What stands there instead.
+        guard: What must notice: `SEEDS`, or a selection of tests.
+    """
+
+    rule: str
+    path: str
+    old: str
+    new: str
+    guard: str = SEEDS
+
+    def apply(self, source: str) -> str:
+        """Return the source without the rule.
+
+        Raises:
+            ValueError: If the rule is not there, or not only there.
+        """
+        if source.count(self.old) != 1:
+            raise ValueError(
+                f"{self.rule}: {self.path} has the text {source.count(self.old)} times"
+            )
+        return source.replace(self.old, self.new)
+
+
+_SENDING = (
+    Mutant(
+        "a lost reply is unknown, whatever the exception",
+        "transport.py",
+        "    if not asked:\n        return NotSentError(",
+        "    if True:\n        return NotSentError(",
+        "tests/session/test_evidence.py tests/faults/test_broken_exchanges.py",
+    ),
+    Mutant(
+        "a cancelled request that was written is unknown",
+        "session.py",
+        "error = _given_up(asked=evidence.settle(), ",
+        "error = _given_up(asked=evidence.settle() and False, ",
+    ),
+    Mutant(
+        "a request that was given up is not written any more",
+        "transport.py",
+        "        if self.revoked:",
+        "        if False:",
+    ),
+    Mutant(
+        "a reply to a request that was never written is a loud error",
+        "transport.py",
+        "            if not evidence.asked:",
+        "            if False:",
+        "tests/session/test_evidence.py",
+    ),
+    Mutant(
+        "what moves money is not repeated once it was written",
+        "session.py",
+        "if kind is not OperationClass.READ or isinstance(error, ReplyTooLargeError):",
+        "if isinstance(error, ReplyTooLargeError):",
+    ),
+    Mutant(
+        "a payout is repeated only where the gateway deduplicates",
+        "session.py",
+        "if kind is OperationClass.KEYED and self._session.dialect.payout_deduplicates:",
+        "if kind is OperationClass.KEYED:",
+    ),
+    Mutant(
+        "an attempt that was not sent says nothing about the one before",
+        "session.py",
+        "if self._last.sent and error is not None and self._leaves_open(error, evidence):",
+        "if False:",
+        "tests/session/test_repeats.py",
+    ),
+    Mutant(
+        "an HTTP status vouches for nothing, unless the dialect says so",
+        "session.py",
+        "trusted = raw.status in self.dialect.nothing_done_http_statuses",
+        "trusted = True",
+    ),
+    Mutant(
+        "the pause that the gateway asks for is kept",
+        "session.py",
+        "self._gate.pause(min(seconds, self._session.retry.max_pause_seconds))",
+        "pass",
+    ),
+    Mutant(
+        "redirects are not followed",
+        "transport.py",
+        "            allow_redirects=False,",
+        "            allow_redirects=True,",
+        "tests/faults/test_redirects.py",
+    ),
+    Mutant(
+        "no middleware of a given session is used",
+        "transport.py",
+        "            middlewares=(),\n",
+        "",
+        "tests/faults/test_given_session.py",
+    ),
+    Mutant(
+        "a connection that was idle is not used",
+        "transport.py",
+        "KEEP_IDLE_SECONDS = 1.0",
+        "KEEP_IDLE_SECONDS = 60.0",
+        "tests/faults/test_idle_connections.py",
+    ),
+    Mutant(
+        "plain http is for this machine only",
+        "checks.py",
+        'if parts.scheme == "http" and not _is_loopback(',
+        'if parts.scheme == "ftp" and not _is_loopback(',
+        "tests/client/test_settings.py",
+    ),
+)
+
+_READING = (
+    Mutant(
+        "a reply has a largest size",
+        "transport.py",
+        "            if size > self._max_reply_bytes:",
+        "            if False:",
+        "tests/session/test_evidence.py tests/faults/test_hostile_replies.py",
+    ),
+    Mutant(
+        "a document type definition is refused",
+        "wire/decoding.py",
+        "forbid_dtd=True, forbid_entities=True, forbid_external=True",
+        "forbid_dtd=False, forbid_entities=False, forbid_external=False",
+        "tests/wire/test_decoding.py tests/faults/test_hostile_replies.py",
+    ),
+    Mutant(
+        "items are matched by identity, not by position",
+        "batching/matching.py",
+        "match = _match_in_place(orders, listed) or _match_by_identity(orders, listed)",
+        "match = _Match([(one,) if isinstance(one, dict) else ()"
+        " for one in [*listed, *[None] * len(orders)][: len(orders)]])",
+    ),
+    Mutant(
+        "an item that names two orders makes both unknown",
+        "batching/matching.py",
+        "        if named is not None and named != position:",
+        "        if False:",
+    ),
+    Mutant(
+        "what the reply repeats of the order is compared",
+        "batching/matching.py",
+        "    if contradiction is not None:\n        return _unreadable(contradiction)",
+        "    if False:\n        return _unreadable(str(contradiction))",
+    ),
+    Mutant(
+        "an order that is listed twice, and differently, is unknown",
+        "batching/matching.py",
+        "    if not _are_alike(items):",
+        "    if False:",
+    ),
+    Mutant(
+        "a status of success with a complaint is unknown",
+        "batching/matching.py",
+        "    if status in dialect.done_statuses and complaint is None:",
+        "    if status in dialect.done_statuses:",
+    ),
+    Mutant(
+        "another status without a text is unknown",
+        "batching/matching.py",
+        "    if complaint is None:\n        return _unreadable(",
+        '    if complaint is None:\n        return OutcomeStatus.DECLINED, RejectedError("") or (',
+    ),
+    Mutant(
+        "a pending status is unknown",
+        "batching/matching.py",
+        "    if status in dialect.pending_statuses:",
+        "    if False:",
+    ),
+    Mutant(
+        "an order that the reply does not list is unknown",
+        "batching/matching.py",
+        "        return OutcomeStatus.UNKNOWN, ReplyUnreadableError(_NOT_LISTED)\n",
+        "        return _SUCCEEDED\n",
+    ),
+    Mutant(
+        "an order is not declined because its request was not accepted",
+        "batching/matching.py",
+        "    if code in dialect.nothing_done_return_statuses:",
+        "    if True:",
+    ),
+    Mutant(
+        "a look-up that lists others proves no absence",
+        "batching/matching.py",
+        "    if strangers:",
+        "    if False:",
+    ),
+    Mutant(
+        "a look-up that was not accepted proves no absence",
+        "batching/matching.py",
+        "    if code not in dialect.done_return_statuses:",
+        "    if False:",
+    ),
+    Mutant(
+        "a reply that may have been cut is asked for again",
+        "batching/matching.py",
+        "    cut = full and honoured and any(",
+        "    cut = False and any(",
+    ),
+)
+
+_RUNNING = (
+    Mutant(
+        "a list is checked whole before anything is sent",
+        "batching/intake.py",
+        "        if problems:\n            raise",
+        "        if False:\n            raise",
+    ),
+    Mutant(
+        "duplicates in a stream are refused",
+        "batching/chunks.py",
+        "        if key not in self._hashes:",
+        "        if True:",
+    ),
+    Mutant(
+        "equal identities never share a request",
+        "batching/chunks.py",
+        "            and identity not in self._open_identities\n",
+        "",
+    ),
+    Mutant(
+        "serialized identities are never in flight together",
+        "batching/chunks.py",
+        "            self._in_flight |= self._open_identities",
+        "            pass",
+    ),
+    Mutant(
+        "after an unknown outcome the later ones of its identity are not sent",
+        "batching/chunks.py",
+        "        if identity in self._unknown:",
+        "        if False:",
+    ),
+    Mutant(
+        "a batch stops after too many lost replies",
+        "batching/running.py",
+        "        elif self._failed_in_a_row >= self._policy.stop_after_unknown:",
+        "        elif False:",
+    ),
+    Mutant(
+        "nothing is sent after the deadline",
+        "batching/running.py",
+        "deadline=now + (policy.deadline_seconds or math.inf),",
+        "deadline=math.inf,",
+    ),
+    Mutant(
+        "what was sent is waited for within the drain time",
+        "batching/running.py",
+        "interruption = await self._wait(self._policy.drain_seconds)",
+        "interruption = await self._wait(0)",
+    ),
+    Mutant(
+        "a cancelled batch drains before it ends",
+        "batching/running.py",
+        "            cut_short = await self.drain(reason)",
+        "            cut_short = interruption or await self.drain(reason)",
+    ),
+    Mutant(
+        "what was not yet written is not written once a batch is left",
+        "batching/running.py",
+        "        self._withdraw_calls()\n        self._cancel_idle()\n",
+        "        self._cancel_idle()\n",
+    ),
+    Mutant(
+        "an input that raised is not exhausted",
+        "batching/intake.py",
+        "                self.is_broken = True\n",
+        "",
+    ),
+)
+
+_RECOVERING = (
+    Mutant(
+        "an absence counts after the settle time only",
+        "recovery.py",
+        "await asyncio.sleep(max(ended) + self._policy.settle_seconds - time.time())",
+        "await asyncio.sleep(0)",
+        "tests/recovery/test_recovery.py",
+    ),
+    Mutant(
+        "an absence counts only where a witness is listed",
+        "looks.py",
+        "            complete=witness.is_listed(of_witness),",
+        "            complete=True,",
+        "tests/recovery/test_recovery.py",
+    ),
+    Mutant(
+        "an absence counts only where two looks agree",
+        "recovery.py",
+        "        third = await self._look(self._left())\n",
+        "        third = second\n",
+        "tests/recovery/test_recovery.py",
+    ),
+    Mutant(
+        "a missing marker counts only where markers are kept",
+        "proofs.py",
+        "    if look.complete and look.keeps_markers:",
+        "    if look.complete:",
+        "tests/recovery/test_proofs.py",
+    ),
+    Mutant(
+        "a refund that was there before is not taken for ours",
+        "proofs.py",
+        "        and record.refund_reference_id not in before\n",
+        "",
+    ),
+    Mutant(
+        "one refund proves one order",
+        "proofs.py",
+        '            taken.add(str(finding.item.get("refund_reference_id")))',
+        "            pass",
+        "tests/recovery/test_proofs.py",
+    ),
+    Mutant(
+        "without a baseline a refund on record proves nothing",
+        "proofs.py",
+        "    before = _references_before(outcome)\n",
+        "    before = _references_before(outcome) or set()\n",
+    ),
+)
+
+_HIDING = (
+    Mutant(
+        "no signature is kept with a reply",
+        "batching/outcomes.py",
+        """    return _SIGNATURES.sub(rb'\\1""', reply)""",
+        "    return reply",
+        "tests/batching/test_results.py tests/secrets/test_replies.py",
+    ),
+    Mutant(
+        "a card number shows as six and four digits",
+        "models/values.py",
+        "        return mask_card(self.reveal())",
+        "        return self.reveal()",
+        "tests/secrets/test_holders.py",
+    ),
+    Mutant(
+        "a secret shows as stars",
+        "models/values.py",
+        "        return MASK\n\n    def reveal(",
+        "        return self.reveal()\n\n    def reveal(",
+        "tests/secrets/test_holders.py",
+    ),
+)
+
+MUTANTS = (*_SENDING, *_READING, *_RUNNING, *_RECOVERING, *_HIDING)

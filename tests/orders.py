@@ -1,0 +1,119 @@
+"""Orders and clients for tests: made up, or of what a sandbox holds."""
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Any
+
+from gateway_async import (
+    CancelOrder,
+    CaptureOrder,
+    Credentials,
+    GatewayClient,
+    HmacSigner,
+    OrderRef,
+    RefundOrder,
+    ReviewOrder,
+)
+from gateway_async.sandbox import Sandbox, SeededOrder
+
+ORDER_CLASSES = {
+    "capture": CaptureOrder,
+    "cancel": CancelOrder,
+    "review": ReviewOrder,
+    "refund": RefundOrder,
+}
+MONEY_OPERATIONS = tuple(ORDER_CLASSES)
+LOOK_UPS = ("query", "search_refunds")
+
+
+def client_of(sandbox: Sandbox, **settings: Any) -> GatewayClient:
+    """Return a client that knows the sandbox's merchant."""
+    credentials = Credentials(
+        merchant_id=sandbox.merchant_id,
+        account_id=sandbox.account_id,
+        signer=HmacSigner(sandbox.secret),
+    )
+    return GatewayClient(sandbox.base_url, credentials, **settings)
+
+
+def made_up(count: int) -> list[SeededOrder]:
+    """Return orders that no gateway holds."""
+    return [
+        SeededOrder(
+            transaction_id=f"T{number:06d}",
+            order_no=f"N{number:06d}",
+            currency="EUR",
+            amount=Decimal("10.00"),
+        )
+        for number in range(count)
+    ]
+
+
+def orders_for(operation: str, orders: Iterable[SeededOrder], **changes: Any) -> list[Any]:
+    """Return the orders as an operation takes them; look-ups ask by transaction."""
+    if operation in LOOK_UPS:
+        return [OrderRef(transaction_id=order.transaction_id) for order in orders]
+    if operation == "refund":
+        changes = {"refund_amount": "1.00", **changes}
+    return [
+        ORDER_CLASSES[operation](
+            **{
+                "transaction_id": order.transaction_id,
+                "order_no": order.order_no,
+                "currency": order.currency,
+                "amount": order.amount,
+                **changes,
+            }
+        )
+        for order in orders
+    ]
+
+
+def refunds(count: int) -> list[RefundOrder]:
+    """Return made-up refunds."""
+    return orders_for("refund", made_up(count))
+
+
+def references(count: int) -> list[OrderRef]:
+    """Return made-up references by transaction."""
+    return orders_for("query", made_up(count))
+
+
+def item_of(operation: str, order: Any, **changes: Any) -> dict[str, Any]:
+    """Return what a gateway says of an order that it did."""
+    if operation in LOOK_UPS:
+        item = {order.kind: order.value, "query_result": "1", "amount": "10.00"}
+        return {**item, **changes}
+    item = {
+        "transaction_id": order.transaction_id,
+        "order_no": order.order_no,
+        "currency": order.currency,
+        "amount": f"{order.amount:.2f}",
+        f"{operation}_status": "1",
+    }
+    if operation == "refund":
+        item |= {"refund_amount": f"{order.refund_amount:.2f}", "refund_message": "V0000:success"}
+    else:
+        item["error_message"] = ""
+    if operation == "review":
+        item["review_flag"] = order.review_flag
+    return {**item, **changes}
+
+
+LIST_FIELDS = {
+    **{operation: f"{operation}_orders" for operation in MONEY_OPERATIONS},
+    "query": "orders_list",
+    "search_refunds": "refund_orders",
+}
+
+
+def reply_to(operation: str, items: "Sequence[object] | None", **envelope: Any) -> dict[str, Any]:
+    """Return a reply that lists these items."""
+    return {
+        "merchant_id": "M1",
+        "account_id": "A1",
+        "return_status": "1",
+        "return_message": "OK",
+        LIST_FIELDS[operation]: None if items is None else list(items),
+        **envelope,
+    }

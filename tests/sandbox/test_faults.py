@@ -1,0 +1,346 @@
+import asyncio
+import gzip
+import json
+from typing import Any
+
+import aiohttp
+import pytest
+from defusedxml.common import DefusedXmlException
+from defusedxml.ElementTree import fromstring
+
+from gateway_async.errors import ConfigurationError
+from gateway_async.sandbox import Sandbox, SeededOrder, faults
+from gateway_async.sandbox.faults import Fault, Faults
+from tests.sandbox.conftest import Merchant, item
+from tests.sandbox.test_payments import DIRECT
+
+LOST = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError)
+
+
+@pytest.fixture
+def orders(sandbox: Sandbox) -> list[SeededOrder]:
+    return sandbox.seed(3, status="captured")
+
+
+def effects(merchant: Merchant, orders: list[SeededOrder]) -> list[int]:
+    return [merchant.sandbox.ledger.effects("refund", order.transaction_id) for order in orders]
+
+
+async def raw(merchant: Merchant, orders: list[SeededOrder]) -> tuple[int, Any, bytes]:
+    fields = {"refund_orders": [item(order) for order in orders]}
+    async with merchant.post("refund", fields) as response:
+        return response.status, response.headers, await response.read()
+
+
+@pytest.mark.parametrize(
+    ("fault", "done"),
+    [
+        (faults.DropReply(times=1), 1),
+        (faults.ResetBeforeEffect(times=1), 0),
+        (faults.ResetAfterEffect(times=1), 1),
+        (faults.CutReply(times=1), 1),
+        (faults.CutReply(10, times=1), 1),
+        (faults.LateEffect(3600, times=1), 0),
+    ],
+)
+async def test_the_reply_is_lost_and_the_effect_is_as_announced(
+    merchant: Merchant, orders: list[SeededOrder], fault: Fault, done: int
+) -> None:
+    merchant.sandbox.faults.add("refund", fault)
+    with pytest.raises(LOST):
+        await raw(merchant, orders)
+    assert effects(merchant, orders) == [done] * 3
+    await merchant.refund(*orders)
+    assert effects(merchant, orders) == [done + 1] * 3
+    assert merchant.sandbox.faults.struck == {type(fault).__name__: 1}
+
+
+async def test_a_reset_is_a_reset(merchant: Merchant, orders: list[SeededOrder]) -> None:
+    merchant.sandbox.faults.add("refund", faults.ResetAfterEffect())
+    host, port = merchant.sandbox.base_url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"POST /v1/refund HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+    with pytest.raises(ConnectionResetError):
+        await reader.read()
+    writer.close()
+    assert effects(merchant, orders) == [0, 0, 0]
+
+
+async def test_a_late_effect_lands_later(merchant: Merchant, orders: list[SeededOrder]) -> None:
+    merchant.sandbox.faults.add("refund", faults.LateEffect(3600, times=1))
+    with pytest.raises(LOST):
+        await raw(merchant, orders)
+    assert merchant.sandbox.land_late_effects() == 1
+    assert merchant.sandbox.land_late_effects() == 0
+    assert effects(merchant, orders) == [1, 1, 1]
+
+
+@pytest.mark.parametrize("after_effect", [True, False])
+async def test_a_held_connection_ends_with_the_sandbox(*, after_effect: bool) -> None:
+    async with aiohttp.ClientSession() as http, asyncio.TaskGroup() as group:
+        async with Sandbox() as sandbox:
+            merchant = Merchant(sandbox=sandbox, http=http)
+            orders = sandbox.seed(1, status="captured")
+            sandbox.faults.add("refund", faults.NoReply(after_effect))
+            held = group.create_task(_lost(merchant, orders))
+            while not sandbox.requests.total():  # noqa: ASYNC110  # the loop does the work
+                await asyncio.sleep(0)
+            assert not held.done()
+        assert await held
+    assert effects(merchant, orders) == [int(after_effect)]
+
+
+async def _lost(merchant: Merchant, orders: list[SeededOrder]) -> bool:
+    try:
+        await raw(merchant, orders)
+    except LOST:
+        return True
+    return False
+
+
+async def test_nothing_is_left_when_the_sandbox_closes() -> None:
+    before = asyncio.all_tasks()
+    async with aiohttp.ClientSession() as http, Sandbox() as sandbox:
+        merchant = Merchant(sandbox=sandbox, http=http)
+        orders = sandbox.seed(1, status="captured")
+        sandbox.faults.add("refund", faults.Latency(3600))
+        sandbox.faults.add("refund", faults.LateEffect(3600))
+        left = asyncio.create_task(_lost(merchant, orders))
+        while not sandbox.requests.total():  # noqa: ASYNC110  # the loop does the work
+            await asyncio.sleep(0)
+        left.cancel()
+        await asyncio.wait([left])
+    assert asyncio.all_tasks() == before
+    with pytest.raises(aiohttp.ClientConnectionError):
+        async with aiohttp.ClientSession() as late, late.get(sandbox.base_url):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected", "done"),
+    [
+        (faults.Status(503, "2"), (503, "Retry-After", "2"), 0),
+        (faults.Status(500, after_effect=True), (500, "Content-Length", "0"), 1),
+        (faults.HtmlErrorPage(), (502, "Content-Type", "text/html; charset=utf-8"), 1),
+        (faults.HtmlErrorPage(200, after_effect=False), (200, "Content-Length", "73"), 0),
+        (faults.Redirect("http://127.0.0.1:9/"), (307, "Location", "http://127.0.0.1:9/"), 0),
+    ],
+)
+async def test_another_reply_comes_instead(
+    merchant: Merchant,
+    orders: list[SeededOrder],
+    fault: Fault,
+    expected: tuple[int, str, str],
+    done: int,
+) -> None:
+    merchant.sandbox.faults.add("refund", fault)
+    status, headers, _ = await raw(merchant, orders)
+    name = expected[1]
+    assert (status, name, headers[name]) == expected
+    assert effects(merchant, orders) == [done] * 3
+
+
+async def records(merchant: Merchant, orders: list[SeededOrder], fault: Fault) -> Any:
+    merchant.sandbox.faults.add("refund", fault)
+    _, _, body = await raw(merchant, orders)
+    assert effects(merchant, orders) == [1, 1, 1]
+    return json.loads(body)["refund_orders"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        (faults.MissingItems(2), [2]),
+        (faults.DoubledItems(), [0, 0, 1, 2]),
+        (faults.ReorderedItems(), [2, 1, 0]),
+        (faults.ExtraItems(2), [None, None, 0, 1, 2]),
+        (faults.EmptyLookUp(), []),
+        (faults.ReturnStatus("7", "busy", listed=1), [0]),
+        (faults.ReturnStatus("7", "busy"), []),
+    ],
+)
+async def test_the_list_is_another_one(
+    merchant: Merchant, orders: list[SeededOrder], fault: Fault, expected: list[int | None]
+) -> None:
+    positions = {order.transaction_id: position for position, order in enumerate(orders)}
+    got = await records(merchant, orders, fault)
+    assert [positions.get(record["transaction_id"]) for record in got] == expected
+
+
+@pytest.mark.parametrize(
+    ("fault", "field", "expected"),
+    [
+        (faults.UnknownItemStatus(), "refund_status", ["7", "7", "7"]),
+        (faults.UnknownItemStatus("8", "late", count=1), "refund_status", ["8", "1", "1"]),
+        (faults.UnknownItemStatus(text="late"), "refund_message", ["late", "late", "late"]),
+        (faults.ChangedAmount(), "amount", ["11.00", "10.00", "10.00"]),
+        (faults.ChangedAmount("refund_amount", 2), "refund_amount", ["5.00", "5.00", "4.00"]),
+        (faults.ChangedCurrency(count=None), "currency", ["XXX", "XXX", "XXX"]),
+        (faults.ChangedIdentity(), "order_no", ["S00000002", "S00000001", "S00000003"]),
+        (faults.DoubledItems(status="0"), "refund_status", ["1", "0", "1", "1"]),
+        (faults.UnknownFields(), "sandbox_field", ["record"] * 3),
+        (faults.NumbersForText(), "amount", [10.0] * 3),
+        (faults.NumbersForText(), "refund_status", [1] * 3),
+    ],
+)
+async def test_the_records_say_something_else(
+    merchant: Merchant, orders: list[SeededOrder], fault: Fault, field: str, expected: list[Any]
+) -> None:
+    assert [record[field] for record in await records(merchant, orders, fault)] == expected
+
+
+async def test_identifiers_as_numbers_are_exact_on_the_wire(
+    merchant: Merchant, orders: list[SeededOrder]
+) -> None:
+    got = await records(merchant, orders, faults.NumbersForText())
+    assert [str(record["transaction_id"]) for record in got] == [o.transaction_id for o in orders]
+
+
+async def test_the_list_is_null(merchant: Merchant, orders: list[SeededOrder]) -> None:
+    assert await records(merchant, orders, faults.NullList()) is None
+
+
+async def test_a_request_is_refused_without_effect(
+    merchant: Merchant, orders: list[SeededOrder]
+) -> None:
+    merchant.sandbox.faults.add("refund", faults.ReturnStatus("9", "no", after_effect=False))
+    reply = await merchant.ask("refund", {"refund_orders": [item(order) for order in orders]})
+    assert (reply["return_status"], reply["return_message"]) == ("9", "no")
+    assert reply["refund_orders"] == []
+    assert effects(merchant, orders) == [0, 0, 0]
+
+
+async def test_look_ups_ignore_the_selection(merchant: Merchant, orders: list[SeededOrder]) -> None:
+    merchant.sandbox.faults.add("query", faults.IgnoreSelection())
+    reply = await merchant.ask("query", {"order_no": orders[0].order_no}, form=True)
+    assert len(reply["orders_list"]) == 3
+
+
+async def test_bytes_are_not_what_they_should_be(
+    merchant: Merchant, orders: list[SeededOrder]
+) -> None:
+    sandbox = merchant.sandbox
+    for fault in (
+        faults.InvalidBody(),
+        faults.WrongContentType("text/css"),
+        faults.ByteOrderMark(),
+    ):
+        sandbox.faults.add("refund", fault)
+    _, headers, body = await raw(merchant, orders)
+    assert headers["Content-Type"] == "text/css"
+    assert body.startswith(b"\xef\xbb\xbf{")
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(body.removeprefix(b"\xef\xbb\xbf"))
+
+
+async def test_a_reply_is_compressed(merchant: Merchant, orders: list[SeededOrder]) -> None:
+    merchant.sandbox.faults.add("refund", faults.GzipReply())
+    async with aiohttp.ClientSession(auto_decompress=False) as http:
+        other = Merchant(sandbox=merchant.sandbox, http=http)
+        _, headers, body = await raw(other, orders)
+    assert headers["Content-Encoding"] == "gzip"
+    assert json.loads(gzip.decompress(body))["return_status"] == "1"
+
+
+async def test_a_huge_reply_is_right_and_huge(
+    merchant: Merchant, orders: list[SeededOrder]
+) -> None:
+    merchant.sandbox.faults.add("refund", faults.HugeReply(1_000_000))
+    _, _, body = await raw(merchant, orders)
+    assert len(body) == 1_000_000
+    assert json.loads(body)["return_status"] == "1"
+
+
+async def test_a_bomb_is_small_on_the_wire(merchant: Merchant, orders: list[SeededOrder]) -> None:
+    merchant.sandbox.faults.add("refund", faults.GzipBomb(5_000_000))
+    async with aiohttp.ClientSession(auto_decompress=False) as http:
+        _, _, body = await raw(Merchant(sandbox=merchant.sandbox, http=http), orders)
+    assert len(body) < 50_000
+    assert len(gzip.decompress(body)) == 5_000_000
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [faults.HugeReply(10**12), faults.GzipBomb(10**12), faults.Drip(1, 0.0), faults.NoReply()],
+)
+async def test_a_client_that_goes_ends_the_reply(
+    merchant: Merchant, orders: list[SeededOrder], fault: Fault
+) -> None:
+    merchant.sandbox.faults.add("refund", fault)
+    asked = asyncio.create_task(_lost(merchant, orders))
+    while not merchant.sandbox.requests.total():  # noqa: ASYNC110  # the loop does the work
+        await asyncio.sleep(0)
+    asked.cancel()
+    await asyncio.wait([asked])
+    server = merchant.sandbox._started()
+    while server._tasks:  # noqa: ASYNC110  # the same
+        await asyncio.sleep(0)
+    assert effects(merchant, orders) == [1, 1, 1]
+
+
+async def test_a_reply_drips(merchant: Merchant, orders: list[SeededOrder]) -> None:
+    merchant.sandbox.faults.add("refund", faults.Drip(100, 0.0))
+    _, _, body = await raw(merchant, orders)
+    assert json.loads(body)["return_status"] == "1"
+
+
+@pytest.mark.parametrize(
+    "fault", [faults.Doctype(), faults.EntityBomb(), faults.ExternalEntity("file:///nowhere")]
+)
+async def test_xml_holds_what_no_parser_should_follow(merchant: Merchant, fault: Fault) -> None:
+    merchant.sandbox.faults.add("pay_direct", fault)
+    async with merchant.post("pay", DIRECT, form=True) as response:
+        text = await response.text()
+    assert "<!DOCTYPE respon" in text
+    with pytest.raises(DefusedXmlException):
+        fromstring(text, forbid_dtd=True)
+
+
+async def test_faults_of_payments_change_the_payment(merchant: Merchant) -> None:
+    for fault in (faults.ChangedAmount(), faults.ChangedIdentity(), faults.MissingItems()):
+        merchant.sandbox.faults.add("pay_direct", fault)
+    async with merchant.post("pay", DIRECT, form=True) as response:
+        root = fromstring(await response.text())
+    assert (root.findtext("amount"), root.findtext("order_no")) == ("13.30", "stranger-1")
+
+
+# Which faults strike
+
+
+def test_endings_follow_each_other_and_others_join_in() -> None:
+    plans = Faults()
+    plans.add("refund", faults.DropReply(times=2))
+    plans.add("*", faults.Status(times=1))
+    plans.add("*", faults.MissingItems(times=1))
+    assert plans.plan("query").names == ("Status", "MissingItems")
+    assert [plans.plan("refund").names for _ in range(3)] == [("DropReply",), ("DropReply",), ()]
+
+
+def test_probabilities_are_repeatable() -> None:
+    def drawn() -> list[int]:
+        plans = Faults(random_seed=7)
+        plans.add("*", faults.DropReply(probability=0.3))
+        return [len(plans.plan("refund").faults) for _ in range(1000)]
+
+    assert drawn() == drawn()
+    assert 200 < sum(drawn()) < 400
+
+
+def test_delays_add_up_and_faults_can_be_cleared() -> None:
+    plans = Faults(random_seed=1)
+    plans.add("*", faults.Latency(0.5))
+    plans.add("*", faults.Latency(1.0, jitter=0.25))
+    assert 1.5 <= plans.plan("refund").delay_seconds <= 1.75
+    plans.clear()
+    assert plans.plan("refund").faults == ()
+
+
+def test_an_unknown_operation_or_fault_is_told() -> None:
+    with pytest.raises(ConfigurationError, match="refunds"):
+        Faults().add("refunds", faults.DropReply())
+    with pytest.raises(ConfigurationError, match="DropReply"):
+        Faults().add("refund", faults.DropReply)  # type: ignore[arg-type]  # the mistake shown
+    with pytest.raises(ValueError, match="probability"):
+        faults.DropReply(probability=2)
+    with pytest.raises(ValueError, match="times"):
+        faults.DropReply(times=0)

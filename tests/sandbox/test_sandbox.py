@@ -1,0 +1,146 @@
+import csv
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from gateway_async.errors import ConfigurationError
+from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.__main__ import main, make_parser, make_sandbox, to_seconds
+from tests.sandbox.conftest import Merchant, sign
+from tests.sandbox.test_payments import DIRECT, PAYOUT, pay
+
+ROOT = Path(__file__).parents[2]
+
+
+async def test_the_books_survive_a_restart(tmp_path: Path) -> None:
+    state = tmp_path / "books.sqlite"
+    async with aiohttp.ClientSession() as http:
+        async with Sandbox(state=state) as first:
+            merchant = Merchant(sandbox=first, http=http)
+            orders = first.seed(2, status="captured")
+            await merchant.refund(*orders)
+            await merchant.refund(orders[0], currency="USD")
+            await pay(merchant, DIRECT)
+            await merchant.ask("payout", PAYOUT)
+        async with Sandbox(state=state) as second:
+            assert list(second.ledger) == list(first.ledger)
+            assert second.ledger.recent_refunds() == first.ledger.recent_refunds()
+            assert second.ledger.refusals("refund", orders[0].transaction_id) == 1
+            assert len(second.ledger.payouts_of(str(PAYOUT["request_id"]))) == 1
+            (record,) = await Merchant(sandbox=second, http=http).refund(orders[0])
+            assert record["refund_reference_id"].endswith("-02")
+            (new,) = second.seed(1)
+            assert [t.transaction_id for t in second.ledger].count(new.transaction_id) == 1
+
+
+async def test_a_state_file_holds_no_card(tmp_path: Path) -> None:
+    state = tmp_path / "books.sqlite"
+    async with aiohttp.ClientSession() as http, Sandbox(state=state) as sandbox:
+        await pay(Merchant(sandbox=sandbox, http=http), DIRECT)
+    assert DIRECT["card"].encode() not in state.read_bytes()
+
+
+async def test_it_listens_on_this_machine_only_and_once() -> None:
+    sandbox = Sandbox()
+    with pytest.raises(ConfigurationError, match="not started"):
+        _ = sandbox.base_url
+    async with sandbox:
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", sandbox.base_url)
+        with pytest.raises(ConfigurationError, match="twice"):
+            await sandbox.__aenter__()
+        port = int(sandbox.base_url.rsplit(":", 1)[1])
+        with pytest.raises(ConfigurationError, match="cannot listen"):
+            await Sandbox(port=port).__aenter__()
+
+
+def test_seeding_knows_its_statuses() -> None:
+    with pytest.raises(ConfigurationError, match="authorised"):
+        Sandbox().seed(1, status="paid")
+
+
+def test_the_command_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
+    listed = tmp_path / "orders.csv"
+    command = [sys.executable, "-m", "gateway_async.sandbox", "--port", "0", "--orders", "3"]
+    command += ["--orders-csv", str(listed), "--secret-env", "TEST_SECRET", "--seed", "1"]
+    env = {**os.environ, "TEST_SECRET": "another"}
+    with subprocess.Popen(  # noqa: S603  # our own command
+        command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        rest = process.stdout.read()
+        assert process.wait() == 0
+    assert re.fullmatch(r"sandbox listening on http://127\.0\.0\.1:\d+\n", line)
+    assert rest == ""
+    with listed.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["order_no"] for row in rows] == ["S00000001", "S00000002", "S00000003"]
+
+
+def test_options_become_faults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_SECRET", "from the environment")
+    options = ["--drop-reply", "0.01", "--latency", "50ms", "--error-rate", "0.1"]
+    options += ["--missing-item", "0.2", "--late-effect", "0.3", "--late-seconds", "1s"]
+    sandbox = make_sandbox(make_parser().parse_args(options))
+    assert sandbox.secret == "from the environment"
+    shown = repr(sandbox.faults)
+    for part in (
+        "DropReply(times=None, probability=0.01)",
+        "Latency(times=None, probability=1.0, seconds=0.05, jitter=0.0)",
+        "MissingItems(times=None, probability=0.2, count=1)",
+        "seconds=1.0",
+        "status=503",
+    ):
+        assert part in shown
+
+
+@pytest.mark.parametrize(("text", "expected"), [("50ms", 0.05), ("2s", 2.0), ("0.5", 0.5)])
+def test_durations(text: str, expected: float) -> None:
+    assert to_seconds(text) == expected
+
+
+@pytest.mark.parametrize(
+    "options", [["--latency", "fast"], ["--drop-reply", "2"], ["--drop-reply", "x"]]
+)
+def test_wrong_options_end_the_command(options: list[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        make_parser().parse_args(options)
+
+
+def test_a_secret_that_is_not_there_ends_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("NOT_THERE", raising=False)
+    assert main(["--secret-env", "NOT_THERE"]) == 2
+    assert "NOT_THERE" in capsys.readouterr().err
+
+
+def test_importing_one_does_not_import_the_other() -> None:
+    script = (
+        "import sys, gateway_async\n"
+        "assert 'gateway_async.sandbox' not in sys.modules\n"
+        "before = set(sys.modules)\n"
+        "import gateway_async.sandbox.ledger, gateway_async.sandbox.faults\n"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)  # noqa: S603  # our own
+
+
+def test_the_sandbox_stands_on_three_modules_of_the_package() -> None:
+    pattern = re.compile(r"^\s*(?:from|import) (gateway_async[.\w]*)", re.MULTILINE)
+    allowed = ("gateway_async.signing", "gateway_async.operations", "gateway_async.errors")
+    for path in (ROOT / "gateway_async" / "sandbox").glob("*.py"):
+        for name in pattern.findall(path.read_text(encoding="utf-8")):
+            assert name in allowed or name.startswith("gateway_async.sandbox"), (path.name, name)
+
+
+def test_the_hand_written_signature_is_the_documented_one() -> None:
+    # printf 'a=1&b=2' | openssl dgst -sha256 -hmac k
+    expected = "acaa976e196269880b8b3898a5ec2f3881696e4570890e89538ba5a0cbfe2829"
+    assert sign({"b": "2", "a": "1"}, "k") == expected

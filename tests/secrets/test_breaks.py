@@ -1,0 +1,100 @@
+"""Connections that break while the request is written, or as soon as it is, show nothing of it."""
+
+import asyncio
+import contextlib
+import socket
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+from gateway_async import Credentials, GatewayClient, GatewayError, HmacSigner, RetryPolicy
+from gateway_async.transport import _shown_cause
+from tests.fuzz.memory import MemoryGateway, client_of, fields_of
+from tests.secrets.data import CARD, SIGNER_SECRET, direct_payment
+from tests.secrets.dragnet import links_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from gateway_async.transport import Message, RawReply
+    from tests.secrets.dragnet import Dragnet
+
+LONGER_THAN_ANY_BUFFER = 12_000_000
+
+
+@contextlib.asynccontextmanager
+async def breaking(after_bytes: int) -> "AsyncIterator[str]":
+    """Listen on this machine, take so many bytes of each connection, and reset it."""
+    serving: set[asyncio.Task[None] | None] = set()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.add(asyncio.current_task())
+        if after_bytes:
+            await reader.read(after_bytes)
+        writer.transport.abort()
+
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    listening.bind(("127.0.0.1", 0))
+    server = await asyncio.start_server(take, sock=listening)
+    async with server:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    await asyncio.gather(*(task for task in serving if task))
+
+
+@pytest.mark.parametrize("after_bytes", [0, 1, 1000])
+@pytest.mark.parametrize("length", [0, LONGER_THAN_ANY_BUFFER])
+async def test_a_broken_connection_shows_nothing(
+    net: "Dragnet", after_bytes: int, length: int
+) -> None:
+    credentials = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner(SIGNER_SECRET))
+    # Not shown in the repr, so that the net need not search it in every frame.
+    payment = attrs.evolve(direct_payment(), document="x" * length)
+    async with (
+        breaking(after_bytes) as address,
+        GatewayClient(address, credentials, retry=RetryPolicy(attempts=1)) as client,
+    ):
+        with pytest.raises(GatewayError) as caught:
+            await client.pay_direct(payment)
+        net.catch_error("broken", caught.value)
+        causes = list(links_of(caught.value))[1:]
+        assert causes
+        assert [cause for cause in causes if cause.__traceback__] == []
+
+
+async def test_a_wrapped_secret_goes_out_whole_in_any_call_and_shows_in_none(
+    net: "Dragnet",
+) -> None:
+    sent: list[str] = []
+
+    def note(message: "Message", reply: "RawReply") -> "RawReply":
+        sent.append(fields_of(message)["card"])
+        return attrs.evolve(reply, status=503)
+
+    client = client_of(MemoryGateway(note))
+    wrapped = direct_payment()
+    for body in ("form", "json"):
+        fields = {"order_no": "1", "amount": "1", "currency": "EUR", "card": wrapped.card}
+        with pytest.raises(GatewayError) as caught:
+            await client.call("/v1/authorise", fields, body=body)
+        trace = caught.value.__traceback__
+        assert trace is not None
+        # Without the first frame, which is this test's own and knows what was sent.
+        net.catch_error("call", caught.value.with_traceback(trace.tb_next))
+    assert sent == [CARD, CARD]
+
+
+def _raised(name: str) -> OSError:
+    with pytest.raises(OSError, match=name) as caught:
+        raise OSError(name)
+    return caught.value
+
+
+def test_no_branch_of_a_cause_keeps_its_frames() -> None:
+    error, cause, context = map(_raised, ("outer", "cause", "context"))
+    error.__cause__, error.__context__, context.__context__ = cause, context, error
+    assert all(link.__traceback__ for link in links_of(error))
+    shown = _shown_cause(error)
+    assert shown is error
+    assert [link for link in links_of(error) if link.__traceback__] == []

@@ -1,0 +1,154 @@
+"""What holds a secret is not pickled with it, and shows nothing of it."""
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+from gateway_async import Credentials, DirectPayment, GatewayClient, HmacSigner, OrderRef
+from gateway_async.errors import ConfigurationError, InvalidOrderError
+from tests.secrets.data import (
+    CARD,
+    CODE,
+    SIGNER_SECRET,
+    TOKEN,
+    direct_payment,
+    payout_request,
+    redirect_payment,
+)
+from tests.secrets.dragnet import Dragnet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class OwnSigner:
+    def __init__(self, secret: str) -> None:
+        self.secret = secret
+
+    def sign(self, operation: object, fields: "Mapping[str, str]") -> str:
+        return f"{operation}{sorted(fields)}{self.secret}"
+
+    def __repr__(self) -> str:
+        return f"OwnSigner({self.secret!r})"
+
+
+def credentials(signer: object = None) -> Credentials:
+    return Credentials(
+        merchant_id="M1",
+        account_id="A1",
+        signer=signer or HmacSigner(SIGNER_SECRET),
+    )
+
+
+def client() -> GatewayClient:
+    return GatewayClient("https://gateway.example", credentials())
+
+
+HOLDERS: "list[Callable[[], object]]" = [
+    direct_payment,
+    redirect_payment,
+    credentials,
+    lambda: credentials(OwnSigner(SIGNER_SECRET)),
+    lambda: credentials(lambda _operation, _fields: SIGNER_SECRET),
+    lambda: HmacSigner(SIGNER_SECRET),
+    client,
+    lambda: client()._session,
+    lambda: client()._session.credentials.signer,
+]
+
+
+@pytest.mark.parametrize("make", HOLDERS)
+def test_no_secret_shows(net: Dragnet, make: "Callable[[], object]") -> None:
+    net.catch_object("holder", make())
+    net.catch_object("in a container", {"holder": [make()]})
+    assert net.hits() == []
+
+
+@pytest.mark.parametrize("make", HOLDERS)
+def test_it_is_not_pickled(make: "Callable[[], object]") -> None:
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        with pytest.raises((TypeError, AttributeError)):
+            pickle.dumps(make(), protocol)
+
+
+async def test_a_batch_is_not_pickled(net: Dragnet) -> None:
+    batch = client().query([OrderRef(order_no="N-1")])
+    with pytest.raises((TypeError, AttributeError)):
+        pickle.dumps(batch)
+    net.catch_object("batch", batch)
+    batch.close()
+
+
+def test_parts_of_a_secret_show_no_more_than_the_whole() -> None:
+    payment = direct_payment()
+    for text in (payment.card, payment.security_code, redirect_payment().token_id or ""):
+        assert f"{text[:10]!r} {text[2:]} {text[-1]}" == "'***' *** ***"
+
+
+def _wrong(**given: Any) -> "Callable[[], object]":
+    return lambda: attrs.evolve(direct_payment(), **given)
+
+
+WRONG: "list[Callable[[], object]]" = [
+    _wrong(amount="12,30"),
+    _wrong(amount=12.3),
+    _wrong(amount="-1"),
+    _wrong(currency=""),
+    _wrong(order_no=None),
+    _wrong(expiration_month=11),
+    _wrong(shopper_email="half \ud800"),
+    _wrong(cart_items="no list"),
+    _wrong(nonsense=1),
+    lambda: HmacSigner(SIGNER_SECRET, digest="nonsense"),
+    lambda: HmacSigner(SIGNER_SECRET.encode()),  # type: ignore[arg-type]  # wrong on purpose
+    lambda: HmacSigner(SIGNER_SECRET, excluded=7),  # type: ignore[arg-type]  # wrong on purpose
+    lambda: HmacSigner(SIGNER_SECRET, nonsense=True),  # type: ignore[call-arg]  # wrong on purpose
+    lambda: Credentials(merchant_id="M1", account_id="A1", signer=SIGNER_SECRET),
+    lambda: Credentials(merchant_id="", account_id="A1", signer=HmacSigner(SIGNER_SECRET)),
+    lambda: GatewayClient("http://gateway.example", credentials()),
+    lambda: attrs.evolve(payout_request(), payment_amount="x"),  # type: ignore[arg-type]  # text is converted
+]
+
+
+@pytest.mark.parametrize("make", WRONG)
+def test_what_is_made_wrongly_tells_nothing(net: Dragnet, make: "Callable[[], object]") -> None:
+    with pytest.raises((TypeError, ConfigurationError, InvalidOrderError)) as caught:
+        make()
+    net.catch_error("making", caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("card", int(CARD)),
+        ("card", f"{CARD[:4]} {CARD[4:8]} {CARD[8:12]} {CARD[12:]}"),
+        ("card", f"{CARD}\ud800"),
+        ("card", CARD.encode()),
+        ("security_code", int(CODE)),
+        ("security_code", f"{CODE}\udfff"),
+        ("token_id", [TOKEN]),
+        ("amount", 12.3),
+        ("nonsense", "x"),
+    ],
+)
+def test_a_payment_that_is_made_wrongly_hides_its_arguments(
+    net: Dragnet, field: str, value: object
+) -> None:
+    given: dict[str, Any] = {
+        "order_no": "N-1",
+        "currency": "EUR",
+        "amount": "12.30",
+        "card": CARD,
+        "expiration_month": "11",
+        "expiration_year": "2031",
+        "security_code": CODE,
+    }
+    given[field] = value
+    with pytest.raises((TypeError, InvalidOrderError)) as caught:
+        DirectPayment(**given)
+    # The first frame is this very test's, which holds the arguments itself.
+    trace = caught.value.__traceback__
+    assert trace is not None
+    net.catch_error("making", caught.value.with_traceback(trace.tb_next))

@@ -1,0 +1,195 @@
+"""A gateway that repeats what it should keep to itself: nothing of it shows or is stored."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+from gateway_async import CaptureOrder, GatewayClient, GatewayError, OrderRef, RefundOrder
+from gateway_async.models.values import SignatureText
+from tests.fuzz.memory import MemoryGateway, client_of
+from tests.secrets.data import CARD, CODE, direct_payment, payout_request
+from tests.secrets.dragnet import Dragnet
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from gateway_async.transport import Message, RawReply
+
+SIGNED = "a1b2c3d4e5f60718" * 4
+ORDERS = [
+    {"transaction_id": f"T{n}", "order_no": f"N{n}", "currency": "EUR", "amount": "10.00"}
+    for n in range(3)
+]
+
+
+def _in_envelope(reply: dict[str, Any], _: str) -> object:
+    return {**reply, "encryption_data": SIGNED}
+
+
+def _twice(reply: dict[str, Any], _: str) -> object:
+    text = json.dumps({**reply, "encryption_data": SIGNED})
+    return text[:-1] + f', "encryption_data" \n :\t "{SIGNED}"}}'
+
+
+def _with_quotes(reply: dict[str, Any], _: str) -> object:
+    return {**reply, "encryption_data": f'"\\{SIGNED}"\\'}
+
+
+def _in_items(reply: dict[str, Any], name: str) -> object:
+    return {**reply, name: [{**item, "encryption_data": SIGNED} for item in reply[name]]}
+
+
+def _in_strangers(reply: dict[str, Any], name: str) -> object:
+    marks = {"encryption_data": SIGNED}
+    strangers = [{"transaction_id": "stranger", **marks}, [marks], [[marks]]]
+    return {**reply, name: [*strangers, *reply[name]]}
+
+
+def _deep_inside(reply: dict[str, Any], name: str) -> object:
+    nested = {"one": [{"two": {"encryption_data": SIGNED}}]}
+    return {**reply, "more": nested, name: [{**item, "more": nested} for item in reply[name]]}
+
+
+def _where_an_amount_is_expected(reply: dict[str, Any], name: str) -> object:
+    return {**reply, name: [{**i, "amount": {"encryption_data": SIGNED}} for i in reply[name]]}
+
+
+def _in_statuses(reply: dict[str, Any], name: str) -> object:
+    marks = {"encryption_data": SIGNED}
+    items = [{**item, "capture_status": marks, "query_result": marks} for item in reply[name]]
+    return {**reply, "return_status": marks, "return_message": [marks], name: items}
+
+
+CHANGES = [
+    _in_envelope,
+    _twice,
+    _with_quotes,
+    _in_items,
+    _in_strangers,
+    _deep_inside,
+    _where_an_amount_is_expected,
+    _in_statuses,
+]
+BATCHES: "dict[str, Callable[[GatewayClient], Any]]" = {
+    "capture_orders": lambda client: client.capture([CaptureOrder(**o) for o in ORDERS]),  # type: ignore[arg-type]  # text is converted
+    "refund_orders": lambda client: client.refund(
+        [RefundOrder(**o, refund_amount="1.00") for o in ORDERS]  # type: ignore[arg-type]  # text is converted
+    ),
+    "orders_list": lambda client: client.query([OrderRef(order_no=o["order_no"]) for o in ORDERS]),
+}
+
+
+def _rewriting(change: "Callable[[dict[str, Any], str], object]", name: str) -> MemoryGateway:
+    def rewrite(_: "Message", reply: "RawReply") -> "RawReply":
+        changed = change(json.loads(reply.body), name)
+        text = changed if isinstance(changed, str) else json.dumps(changed)
+        return attrs.evolve(reply, body=text.encode())
+
+    return MemoryGateway(rewrite)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", BATCHES)
+async def test_a_batch_keeps_no_secret_of_a_reply(
+    net: Dragnet, change: "Callable[[dict[str, Any], str], object]", name: str
+) -> None:
+    net.signatures.add(SIGNED)
+    result = await BATCHES[name](client_of(_rewriting(change, name)))
+    assert len(result) == len(ORDERS)
+    net.catch_object("result", result, deep=True)
+    net.catch_object("outcomes", list(result), deep=True)
+    net.catch_object("records", [outcome.record for outcome in result], deep=True)
+    net.catch_object("errors", [outcome.error for outcome in result], deep=True)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_page_keeps_no_secret_of_a_reply(
+    net: Dragnet, change: "Callable[[dict[str, Any], str], object]"
+) -> None:
+    net.signatures.add(SIGNED)
+    client = client_of(_rewriting(change, "orders_list"))
+    await _catch(net, client.recent_transactions())
+    await _catch(net, client.call("/v1/retrievalTrans", {"order_no": "1"}))
+
+
+def _with_card_data(reply: dict[str, Any], name: str) -> object:
+    marks = {"card": CARD, "securityCode": CODE, "cvv": CODE, "allParams": f"card={CARD}"}
+    strangers = [{"transaction_id": "stranger", **marks}, [marks]]
+    return {**reply, name: [*strangers, *({**item, **marks} for item in reply[name])]}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+async def test_records_show_no_card_data_of_a_reply(net: Dragnet, name: str) -> None:
+    result = await BATCHES[name](client_of(_rewriting(_with_card_data, name)))
+    assert len(result.unexpected) == 2
+    net.catch_object("unexpected", result.unexpected, deep=True)
+    net.catch_object("records", [outcome.record for outcome in result], deep=True)
+    for outcome in result:
+        net.add("outcome", f"{outcome!r} {outcome.record!r}")
+
+
+async def test_a_signature_that_differs_does_not_make_an_item_another(net: Dragnet) -> None:
+    def twice(reply: dict[str, Any], name: str) -> object:
+        items = [{**item, "encryption_data": f"{SIGNED}{n}"} for n in "12" for item in reply[name]]
+        return {**reply, name: items}
+
+    net.signatures.add(SIGNED)
+    result = await BATCHES["capture_orders"](client_of(_rewriting(twice, "capture_orders")))
+    assert result.counts["succeeded"] == len(result.succeeded) == len(list(result.succeeded)) == 3
+
+
+MARKS = {"encryption_data": SIGNED, "signInfo": SIGNED, "cvv": CODE, "cardNumber": CARD}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"card": CARD},
+        {"card": f"{CARD[:4]} {CARD[4:8]} {CARD[8:12]} {CARD[12:]}"},
+        {"card": f"card {CARD} is fine"},
+        {"card": {"number": CARD}},
+        {"risk_reasons": {"card": CARD, "name": "x"}},
+        {"risk_reasons": [MARKS, MARKS]},
+        {"amount": MARKS},
+        {"order_no": MARKS},
+        {"encryption_data": MARKS},
+        {"threeds_result": MARKS},
+    ],
+)
+async def test_a_payment_keeps_no_secret_of_a_reply(net: Dragnet, more: dict[str, Any]) -> None:
+    net.signatures.add(SIGNED)
+
+    def rewrite(message: "Message", reply: "RawReply") -> "RawReply":
+        if message.path == "/v1/payout":
+            body = json.dumps({**json.loads(reply.body), **MARKS, **more}).encode()
+        else:
+            body = reply.body.replace(b"</respon>", f"{_xml({**MARKS, **more})}</respon>".encode())
+        return attrs.evolve(reply, body=body)
+
+    client = client_of(MemoryGateway(rewrite))
+    await _catch(net, client.pay_direct(direct_payment()))
+    await _catch(net, client.payout(payout_request()))
+
+
+async def _catch(net: Dragnet, call: "Awaitable[object]") -> None:
+    try:
+        net.catch_object("result", await call, deep=True)
+    except GatewayError as error:
+        net.catch_error("result", error)
+
+
+def _xml(value: Any) -> str:
+    if isinstance(value, list):
+        return "".join(f"<element>{_xml(one)}</element>" for one in value)
+    if isinstance(value, dict):
+        return "".join(f"<{name}>{_xml(one)}</{name}>" for name, one in value.items())
+    return str(value)
+
+
+def test_a_long_signature_does_not_show_where_tools_cut_it(net: Dragnet) -> None:
+    signature = SIGNED * 4
+    net.signatures.add(signature)
+    net.catch_object("signature", SignatureText(signature), deep=True)
+    net.catch_object("in a list", [SignatureText(signature)], deep=True)

@@ -1,0 +1,162 @@
+"""The proof that nothing was sent: whether the body was ever asked to write itself."""
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import pytest
+
+from gateway_async import (
+    BatchPolicy,
+    EvidenceError,
+    GatewayError,
+    NotSentError,
+    OutcomeStatus,
+    OutcomeUnknownError,
+    ReplyStatusError,
+    ReplyTooLargeError,
+    ReplyUnreadableError,
+)
+from gateway_async.transport import Evidence, Message, _WitnessedPayload
+from tests.orders import refunds
+from tests.session.http import BodyWriter, mocked, replied
+
+MESSAGE = Message("/v1/refund", "application/json", b'{"a":1}')
+LOST = [
+    aiohttp.ServerDisconnectedError(),
+    aiohttp.ClientOSError(104, "Connection reset by peer"),
+    aiohttp.ServerTimeoutError(),
+    aiohttp.ConnectionTimeoutError(),
+    aiohttp.ClientConnectionError("closed"),
+    TimeoutError(),
+    ConnectionResetError(),
+    OSError("broken"),
+]
+UNREADABLE = [
+    aiohttp.ClientPayloadError("quoted reply"),
+    aiohttp.http_exceptions.BadHttpMessage("quoted reply"),
+]
+
+
+@pytest.mark.parametrize("method", ["write", "write_with_length"])
+async def test_writing_is_noted_before_the_first_byte(method: str) -> None:
+    evidence, writer = Evidence(), BodyWriter()
+    payload = _WitnessedPayload(MESSAGE, evidence)
+    assert evidence.settle() is False
+    evidence = Evidence()
+    payload = _WitnessedPayload(MESSAGE, evidence)
+    arguments = (writer,) if method == "write" else (writer, None)
+    await getattr(payload, method)(*arguments)
+    assert evidence.asked
+    assert writer.written == MESSAGE.body
+
+
+@pytest.mark.parametrize("method", ["write", "write_with_length"])
+async def test_a_body_that_was_given_up_is_never_written(method: str) -> None:
+    evidence, writer = Evidence(), BodyWriter()
+    payload = _WitnessedPayload(MESSAGE, evidence)
+    assert evidence.settle() is False
+    arguments = (writer,) if method == "write" else (writer, None)
+    with pytest.raises(ConnectionAbortedError):
+        await getattr(payload, method)(*arguments)
+    assert writer.written == b""
+    assert not evidence.asked
+
+
+def test_settling_says_what_may_have_been_sent() -> None:
+    evidence = Evidence()
+    evidence.begin()
+    assert evidence.settle() is True
+    assert evidence.settle() is True
+
+
+def test_a_message_shows_nothing_of_its_body() -> None:
+    assert repr(MESSAGE) == "Message(path='/v1/refund')"
+
+
+async def test_a_reply_to_a_body_that_was_never_written_is_a_loud_error() -> None:
+    """So a mock that does not write bodies is found out, and no order is called done."""
+    async with mocked(replied(b"{}"), path="/v1/refund") as (gateway, server):
+        server.writes = False
+        result = await gateway.refund(refunds(500), policy=BatchPolicy(concurrency=1))
+    assert isinstance(result[0].error, EvidenceError)
+    assert "HTTP 200" in str(result[0].error)
+    assert len(server.calls) == 1
+    assert result.counts[OutcomeStatus.UNKNOWN] == 50
+    assert result.counts[OutcomeStatus.NOT_SENT] == 450
+
+
+@pytest.mark.parametrize("failure", LOST + UNREADABLE, ids=lambda one: type(one).__name__)
+async def test_the_same_failure_means_unknown_once_the_body_was_written(failure: Any) -> None:
+    async with mocked(failure, path="/v1/refund") as (gateway, server):
+        result = await gateway.refund(refunds(1))
+    assert len(server.calls) == 1
+    assert result.counts[OutcomeStatus.UNKNOWN] == 1
+    _check_error(result[0].error, OutcomeUnknownError)
+    assert isinstance(result[0].error, ReplyUnreadableError) is (failure in UNREADABLE)
+
+
+@pytest.mark.parametrize("failure", LOST + UNREADABLE, ids=lambda one: type(one).__name__)
+async def test_the_same_failure_means_not_sent_where_it_was_not(failure: Any) -> None:
+    async with mocked(failure, path="/v1/refund") as (gateway, server):
+        server.writes = False
+        result = await gateway.refund(refunds(1))
+    assert len(server.calls) == 4
+    assert result.counts[OutcomeStatus.NOT_SENT] == 1
+    assert result.requests == 0
+    assert result.retries == 3
+    _check_error(result[0].error, NotSentError)
+
+
+def _check_error(error: GatewayError | None, wanted: type[GatewayError]) -> None:
+    """Check that the error is ours, quotes no reply, and carries no frame of aiohttp's."""
+    assert isinstance(error, wanted)
+    assert "quoted" not in str(error)
+    link: BaseException | None = error
+    while link is not None:
+        assert link.__traceback__ is None
+        link = link.__cause__ or link.__context__
+
+
+async def test_a_request_that_was_not_sent_is_sent_again_and_once() -> None:
+    failure, success = aiohttp.ClientConnectionError("refused"), replied(b'{"a":"1"}')
+    async with mocked(failure, failure, success, path="/v1/x") as (gateway, server):
+
+        def write_from_the_third_on() -> None:
+            server.writes = len(server.calls) >= 3
+
+        server.before = write_from_the_third_on
+        reply = await gateway.call("/v1/x", {})
+    assert reply.data == {"a": "1"}
+    assert len(server.calls) == 3
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize("status", [100, 201, 204, 302, 307, 400, 401, 404, 429, 500, 503])
+async def test_any_other_status_is_unknown_and_not_repeated_for_money(status: int) -> None:
+    async with mocked(replied(b"{}", status), path="/v1/refund") as (gateway, server):
+        result = await gateway.refund(refunds(1))
+    error = result[0].error
+    assert isinstance(error, ReplyStatusError)
+    assert error.status == status
+    assert len(server.calls) == 1
+
+
+async def test_a_reply_above_the_limit_is_given_up() -> None:
+    limits = {"max_reply_bytes": 1000}
+    async with mocked(replied(b" " * 1001), path="/v1/x", **limits) as (gateway, _):
+        with pytest.raises(ReplyTooLargeError, match="max_reply_bytes=1000"):
+            await gateway.call("/v1/x", {}, reply="text")
+    async with mocked(replied(b" " * 1000), path="/v1/x", **limits) as (gateway, _):
+        assert len((await gateway.call("/v1/x", {}, reply="text")).data) == 1000
+
+
+async def test_a_cancelled_call_says_what_became_of_it() -> None:
+    async with mocked(replied(b'{"a":"1"}'), path="/v1/x") as (gateway, server):
+        task = asyncio.create_task(gateway.call("/v1/x", {}))
+        server.before = task.cancel
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+    outcome = getattr(caught.value, "outcome", None)
+    assert isinstance(outcome, NotSentError) or getattr(outcome, "data", None) == {"a": "1"}
+    assert isinstance(outcome, NotSentError) is (server.bodies == [])

@@ -1,0 +1,316 @@
+"""What is repeated, how often, and after which pause."""
+
+import asyncio
+import random
+import time
+from collections.abc import Coroutine
+from decimal import Decimal
+from email.utils import formatdate
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import given, strategies as st
+
+from gateway_async import (
+    BatchPolicy,
+    CertificateError,
+    ConfigurationError,
+    Dialect,
+    EvidenceError,
+    GatewayError,
+    InvalidOrderError,
+    NotSentError,
+    OrderRef,
+    OutcomeStatus,
+    OutcomeUnknownError,
+    PayoutRequest,
+    RejectedError,
+    ReplyStatusError,
+    ReplyTooLargeError,
+    ReplyUnreadableError,
+    RetryPolicy,
+    Timeouts,
+    session as session_module,
+)
+from gateway_async.operations import OPERATIONS, OperationClass
+from gateway_async.session import Call, Exchange, Gate, Request, may_repeat
+from gateway_async.transport import RawReply
+from tests.memory import Asked, MemoryTransport, client_over
+from tests.orders import refunds
+from tests.session.http import VirtualLoop
+
+T = TypeVar("T")
+READ, MONEY, KEYED = OperationClass.READ, OperationClass.MONEY, OperationClass.KEYED
+EVERYWHERE, READS, NOWHERE = {READ, MONEY, KEYED}, {READ}, set[OperationClass]()
+
+ERRORS: list[tuple[GatewayError | None, set[OperationClass]]] = [
+    (None, NOWHERE),
+    (ConfigurationError(), NOWHERE),
+    (InvalidOrderError(), NOWHERE),
+    (NotSentError(), EVERYWHERE),
+    (CertificateError(), NOWHERE),
+    (OutcomeUnknownError(), READS),
+    (ReplyUnreadableError(), READS),
+    (ReplyTooLargeError(), NOWHERE),
+    (EvidenceError(), READS),
+    (RejectedError(), NOWHERE),
+    *((ReplyStatusError(status=status), READS) for status in (201, 400, 404, 429, 500, 503)),
+    *((ReplyStatusError(status=status), NOWHERE) for status in (301, 302, 307, 308)),
+]
+
+
+@pytest.mark.parametrize("kind", OperationClass)
+@pytest.mark.parametrize(
+    ("error", "repeated"),
+    ERRORS,
+    ids=[f"{type(e).__name__} {getattr(e, 'status', '')}".strip() for e, _ in ERRORS],
+)
+def test_what_may_be_repeated(
+    kind: OperationClass, error: GatewayError | None, repeated: set[OperationClass]
+) -> None:
+    assert may_repeat(kind, error) is (kind in repeated)
+
+
+@pytest.mark.parametrize("deduplicates", [True, False])
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize(("error", "repeated"), ERRORS[:12])
+async def test_payouts_are_repeated_like_reads_where_the_gateway_deduplicates(
+    name: str, deduplicates: bool, error: GatewayError | None, repeated: set[OperationClass]
+) -> None:
+    operation = OPERATIONS[name]
+    gateway = client_over(
+        MemoryTransport(lambda _: {}), dialect=Dialect(payout_deduplicates=deduplicates)
+    )
+    request: Request[object] = Request(operation=operation, fields={}, decode=lambda raw: raw)
+    call = Call(gateway._session, request, Gate())
+    as_read = operation.kind is READ or (name == "payout" and deduplicates)
+    expected = bool(READ in repeated if as_read else operation.kind in repeated)
+    assert call._may_repeat(Exchange(error=error)) is expected
+
+
+# On virtual time
+
+
+def run(work: Coroutine[Any, Any, T]) -> tuple[T, float]:
+    """Return what it gives, and the time that passed on a clock that jumps."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        given = runner.run(work)
+        loop = runner.get_loop()
+        assert isinstance(loop, VirtualLoop)
+        return given, loop.passed
+
+
+class _Failing:
+    """Fails so often in one way, then does everything; notes when it was asked."""
+
+    def __init__(self, failure: RawReply | GatewayError, times: int) -> None:
+        self.at: list[float] = []
+        self._failure = failure
+        self._times = times
+
+    def __call__(self, asked: Asked) -> Any:
+        self.at.append(asyncio.get_running_loop().time())
+        if len(self.at) > self._times:
+            return asked.done()
+        if isinstance(self._failure, GatewayError):
+            raise self._failure
+        return self._failure
+
+
+def _status(status: int, **headers: str) -> RawReply:
+    return RawReply(status, headers, b"")
+
+
+async def _query(handler: _Failing, **settings: Any) -> Any:
+    gateway = client_over(MemoryTransport(handler), **settings)
+    return await gateway.query([OrderRef(transaction_id="T1")])
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 4])
+@pytest.mark.parametrize("failure", [_status(500), NotSentError(), ReplyUnreadableError()])
+def test_a_read_is_attempted_so_often(attempts: int, failure: Any) -> None:
+    failing = _Failing(failure, 1000)
+    result, _ = run(_query(failing, retry=RetryPolicy(attempts=attempts)))
+    assert len(failing.at) == attempts
+    assert result.retries == attempts - 1
+    assert result.requests == attempts
+    assert not result.ok
+
+
+def test_a_read_succeeds_at_its_last_attempt() -> None:
+    failing = _Failing(_status(503), 3)
+    result, _ = run(_query(failing, retry=RetryPolicy(attempts=4)))
+    assert result.ok
+    assert result.retries == 3
+
+
+def test_money_is_asked_once_when_the_reply_is_lost() -> None:
+    failing = _Failing(_status(503), 1000)
+
+    async def work() -> Any:
+        return await client_over(MemoryTransport(failing)).refund(refunds(1))
+
+    result, _ = run(work())
+    assert len(failing.at) == 1
+    assert result.counts[OutcomeStatus.UNKNOWN] == 1
+
+
+def test_pauses_are_drawn_below_a_bound_that_doubles_up_to_the_cap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn: list[float] = []
+
+    def uniform(low: float, high: float) -> float:
+        assert low == 0
+        drawn.append(high)
+        return high
+
+    monkeypatch.setattr(random, "uniform", uniform)
+    failing = _Failing(_status(500), 1000)
+    retry = RetryPolicy(attempts=6, first_pause_seconds=1, max_pause_seconds=5)
+    _, passed = run(_query(failing, retry=retry))
+    assert drawn[:5] == [1, 2, 4, 5, 5]
+    assert passed == pytest.approx(17)
+    assert failing.at == pytest.approx([0, 1, 3, 7, 12, 17])
+
+
+@pytest.mark.parametrize(
+    ("header", "pause"),
+    [("7", 7), ("0", 0), ("3600", 30), ("-5", 0), ("soon", 0), ("", 0), ("1.5", 0)],
+)
+def test_retry_after_is_honoured_up_to_the_cap(header: str, pause: float) -> None:
+    failing = _Failing(_status(503, **{"Retry-After": header}), 1)
+    retry = RetryPolicy(first_pause_seconds=0, max_pause_seconds=30)
+    result, passed = run(_query(failing, retry=retry))
+    assert result.ok
+    assert passed == pytest.approx(pause)
+
+
+def test_retry_after_pauses_the_other_chunks_too() -> None:
+    failing = _Failing(_status(503, **{"Retry-After": "9"}), 1)
+
+    async def work() -> Any:
+        policy = BatchPolicy(concurrency=1, chunk_size=1)
+        return await client_over(MemoryTransport(failing), policy=policy).refund(refunds(3))
+
+    result, _ = run(work())
+    assert failing.at == pytest.approx([0, 9, 9])
+    assert result.counts[OutcomeStatus.SUCCEEDED] == 2
+
+
+def test_no_attempt_begins_after_the_total_time() -> None:
+    failing = _Failing(_status(503, **{"Retry-After": "25"}), 1000)
+    retry = RetryPolicy(attempts=10, first_pause_seconds=0)
+    result, passed = run(_query(failing, retry=retry, timeouts=Timeouts(total_seconds=60)))
+    assert failing.at == pytest.approx([0, 25, 50])
+    assert passed <= 60
+    assert result.counts[OutcomeStatus.UNKNOWN] == 1
+
+
+def test_no_attempt_begins_after_the_deadline() -> None:
+    failing = _Failing(_status(503, **{"Retry-After": "25"}), 1000)
+    policy = BatchPolicy(deadline_seconds=40)
+    retry = RetryPolicy(attempts=10, first_pause_seconds=0)
+    _, passed = run(_query(failing, retry=retry, policy=policy))
+    assert failing.at == pytest.approx([0, 25])
+    assert passed <= 40
+
+
+def test_the_time_left_for_an_attempt_is_the_least_of_all_limits() -> None:
+    def handler(asked: Asked) -> Any:
+        return asked.done()
+
+    async def work(**settings: Any) -> float:
+        transport = MemoryTransport(handler)
+        await client_over(transport, **settings).refund(refunds(1))
+        return transport.asked[0].seconds
+
+    timeouts = Timeouts(total_seconds=70)
+    assert run(work(timeouts=timeouts))[0] == 70
+    for deadline, drain, seconds in ((20, 5, 25), (20, 0, 20), (100, 5, 70)):
+        policy = BatchPolicy(deadline_seconds=deadline, drain_seconds=drain)
+        assert run(work(timeouts=timeouts, policy=policy))[0] == seconds
+
+
+def test_the_total_time_begins_when_the_limiter_lets_it_through() -> None:
+    class _Slow:
+        async def __aenter__(self) -> None:
+            await asyncio.sleep(1000)
+
+        async def __aexit__(self, *_: object) -> None: ...
+
+    failing = _Failing(_status(500), 0)
+    timeouts = Timeouts(total_seconds=60)
+    result, _ = run(_query(failing, timeouts=timeouts, limiter=_Slow()))
+    assert result.ok
+    assert failing.at == [1000]
+
+
+@pytest.mark.parametrize("failures", [0, 1, 3])
+def test_the_limiter_is_entered_and_left_around_every_attempt(failures: int) -> None:
+    steps: list[str] = []
+
+    class _Limiter:
+        async def __aenter__(self) -> None:
+            steps.append("in")
+
+        async def __aexit__(self, *_: object) -> None:
+            steps.append("out")
+
+    failing = _Failing(_status(500), failures)
+    result, _ = run(_query(failing, limiter=_Limiter()))
+    assert result.ok
+    assert steps == ["in", "out"] * (failures + 1)
+
+
+def test_a_payout_that_was_sent_once_is_not_called_unsent_later() -> None:
+    """The first attempt loses its reply; the others find nobody to connect to."""
+
+    def handler(_: Asked) -> Any:
+        if len(transport.asked) == 1:
+            raise OutcomeUnknownError("the reply was lost")
+        raise NotSentError("as if the connection were refused")
+
+    transport = MemoryTransport(handler)
+
+    async def work() -> None:
+        gateway = client_over(transport, dialect=Dialect(payout_deduplicates=True))
+        await gateway.payout(
+            PayoutRequest(
+                request_id="5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11",
+                payment_amount=Decimal(1),
+                payment_currency="EUR",
+            )
+        )
+
+    with pytest.raises(OutcomeUnknownError, match="the reply was lost"):
+        run(work())
+    assert len(transport.asked) == 4
+
+
+# Retry-After
+
+
+@given(
+    text=st.text()
+    | st.from_regex(r"[A-Z][a-z]{2}, \d{1,2} [A-Z][a-z]{2} \d{1,5} [\d:]{0,8} [+-]?\w{0,9}")
+)
+def test_any_retry_after_is_read_or_ignored(text: str) -> None:
+    seconds = session_module._retry_after({"Retry-After": text})
+    assert seconds is None or seconds >= 0
+
+
+@pytest.mark.parametrize(
+    ("text", "low", "high"),
+    [("120", 120, 120), (" 5 ", 5, 5), (formatdate(0, usegmt=True), 0, 0)],
+)
+def test_retry_after_in_seconds_or_as_a_date(text: str, low: float, high: float) -> None:
+    seconds = session_module._retry_after({"Retry-After": text})
+    assert seconds is not None
+    assert low <= seconds <= high
+
+
+def test_retry_after_may_lie_in_the_future(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1000.0)
+    text = formatdate(1060, usegmt=True)
+    assert session_module._retry_after({"Retry-After": text}) == 60

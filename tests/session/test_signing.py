@@ -1,0 +1,190 @@
+"""Signers: what they are given, what they may be, and what becomes of their errors."""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gateway_async import (
+    ConfigurationError,
+    Credentials,
+    HmacSigner,
+    OutcomeStatus,
+    OutcomeUnknownError,
+    ReplyUnreadableError,
+)
+from gateway_async.operations import REFUND, Operation
+from tests.memory import Asked, MemoryTransport, all_done, client_over
+from tests.orders import refunds
+
+FIELDS = {"b": "2", "a": "ä", "encryption_data": "old"}
+
+
+def _hmac(message: str, digest: str = "sha256") -> str:
+    return hmac.new(b"s3cret", message.encode(), digest).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, _hmac("a=ä&b=2")),
+        ({"uppercase": True}, _hmac("a=ä&b=2").upper()),
+        ({"digest": "sha512"}, _hmac("a=ä&b=2", "sha512")),
+        ({"digest": "md5"}, _hmac("a=ä&b=2", "md5")),
+        ({"joiner": "|"}, _hmac("a=ä|b=2")),
+        ({"joiner": ""}, _hmac("a=äb=2")),
+        ({"template": "{value}"}, _hmac("ä&2")),
+        ({"template": "{name}:{value};"}, _hmac("a:ä;&b:2;")),
+        ({"excluded": ["b", "encryption_data"]}, _hmac("a=ä")),
+        ({"excluded": ()}, _hmac("a=ä&b=2&encryption_data=old")),
+    ],
+)
+def test_the_stand_in_is_configurable(options: dict[str, Any], expected: str) -> None:
+    assert HmacSigner("s3cret", **options).sign(REFUND, FIELDS) == expected
+
+
+@pytest.mark.parametrize(
+    ("secret", "options", "text"),
+    [
+        ("", {}, "HmacSigner.secret: expected a non-empty str"),
+        (b"s3cret", {}, "HmacSigner.secret.*got bytes"),
+        (None, {}, "HmacSigner.secret.*got NoneType"),
+        ("s3cret", {"digest": "sha257"}, "HmacSigner.digest: 'sha257'.*use 'sha256'"),
+    ],
+)
+def test_a_wrong_option_is_refused(secret: Any, options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        HmacSigner(secret, **options)
+
+
+def test_the_secret_does_not_show() -> None:
+    signer = HmacSigner("s3cret")
+    credentials = Credentials(merchant_id="M1", account_id="A1", signer=signer)
+    gateway = client_over(MemoryTransport(all_done), signer=signer)
+    assert "s3cret" not in f"{signer!r} {credentials!r} {gateway!r}"
+
+
+async def test_a_plain_function_signs_the_fields_as_they_go_out() -> None:
+    given: list[tuple[Operation, dict[str, str]]] = []
+
+    def sign(operation: Operation, fields: Mapping[str, str]) -> str:
+        given.append((operation, dict(fields)))
+        return "signed"
+
+    transport = MemoryTransport(all_done)
+    assert (await client_over(transport, signer=sign).refund(refunds(2))).ok
+    ((operation, fields),) = given
+    body = transport.asked[0].message.body.decode()
+    assert operation is REFUND
+    assert list(fields) == ["merchant_id", "account_id", "refund_orders"]
+    assert f'"refund_orders":{fields["refund_orders"]}' in body
+    assert json.loads(body)["encryption_data"] == "signed"
+
+
+@pytest.mark.parametrize(
+    ("signer", "text"), [("secret", "got str"), (None, "got NoneType"), (7, "got int")]
+)
+def test_what_cannot_sign_is_refused(signer: Any, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"Credentials.signer.*{text}.*HmacSigner"):
+        Credentials(merchant_id="M1", account_id="A1", signer=signer)
+
+
+def _raises(_: Operation, fields: Mapping[str, str]) -> str:
+    raise LookupError(f"no key for {dict(fields)}")
+
+
+@pytest.mark.parametrize(
+    ("signer", "text"),
+    [
+        (_raises, r"the signer raised LookupError at .*test_signing.py:\d+"),
+        (lambda *_: None, "must return str, not NoneType"),
+        (lambda *_: b"x", "must return str, not bytes"),
+    ],
+)
+async def test_a_signer_that_fails_means_not_sent_and_stops_at_once(signer: Any, text: str) -> None:
+    transport = MemoryTransport(all_done)
+    result = await client_over(transport, signer=signer).refund(refunds(300))
+    assert transport.asked == []
+    assert result.counts[OutcomeStatus.NOT_SENT] == 300
+    error = result[0].error
+    assert isinstance(error, ConfigurationError)
+    with pytest.raises(ConfigurationError, match=text):
+        raise error
+    assert "T000001" not in str(error)
+    assert error.__cause__ is error.__context__ is None
+
+
+class _Verifying:
+    """Signs anything, and keeps what it is asked to verify."""
+
+    def __init__(self, *, right: bool | Exception) -> None:
+        self.right = right
+        self.asked: list[tuple[dict[str, str], str]] = []
+
+    def sign(self, operation: Operation, fields: Mapping[str, str]) -> str:
+        del operation, fields
+        return "mine"
+
+    def verify(self, operation: Operation, fields: Mapping[str, str], signature: str) -> bool:
+        del operation
+        self.asked.append((dict(fields), signature))
+        if isinstance(self.right, Exception):
+            raise self.right
+        return self.right
+
+
+def _signed(asked: Asked) -> dict[str, Any]:
+    return asked.done(encryption_data="theirs")
+
+
+async def test_a_signed_reply_is_verified_with_its_fields_as_text() -> None:
+    signer = _Verifying(right=True)
+    result = await client_over(MemoryTransport(_signed), signer=signer).refund(refunds(1))
+    assert result.ok
+    ((fields, signature),) = signer.asked
+    assert signature == "theirs"
+    assert "encryption_data" not in fields
+    assert json.loads(fields["refund_orders"])[0]["transaction_id"] == "T000000"
+    assert fields["return_status"] == "1"
+
+
+async def test_an_unsigned_reply_is_not_verified() -> None:
+    signer = _Verifying(right=False)
+    assert (await client_over(MemoryTransport(all_done), signer=signer).refund(refunds(1))).ok
+    assert signer.asked == []
+
+
+@pytest.mark.parametrize("right", [False, LookupError("s3cret")])
+async def test_a_reply_whose_signature_is_not_right_proves_nothing(right: Any) -> None:
+    signer = _Verifying(right=right)
+    result = await client_over(MemoryTransport(_signed), signer=signer).refund(refunds(1))
+    assert result.counts[OutcomeStatus.UNKNOWN] == 1
+    assert isinstance(result[0].error, ReplyUnreadableError)
+    assert "s3cret" not in str(result[0].error)
+
+
+@pytest.mark.parametrize(("check_replies", "calls_back"), [(True, False), (False, True)])
+async def test_the_stand_in_checks_replies_only_if_asked_to(
+    check_replies: bool, calls_back: bool
+) -> None:
+    signer = HmacSigner("s3cret", check_replies=check_replies)
+    gateway = client_over(
+        MemoryTransport(lambda _: {"answer": "42", "encryption_data": "wrong"}), signer=signer
+    )
+    right = _hmac("answer=42")
+    gateway_right = client_over(
+        MemoryTransport(lambda _: {"answer": "42", "encryption_data": right}), signer=signer
+    )
+    for client, accepted in ((gateway, calls_back), (gateway_right, True)):
+        if accepted:
+            assert (await client.call("/v1/refund", {}, body="json")).data["answer"] == "42"
+        else:
+            with pytest.raises(OutcomeUnknownError, match="signature is not right"):
+                await client.call("/v1/refund", {}, body="json")
+
+
+def test_sha256_is_what_hashlib_calls_it() -> None:
+    assert HmacSigner("s3cret").digest in hashlib.algorithms_guaranteed

@@ -1,0 +1,192 @@
+"""A gateway in memory: it does what a request says, keeps its books, and lists what it has.
+
+It is pure, shares no code with the library or the sandbox, and never lies by itself: what a reply
+may do to the truth is known to `replies`.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+import orjson
+
+if TYPE_CHECKING:
+    from gateway_async.transport import Message
+
+Item = dict[str, Any]
+
+PATHS = {
+    "/v1/capture": "capture",
+    "/v1/cancel": "cancel",
+    "/v1/review": "review",
+    "/v1/refund": "refund",
+    "/v1/retrievalTrans": "query",
+    "/v1/retrievalRefund": "search_refunds",
+    "/v1/authorise": "pay_direct",
+    "/v1/payout": "payout",
+}
+LIMITS = {
+    "capture": 50,
+    "cancel": 50,
+    "review": 100,
+    "refund": 50,
+    "query": 100,
+    "search_refunds": 100,
+}
+BATCHES = ("capture", "cancel", "review", "refund")
+LOOK_UPS = ("query", "search_refunds")
+LISTS = {
+    **{name: f"{name}_orders" for name in BATCHES},
+    "query": "orders_list",
+    "search_refunds": "refund_orders",
+}
+REPLY_LIMIT = 100
+AUTHORISED = "3000"
+_STATES = {"capture": "4100", "cancel": "5000"}
+
+
+def read_request(message: "Message") -> tuple[str, Item]:
+    """Return the operation and the fields of a request."""
+    if message.content_type == "application/json":
+        return PATHS[message.path], orjson.loads(message.body)
+    pairs = parse_qsl(message.body.decode(), keep_blank_values=True, strict_parsing=True)
+    return PATHS[message.path], dict(pairs)
+
+
+def wanted(operation: str, fields: Item) -> list[Item]:
+    """Return what a request asks for: orders, references, or the one payment."""
+    if operation in BATCHES:
+        return list(fields[LISTS[operation]])
+    if operation in LOOK_UPS:
+        kind = "order_no" if "order_no" in fields else "transaction_id"
+        return [{kind: value} for value in fields[kind].split(",")]
+    return [fields]
+
+
+def key(operation: str, order: Item) -> str:
+    """Name an order so that no other of the same run has this name."""
+    if operation in BATCHES:
+        return str(order["amount"])
+    if operation in LOOK_UPS:
+        return "/".join(next(iter(order.items())))
+    return str(order["order_no" if operation == "pay_direct" else "request_id"])
+
+
+class Gateway:
+    """The books.
+
+    Attributes:
+        effects: How often each order was done, by its key.
+        refunds: The refund records of each transaction, as they landed.
+        transactions: The transaction records that a query lists.
+        deduplicates: Whether a payout of the same `request_id` is done once.
+        sorted_by_time: Whether records are listed by time, not by what was asked for.
+        lists_refunds: Whether a refund search finds anything at all.
+        keeps_reasons: Whether a refund record shows the reason it was made with.
+        is_flaky: Whether each new refund is left out of one of the searches that ask for it.
+    """
+
+    def __init__(self, *, deduplicates: bool) -> None:
+        self.effects: Counter[str] = Counter()
+        self.refunds: dict[str, list[Item]] = {}
+        self.transactions: list[Item] = []
+        self.deduplicates = deduplicates
+        self.sorted_by_time = False
+        self.lists_refunds = True
+        self.keeps_reasons = True
+        self.is_flaky = False
+        self._landed = 0
+        self._left_out_in: dict[str, int] = {}
+
+    def execute(self, operation: str, order: Item) -> None:
+        """Do one order."""
+        name = key(operation, order)
+        if operation == "payout" and self.deduplicates and self.effects[name]:
+            return
+        self.effects[name] += 1
+        if operation == "refund":
+            record = self.add_refund(order)
+            if self.is_flaky:
+                self._left_out_in[record["refund_reference_id"]] = self._landed % 3 + 1
+        for record in self.transactions:
+            if record["transaction_id"] == order.get("transaction_id"):
+                record["payment_status"] = _STATES.get(operation, record["payment_status"])
+
+    def add_refund(self, order: Item) -> Item:
+        """Note a refund as a search lists it; it may be one made in the portal."""
+        self._landed += 1
+        of_transaction = self.refunds.setdefault(order["transaction_id"], [])
+        record = {
+            **order,
+            "refund_status": "1",
+            "refund_reference": "",
+            "refund_reference_id": f"{order['transaction_id']}-{len(of_transaction) + 1:02d}",
+            "payment_status": "4100",
+            "refund_date": f"20240501{self._landed:06d}",
+            "refund_processing_date": "",
+        }
+        of_transaction.append(record)
+        return record
+
+    def add_transaction(self, transaction_id: str, order_no: str) -> None:
+        """Note a transaction as a query lists it."""
+        self._landed += 1
+        self.transactions.append(
+            {
+                "transaction_id": transaction_id,
+                "order_no": order_no,
+                "reference_no": f"R{self._landed}",
+                "amount": "10.00",
+                "currency": "EUR",
+                "payment_status": AUTHORISED,
+                "query_result": "1",
+                "transaction_date": f"20240501{self._landed:06d}",
+            }
+        )
+
+    def item(self, operation: str, order: Item) -> Item:
+        """Return what a reply says of an order that was done."""
+        item = {**order, f"{operation}_status": "1"}
+        if operation != "refund":
+            return {**item, "error_message": ""}
+        landed = self.refunds.get(order["transaction_id"]) or [{}]
+        reference = landed[-1].get("refund_reference_id", "")
+        return {
+            **item,
+            "refund_reference": "",
+            "refund_reference_id": reference,
+            "refund_message": "V0000:Success",
+        }
+
+    def records(self, operation: str, ref: Item) -> list[Item]:
+        """Return all that there is of one reference."""
+        ((kind, value),) = ref.items()
+        if operation == "search_refunds" and not self.lists_refunds:
+            return []
+        if operation == "query":
+            return [record for record in self.transactions if record[kind] == value]
+        return [
+            record
+            for of_transaction in self.refunds.values()
+            for record in of_transaction
+            if record[kind] == value
+        ]
+
+    def listed(self, operation: str, refs: list[Item]) -> list[Item]:
+        """Return what a look-up lists: at most a hundred records."""
+        found = [record for ref in refs for record in self.records(operation, ref)]
+        found = [record for record in found if not self._leaves_out(record)]
+        if not self.keeps_reasons:
+            found = [{**record, "refund_reason": ""} for record in found]
+        if self.sorted_by_time:
+            date = "transaction_date" if operation == "query" else "refund_date"
+            found.sort(key=lambda record: str(record[date]))
+        return found[:REPLY_LIMIT]
+
+    def _leaves_out(self, record: Item) -> bool:
+        """Count down to the one search that does not list a refund."""
+        name = str(record.get("refund_reference_id"))
+        if name not in self._left_out_in:
+            return False
+        self._left_out_in[name] -= 1
+        return self._left_out_in[name] == 0

@@ -1,0 +1,44 @@
+"""Whatever the network, the gateway and the caller do, every order comes back with the truth."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.__main__ import run_seeds
+from tests.simulation.running import run
+
+_SEEDS, _AT_ONCE = 2000, 100
+
+
+@pytest.mark.parametrize("start", range(0, _SEEDS, _AT_ONCE))
+def test_every_seed_keeps_the_laws(start: int) -> None:
+    problems = run_seeds(range(start, start + _AT_ONCE))
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("seed", range(0, 300, 7))
+def test_the_same_seed_tells_the_same_story(seed: int) -> None:
+    first, second = run(seed), run(seed)
+    assert first.trace == second.trace
+    assert first.trace.count("\n") > 0
+
+
+def test_another_process_tells_the_same_story() -> None:
+    seeds = (3, 12)
+    command = (sys.executable, "-m", "tests.simulation", "--seeds", str(seeds[1] - seeds[0]))
+    told = [
+        subprocess.run(  # noqa: S603  # this very interpreter
+            (*command, "--start", str(seeds[0]), "--trace"),
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert told[0] == told[1]
+    assert all(run(seed).trace in told[0] for seed in range(*seeds))
