@@ -6,6 +6,8 @@ import nox
 
 PROJECT = nox.project.load_toml("pyproject.toml")
 
+EVERYTHING = ".[cli,journal]"
+
 nox.needs_version = ">=2025.5"
 nox.options.error_on_missing_interpreters = False
 nox.options.sessions = ["lint", "types", "imports", "tests", "lowest", "demo"]
@@ -19,7 +21,7 @@ def _group(name: str) -> list[str]:
 @nox.session(python=["3.11", "3.12", "3.13"])
 def tests(session: nox.Session) -> None:
     """Run the tests on each interpreter that this machine has."""
-    session.install("-e", ".[cli]", *_group("tests"))
+    session.install("-e", EVERYTHING, *_group("tests"))
     session.run("pytest", "-n", "auto", *session.posargs)
 
 
@@ -29,7 +31,7 @@ def lowest(session: nox.Session) -> None:
     session.install("uv")
     session.run(
         *("uv", "pip", "install", "--python", session.virtualenv.location),
-        *("--resolution", "lowest-direct", "-e", ".[cli]", *_group("tests")),
+        *("--resolution", "lowest-direct", "-e", EVERYTHING, *_group("tests")),
     )
     session.run("pytest", "-n", "auto", *session.posargs)
 
@@ -45,14 +47,14 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Check types."""
-    session.install("-e", ".[cli]", *_group("types"), "nox")
+    session.install("-e", EVERYTHING, *_group("types"), "nox")
     session.run("mypy")
 
 
 @nox.session
 def imports(session: nox.Session) -> None:
     """Check that each layer imports only what stands below it."""
-    session.install("-e", ".[cli]", *_group("imports"))
+    session.install("-e", EVERYTHING, *_group("imports"))
     session.run("lint-imports")
 
 
@@ -68,12 +70,19 @@ def demo(session: nox.Session) -> None:
 @nox.session
 def simulate(session: nox.Session) -> None:
     """Run seeds: `nox -s simulate -- --seeds 100000 --start 0 --jobs 2`."""
-    session.install("-e", ".[cli]", *_group("tests"))
+    session.install("-e", EVERYTHING, *_group("tests"))
     session.run("python", "-m", "tests.simulation", *session.posargs)
 
 
 @nox.session
 def mutants(session: nox.Session) -> None:
     """Take out the safety rules one by one, and see that each is missed."""
-    session.install("-e", ".[cli]", *_group("tests"))
+    session.install("-e", EVERYTHING, *_group("tests"))
     session.run("python", "-m", "tests.mutants", *session.posargs)
+
+
+@nox.session
+def kills(session: nox.Session) -> None:
+    """Kill processes that run jobs: `nox -s kills -- --runs 2000 --start 0 --jobs 2`."""
+    session.install("-e", EVERYTHING, *_group("tests"))
+    session.run("python", "-m", "tests.kills", *session.posargs)

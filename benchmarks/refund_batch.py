@@ -105,9 +105,13 @@ def cpu_an_order(run: "Callable[[str], Awaitable[None]]", url: str) -> float:
 
 
 @contextlib.contextmanager
-def stub() -> "Iterator[str]":
-    """Run the stub in a process of its own; give its address."""
-    command = [sys.executable, "-m", "benchmarks.stub"]
+def stub(seconds: float = 0.0) -> "Iterator[str]":
+    """Run the stub in a process of its own; give its address.
+
+    Args:
+        seconds: How long it takes to answer.
+    """
+    command = [sys.executable, "-m", "benchmarks.stub", str(seconds)]
     with subprocess.Popen(  # noqa: S603  # this interpreter, and a module of ours
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -1,6 +1,7 @@
 """A gateway that answers every request with the same bytes: nearly all time is the client's.
 
-Run as ``python -m benchmarks.stub``; it prints its port and serves until its input is closed.
+Run as ``python -m benchmarks.stub [SECONDS]``; it prints its port and serves until its input is
+closed. Each answer comes that many seconds after its request, at once by default.
 """
 
 import asyncio
@@ -49,10 +50,11 @@ def reply() -> bytes:
 
 
 class Stub(asyncio.Protocol):
-    """Answers each request as soon as its last byte is there."""
+    """Answers each request once its last byte is there."""
 
-    def __init__(self, answer: bytes) -> None:
+    def __init__(self, answer: bytes, seconds: float) -> None:
         self._answer = answer
+        self._seconds = seconds
         self._received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -68,18 +70,22 @@ class Stub(asyncio.Protocol):
             if len(self._received) < end + 4 + length:
                 return
             self._received = self._received[end + 4 + length :]
-            self._transport.write(self._answer)
+            if self._seconds:
+                loop = asyncio.get_running_loop()
+                loop.call_later(self._seconds, self._transport.write, self._answer)
+            else:
+                self._transport.write(self._answer)
 
 
-async def serve() -> None:
+async def serve(seconds: float) -> None:
     """Serve on a free port of this machine until the standard input is closed."""
     loop = asyncio.get_running_loop()
     answer = reply()
-    server = await loop.create_server(lambda: Stub(answer), "127.0.0.1", 0)
+    server = await loop.create_server(lambda: Stub(answer, seconds), "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
     server.close()
 
 
 if __name__ == "__main__":
-    asyncio.run(serve())
+    asyncio.run(serve(float(sys.argv[1]) if sys.argv[1:] else 0.0))

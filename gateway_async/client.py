@@ -20,6 +20,7 @@ from gateway_async.checks import (
 )
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError
+from gateway_async.jobs.batch import job_batch, resumed_batch
 from gateway_async.recovery import Recovery
 from gateway_async.session import Session
 from gateway_async.settings import BatchPolicy, RecoveryPolicy, RetryPolicy, Timeouts
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from gateway_async.batching.batch import Batch
     from gateway_async.batching.outcomes import Outcome
     from gateway_async.batching.results import BatchResult
+    from gateway_async.journal.job import Job
     from gateway_async.models.orders import (
         CancelOrder,
         CaptureOrder,
@@ -139,7 +141,11 @@ class GatewayClient:
     # Batches
 
     def capture(
-        self, orders: "Orders[CaptureOrder]", *, policy: BatchPolicy | None = None
+        self,
+        orders: "Orders[CaptureOrder]",
+        *,
+        policy: BatchPolicy | None = None,
+        job: "Job | None" = None,
     ) -> "Batch[CaptureOrder, CaptureRecord]":
         """Capture any number of orders (section 4, row 5).
 
@@ -147,33 +153,50 @@ class GatewayClient:
             orders: An iterable or asynchronous iterable. A collection is checked whole before
                 anything is sent; from a stream, a bad order is `not_sent` with its error.
             policy: How this batch is run.
+            job: ``journal.job(name)``, to keep the orders and what becomes of them. They are all
+                kept before the first is sent, and any bad one means that none is. Running the
+                same line again, after whatever happened, finishes the job; other orders under the
+                same name are a `JobConflictError`, and a job that another process is running is a
+                `JobBusyError`.
 
         Returns:
             A `Batch`, to be awaited or streamed.
 
         Raises:
             InvalidOrderError: If `orders` is no iterable of orders.
-            ConfigurationError: If the policy does not fit the operation.
+            ConfigurationError: If the policy does not fit the operation, or `job` is none.
         """
-        return self._batch("capture", orders, policy)
+        return self._batch("capture", orders, policy, job)
 
     def cancel(
-        self, orders: "Orders[CancelOrder]", *, policy: BatchPolicy | None = None
+        self,
+        orders: "Orders[CancelOrder]",
+        *,
+        policy: BatchPolicy | None = None,
+        job: "Job | None" = None,
     ) -> "Batch[CancelOrder, CancelRecord]":
         """Cancel any number of orders (section 4, row 7); see `capture`."""
-        return self._batch("cancel", orders, policy)
+        return self._batch("cancel", orders, policy, job)
 
     def review(
-        self, orders: "Orders[ReviewOrder]", *, policy: BatchPolicy | None = None
+        self,
+        orders: "Orders[ReviewOrder]",
+        *,
+        policy: BatchPolicy | None = None,
+        job: "Job | None" = None,
     ) -> "Batch[ReviewOrder, ReviewRecord]":
         """Review any number of orders (section 4, row 6); see `capture`."""
-        return self._batch("review", orders, policy)
+        return self._batch("review", orders, policy, job)
 
     def refund(
-        self, orders: "Orders[RefundOrder]", *, policy: BatchPolicy | None = None
+        self,
+        orders: "Orders[RefundOrder]",
+        *,
+        policy: BatchPolicy | None = None,
+        job: "Job | None" = None,
     ) -> "Batch[RefundOrder, RefundRecord]":
         """Refund any number of orders, in whole or in part (section 4, row 8); see `capture`."""
-        return self._batch("refund", orders, policy)
+        return self._batch("refund", orders, policy, job)
 
     def query(
         self, orders: "Orders[OrderRef]", *, policy: BatchPolicy | None = None
@@ -189,6 +212,27 @@ class GatewayClient:
     ) -> "Batch[OrderRef, tuple[RefundRecord, ...]]":
         """Look up refunds (section 4, row 9); an order may have several; see `capture`."""
         return self._batch("search_refunds", orders, policy)
+
+    def resume(self, job: "Job", *, policy: BatchPolicy | None = None) -> "Batch[Any, Any]":
+        """Finish a job whose orders are in the journal.
+
+        Args:
+            job: ``journal.job(name)``.
+            policy: How its batches are run.
+
+        Returns:
+            A `Batch` of all its orders, those settled by earlier processes included. Awaiting it
+            raises `JobNotFoundError` if there is no such job, `JobConflictError` if it is another
+            merchant's, `JobBusyError` if another process is running it, and `JournalError` if
+            what happens cannot be kept.
+
+        Raises:
+            ConfigurationError: If `job` is none.
+        """
+        self._check_open()
+        return resumed_batch(
+            self._session, job, policy=self._batch_policy(policy), recovery=self._recovery
+        )
 
     async def recover(
         self, outcomes: "BatchResult[O, Any] | Iterable[Outcome[O, Any]]"
@@ -341,18 +385,20 @@ class GatewayClient:
     def __repr__(self) -> str:
         return f"<GatewayClient {self._transport.base_url} {self._session.credentials}>"
 
-    def _batch(self, name: str, orders: object, policy: BatchPolicy | None) -> "Batch[Any, Any]":
+    def _batch(
+        self, name: str, orders: object, policy: BatchPolicy | None, job: "Job | None" = None
+    ) -> "Batch[Any, Any]":
         self._check_open()
+        plan, policy = PLANS[name], self._batch_policy(policy)
+        if job is None:
+            return plain_batch(self._session, plan, orders, policy=policy, recovery=self._recovery)
+        return job_batch(self._session, plan, orders, job, policy=policy, recovery=self._recovery)
+
+    def _batch_policy(self, policy: BatchPolicy | None) -> BatchPolicy:
         policy = self._policy if policy is None else setting("policy", policy, BatchPolicy)
         # More requests than connections would only wait for each other, and time out.
         concurrency = min(policy.concurrency, self._transport.capacity)
-        return plain_batch(
-            self._session,
-            PLANS[name],
-            orders,
-            policy=attrs.evolve(policy, concurrency=concurrency),
-            recovery=self._recovery,
-        )
+        return attrs.evolve(policy, concurrency=concurrency)
 
     async def _single(self, request: "Request[T]", about: object = None) -> "T":
         self._check_open()

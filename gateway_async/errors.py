@@ -14,6 +14,11 @@
     │   ├── ReplyStatusError          a reply came with an HTTP status other than 200
     │   └── EvidenceError             a reply to a request that was never written: a defect
     ├── RejectedError                 the gateway said no; `code` and `text` say why
+    ├── JournalError                  the journal could not keep or tell something; sends stop
+    │   ├── JobNotFoundError          no job of this name
+    │   ├── JobConflictError          the job exists already, with other orders
+    │   ├── JobBusyError              another process has the job; `seconds_left` says how long
+    │   └── LeaseLostError            the job is no longer ours: nothing was changed
     └── BatchIncompleteError          some orders did not succeed; `result` has every one
 
 Each takes its message as the only positional argument and everything else by keyword, so that it
@@ -129,6 +134,44 @@ class RejectedError(GatewayError):
         super().__init__(message)
         self.code = code
         self.text = text
+
+
+class JournalError(GatewayError):
+    """The journal could not keep or tell something.
+
+    Attributes:
+        job: The name of the job it is about, if it is about one.
+    """
+
+    def __init__(self, message: str = "", *, job: str | None = None) -> None:
+        super().__init__(message)
+        self.job = job
+
+
+class JobNotFoundError(JournalError):
+    """The journal has no job of this name."""
+
+
+class JobConflictError(JournalError):
+    """The job exists already, with other orders or for another operation or merchant."""
+
+
+class JobBusyError(JournalError):
+    """Another process has the job.
+
+    Attributes:
+        seconds_left: How long its lease still runs, unless it renews it.
+    """
+
+    def __init__(
+        self, message: str = "", *, job: str | None = None, seconds_left: float = 0.0
+    ) -> None:
+        super().__init__(message, job=job)
+        self.seconds_left = seconds_left
+
+
+class LeaseLostError(JournalError):
+    """The job is no longer ours: the lease ran out or another process took it. Nothing changed."""
 
 
 class BatchIncompleteError(GatewayError):

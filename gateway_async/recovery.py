@@ -56,6 +56,9 @@ _OPERATIONS: "Mapping[type, str]" = {
 """What can be recovered by look-up, by the type of the order."""
 
 
+_NOT_SETTLED = "; recovery does not settle it: "
+
+
 class Recovery:
     """One recovery: what is unknown, and what the looks have proved so far."""
 
@@ -404,5 +407,6 @@ def _settled(outcome: "Outcome[Any, Any]", finding: Finding) -> "Outcome[Any, An
     if finding.proof is Proof.NOT_DONE:
         error = NotSentError(f"recovery proved that it was not done: {finding.reason}")
         return attrs.evolve(outcome, status=OutcomeStatus.NOT_SENT, error=error)
-    told = f"{outcome.error}; recovery does not settle it: {finding.reason}"
+    before = str(outcome.error).partition(_NOT_SETTLED)[0]  # an earlier recovery's reason is stale
+    told = f"{before}{_NOT_SETTLED}{finding.reason}"
     return attrs.evolve(outcome, error=OutcomeUnknownError(told))

@@ -168,9 +168,17 @@ class Session:
     retry: "RetryPolicy"
     limiter: "AbstractAsyncContextManager[object]"
 
-    def call(self, request: Request[T], gate: Gate) -> "Call[T]":
-        """Prepare one request; nothing happens before it is run."""
-        return Call(self, request, gate)
+    def call(
+        self, request: Request[T], gate: Gate, fence: "Callable[[], None] | None" = None
+    ) -> "Call[T]":
+        """Prepare one request; nothing happens before it is run.
+
+        Args:
+            request: What to send.
+            gate: Whether it may leave.
+            fence: Asked when the first byte is about to be written; where it raises, none is.
+        """
+        return Call(self, request, gate, fence)
 
     def decode(self, request: Request[T], raw: RawReply) -> T:
         """Read a reply.
@@ -257,14 +265,22 @@ class Call(Generic[T]):
     evidence proves, and ends the task.
     """
 
-    def __init__(self, session: Session, request: Request[T], gate: Gate) -> None:
+    def __init__(
+        self,
+        session: Session,
+        request: Request[T],
+        gate: Gate,
+        fence: "Callable[[], None] | None" = None,
+    ) -> None:
         self._session = session
         self._request = request
         self._gate = gate
+        self._fence = fence
         self._loop = asyncio.get_running_loop()
         self._evidence = Evidence()
         self._ends = math.inf
         self._last: Exchange[T] = Exchange(error=_given_up(asked=False))
+        self._is_repeating = False
 
     async def run(self) -> Exchange[T]:
         """Make the request, repeated where that is allowed, and say what became of it."""
@@ -272,6 +288,9 @@ class Call(Generic[T]):
             message = self._session.compose(self._request)
         except GatewayError as error:
             return Exchange(error=_bare(error))
+        first = await self._attempt(message)
+        if not self._may_repeat(first):
+            return first
         retrying = tenacity.AsyncRetrying(
             sleep=self._gate.sleep,
             wait=self._pause,
@@ -280,10 +299,17 @@ class Call(Generic[T]):
             retry_error_callback=lambda _: self._last,
         )
         try:
-            return await retrying(self._attempt, message)
+            return await retrying(self._again, message)
         except asyncio.CancelledError:  # in a pause: what the last attempt proved still holds
             self._gate.stop("the call was cancelled")
             return self._last
+
+    async def _again(self, message: Message) -> Exchange[T]:
+        """Make the next attempt; the first was made before there was anything to repeat."""
+        if not self._is_repeating:
+            self._is_repeating = True
+            return self._last
+        return await self._attempt(message)
 
     def withdraw(self) -> bool:
         """Let nothing be sent, and say whether that was still possible; then cancel its task."""
@@ -295,7 +321,7 @@ class Call(Generic[T]):
         return Exchange(error=_given_up(asked=sent > 0), tries=self._last.tries + 1, sent=sent)
 
     async def _attempt(self, message: Message) -> Exchange[T]:
-        evidence = self._evidence = Evidence()
+        evidence = self._evidence = Evidence(self._fence)
         value, error = None, None
         try:
             raw = await self._send(message, evidence)

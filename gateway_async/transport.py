@@ -26,7 +26,7 @@ from gateway_async.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     from gateway_async.settings import Timeouts
 
@@ -74,22 +74,27 @@ class Evidence:
     Attributes:
         asked: It was; from here on anything may have happened.
         revoked: It must never be written any more; a late write raises instead.
+        fence: Asked at the very last moment; where it raises, nothing is written.
     """
 
-    __slots__ = ("asked", "revoked")
+    __slots__ = ("asked", "fence", "revoked")
 
-    def __init__(self) -> None:
+    def __init__(self, fence: "Callable[[], None] | None" = None) -> None:
         self.asked = False
         self.revoked = False
+        self.fence = fence
 
     def begin(self) -> None:
         """Note that the body is about to be written.
 
         Raises:
             ConnectionAbortedError: If the request was given up before.
+            GatewayError: What the fence raises.
         """
         if self.revoked:
             raise ConnectionAbortedError("the request was given up before it was written")
+        if self.fence is not None:
+            self.fence()
         self.asked = True
 
     def settle(self) -> bool:

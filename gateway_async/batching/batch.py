@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
+    from gateway_async.batching.lifecycle import Lifecycle
     from gateway_async.batching.plans import Plan
     from gateway_async.session import Session
     from gateway_async.settings import BatchPolicy, RecoveryPolicy
@@ -35,12 +36,12 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
     no further chunk and waits for those in flight; then `result` has what was not yet yielded.
     """
 
-    def __init__(self, name: str, open_run: "Callable[[], Awaitable[Run]]") -> None:
+    def __init__(self, name: str, open_run: "Callable[[], Awaitable[Lifecycle]]") -> None:
         self._name = name
         self._open_run = open_run
         self._used = False
         self._coroutine: Coroutine[Any, Any, BatchResult[O, R]] | None = None
-        self._run: Run | None = None
+        self._run: Lifecycle | None = None
         self._ready: list[Outcome[O, R]] = []
 
     @property
@@ -145,12 +146,12 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
             interruption = None  # the first cancellation is already on its way
         await run.finish(interruption, quiet=error is not None)
 
-    async def _drain(self, run: Run, reason: str) -> asyncio.CancelledError | None:
+    async def _drain(self, run: "Lifecycle", reason: str) -> asyncio.CancelledError | None:
         run.tally.put_back(self._ready[::-1])
         self._ready = []
         return await run.drain(reason)
 
-    async def _open(self) -> Run:
+    async def _open(self) -> "Lifecycle":
         self._run = await self._open_run()
         return self._run
 
@@ -168,6 +169,15 @@ def check_batch(plan: "Plan", orders: object, policy: "BatchPolicy") -> None:
         ConfigurationError: If the policy asks for larger requests than the interface allows.
     """
     check_orders(orders, plan.order_class)
+    check_size(plan, policy)
+
+
+def check_size(plan: "Plan", policy: "BatchPolicy") -> None:
+    """Check the size of a batch's requests.
+
+    Raises:
+        ConfigurationError: If the policy asks for larger ones than the interface allows.
+    """
     if policy.chunk_size is not None and policy.chunk_size > plan.limit:
         raise ConfigurationError(
             f"BatchPolicy.chunk_size: {policy.chunk_size} is above the {plan.limit} orders "

@@ -14,7 +14,7 @@ from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import DuplicateOrderError, InvalidOrderError, NotSentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
     from gateway_async.batching.outcomes import Block
     from gateway_async.batching.plans import Plan
@@ -35,7 +35,13 @@ class Intake:
     """
 
     def __init__(
-        self, plan: "Plan", dialect: "Dialect", policy: "BatchPolicy", orders: object
+        self,
+        plan: "Plan",
+        dialect: "Dialect",
+        policy: "BatchPolicy",
+        orders: object,
+        *,
+        checked: bool = False,
     ) -> None:
         size = min(policy.chunk_size or plan.limit, plan.limit)
         self.source = open_source(orders)
@@ -49,7 +55,7 @@ class Intake:
             serialize=policy.duplicates == "serialize",
         )
         self._seen = SeenIdentities(plan.identity) if policy.duplicates == "reject" else None
-        self._checked = False
+        self._checked = checked
         self._pulled = 0
         self.is_broken = False
         self._refused: list[UniformBlock] = []
@@ -84,7 +90,7 @@ class Intake:
             return
         problems: dict[int, InvalidOrderError] = {}
         for index, order in enumerate(self.source.taken):
-            error = self._check(order)
+            error = self.check(order)
             if error is not None:
                 problems[index] = error
             if index % _CHECKED_AT_ONCE == 0:
@@ -93,22 +99,37 @@ class Intake:
             raise _refusal(problems, len(self.source.taken))
         self._checked = True
 
+    async def left(self) -> "AsyncIterator[tuple[int, Any]]":
+        """Yield what was not pulled yet, with its index, each to be checked by the caller."""
+        while True:
+            try:
+                numbered = await self._pull()
+            except StopAsyncIteration:
+                return
+            yield numbered
+
     async def fill(self) -> None:
         """Pull orders until a chunk is full, as far as the input has any."""
         while self.can_fill:
             try:
-                index, order = await self.source.pull()
+                index, order = await self._pull()
             except StopAsyncIteration:
                 return
-            except BaseException:
-                self.is_broken = True
-                raise
             self._pulled += 1
-            error = None if self._checked else self._check(order)
+            error = None if self._checked else self.check(order)
             if error is None:
                 self._chunker.add(index, order)
             else:
                 self._refused.append(_refused(index, order, error))
+
+    async def _pull(self) -> tuple[int, Any]:
+        try:
+            return await self.source.pull()
+        except StopAsyncIteration:
+            raise
+        except BaseException:
+            self.is_broken = True
+            raise
 
     def take(self) -> Chunk | None:
         """Return the next chunk, full or not; None if none can leave now."""
@@ -126,6 +147,11 @@ class Intake:
         if self._chunker.serializes:
             unknown = OutcomeStatus.UNKNOWN
             self._chunker.release(chunk, [o.order for o in block.outcomes() if o.status is unknown])
+
+    def note_unknown(self, orders: "Sequence[object]") -> None:
+        """Note orders of the same job whose outcome is unknown: none like them may follow."""
+        if self._chunker.serializes:
+            self._chunker.release(Chunk((), ()), orders)
 
     def give_up(self, error: NotSentError) -> "list[Block]":
         """End the intake, and return all that was taken and never sent.
@@ -152,7 +178,8 @@ class Intake:
             part = orders[start : start + _LEFT_IN_A_BLOCK]
             yield Chunk(range(start, start + len(part)), part)
 
-    def _check(self, order: Any) -> InvalidOrderError | None:  # noqa: ANN401  # anything may come in
+    def check(self, order: Any) -> InvalidOrderError | None:  # noqa: ANN401  # anything may come in
+        """Return why an order may not be sent, or None; each is to be checked once."""
         error = self._plan.check(order, self._dialect)
         if error is None and self._seen is not None:
             return self._seen.refuse(order)

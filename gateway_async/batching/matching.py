@@ -5,6 +5,7 @@ fits no order is reported. This module is pure, and does not know how the reply 
 """
 
 from decimal import Decimal, InvalidOperation
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -19,7 +20,7 @@ from gateway_async.errors import (
 from gateway_async.operations import Operation, OperationClass
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from gateway_async.dialect import Dialect
     from gateway_async.models.orders import OrderRef
@@ -98,9 +99,12 @@ def _judge_money(
 ) -> Judgement:
     listed = _listed(operation, payload) or []
     match = _match_in_place(orders, listed) or _match_by_identity(orders, listed)
+    is_plainly_done = _plain_success(operation, orders, dialect)
     verdicts: list[Verdict] = []
     for position, (order, items) in enumerate(zip(orders, match.items, strict=True)):
-        if position in match.conflicts:
+        if len(items) == 1 and not match.conflicts and is_plainly_done(items[0], order):
+            verdicts.append(_SUCCEEDED)
+        elif position in match.conflicts:
             verdicts.append(_unreadable(_TWO_NAMES))
         elif not items:
             verdicts.append(_judge_missing(payload, dialect))
@@ -159,6 +163,39 @@ def _unique_positions(values: list[str]) -> dict[str, int]:
         if positions.setdefault(value, position) != position:
             repeated.add(value)
     return {value: n for value, n in positions.items() if value not in repeated}
+
+
+def _plain_success(
+    operation: Operation, orders: "Sequence[Any]", dialect: "Dialect"
+) -> "Callable[[Item, object], bool]":
+    """Return what sees at once, of most items, that all is well; the rest is judged in full."""
+    field, done = operation.status_field or "", dialect.done_statuses
+    prefixes = dialect.done_message_prefixes
+    fields = dialect.echo_fields.get(operation.name, ())
+    names = [name for name in fields if hasattr(orders[0], name)]
+    sent, said = _reader(attrgetter, names), _reader(itemgetter, names)
+
+    def is_plainly_done(item: "Item", order: object) -> bool:
+        status, message = item.get(field), item.get("refund_message")
+        if not isinstance(status, str) or status not in done or item.get("error_message"):
+            return False
+        if message and not (isinstance(message, str) and message.startswith(prefixes)):
+            return False
+        try:
+            return said(item) == tuple(map(str, sent(order)))
+        except KeyError:
+            return False
+
+    return is_plainly_done
+
+
+def _reader(
+    getter: "Callable[..., Callable[[Any], Any]]", names: "Sequence[str]"
+) -> "Callable[[Any], tuple[Any, ...]]":
+    """Return what reads several values at once, as a tuple however many they are."""
+    if len(names) > 1:
+        return getter(*names)
+    return lambda holder: tuple(getter(name)(holder) for name in names)
 
 
 def _judge_missing(payload: "Item", dialect: "Dialect") -> "Verdict":
@@ -239,17 +276,12 @@ def find_contradiction(
         if value is None or value == "":
             continue
         sent = getattr(order, field, None)
-        if sent is None or _is_repeated(sent, value):
+        if sent is None:
             continue
         if not _agree(field, sent, value):
             said = _shown(value)
             return f"the reply contradicts the request: {field} was {sent}, the reply says {said}"
     return None
-
-
-def _is_repeated(sent: Decimal | str, value: object) -> bool:
-    """Say whether a value came back to the letter: the usual case, and the quickest to see."""
-    return value == (str(sent) if isinstance(sent, Decimal) else sent)
 
 
 def _shown(value: object) -> str:

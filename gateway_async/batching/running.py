@@ -11,12 +11,13 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from gateway_async.batching.intake import Intake
+from gateway_async.batching.lifecycle import Lifecycle
+from gateway_async.batching.log import ALONE, Within
 from gateway_async.batching.outcomes import Block, RepliedBlock, UniformBlock
 from gateway_async.batching.plans import PLANS, Plan
 from gateway_async.batching.results import BatchResult, Progress
 from gateway_async.batching.sending import Sender
 from gateway_async.batching.statuses import OutcomeStatus
-from gateway_async.batching.tally import Tally
 from gateway_async.errors import (
     CertificateError,
     ConfigurationError,
@@ -27,11 +28,11 @@ from gateway_async.errors import (
 )
 from gateway_async.models.orders import OrderRef
 from gateway_async.operations import REFUND, SEARCH_REFUNDS
-from gateway_async.session import DEADLINE_PASSED, Gate
+from gateway_async.session import DEADLINE_PASSED
 from gateway_async.settings import BatchPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from gateway_async.batching.chunks import Chunk
     from gateway_async.session import Session
@@ -40,16 +41,10 @@ if TYPE_CHECKING:
 _STOP_AT_ONCE = (CertificateError, EvidenceError, ConfigurationError)
 
 
-class Run:
-    """The state of one batch that is under way.
+class Run(Lifecycle):
+    """A batch under way whose orders come from an input, or a part of one."""
 
-    Attributes:
-        tally: What is settled.
-        result: What became of every order, once it is over.
-        streamed: Whether somebody takes what is settled, so that workers wait when it piles up.
-    """
-
-    def __init__(
+    def __init__(  # noqa: PLR0913  # one keyword a setting
         self,
         session: "Session",
         plan: Plan,
@@ -57,58 +52,37 @@ class Run:
         *,
         policy: BatchPolicy,
         recovery: "RecoveryPolicy",
+        within: Within = ALONE,
     ) -> None:
-        now = asyncio.get_running_loop().time()
-        self.tally = Tally(plan.record_class)
-        self.result: BatchResult[Any, Any] | None = None
-        self.streamed = False
+        super().__init__(plan.record_class, policy, within.gate)
+        log = within.log
         self._session = session
         self._plan = plan
-        self._policy = policy
         self._recovery = recovery
-        self._gate = Gate(
-            deadline=now + (policy.deadline_seconds or math.inf),
-            drain_seconds=policy.drain_seconds,
-        )
-        self._intake = Intake(plan, session.dialect, policy, orders)
-        is_marked = plan.operation is REFUND and recovery.refund_evidence == "marker"
+        self._intake = Intake(plan, session.dialect, policy, orders, checked=log is not None)
+        is_refund = plan.operation is REFUND
+        is_marked = is_refund and recovery.refund_evidence == "marker"
         self._sender = Sender(
             session=session,
             plan=plan,
-            gate=self._gate,
-            marker=f"ga-{uuid.uuid4().hex[:12]}" if is_marked else None,
+            gate=self.gate,
+            marker=(within.marker or f"ga-{uuid.uuid4().hex[:12]}") if is_marked else None,
             alone=policy.duplicates == "reject",
             tally=self.tally,
             record=self._record,
+            log=log,
         )
+        wants_references = recovery.record_baseline or (log is not None and not is_marked)
+        self._looks_before = is_refund and wants_references
         self._taking = asyncio.Lock()
-        self._changed = asyncio.Event()
-        self._workers: list[asyncio.Task[None]] = []
         self._alarm: asyncio.TimerHandle | None = None
-        self._leaving = False
         self._failed_in_a_row = 0
-
-    def leave_through(self, gate: Gate) -> None:
-        """Let requests leave through the gate of another run: its pauses, deadline and stop."""
-        self._gate = self._sender.gate = gate
 
     @property
     def progress(self) -> Progress:
         """How far it has come."""
         taken = self._intake.source.taken
         return self.tally.progress(None if taken is None else len(taken))
-
-    @property
-    def is_over(self) -> bool:
-        """Whether every worker has ended."""
-        return all(worker.done() for worker in self._workers)
-
-    @property
-    def failure(self) -> BaseException | None:
-        """The first exception that ended a worker: the input's own, or a collaborator's."""
-        ended = [worker for worker in self._workers if worker.done() and not worker.cancelled()]
-        errors = [worker.exception() for worker in ended]
-        return next((error for error in errors if error is not None), None)
 
     async def start(self, *, streamed: bool = False) -> None:
         """Check a collection whole, then start the workers.
@@ -124,105 +98,45 @@ class Run:
         try:
             await self._intake.check_all()
         except asyncio.CancelledError as cancelled:
-            self._gate.stop("the call was cancelled")
+            self.gate.stop("the call was cancelled")
             await self.finish(cancelled)
-        loop = asyncio.get_running_loop()
         for number in range(self._policy.concurrency):
-            worker = loop.create_task(self._work(), name=f"{self._plan.operation} worker {number}")
-            worker.add_done_callback(lambda _: self._changed.set())
-            self._workers.append(worker)
-        if self._gate.deadline < math.inf:
-            self._alarm = loop.call_at(self._gate.deadline, self._end_waiting)
+            self._begin(self._work(), f"{self._plan.operation} worker {number}")
+        if self.gate.deadline < math.inf:
+            loop = asyncio.get_running_loop()
+            self._alarm = loop.call_at(self.gate.deadline, self._end_waiting)
 
-    async def change(self) -> None:
-        """Wait until something is settled or taken, or a worker ends."""
-        self._changed.clear()
-        await self._changed.wait()
-
-    def take(self) -> Block | None:
-        """Take something that is settled."""
-        if not self.tally.finished:
-            return None
-        self._changed.set()
-        return self.tally.finished.popleft()
-
-    async def drain(self, reason: str) -> asyncio.CancelledError | None:
-        """Send nothing more, and wait for what may have been sent, within the drain time.
-
-        Returns:
-            The cancellation that cut the waiting short, if one did.
-        """
-        self._leaving = True
-        self._gate.stop(reason)
-        self._withdraw_calls()
-        self._cancel_idle()
-        interruption = await self._wait(self._policy.drain_seconds)
-        while not self.is_over:
-            for worker in self._workers:
-                worker.cancel()
-            interruption = await self._wait(None) or interruption
-        return interruption
-
-    async def complete(self) -> BatchResult[Any, Any]:
-        """Start, wait for the end, and return the result; a cancellation drains first.
-
-        Raises:
-            asyncio.CancelledError: The cancellation, once `result` is there.
-            Exception: What the input or a collaborator raised, once `result` is there.
-        """
-        await self.start()
-        interruption = await self._wait(None, asyncio.FIRST_EXCEPTION)
-        if interruption is not None or not self.is_over:
-            reason = (
-                "the call was cancelled" if interruption else "the input or a collaborator failed"
-            )
-            cut_short = await self.drain(reason)
-            interruption = interruption or cut_short
-        return await self.finish(interruption)
-
-    async def finish(
-        self, interruption: BaseException | None = None, *, quiet: bool = False
-    ) -> BatchResult[Any, Any]:
-        """Record what was never sent, make the result, and close the input.
-
-        Args:
-            interruption: A cancellation to raise at the end.
-            quiet: Whether what ended a worker is not raised, since something else will be.
-
-        Raises:
-            BaseException: The interruption, or else what ended a worker, once `result` is there.
-        """
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self.give_up()
-        self.result = self.tally.result(exhausted=self._intake.is_exhausted)
-        if isinstance(interruption, asyncio.CancelledError):
-            interruption.outcome = self.result  # type: ignore[attr-defined]  # as for a single call
-        await self._intake.aclose()
-        failure = self.failure  # looked at in any case, else asyncio says that nobody did
-        if error := interruption or (None if quiet else failure):
-            raise error
-        return self.result
+    def note_unknown(self, orders: "Sequence[object]") -> None:
+        """Note orders of the same job whose outcome is unknown: none like them may follow."""
+        self._intake.note_unknown(orders)
 
     def give_up(self) -> None:
         """Record, once the workers have ended, what was never sent."""
-        reason = self._gate.closed_because or "the batch ended before"
+        if self._alarm is not None:
+            self._alarm.cancel()
+        reason = self.gate.closed_because or "the batch ended before"
         for block in self._intake.give_up(NotSentError(f"nothing was sent: {reason}")):
             self.tally.record(block)
 
-    async def _wait(
-        self, seconds: float | None, until: str = asyncio.ALL_COMPLETED
-    ) -> asyncio.CancelledError | None:
-        try:
-            if not self.is_over:
-                await asyncio.wait(self._workers, timeout=seconds, return_when=until)
-        except asyncio.CancelledError as cancelled:
-            return cancelled
-        return None
+    @property
+    def _is_exhausted(self) -> bool:
+        return self._intake.is_exhausted
+
+    async def _aclose(self) -> None:
+        await self._intake.aclose()
+
+    def _let_go(self) -> None:
+        self._withdraw_calls()
+        self._cancel_idle()
+
+    def abandon(self) -> None:
+        """Give up what is on its way."""
+        for worker in self._workers:
+            worker.cancel()
 
     def _end_waiting(self) -> None:
         """Wake, at the deadline, what would wait beyond it: for its turn, or for the input."""
-        self._gate.stop(DEADLINE_PASSED)
+        self.gate.stop(DEADLINE_PASSED)
         self._withdraw_calls()
         if self._intake.source.waits:
             self._cancel_idle()
@@ -270,17 +184,17 @@ class Run:
 
         An input that may keep us waiting is not waited for beyond the deadline.
         """
-        is_too_late = self._intake.source.waits and self._gate.is_too_late
+        is_too_late = self._intake.source.waits and self.gate.is_too_late
         return not (self._leaving or self._intake.is_broken or is_too_late)
 
     async def _settle(self, chunk: "Chunk") -> None:
-        reason = self._gate.closed_because
+        reason = self.gate.closed_because
         if reason is not None:
             self._sender.fail(chunk, NotSentError(f"nothing was sent: {reason}"))
             await asyncio.sleep(0)  # a long input must not keep everybody else from running
             return
         references: Mapping[str, frozenset[str]] | None = {}
-        if self._plan.operation is REFUND and self._recovery.record_baseline:
+        if self._looks_before:
             references = await self._references_before(chunk)
         if references is not None:
             self._mind(await self._sender.send(chunk, references))
@@ -308,8 +222,8 @@ class Run:
             [ref for ref in refs if plan.check(ref, self._session.dialect) is None],
             policy=BatchPolicy(concurrency=1, drain_seconds=0),
             recovery=self._recovery,
+            within=Within(self.gate),
         )
-        look_up.leave_through(self._gate)
         try:
             return await look_up.complete()
         finally:
@@ -330,7 +244,7 @@ class Run:
 
     def _stop(self, reason: str) -> None:
         """Send nothing more, not even what was about to be written."""
-        self._gate.stop(reason)
+        self.gate.stop(reason)
         self._withdraw_calls()
 
     def _record(self, chunk: "Chunk", block: Block) -> None:

@@ -1,17 +1,17 @@
 """One chunk on its way: written, sent, judged, and recorded as one or more blocks.
 
-Law: every order of the chunk is recorded exactly once, even where sending it raises. How chunks
-are taken, and when to stop, is not known here.
+Law: every order of the chunk is recorded exactly once, even where sending it raises; where there
+is a journal, it is told before the first byte is sent, and again before the outcome is recorded.
+How chunks are taken, and when to stop, is not known here.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
 from gateway_async.batching.matching import Judgement, judge
 from gateway_async.batching.outcomes import (
-    Block,
     RepliedBlock,
     Sending,
     UniformBlock,
@@ -24,6 +24,7 @@ from gateway_async.errors import (
     GatewayError,
     InvalidOrderError,
     NotSentError,
+    OutcomeUnknownError,
     RejectedError,
     ReplyUnreadableError,
 )
@@ -31,9 +32,11 @@ from gateway_async.session import Exchange, Request
 from gateway_async.wire.decoding import decode_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from gateway_async.batching.chunks import Chunk
+    from gateway_async.batching.log import Fate, JobLog
+    from gateway_async.batching.outcomes import Block
     from gateway_async.batching.plans import Plan
     from gateway_async.batching.tally import Tally
     from gateway_async.session import Call, Gate, Session
@@ -41,6 +44,9 @@ if TYPE_CHECKING:
 
     References = Mapping[str, frozenset[str]]
     Payload = tuple[bytes, Mapping[str, Any]]
+    Known = UniformBlock | RepliedBlock
+
+T = TypeVar("T")
 
 _FATES: "tuple[tuple[tuple[type[GatewayError], ...], OutcomeStatus], ...]" = (
     ((NotSentError, ConfigurationError, InvalidOrderError), OutcomeStatus.NOT_SENT),
@@ -60,6 +66,7 @@ class Sender:
         gate: Whether requests may leave.
         tally: Where requests and retries are counted.
         record: Told what became of a chunk, or of a part of it.
+        log: Told before and after each request, if the orders are a job's.
         marker: What the marker of each refund begins with, if any is sent.
         alone: Whether no two orders of one transaction are in flight together.
         streamed: Whether what is recorded is read at once.
@@ -71,6 +78,7 @@ class Sender:
     gate: "Gate"
     tally: "Tally"
     record: "Callable[[Chunk, Block], None]"
+    log: "JobLog | None" = None
     marker: str | None = None
     alone: bool = True
     streamed: bool = False
@@ -86,7 +94,10 @@ class Sender:
         Returns:
             Why there was no readable reply; None where there was one.
         """
-        exchange = await self._exchange(chunk, references)
+        number = None
+        if self.log is not None:
+            number = await self._intend(self.log, chunk, references)
+        exchange = await self._exchange(chunk, references, number)
         if exchange.value is None:
             return exchange.error
         reply, payload = exchange.value
@@ -97,11 +108,12 @@ class Sender:
         finally:  # no defect in judging may lose an order
             if judgement is None:
                 error = ReplyUnreadableError("the reply could not be judged")
-                self.record(chunk, _uniform(chunk, error, sending))
+                await self._conclude(chunk, _uniform(chunk, error, sending), number)
         if judgement.cut and len(chunk) > 1:
             return await self._send_halves(chunk, references)
         self.tally.note_unexpected(judgement.unexpected)
-        self.record(chunk, self._replied(chunk, judgement, reply, sending))
+        block = self._replied(chunk, judgement, reply, sending)
+        await self._conclude(chunk, block, number, judgement)
         return None
 
     def fail(self, chunk: "Chunk", error: GatewayError) -> None:
@@ -120,7 +132,56 @@ class Sender:
                 self.fail(half, NotSentError("nothing was sent: the batch ended before"))
         return next((error for error in errors if error is not None), None)
 
-    async def _exchange(self, chunk: "Chunk", references: "References") -> "Exchange[Payload]":
+    async def _intend(self, log: "JobLog", chunk: "Chunk", references: "References") -> int:
+        """Let the journal keep that the chunk is about to be sent; else it is not."""
+        number = None
+        intent = asyncio.ensure_future(
+            log.intend(chunk, references, marker=self.marker, alone=self.alone)
+        )
+        try:
+            number = await uninterrupted(intent)
+        finally:
+            if number is None and intent.exception() is not None:
+                error = NotSentError("nothing was sent: the journal could not keep the intent")
+                self.fail(chunk, error)
+            elif number is None:
+                error = NotSentError("nothing was sent: the batch ended before")
+                await self._conclude(chunk, _uniform(chunk, error), intent.result())
+        return number
+
+    async def _conclude(
+        self,
+        chunk: "Chunk",
+        block: "Known",
+        number: int | None,
+        judgement: Judgement | None = None,
+    ) -> None:
+        """Record what became of a chunk, once the journal has kept it."""
+        if self.log is None or number is None:
+            self.record(chunk, block)
+            return
+        if block.sending is None:
+            keeping = self.log.withdraw(number, chunk)
+        else:
+            keeping = self.log.settle(
+                number, chunk, _fates(chunk, block, judgement), ended_at=block.sending.ended_at
+            )
+        await uninterrupted(self._record_once_kept(keeping, chunk, block))
+
+    async def _record_once_kept(
+        self, keeping: "Awaitable[None]", chunk: "Chunk", block: "Known"
+    ) -> None:
+        is_kept = False
+        try:
+            await keeping
+            is_kept = True
+        finally:
+            said = block if is_kept or block.sending is None else _not_kept(chunk, block.sending)
+            self.record(chunk, said)
+
+    async def _exchange(
+        self, chunk: "Chunk", references: "References", number: int | None
+    ) -> "Exchange[Payload]":
         task = asyncio.current_task()
         call, exchange = None, None
         try:
@@ -133,7 +194,7 @@ class Sender:
             self.tally.retries += max(0, made.tries - 1)
             if made.error is not None:
                 sending = self._sending(made, references) if made.sent else None
-                self.record(chunk, _uniform(chunk, made.error, sending))
+                await self._conclude(chunk, _uniform(chunk, made.error, sending), number)
         return exchange
 
     def _call(self, chunk: "Chunk") -> "Call[Payload]":
@@ -142,7 +203,7 @@ class Sender:
             fields=self.plan.fields(chunk, self.session.dialect, self.marker),
             decode=_decode,
         )
-        return self.session.call(request, self.gate)
+        return self.session.call(request, self.gate, self.log.check if self.log else None)
 
     def _sending(self, exchange: "Exchange[Any]", references: "References") -> Sending:
         return Sending(
@@ -168,10 +229,42 @@ class Sender:
         )
 
 
+async def uninterrupted(work: "Awaitable[T]") -> T:
+    """Let work end even where whoever waits for it is cancelled; it is told afterwards."""
+    task = asyncio.ensure_future(work)
+    cancelled = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return task.result()
+    task.exception()  # looked at, else asyncio says that nobody did
+    raise cancelled
+
+
 def _uniform(chunk: "Chunk", error: GatewayError, sending: Sending | None = None) -> UniformBlock:
     """Give every order of a chunk the fate that an error of the whole request means."""
     status = next(status for classes, status in _FATES if isinstance(error, classes))
     return UniformBlock(chunk=chunk, status=status, error=error, sending=sending)
+
+
+def _fates(chunk: "Chunk", block: "Known", judgement: Judgement | None) -> "list[Fate]":
+    if isinstance(block, UniformBlock):
+        return [(block.status, block.error, ())] * len(chunk)
+    if judgement is None:
+        return [(made.status, made.error, made.items) for made in block.outcomes()]
+    return [
+        (status, error, items)
+        for (status, error), items in zip(judgement.verdicts, judgement.items, strict=True)
+    ]
+
+
+def _not_kept(chunk: "Chunk", sending: Sending) -> UniformBlock:
+    """Say that what became of a chunk was not kept: whoever resumes the job will not know it."""
+    error = OutcomeUnknownError("the journal could not keep what became of it; resume the job")
+    return _uniform(chunk, error, sending)
 
 
 def _ended_by_itself(call: "Call[Payload] | None") -> "Exchange[Payload]":

@@ -1,8 +1,9 @@
 """Where a batch takes its orders from: a sequence, an iterable, or an asynchronous iterable."""
 
+import abc
 import asyncio
 from collections.abc import AsyncIterable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from gateway_async.errors import InvalidOrderError
 
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
 
-class Source(Protocol):
+class Source(abc.ABC):
     """Orders, one by one.
 
     Attributes:
@@ -19,32 +20,29 @@ class Source(Protocol):
         waits: Whether pulling an order may take time that is not ours.
     """
 
-    ended: bool
-    taken: tuple[object, ...] | None
-    waits: bool
+    ended: bool = False
+    taken: tuple[object, ...] | None = None
+    waits: bool = False
 
+    @abc.abstractmethod
     async def pull(self) -> tuple[int, object]:
         """Take the next order, with its index.
 
         Raises:
             StopAsyncIteration: At the end.
         """
-        ...
 
+    @abc.abstractmethod
     async def aclose(self) -> None:
         """Close what is left."""
-        ...
 
 
-class _Iterated:
+class _Iterated(Source):
     """Orders from an iterable."""
-
-    waits = False
 
     def __init__(
         self, iterator: "Iterator[object]", taken: tuple[object, ...] | None = None
     ) -> None:
-        self.ended = False
         self.taken = taken
         self._iterator = enumerate(iterator)
         self._close = getattr(iterator, "close", None)
@@ -60,14 +58,12 @@ class _Iterated:
             self._close()
 
 
-class _Awaited:
+class _Awaited(Source):
     """Orders from an asynchronous iterable."""
 
     waits = True
 
     def __init__(self, iterator: "AsyncIterator[object]") -> None:
-        self.ended = False
-        self.taken: tuple[object, ...] | None = None
         self._iterator = iterator
         self._index = 0
 
@@ -110,6 +106,8 @@ def check_orders(orders: object, order_class: type[Any]) -> None:
 
 def open_source(orders: object) -> Source:
     """Return the orders as a source; a collection is copied, so that it stays the same."""
+    if isinstance(orders, Source):
+        return orders
     if isinstance(orders, AsyncIterable):
         return _Awaited(aiter(orders))
     if isinstance(orders, Collection):

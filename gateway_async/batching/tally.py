@@ -59,6 +59,14 @@ class Tally:
         if outcomes:
             self.finished.appendleft(ListedBlock(tuple(outcomes)))
 
+    def absorb(self, result: BatchResult[Any, Any]) -> None:
+        """Count the requests of a run that was a part of this one, and what came back unasked."""
+        self.requests += result.requests
+        self.retries += result.retries
+        self._unexpected_count += result.unexpected.count
+        room = UNEXPECTED_KEPT - len(self._unexpected)
+        self._unexpected += result.unexpected.records[:room]
+
     def progress(self, total: int | None) -> Progress:
         """Return how far it has come, out of `total` orders."""
         return Progress(

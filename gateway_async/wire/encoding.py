@@ -143,15 +143,20 @@ def encode_form(fields: "Mapping[str, str]") -> bytes:
 
 def amount_text(amount: Decimal, places: int) -> str | None:
     """Return an amount with exactly so many decimal places; None if that would change it."""
+    text = str(amount)
+    if _is_written(text, places):
+        return text
     if amount and not -_MOST_DIGITS < amount.adjusted() < _MOST_DIGITS:
         return None
-    text = str(amount)
-    if places and text[-places - 1 : -places] == "." and "E" not in text:
-        return text  # it has these places already, and needs no more work
     whole, _, fraction = format(amount or Decimal(0), "f").partition(".")
     if fraction[places:].strip("0"):
         return None
     return f"{whole}.{fraction[:places].ljust(places, '0')}" if places else whole
+
+
+def _is_written(text: str, places: int) -> bool:
+    """Say whether an amount, as it shows, is as it is written: the usual case."""
+    return text[-places - 1 : -places] == "." and len(text) < _MOST_DIGITS and "E" not in text
 
 
 def _check_encodable(fields: "Mapping[str, str]") -> None:
@@ -201,10 +206,13 @@ def _order_values(order: Any, dialect: "Dialect") -> dict[str, Any]:  # noqa: AN
     """Return the values of a flat order, in one go: most of a batch's work is here."""
     names, read, amounts = _order_layout(order.__class__)
     values = dict(zip(names, read(order), strict=True))
-    places = dialect.places(order.currency)
+    places = dialect.places(values["currency"])
     for field in amounts:
-        text = amount_text(values[field.name], places)
-        values[field.name] = text or _amount(values[field.name], order, dialect, order, field)
+        name = field.name
+        text = str(values[name])
+        if not _is_written(text, places):
+            text = _amount(values[name], order, dialect, order, field)
+        values[name] = text
     return _renamed(values, dialect.wire_names) if dialect.wire_names else values
 
 

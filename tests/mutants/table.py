@@ -254,19 +254,19 @@ _RUNNING = (
     ),
     Mutant(
         "nothing is sent after the deadline",
-        "batching/running.py",
+        "batching/lifecycle.py",
         "deadline=now + (policy.deadline_seconds or math.inf),",
         "deadline=math.inf,",
     ),
     Mutant(
         "what was sent is waited for within the drain time",
-        "batching/running.py",
+        "batching/lifecycle.py",
         "interruption = await self._wait(self._policy.drain_seconds)",
         "interruption = await self._wait(0)",
     ),
     Mutant(
         "a cancelled batch drains before it ends",
-        "batching/running.py",
+        "batching/lifecycle.py",
         "            cut_short = await self.drain(reason)",
         "            cut_short = interruption or await self.drain(reason)",
     ),
@@ -279,7 +279,7 @@ _RUNNING = (
     Mutant(
         "an input that raised is not exhausted",
         "batching/intake.py",
-        "                self.is_broken = True\n",
+        "            self.is_broken = True\n",
         "",
     ),
 )
@@ -338,8 +338,8 @@ _HIDING = (
     Mutant(
         "no signature is kept with a reply",
         "batching/outcomes.py",
-        """    return _SIGNATURES.sub(rb'\\1""', reply)""",
-        "    return reply",
+        "    if first < 0:\n",
+        "    if True:\n",
         "tests/batching/test_results.py tests/secrets/test_replies.py",
     ),
     Mutant(

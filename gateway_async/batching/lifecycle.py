@@ -1,0 +1,176 @@
+"""What awaiting and streaming need of a batch under way, whatever it is made of.
+
+Law: what may have been sent is not given up before the drain time is over, and there is a result
+however the batch ends. What the workers do is not known here.
+"""
+
+import abc
+import asyncio
+import math
+from typing import TYPE_CHECKING, Any
+
+from gateway_async.batching.tally import Tally
+from gateway_async.session import Gate
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from gateway_async.batching.outcomes import Block
+    from gateway_async.batching.results import BatchResult, Progress
+    from gateway_async.settings import BatchPolicy
+
+
+class Lifecycle(abc.ABC):
+    """A batch under way.
+
+    Attributes:
+        tally: What is settled.
+        gate: Whether requests may leave.
+        result: What became of every order, once it is over.
+        streamed: Whether somebody takes what is settled, so that workers wait when it piles up.
+    """
+
+    def __init__(
+        self, record_class: type[Any], policy: "BatchPolicy", gate: Gate | None = None
+    ) -> None:
+        now = asyncio.get_running_loop().time()
+        self.tally = Tally(record_class)
+        self.gate = gate or Gate(
+            deadline=now + (policy.deadline_seconds or math.inf),
+            drain_seconds=policy.drain_seconds,
+        )
+        self.result: BatchResult[Any, Any] | None = None
+        self.streamed = False
+        self._policy = policy
+        self._changed = asyncio.Event()
+        self._workers: list[asyncio.Task[None]] = []
+        self._leaving = False
+
+    @property
+    @abc.abstractmethod
+    def progress(self) -> "Progress":
+        """How far it has come."""
+
+    @abc.abstractmethod
+    async def start(self, *, streamed: bool = False) -> None:
+        """Check a collection whole, then start the workers."""
+
+    @abc.abstractmethod
+    def give_up(self) -> None:
+        """Record, once the workers have ended, what was never sent."""
+
+    @property
+    @abc.abstractmethod
+    def _is_exhausted(self) -> bool:
+        """Whether every order of the input was taken."""
+
+    @abc.abstractmethod
+    async def _aclose(self) -> None:
+        """Close what was opened."""
+
+    @abc.abstractmethod
+    def _let_go(self) -> None:
+        """End whatever has sent nothing yet."""
+
+    @abc.abstractmethod
+    def abandon(self) -> None:
+        """End whatever is still on its way."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every worker has ended."""
+        return all(worker.done() for worker in self._workers)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The first exception that ended a worker: the input's own, or a collaborator's."""
+        ended = [worker for worker in self._workers if worker.done() and not worker.cancelled()]
+        errors = [worker.exception() for worker in ended]
+        return next((error for error in errors if error is not None), None)
+
+    async def change(self) -> None:
+        """Wait until something is settled or taken, or a worker ends."""
+        self._changed.clear()
+        await self._changed.wait()
+
+    def take(self) -> "Block | None":
+        """Take something that is settled."""
+        if not self.tally.finished:
+            return None
+        self._changed.set()
+        return self.tally.finished.popleft()
+
+    def leave(self, reason: str) -> None:
+        """Take nothing more in, and send nothing more; what may have been sent goes on."""
+        self._leaving = True
+        self.gate.stop(reason)
+        self._changed.set()
+        self._let_go()
+
+    async def drain(self, reason: str) -> asyncio.CancelledError | None:
+        """Send nothing more, and wait for what may have been sent, within the drain time.
+
+        Returns:
+            The cancellation that cut the waiting short, if one did.
+        """
+        self.leave(reason)
+        interruption = await self._wait(self._policy.drain_seconds)
+        while not self.is_over:
+            self.abandon()
+            interruption = await self._wait(None) or interruption
+        return interruption
+
+    async def complete(self) -> "BatchResult[Any, Any]":
+        """Start, wait for the end, and return the result; a cancellation drains first.
+
+        Raises:
+            asyncio.CancelledError: The cancellation, once `result` is there.
+            Exception: What the input or a collaborator raised, once `result` is there.
+        """
+        await self.start()
+        interruption = await self._wait(None, asyncio.FIRST_EXCEPTION)
+        if interruption is not None or not self.is_over:
+            reason = (
+                "the call was cancelled" if interruption else "the input or a collaborator failed"
+            )
+            cut_short = await self.drain(reason)
+            interruption = interruption or cut_short
+        return await self.finish(interruption)
+
+    async def finish(
+        self, interruption: BaseException | None = None, *, quiet: bool = False
+    ) -> "BatchResult[Any, Any]":
+        """Record what was never sent, make the result, and close the input.
+
+        Args:
+            interruption: A cancellation to raise at the end.
+            quiet: Whether what ended a worker is not raised, since something else will be.
+
+        Raises:
+            BaseException: The interruption, or else what ended a worker, once `result` is there.
+        """
+        self.give_up()
+        self.result = self.tally.result(exhausted=self._is_exhausted)
+        if isinstance(interruption, asyncio.CancelledError):
+            interruption.outcome = self.result  # type: ignore[attr-defined]  # as for a single call
+        await self._aclose()
+        failure = self.failure  # looked at in any case, else asyncio says that nobody did
+        if error := interruption or (None if quiet else failure):
+            raise error
+        return self.result
+
+    async def _wait(
+        self, seconds: float | None, until: str = asyncio.ALL_COMPLETED
+    ) -> asyncio.CancelledError | None:
+        try:
+            if not self.is_over:
+                await asyncio.wait(self._workers, timeout=seconds, return_when=until)
+        except asyncio.CancelledError as cancelled:
+            return cancelled
+        return None
+
+    def _begin(self, work: "Coroutine[Any, Any, None]", name: str) -> None:
+        """Start a worker."""
+        worker = asyncio.get_running_loop().create_task(work, name=name)
+        worker.add_done_callback(lambda _: self._changed.set())
+        self._workers.append(worker)

@@ -1,0 +1,1 @@
+"""Jobs: batches over a journal, which survive the process that runs them."""

@@ -1,0 +1,72 @@
+"""`Batch`es whose orders are a job."""
+
+from typing import TYPE_CHECKING, Any
+
+from gateway_async.batching.batch import Batch, check_batch, check_size
+from gateway_async.batching.plans import PLANS
+from gateway_async.errors import ConfigurationError, JobConflictError
+from gateway_async.jobs.run import JobRun
+from gateway_async.journal.job import Job
+
+if TYPE_CHECKING:
+    from gateway_async.batching.plans import Plan
+    from gateway_async.session import Session
+    from gateway_async.settings import BatchPolicy, RecoveryPolicy
+
+
+def job_batch(  # noqa: PLR0913  # one keyword a setting
+    session: "Session",
+    plan: "Plan",
+    orders: object,
+    job: object,
+    *,
+    policy: "BatchPolicy",
+    recovery: "RecoveryPolicy",
+) -> Batch[Any, Any]:
+    """Make a batch that is kept in a journal; see `check_batch`.
+
+    Raises:
+        ConfigurationError: If `job` is none.
+    """
+    known = _checked(job)
+    check_batch(plan, orders, policy)
+
+    async def open_run() -> JobRun:
+        return JobRun(session, plan, known, orders, policy=policy, recovery=recovery)
+
+    return Batch(f"{plan.operation.name} job {known.name!r}", open_run)
+
+
+def resumed_batch(
+    session: "Session", job: object, *, policy: "BatchPolicy", recovery: "RecoveryPolicy"
+) -> Batch[Any, Any]:
+    """Make a batch of a job whose orders are in the journal.
+
+    Raises:
+        ConfigurationError: If `job` is none.
+    """
+    known = _checked(job)
+
+    async def open_run() -> JobRun:
+        head = await known.head()
+        who = session.credentials
+        if (head.merchant_id, head.account_id) != (who.merchant_id, who.account_id):
+            raise JobConflictError(
+                f"job {known.name!r} is of merchant_id {head.merchant_id!r}, account_id "
+                f"{head.account_id!r}; this client speaks for {who.merchant_id!r}, "
+                f"{who.account_id!r}",
+                job=known.name,
+            )
+        plan = PLANS[head.operation]
+        check_size(plan, policy)
+        return JobRun(session, plan, known, None, policy=policy, recovery=recovery)
+
+    return Batch(f"job {known.name!r}", open_run)
+
+
+def _checked(job: object) -> Job:
+    if not isinstance(job, Job):
+        raise ConfigurationError(
+            f"job: expected journal.job(name) of a gateway_async Journal, got {type(job).__name__}"
+        )
+    return job

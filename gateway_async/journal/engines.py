@@ -1,0 +1,86 @@
+"""One engine for each kind of database: how it connects, and what bounds its waits."""
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+
+from gateway_async.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from gateway_async.journal.location import Location
+
+_BUSY_SECONDS = 30.0
+_SQLITE_SETTINGS = ("PRAGMA synchronous = FULL", "PRAGMA journal_mode")
+_POSTGRES_SETTINGS = (
+    "SET statement_timeout = '60s'",
+    "SET lock_timeout = '20s'",
+    "SET idle_in_transaction_session_timeout = '60s'",
+)
+_POSTGRES_CONNECTION: "dict[str, int | str]" = {
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    "application_name": "gateway_async",
+}
+"""So that no call waits for ever; what the URL says itself goes before."""
+
+
+def make_engine(location: "Location") -> sa.Engine:
+    """Make the engine of a journal; it connects later, and is used by one thread only.
+
+    Raises:
+        ConfigurationError: If the URL cannot be read.
+        ModuleNotFoundError: If the database's driver is not installed.
+    """
+    return _sqlite(location.path) if location.is_sqlite else _postgresql(location.url)
+
+
+def _sqlite(path: str) -> sa.Engine:
+    engine = sa.create_engine(
+        sa.URL.create("sqlite+pysqlite", database=path),
+        poolclass=sa.NullPool,
+        hide_parameters=True,
+        connect_args={"timeout": _BUSY_SECONDS, "isolation_level": None},
+    )
+    event.listen(engine, "connect", _set_up_sqlite)
+    event.listen(engine, "begin", _begin_immediate)
+    return engine
+
+
+def _set_up_sqlite(connection: Any, _: object) -> None:  # noqa: ANN401  # sqlite3's
+    modes = [connection.execute(setting).fetchone() for setting in _SQLITE_SETTINGS]
+    if modes[-1] != ("wal",):
+        connection.execute("PRAGMA journal_mode = WAL").fetchone()
+
+
+def _begin_immediate(connection: sa.Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _postgresql(url: str) -> sa.Engine:
+    try:
+        made = sa.make_url(url).set(drivername="postgresql+psycopg")
+    except sa.exc.ArgumentError:
+        made = None
+    if made is None:
+        raise ConfigurationError("journal URL: this postgresql:// URL cannot be read")
+    chosen = {name: value for name, value in _POSTGRES_CONNECTION.items() if name not in made.query}
+    engine = sa.create_engine(
+        made,
+        poolclass=sa.NullPool,
+        hide_parameters=True,
+        isolation_level="READ COMMITTED",
+        connect_args=chosen,
+    )
+    event.listen(engine, "connect", _set_up_postgresql)
+    return engine
+
+
+def _set_up_postgresql(connection: Any, _: object) -> None:  # noqa: ANN401  # psycopg's
+    for setting in _POSTGRES_SETTINGS:
+        connection.execute(setting)
+    connection.commit()

@@ -1,0 +1,263 @@
+"""How the orders of a job come into the journal.
+
+Law: a job has all of its orders or is not imported. What a killed import left is dropped, in
+pieces; an imported job is never written to again, and only compared with.
+"""
+
+import functools
+import hashlib
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import sqlalchemy as sa
+
+from gateway_async.errors import JobConflictError
+from gateway_async.journal.codec import OrderCodec, codec_of, storable
+from gateway_async.journal.leases import IMPORT_SLICE, LeaseKey, release_of, renew, take
+from gateway_async.journal.schema import JOBS, ORDERS, STATES, DatabaseNow
+from gateway_async.journal.states import JobState
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+    from gateway_async.journal.writer import Transaction, Writer
+
+    Subject = tuple[str, str, str]
+
+_PIECE = 1000
+_DROPPED_AT_ONCE = 5000
+_SUBJECT = ("operation", "merchant_id", "account_id")
+
+_FIND = sa.select(JOBS).where(JOBS.c.name == sa.bindparam("the_name"))
+_MAKE = JOBS.insert().values(
+    name=sa.bindparam("the_name"), created_at=DatabaseNow(), imported=False, total=0
+)
+_AIM = (
+    JOBS.update()
+    .where(JOBS.c.id == sa.bindparam("the_job"), JOBS.c.imported.is_(False))
+    .values({name: sa.bindparam(f"the_{name}") for name in _SUBJECT})
+)
+_FINISH = (
+    JOBS.update()
+    .where(JOBS.c.id == sa.bindparam("the_job"), JOBS.c.imported.is_(False))
+    .values(imported=True, total=sa.bindparam("the_total"), digest=sa.bindparam("the_digest"))
+)
+_KEEP = ORDERS.insert().values(
+    job_id=sa.bindparam("the_job"),
+    position=sa.bindparam("at"),
+    transaction_id=sa.bindparam("transaction"),
+    body=sa.bindparam("the_body"),
+)
+_KEEP_STATES = STATES.insert().from_select(
+    ["job_id", "position", "slice", "state"],
+    sa.select(
+        ORDERS.c.job_id,
+        ORDERS.c.position,
+        sa.literal(0, sa.Integer),
+        sa.literal(str(JobState.NEW), sa.Text),
+    ).where(
+        ORDERS.c.job_id == sa.bindparam("the_job"),
+        ORDERS.c.position.between(sa.bindparam("first"), sa.bindparam("last")),
+    ),
+)
+_LAST = sa.select(sa.func.max(ORDERS.c.position)).where(ORDERS.c.job_id == sa.bindparam("the_job"))
+_DROP = tuple(
+    table.delete().where(
+        table.c.job_id == sa.bindparam("the_job"),
+        table.c.position.between(sa.bindparam("first"), sa.bindparam("last")),
+    )
+    for table in (STATES, ORDERS)
+)
+
+
+@attrs.frozen(kw_only=True)
+class Submission:
+    """One call of `Job.submit`.
+
+    Attributes:
+        writer: Where operations run.
+        name: The name of the job.
+        subject: Operation, merchant and account.
+        seconds: How long a lease runs.
+        codec: How its orders are kept.
+        owner: Who submits, for others to read.
+    """
+
+    writer: "Writer"
+    name: str
+    subject: "Subject"
+    seconds: float
+    codec: OrderCodec
+    owner: str = attrs.field(factory=lambda: f"import {uuid.uuid4()}")
+
+    @property
+    def what(self) -> str:
+        """What cannot be done, for an error."""
+        return f"cannot submit job {self.name!r}"
+
+    async def carry_out(self, pages: "AsyncIterator[Sequence[Any]]") -> int:
+        """Import the orders, or compare them; return how many they are."""
+        try:
+            begun = await self.writer.run(self.what, functools.partial(_begin, submission=self))
+            if isinstance(begun, LeaseKey):
+                await self._drop(begun)
+                return await self._import(begun, pages)
+        except BaseException:
+            # Also where a cancellation left it open whether the lease was taken.
+            self.writer.post(self.what, functools.partial(_let_go, submission=self))
+            raise
+        return await self._compare(begun, pages)
+
+    async def _compare(self, job: "sa.Row[Any]", pages: "AsyncIterator[Sequence[Any]]") -> int:
+        digest, given = hashlib.sha256(), 0
+        async for page in pages:
+            for bodies in _pieces(page):
+                _add(digest, [self.codec.encode(order) for order in bodies])
+                given += len(bodies)
+            if given > job.total:
+                raise self._conflict(f"it has {job.total} orders, and more were given")
+        if given != job.total:
+            raise self._conflict(f"it has {job.total} orders, and {given} were given")
+        if digest.hexdigest() != job.digest:
+            raise self._conflict(f"its {job.total} orders, or their sequence, are not those given")
+        return given
+
+    async def _drop(self, key: LeaseKey) -> None:
+        """Drop what an import left that did not come to its end."""
+        last = await self.writer.run(self.what, functools.partial(_last, key=key))
+        for first in range(0, last + 1, _DROPPED_AT_ONCE):
+            drop = functools.partial(_drop, key=key, first=first, seconds=self.seconds)
+            await self.writer.run(self.what, drop)
+
+    async def _import(self, key: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> int:
+        digest, total = hashlib.sha256(), 0
+        async for page in pages:
+            for orders in _pieces(page):
+                bodies = [self.codec.encode(order) for order in orders]
+                _add(digest, bodies)
+                rows = [
+                    {
+                        "the_job": key.job_id,
+                        "at": position,
+                        "transaction": storable(order.transaction_id),
+                        "the_body": body,
+                    }
+                    for position, (order, body) in enumerate(
+                        zip(orders, bodies, strict=True), total
+                    )
+                ]
+                keep = functools.partial(_keep, key=key, rows=rows, seconds=self.seconds)
+                await self.writer.run(self.what, keep)
+                total += len(rows)
+        finish = functools.partial(_finish, key=key, total=total, digest=digest.hexdigest())
+        await self.writer.run(self.what, finish)
+        return total
+
+    def _conflict(self, difference: str) -> JobConflictError:
+        return JobConflictError(
+            f"job {self.name!r} exists already: {difference}; nothing was changed. Give another "
+            "job another name",
+            job=self.name,
+        )
+
+    def check_subject(self, job: "sa.Row[Any]") -> None:
+        """Compare what an imported job is for.
+
+        Raises:
+            JobConflictError: If that is something else.
+        """
+        for name, given in zip(_SUBJECT, self.subject, strict=True):
+            known = getattr(job, name)
+            if known != storable(given):
+                raise self._conflict(f"its {name} is {known!r}, not {given!r}")
+
+
+async def submit(
+    writer: "Writer",
+    name: str,
+    subject: "Subject",
+    seconds: float,
+    pages: "AsyncIterator[Sequence[Any]]",
+) -> int:
+    """Keep the orders of a job, or find that they are the ones it has; return how many they are.
+
+    Raises:
+        ConfigurationError: For an operation that moves no money in a batch.
+        InvalidOrderError: For an order of another operation.
+        JobConflictError: If the job has other orders, or is for something else.
+        JobBusyError: If another is submitting it.
+        LeaseLostError: If another began to submit it meanwhile.
+    """
+    codec = codec_of(subject[0])
+    submission = Submission(writer=writer, name=name, subject=subject, seconds=seconds, codec=codec)
+    return await submission.carry_out(pages)
+
+
+def _pieces(page: "Sequence[Any]") -> "Iterator[Sequence[Any]]":
+    for start in range(0, len(page), _PIECE):
+        yield page[start : start + _PIECE]
+
+
+def _add(digest: "hashlib._Hash", bodies: "Sequence[str]") -> None:
+    digest.update("".join(f"{body}\n" for body in bodies).encode())
+
+
+def _begin(inside: "Transaction", submission: Submission) -> "LeaseKey | sa.Row[Any]":
+    """Take the import lease of a job that is not imported; return the job if it is."""
+    named = {"the_name": submission.name}
+    job = inside.execute(_FIND.with_for_update(), named).one_or_none() or _make(inside, named)
+    if job.imported:
+        submission.check_subject(job)
+        return job
+    key = LeaseKey(submission.name, job.id, IMPORT_SLICE, 0)
+    key = take(inside, key, submission.owner, submission.seconds)
+    subject = zip(_SUBJECT, submission.subject, strict=True)
+    inside.execute(
+        _AIM, {"the_job": job.id, **{f"the_{name}": storable(text) for name, text in subject}}
+    )
+    return key
+
+
+def _make(inside: "Transaction", named: "dict[str, str]") -> "sa.Row[Any]":
+    """Make a job, unless another process does so at this very moment."""
+    try:
+        with inside.connection.begin_nested():
+            inside.execute(_MAKE, named)
+    except sa.exc.IntegrityError:
+        pass
+    return inside.execute(_FIND.with_for_update(), named).one()
+
+
+def _let_go(inside: "Transaction", submission: Submission) -> None:
+    """End the import lease, if it is this submission's."""
+    job = inside.execute(_FIND, {"the_name": submission.name}).one_or_none()
+    if job is not None:
+        release_of(inside, job.id, IMPORT_SLICE, submission.owner)
+
+
+def _last(inside: "Transaction", key: LeaseKey) -> int:
+    last = inside.execute(_LAST, {"the_job": key.job_id}).scalar()
+    return -1 if last is None else last
+
+
+def _drop(inside: "Transaction", key: LeaseKey, first: int, seconds: float) -> None:
+    renew(inside, key, seconds)
+    for statement in _DROP:
+        inside.execute(
+            statement, {"the_job": key.job_id, "first": first, "last": first + _DROPPED_AT_ONCE - 1}
+        )
+
+
+def _keep(
+    inside: "Transaction", key: LeaseKey, rows: "list[dict[str, Any]]", seconds: float
+) -> None:
+    renew(inside, key, seconds)
+    inside.execute(_KEEP, rows)
+    edges = {"first": rows[0]["at"], "last": rows[-1]["at"]}
+    inside.execute(_KEEP_STATES, {"the_job": key.job_id, **edges})
+
+
+def _finish(inside: "Transaction", key: LeaseKey, total: int, digest: str) -> None:
+    renew(inside, key, 0.0)
+    inside.execute(_FINISH, {"the_job": key.job_id, "the_total": total, "the_digest": digest})

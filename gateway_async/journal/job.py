@@ -1,0 +1,114 @@
+"""A job: a batch of money orders with a name."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from gateway_async.journal.states import UNFINISHED, JobState
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from datetime import datetime
+
+    from gateway_async.journal.journal import Journal
+    from gateway_async.journal.lease import Lease
+
+
+@attrs.frozen(kw_only=True)
+class JobStatus:
+    """How far a job has come.
+
+    Attributes:
+        name: Its name.
+        operation: The name of its operation.
+        merchant_id: The merchant that it was submitted for.
+        account_id: The account that it was submitted for.
+        created_at: When it was first submitted, in UTC.
+        imported: Whether the journal has all of its orders.
+        total: How many orders the journal has of it.
+        counts: How many of them are in each state.
+        is_running: Whether a process has it.
+    """
+
+    name: str
+    operation: str
+    merchant_id: str
+    account_id: str
+    created_at: "datetime"
+    imported: bool
+    total: int
+    counts: Mapping[JobState, int]
+    is_running: bool
+
+    @property
+    def done(self) -> bool:
+        """Whether a run has nothing more to do; orders may still be held for an operator."""
+        return self.imported and not any(self.counts[state] for state in UNFINISHED)
+
+
+@attrs.frozen(kw_only=True)
+class Job:
+    """One job of a journal; whether it exists is not known here.
+
+    Attributes:
+        name: Its name.
+        journal: Where it is kept.
+    """
+
+    name: str
+    journal: "Journal"
+
+    async def submit(
+        self,
+        operation: str,
+        merchant_id: str,
+        account_id: str,
+        pages: "AsyncIterator[Sequence[Any]]",
+    ) -> int:
+        """Keep the orders of the job, or find that they are the ones that it has.
+
+        Args:
+            operation: The name of the operation.
+            merchant_id: The merchant that orders are sent for.
+            account_id: The account that orders are sent for.
+            pages: The orders, piece by piece.
+
+        Returns:
+            How many they are; all of them are on the disk.
+
+        Raises:
+            ConfigurationError: For an operation that moves no money in a batch.
+            InvalidOrderError: For an order of another operation.
+            JobConflictError: If the job exists, with other orders or for another operation,
+                merchant or account. Nothing was changed.
+            JobBusyError: If another process is submitting it.
+            LeaseLostError: If submitting took so long that another process began anew.
+        """
+        return await self.journal.store.submit(
+            self.name, (operation, merchant_id, account_id), pages
+        )
+
+    async def head(self) -> JobStatus:
+        """Return how far the job has come.
+
+        Raises:
+            JobNotFoundError: If there is no such job.
+        """
+        return await self.journal.store.status(self.name)
+
+    async def take(self, owner: str, slice_number: int = 0) -> "Lease":
+        """Take the job, or one slice of it, for this process.
+
+        What was in flight under the lease before, and what is held, becomes `unknown`.
+
+        Args:
+            owner: Who takes it, for others to read.
+            slice_number: Which slice.
+
+        Raises:
+            JobNotFoundError: If there is no such job.
+            JobBusyError: If another process has it.
+            JournalError: If not all of its orders were submitted.
+        """
+        return await self.journal.store.take(self.name, owner, slice_number)

@@ -1,0 +1,223 @@
+"""A lease that was taken: the right to write to a job, for as long as it is renewed.
+
+Law: every write finds, in its own transaction, that the lease is still ours. The local view of how
+long it runs is always shorter than the database's.
+"""
+
+import functools
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from gateway_async.errors import LeaseLostError
+from gateway_async.journal import leases, reading, writing
+
+if TYPE_CHECKING:
+    from gateway_async.journal.leases import LeaseKey
+    from gateway_async.journal.rows import Row, Settlement
+    from gateway_async.journal.states import JobState
+    from gateway_async.journal.writer import Transaction, Writer
+
+T = TypeVar("T")
+
+
+def read_clock() -> float:
+    """Return seconds of a clock that goes on while the machine sleeps, where there is one."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+class Lease:
+    """The right to write to a job, or to one slice of it.
+
+    Args:
+        writer: Where operations run.
+        key: What names it.
+        seconds: How long it runs after it was taken or renewed.
+        taken_at: What `read_clock` said before it was asked for.
+    """
+
+    def __init__(self, writer: "Writer", key: "LeaseKey", seconds: float, taken_at: float) -> None:
+        self._writer = writer
+        self._key = key
+        self._seconds = seconds
+        self._runs_until = taken_at + seconds
+        self._is_lost = False
+
+    def __repr__(self) -> str:
+        return f"<Lease on job {self.job!r}, slice {self.slice_number}, epoch {self.epoch}>"
+
+    @property
+    def job(self) -> str:
+        """The name of the job."""
+        return self._key.name
+
+    @property
+    def slice_number(self) -> int:
+        """Which slice of the job."""
+        return self._key.slice_number
+
+    @property
+    def epoch(self) -> int:
+        """How often it was taken, by anybody."""
+        return self._key.epoch
+
+    def expires_in(self) -> float:
+        """Return the seconds that are left for certain; 0 where it is lost."""
+        return 0.0 if self._is_lost else max(0.0, self._runs_until - read_clock())
+
+    def check(self) -> None:
+        """Make sure, without asking the database, that the lease still runs.
+
+        Raises:
+            LeaseLostError: If it ran out, or was found to be lost.
+        """
+        if self.expires_in() <= 0:
+            raise LeaseLostError(f"the lease on job {self.job!r} ran out or is lost", job=self.job)
+
+    async def renew(self) -> None:
+        """Let it run for its whole time from now.
+
+        Raises:
+            LeaseLostError: If another process took it.
+        """
+        asked_at = read_clock()
+        renew = functools.partial(leases.renew, key=self._key, seconds=self._seconds)
+        await self._run("keep the lease", renew)
+        self._runs_until = max(self._runs_until, asked_at + self._seconds)
+
+    async def release(self) -> None:
+        """End it, if it is ours still."""
+        await self._run("release the lease", functools.partial(leases.release, key=self._key))
+        self._is_lost = True
+
+    async def rows(
+        self, states: "Collection[JobState]", *, after: int = -1, limit: int = 1000
+    ) -> "list[Row]":
+        """Return rows in these states, by position.
+
+        Args:
+            states: Which states.
+            after: Behind which position to begin.
+            limit: How many at most.
+        """
+        read = functools.partial(
+            reading.read_rows, key=self._key, states=states, after=after, most=limit
+        )
+        return await self._run("read the orders", read)
+
+    async def rows_between(self, first: int, last: int) -> "list[Row]":
+        """Return the rows from one position to another, both included, in all states."""
+        read = functools.partial(reading.read_between, key=self._key, first=first, last=last)
+        return await self._run("read the orders", read)
+
+    async def rows_of(
+        self, transaction_ids: Collection[str], states: "Collection[JobState]"
+    ) -> "list[Row]":
+        """Return the rows of these transactions in these states, by position, of all slices."""
+        read = functools.partial(
+            reading.read_of_transactions,
+            job_id=self._key.job_id,
+            transaction_ids=transaction_ids,
+            states=states,
+        )
+        return await self._run("read the orders", read)
+
+    async def witness(self) -> "Row | None":
+        """Return a row that succeeded and has a reference; None if none is found."""
+        read = functools.partial(reading.read_witness, job_id=self._key.job_id)
+        return await self._run("read the orders", read)
+
+    async def counts(self) -> "Mapping[JobState, int]":
+        """Return how many orders are in each state."""
+        return await self._run(
+            "count the orders", functools.partial(reading.read_counts, key=self._key)
+        )
+
+    async def intend(
+        self,
+        indices: Sequence[int],
+        *,
+        references: Mapping[str, frozenset[str]],
+        marker: str | None,
+        alone: bool,
+    ) -> int:
+        """Keep that new orders are about to be sent: they are in flight.
+
+        Args:
+            indices: Their positions, ascending; at least one.
+            references: By transaction, the refund references it has already.
+            marker: What the marker of each begins with, if any is sent.
+            alone: Whether no other order of a transaction of theirs can be in flight beside it.
+
+        Returns:
+            The number of the request.
+
+        Raises:
+            LeaseLostError: If the lease is no longer ours, or ran out by the database's clock.
+            JournalError: If one of them is not new.
+        """
+        intend = functools.partial(
+            writing.intend,
+            key=self._key,
+            indices=indices,
+            references=references,
+            marker=marker,
+            alone=alone,
+        )
+        return await self._run("keep what is about to be sent", intend)
+
+    async def withdraw(self, request: int, indices: Sequence[int]) -> None:
+        """Keep that nothing of orders in flight was sent, which is proved: they are new.
+
+        Raises:
+            LeaseLostError: If the lease is no longer ours.
+            JournalError: If one of them is not in flight with this request.
+        """
+        withdraw = functools.partial(
+            writing.withdraw, key=self._key, request=request, indices=indices
+        )
+        await self._run("keep that nothing was sent", withdraw)
+
+    async def settle(
+        self, request: int, settlements: "Sequence[Settlement]", *, ended_at: float
+    ) -> None:
+        """Keep what became of orders in flight: succeeded, declined or unknown.
+
+        Args:
+            request: The number of their request; it may be settled in parts.
+            settlements: What became of each.
+            ended_at: When the request ended, in seconds since the epoch.
+
+        Raises:
+            LeaseLostError: If the lease is no longer ours.
+            JournalError: If one of them is not in flight with this request.
+        """
+        settle = functools.partial(
+            writing.settle,
+            key=self._key,
+            request=request,
+            settlements=settlements,
+            ended_at=ended_at,
+        )
+        await self._run("keep what became of the orders", settle)
+
+    async def resolve_unknown(self, settlement: "Settlement") -> bool:
+        """Keep what was found out about an unknown order.
+
+        Returns:
+            Whether it was still unknown; an operator may have decided.
+
+        Raises:
+            LeaseLostError: If the lease is no longer ours.
+            JournalError: If what is unknown cannot become that.
+        """
+        resolve = functools.partial(writing.resolve_unknown, key=self._key, found=settlement)
+        return await self._run("keep what was found out", resolve)
+
+    async def _run(self, what: str, operation: "Callable[[Transaction], T]") -> T:
+        try:
+            return await self._writer.run(f"job {self.job!r}: cannot {what}", operation)
+        except LeaseLostError:
+            self._is_lost = True
+            raise

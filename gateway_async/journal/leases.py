@@ -1,0 +1,190 @@
+"""Leases in the database: who may write to a job, by the database's own clock.
+
+Law: a lease has an epoch, which grows whenever it is taken. Whoever writes under a lease first
+finds its epoch unchanged, in the same transaction, so that one who lost it changes no row.
+"""
+
+from typing import TYPE_CHECKING
+
+import attrs
+import sqlalchemy as sa
+
+from gateway_async.errors import JobBusyError, JobNotFoundError, JournalError, LeaseLostError
+from gateway_async.journal.schema import JOBS, LEASES, STATES, DatabaseNow
+from gateway_async.journal.states import TRANSITIONS, JobState, Move
+
+if TYPE_CHECKING:
+    from gateway_async.journal.writer import Transaction
+
+IMPORT_SLICE = -1
+"""The lease of one who submits a job."""
+_INTERRUPTED = "it was in flight when its process ended"
+
+
+@attrs.frozen
+class LeaseKey:
+    """What names a lease that was taken.
+
+    Attributes:
+        name: The name of the job.
+        job_id: The job's number in the database.
+        slice_number: Which slice of the job.
+        epoch: How often this lease was taken.
+    """
+
+    name: str
+    job_id: int
+    slice_number: int
+    epoch: int
+
+
+_IS_LEASE = sa.and_(
+    LEASES.c.job_id == sa.bindparam("the_job"), LEASES.c.slice == sa.bindparam("the_slice")
+)
+_IS_OURS = sa.and_(_IS_LEASE, LEASES.c.epoch == sa.bindparam("the_epoch"))
+_LEFT = (LEASES.c.expires_at - DatabaseNow()).label("seconds_left")
+
+_FIND_JOB = sa.select(JOBS.c.id, JOBS.c.imported).where(JOBS.c.name == sa.bindparam("the_name"))
+_READ = sa.select(LEASES.c.epoch, _LEFT, LEASES.c.owner).where(_IS_LEASE)
+_READ_SHARED = _READ.with_for_update(read=True)
+_READ_ALONE = _READ.with_for_update()
+_INSERT = LEASES.insert().values(
+    job_id=sa.bindparam("the_job"),
+    slice=sa.bindparam("the_slice"),
+    epoch=1,
+    owner=sa.bindparam("the_owner"),
+    expires_at=DatabaseNow() + sa.bindparam("seconds", type_=sa.Double),
+)
+_TAKE_OVER = (
+    LEASES.update()
+    .where(_IS_OURS)
+    .values(
+        epoch=LEASES.c.epoch + 1,
+        owner=sa.bindparam("the_owner"),
+        expires_at=DatabaseNow() + sa.bindparam("seconds", type_=sa.Double),
+    )
+)
+_RENEW = (
+    LEASES.update()
+    .where(_IS_OURS)
+    .values(expires_at=DatabaseNow() + sa.bindparam("seconds", type_=sa.Double))
+)
+_RELEASE = LEASES.update().where(_IS_OURS).values(expires_at=0.0)
+_RELEASE_OF = (
+    LEASES.update()
+    .where(_IS_LEASE, LEASES.c.owner == sa.bindparam("the_owner"))
+    .values(expires_at=0.0)
+)
+_REOPEN = (
+    STATES.update()
+    .where(
+        STATES.c.job_id == sa.bindparam("the_job"),
+        STATES.c.slice == sa.bindparam("the_slice"),
+        STATES.c.state.in_([str(state) for state in sorted(TRANSITIONS[Move.REOPEN])]),
+    )
+    .values(
+        state=str(JobState.UNKNOWN),
+        text=sa.case((STATES.c.state == str(JobState.INTENT), _INTERRUPTED), else_=STATES.c.text),
+        proof="",
+    )
+)
+
+
+def _parameters(key: LeaseKey) -> dict[str, object]:
+    return {"the_job": key.job_id, "the_slice": key.slice_number, "the_epoch": key.epoch}
+
+
+def take_job(
+    inside: "Transaction", name: str, slice_number: int, owner: str, seconds: float
+) -> LeaseKey:
+    """Take a lease on a job whose orders are all there, and reopen what was left in doubt.
+
+    Raises:
+        JobNotFoundError: If there is no such job.
+        JobBusyError: If another has it.
+        JournalError: If not all of its orders were submitted.
+    """
+    found = inside.execute(_FIND_JOB.with_for_update(), {"the_name": name}).one_or_none()
+    if found is None:
+        raise JobNotFoundError(f"the journal has no job {name!r}", job=name)
+    if not found.imported:
+        raise JournalError(
+            f"job {name!r} was not submitted to its end: submit its orders again", job=name
+        )
+    key = take(inside, LeaseKey(name, found.id, slice_number, 0), owner, seconds)
+    inside.execute(_REOPEN, {"the_job": key.job_id, "the_slice": slice_number})
+    return key
+
+
+def take(inside: "Transaction", key: LeaseKey, owner: str, seconds: float) -> LeaseKey:
+    """Take a lease, whatever its epoch was; the job's own row is locked, or new.
+
+    Raises:
+        JobBusyError: If another has it.
+    """
+    inside.leases.clear()
+    parameters = {**_parameters(key), "the_owner": owner, "seconds": seconds}
+    row = inside.execute(_READ_ALONE, parameters).one_or_none()
+    if row is None:
+        inside.execute(_INSERT, parameters)
+        return attrs.evolve(key, epoch=1)
+    if row.seconds_left > 0:
+        raise JobBusyError(
+            f"job {key.name!r} is with {row.owner!r}, whose lease runs for another "
+            f"{row.seconds_left:.1f} s unless it is renewed",
+            job=key.name,
+            seconds_left=row.seconds_left,
+        )
+    inside.execute(_TAKE_OVER, {**parameters, "the_epoch": row.epoch})
+    return attrs.evolve(key, epoch=row.epoch + 1)
+
+
+def verify(inside: "Transaction", key: LeaseKey, *, alive: bool = False) -> None:
+    """Make sure that a lease is still ours, until the transaction ends.
+
+    Args:
+        inside: The transaction.
+        key: The lease.
+        alive: Whether it must not have run out either.
+
+    Raises:
+        LeaseLostError: If it is not.
+    """
+    is_alive = inside.leases.get(key)
+    if is_alive is None:
+        row = inside.execute(_READ_SHARED, _parameters(key)).one_or_none()
+        if row is None or row.epoch != key.epoch:
+            raise _lost(key, "another process took it")
+        is_alive = inside.leases[key] = row.seconds_left > 0
+    if alive and not is_alive:
+        raise _lost(key, "it ran out")
+
+
+def renew(inside: "Transaction", key: LeaseKey, seconds: float) -> None:
+    """Let a lease run for so long from now.
+
+    Raises:
+        LeaseLostError: If it is no longer ours.
+    """
+    inside.leases.clear()
+    if inside.execute(_RENEW, {**_parameters(key), "seconds": seconds}).rowcount != 1:
+        raise _lost(key, "another process took it")
+
+
+def release(inside: "Transaction", key: LeaseKey) -> None:
+    """End a lease, if it is ours still."""
+    inside.leases.clear()
+    inside.execute(_RELEASE, _parameters(key))
+
+
+def release_of(inside: "Transaction", job_id: int, slice_number: int, owner: str) -> None:
+    """End a lease, if it is this owner's, whatever its epoch is."""
+    inside.leases.clear()
+    parameters = {"the_job": job_id, "the_slice": slice_number, "the_owner": owner}
+    inside.execute(_RELEASE_OF, parameters)
+
+
+def _lost(key: LeaseKey, reason: str) -> LeaseLostError:
+    return LeaseLostError(
+        f"the lease on job {key.name!r} is lost: {reason}; nothing was changed", job=key.name
+    )

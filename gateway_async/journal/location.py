@@ -1,0 +1,81 @@
+"""Where a journal is: its URL, checked before anything is opened. Pure.
+
+Law: a password is in no message and in no repr.
+"""
+
+from urllib.parse import SplitResult, urlsplit
+
+import attrs
+
+from gateway_async.errors import ConfigurationError
+
+_EXPECTED = 'expected "sqlite:///path/to/file.db" or "postgresql://user@host/database"'
+_POSTGRES = frozenset({"postgresql", "postgres", "postgresql+psycopg"})
+_SQLITE = "sqlite:///"
+
+
+@attrs.frozen
+class Location:
+    """Where a journal is.
+
+    Attributes:
+        url: The URL as it was given; it may hold a password.
+        shown: What may be shown of it.
+        is_sqlite: Whether it is a file.
+    """
+
+    url: str = attrs.field(repr=False)
+    shown: str
+    is_sqlite: bool
+
+    @property
+    def path(self) -> str:
+        """The path of the file."""
+        return self.url.removeprefix(_SQLITE)
+
+
+def locate(url: object) -> Location:
+    """Read the URL of a journal.
+
+    Raises:
+        ConfigurationError: For anything but the URL of a SQLite file or a PostgreSQL database.
+    """
+    if not isinstance(url, str):
+        raise ConfigurationError(f"journal URL: {_EXPECTED}, got {type(url).__name__}")
+    scheme = url.partition(":")[0].lower()
+    if scheme == "sqlite":
+        return _file(url)
+    if scheme not in _POSTGRES:
+        kind = f"the scheme {scheme!r}" if "://" in url else "no URL"
+        raise ConfigurationError(f"journal URL: {_EXPECTED}, got {kind}")
+    return Location(url, _shown(_split(url)), is_sqlite=False)
+
+
+def _file(url: str) -> Location:
+    path = url.removeprefix(_SQLITE) if url.startswith(_SQLITE) else ""
+    if not path or path.startswith((":memory:", "file:")) or "?" in path or "\0" in path:
+        raise ConfigurationError(
+            "journal URL: expected sqlite:/// and the path of a file, without ?: a journal in "
+            "memory would not outlive its process"
+        )
+    return Location(url, url, is_sqlite=True)
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        parts = SplitResult("", "", "", "", "")
+    if not parts.path.strip("/") or not url.partition(":")[2].startswith("//"):
+        raise ConfigurationError(
+            f"journal URL: {_EXPECTED}; this one cannot be read or names no database"
+        )
+    return parts
+
+
+def _shown(parts: SplitResult) -> str:
+    """Return the URL without its password and its parameters, which may hold one too."""
+    user = f"{parts.username}@" if parts.username else ""
+    port = f":{parts.port}" if parts.port else ""
+    return f"postgresql://{user}{parts.hostname or ''}{port}{parts.path}"

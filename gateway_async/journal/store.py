@@ -1,0 +1,105 @@
+"""An open journal: what its methods do, on its thread. The first module here that needs the extra.
+
+Law: nothing is opened and left open; a thread that was started is ended, also where opening fails.
+"""
+
+import asyncio
+import functools
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from gateway_async.journal import importing, leases, reading, writing
+from gateway_async.journal.engines import make_engine
+from gateway_async.journal.lease import Lease, read_clock
+from gateway_async.journal.schema import prepare
+from gateway_async.journal.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from gateway_async.journal.job import JobStatus
+    from gateway_async.journal.location import Location
+    from gateway_async.journal.rows import Row
+    from gateway_async.journal.states import JobState
+
+
+async def open_store(location: "Location", lease_seconds: float) -> "Store":
+    """Connect, and make the tables where there are none.
+
+    Raises:
+        ConfigurationError: If the URL cannot be read.
+        ModuleNotFoundError: If the database's driver is not installed.
+        JournalError: If the database cannot be opened, or is of another version.
+    """
+    writer = Writer(functools.partial(make_engine, location))
+    try:
+        await writer.run(
+            f"cannot open the journal {location.shown}", lambda inside: prepare(inside.connection)
+        )
+    except BaseException:
+        await writer.aclose()
+        raise
+    return Store(writer, lease_seconds)
+
+
+@attrs.frozen(eq=False)
+class Store:
+    """An open journal.
+
+    Attributes:
+        writer: Where operations run.
+        lease_seconds: How long a lease runs.
+    """
+
+    writer: Writer
+    lease_seconds: float
+
+    async def aclose(self) -> None:
+        """Carry out what waits, and end the thread."""
+        await self.writer.aclose()
+
+    async def statuses(self) -> "list[JobStatus]":
+        """Return how far every job has come, the oldest first."""
+        return await self.writer.run("cannot read the jobs", reading.read_statuses)
+
+    async def status(self, name: str) -> "JobStatus":
+        """Return how far a job has come."""
+        read = functools.partial(reading.read_status, name=name)
+        return await self.writer.run(f"cannot read job {name!r}", read)
+
+    async def page(self, name: str, after: int, most: int) -> "list[Row]":
+        """Return so many rows of a job, from behind a position."""
+        read = functools.partial(reading.read_page, name=name, after=after, most=most)
+        return await self.writer.run(f"cannot read job {name!r}", read)
+
+    async def resolve(self, name: str, order: object, state: "JobState", note: str) -> None:
+        """Keep what an operator decided."""
+        decide = functools.partial(writing.decide, name=name, order=order, state=state, note=note)
+        await self.writer.run(f"cannot keep a decision on job {name!r}", decide)
+
+    async def submit(
+        self, name: str, subject: tuple[str, str, str], pages: "AsyncIterator[Sequence[Any]]"
+    ) -> int:
+        """Keep the orders of a job, or compare them."""
+        return await importing.submit(self.writer, name, subject, self.lease_seconds, pages)
+
+    async def take(self, name: str, owner: str, slice_number: int) -> Lease:
+        """Take a lease; one that a cancelled caller took is released."""
+        asked_at, what = read_clock(), f"cannot take job {name!r}"
+        taken: list[leases.LeaseKey] = []
+
+        def take(inside: Any) -> leases.LeaseKey:  # noqa: ANN401  # a transaction
+            taken[:] = [leases.take_job(inside, name, slice_number, owner, self.lease_seconds)]
+            return taken[0]
+
+        def give_back(inside: Any) -> None:  # noqa: ANN401  # a transaction
+            for key in taken:
+                leases.release_of(inside, key.job_id, slice_number, owner)
+
+        try:
+            key = await self.writer.run(what, take)
+        except asyncio.CancelledError:
+            self.writer.post(what, give_back)
+            raise
+        return Lease(self.writer, key, self.lease_seconds, asked_at)

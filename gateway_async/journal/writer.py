@@ -1,0 +1,234 @@
+"""The one thread on which every statement of a journal runs.
+
+Law: a caller hears of its operation only after the commit. Operations that wait together share a
+transaction; where one of them fails, each runs alone, so that nobody gets another's error. A write
+whose commit failed is not repeated. What an operation does is not known here.
+"""
+
+import asyncio
+import contextlib
+import threading
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import attrs
+import sqlalchemy as sa
+
+from gateway_async.errors import GatewayError, JournalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+T = TypeVar("T")
+
+_MOST_TOGETHER = 64
+_LONGEST_TEXT = 300
+
+
+@attrs.frozen
+class Transaction:
+    """What an operation works in.
+
+    Attributes:
+        connection: The connection, in its transaction.
+        leases: Leases that were found to be ours in this transaction, and which of them are live.
+    """
+
+    connection: sa.Connection
+    leases: dict[object, bool] = attrs.field(factory=dict)
+
+    def execute(self, statement: sa.Executable, parameters: Any = None) -> "sa.CursorResult[Any]":  # noqa: ANN401  # SQLAlchemy's
+        """Carry out a statement."""
+        return self.connection.execute(statement, parameters)
+
+
+@attrs.frozen(eq=False)
+class _Task(Generic[T]):
+    """One operation that waits.
+
+    Attributes:
+        what: What it does, for an error: "cannot ...".
+        operation: The operation; it may run twice, and is then rolled back in between.
+        future: Where its caller waits.
+    """
+
+    what: str
+    operation: "Callable[[Transaction], T]"
+    future: "asyncio.Future[T]"
+
+
+@attrs.frozen
+class _Failure:
+    """How an operation ended that failed."""
+
+    error: Exception
+
+
+class Writer:
+    """A thread with one connection, for the operations of one event loop.
+
+    Args:
+        make_engine: Makes the engine; called on the thread.
+    """
+
+    def __init__(self, make_engine: "Callable[[], sa.Engine]") -> None:
+        self._make_engine = make_engine
+        self._engine: sa.Engine | None = None
+        self._connection: sa.Connection | None = None
+        self._loop = asyncio.get_running_loop()
+        self._ended = self._loop.create_future()
+        self._queue: SimpleQueue[_Task[Any] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="gateway journal", daemon=True)
+        self._is_closed = False
+        self._thread.start()
+
+    async def run(self, what: str, operation: "Callable[[Transaction], T]") -> T:
+        """Carry out an operation, and return its value once it is committed.
+
+        Args:
+            what: What it does, for an error: "cannot ...".
+            operation: The operation. It may run more than once, and only the last counts.
+
+        Raises:
+            JournalError: If the database failed, or the journal was closed.
+            Exception: What the operation raised.
+        """
+        return await self._put(what, operation)
+
+    def post(self, what: str, operation: "Callable[[Transaction], object]") -> None:
+        """Have an operation carried out without waiting for it, and without an error."""
+        if not self._is_closed:
+            self._put(what, operation).add_done_callback(lambda done: done.exception())
+
+    async def aclose(self) -> None:
+        """Carry out what waits, disconnect, and end the thread, whoever is cancelled meanwhile."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._queue.put(None)
+        interruption: asyncio.CancelledError | None = None
+        while not self._ended.done():
+            try:
+                await asyncio.shield(self._ended)
+            except asyncio.CancelledError as error:
+                interruption = error
+        self._thread.join()
+        if interruption is not None:
+            raise interruption
+
+    def _put(self, what: str, operation: "Callable[[Transaction], T]") -> "asyncio.Future[T]":
+        if self._is_closed:
+            raise JournalError(f"{what}: the journal was closed")
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._queue.put(_Task(what, operation, future))
+        return future
+
+    def _work(self) -> None:
+        """Take what waits, again and again, until the end is in the queue."""
+        is_over = False
+        while not is_over:
+            taken = [self._queue.get()]
+            while taken[-1] is not None and len(taken) < _MOST_TOGETHER and self._queue.qsize():
+                taken.append(self._queue.get())
+            is_over = taken[-1] is None
+            group = [task for task in taken if task is not None and not task.future.cancelled()]
+            if group:
+                self._tell(_deliver, group, self._carry_out(group))
+        self._disconnect()
+        self._tell(_end, self._ended)
+
+    def _tell(self, callback: "Callable[..., None]", *arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop was closed, and nobody waits
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+    def _carry_out(self, group: "Sequence[_Task[Any]]") -> "list[Any]":
+        """Return the value or failure of each."""
+        error = self._connect()
+        if error is not None:
+            return self._failures(group, error)
+        return self._transact(group) or self._carry_out_alone(group)
+
+    def _carry_out_alone(self, group: "Sequence[_Task[Any]]") -> "list[Any]":
+        ended: list[Any] = []
+        for number, task in enumerate(group):
+            error = self._connect()
+            if error is not None:
+                return ended + self._failures(group[number:], error)
+            ended += self._transact([task])
+        return ended
+
+    def _transact(self, group: "Sequence[_Task[Any]]") -> "list[Any]":
+        """Carry out operations in one transaction.
+
+        Returns:
+            The value or failure of each; nothing if each is to run alone.
+        """
+        is_committing = False
+        try:
+            with self._connected().begin() as transaction:
+                inside = Transaction(transaction.connection)
+                values = [task.operation(inside) for task in group]
+                is_committing = True
+                transaction.commit()
+        except Exception as error:  # noqa: BLE001  # each is handed to its caller
+            if not isinstance(error, GatewayError):
+                self._disconnect()
+            if len(group) > 1 and not is_committing:
+                return []
+            return self._failures(group, error)
+        return values
+
+    def _connect(self) -> Exception | None:
+        """Connect, unless it is connected; return why it cannot."""
+        try:
+            self._connected()
+        except Exception as error:  # noqa: BLE001  # each is handed to its caller
+            return error
+        return None
+
+    def _connected(self) -> sa.Connection:
+        if self._engine is None:
+            self._engine = self._make_engine()
+        if self._connection is None:
+            self._connection = self._engine.connect()
+        return self._connection
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(sa.exc.SQLAlchemyError):
+                connection.invalidate()
+            with contextlib.suppress(sa.exc.SQLAlchemyError):
+                connection.close()
+
+    def _failures(self, group: "Sequence[_Task[Any]]", error: Exception) -> "list[Any]":
+        return [_Failure(self._failure(task.what, error)) for task in group]
+
+    def _failure(self, what: str, error: Exception) -> Exception:
+        """Return what the caller is told; nothing of it holds a statement or its parameters."""
+        engine = self._engine
+        if isinstance(error, sa.exc.DBAPIError) and error.orig is not None:
+            return JournalError(f"{what}: {_short(error.orig)}")
+        if isinstance(error, sa.exc.SQLAlchemyError):
+            return JournalError(f"{what}: {type(error).__name__}")
+        if engine is not None and isinstance(error, engine.dialect.loaded_dbapi.Error):
+            return JournalError(f"{what}: {_short(error)}")
+        return error.with_traceback(None)
+
+
+def _short(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return (lines[0] if lines else type(error).__name__)[:_LONGEST_TEXT]
+
+
+def _deliver(group: "Sequence[_Task[Any]]", ended: "Sequence[Any]") -> None:
+    for task, each in zip(group, ended, strict=True):
+        if task.future.done():
+            continue
+        if isinstance(each, _Failure):
+            task.future.set_exception(each.error)
+        else:
+            task.future.set_result(each)
+
+
+def _end(ended: "asyncio.Future[None]") -> None:
+    ended.set_result(None)
