@@ -154,8 +154,11 @@ class Run(Lifecycle):
     # What a worker does
 
     async def _work(self) -> None:
-        while (chunk := await self._next_chunk()) is not None:
-            await self._settle(chunk)
+        try:
+            while (chunk := await self._next_chunk()) is not None:
+                await self._settle(chunk)
+        finally:
+            await self._sender.kept()
 
     async def _next_chunk(self) -> "Chunk | None":
         async with self._taking:

@@ -71,6 +71,7 @@ class Sender:
         alone: Whether no two orders of one transaction are in flight together.
         streamed: Whether what is recorded is read at once.
         calls: What is on its way, by the task that waits for it.
+        keeping: What the journal was told last and may not have kept yet, by the task that told.
     """
 
     session: "Session"
@@ -83,6 +84,9 @@ class Sender:
     alone: bool = True
     streamed: bool = False
     calls: "dict[asyncio.Task[Any] | None, Call[Payload]]" = attrs.field(factory=dict, init=False)
+    keeping: "dict[asyncio.Task[Any] | None, asyncio.Future[None]]" = attrs.field(
+        factory=dict, init=False
+    )
 
     async def send(self, chunk: "Chunk", references: "References") -> GatewayError | None:
         """Send one chunk and record what became of its orders.
@@ -139,7 +143,9 @@ class Sender:
             log.intend(chunk, references, marker=self.marker, alone=self.alone)
         )
         try:
-            number = await uninterrupted(intent)
+            given = await uninterrupted(intent)
+            await self.kept()
+            number = given
         finally:
             if number is None and intent.exception() is not None:
                 error = NotSentError("nothing was sent: the journal could not keep the intent")
@@ -148,6 +154,18 @@ class Sender:
                 error = NotSentError("nothing was sent: the batch ended before")
                 await self._conclude(chunk, _uniform(chunk, error), intent.result())
         return number
+
+    async def kept(self) -> None:
+        """Wait until the journal has kept what this worker concluded last.
+
+        Meanwhile its next chunk may be looked up and intended: the two then share a commit.
+        """
+        keeping = self.keeping.get(asyncio.current_task())
+        if keeping is not None:
+            try:
+                await uninterrupted(keeping)
+            finally:
+                self.keeping.pop(asyncio.current_task(), None)
 
     async def _conclude(
         self,
@@ -161,19 +179,23 @@ class Sender:
             self.record(chunk, block)
             return
         if block.sending is None:
-            keeping = self.log.withdraw(number, chunk)
+            kept = self.log.withdraw(number, chunk)
         else:
-            keeping = self.log.settle(
+            kept = self.log.settle(
                 number, chunk, _fates(chunk, block, judgement), ended_at=block.sending.ended_at
             )
-        await uninterrupted(self._record_once_kept(keeping, chunk, block))
+        try:
+            await self.kept()
+        finally:  # also where what was concluded before could not be kept
+            keeping = asyncio.ensure_future(self._record_once_kept(kept, chunk, block))
+            self.keeping[asyncio.current_task()] = keeping
 
     async def _record_once_kept(
-        self, keeping: "Awaitable[None]", chunk: "Chunk", block: "Known"
+        self, kept: "Awaitable[None]", chunk: "Chunk", block: "Known"
     ) -> None:
         is_kept = False
         try:
-            await keeping
+            await kept
             is_kept = True
         finally:
             said = block if is_kept or block.sending is None else _not_kept(chunk, block.sending)

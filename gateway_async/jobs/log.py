@@ -4,6 +4,7 @@ Law: what is kept is what the gateway said, order by order; of a card or a signa
 """
 
 import contextlib
+import re
 from typing import TYPE_CHECKING
 
 from gateway_async.batching.log import JobLog
@@ -13,6 +14,7 @@ from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import LeaseLostError, RejectedError
 from gateway_async.journal.rows import Settlement
 from gateway_async.journal.states import JobState
+from gateway_async.models.values import mask_card
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from gateway_async.journal.rows import Row
 
 ROWS_AT_ONCE = 1000
+_CARD = re.compile(r"(?<![0-9])[0-9](?:[ -]?[0-9]){12,18}(?![0-9])")
 
 _STATES = {
     OutcomeStatus.SUCCEEDED: JobState.SUCCEEDED,
@@ -87,8 +90,25 @@ def _settlement(index: int, fate: "Fate") -> Settlement:
         reference = identifier(items[0].get("refund_reference_id")) if items else None
         return Settlement(index=index, state=JobState.SUCCEEDED, reference=reference or "")
     if isinstance(error, RejectedError):
-        return Settlement(index=index, state=_STATES[status], code=error.code, text=error.text)
-    return Settlement(index=index, state=_STATES[status], text=str(error))
+        return Settlement(
+            index=index,
+            state=_STATES[status],
+            code=_without_cards(error.code),
+            text=_without_cards(error.text),
+        )
+    return Settlement(index=index, state=_STATES[status], text=_without_cards(str(error)))
+
+
+def _without_cards(text: str) -> str:
+    """Mask what may be a card number in a text of the gateway's."""
+    return _CARD.sub(lambda found: mask_card(found[0]) if _is_card(found[0]) else found[0], text)
+
+
+def _is_card(text: str) -> bool:
+    """Say whether the check digit is right, as it is of every card."""
+    digits = [int(digit) for digit in reversed(text) if digit.isdecimal()]
+    doubled = [sum(divmod(2 * digit, 10)) for digit in digits[1::2]]
+    return (sum(digits[::2]) + sum(doubled)) % 10 == 0
 
 
 class NewOrders(Source):

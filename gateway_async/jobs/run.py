@@ -11,6 +11,7 @@ import math
 import os
 import socket
 import time
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -159,7 +160,7 @@ class JobRun(Lifecycle):
         )
 
     async def _take(self) -> "Lease":
-        return await self._job.take(f"{socket.gethostname()}:{os.getpid()}")
+        return await self._job.take(f"{socket.gethostname()}:{os.getpid()} {uuid.uuid4()}")
 
     async def _pages(self) -> AsyncIterator[list[Any]]:
         intake = self._intake
@@ -327,7 +328,8 @@ class JobRun(Lifecycle):
                 self._lose(error)
             except JournalError as error:
                 if lease.expires_in() <= 0:  # until then the next renewal may be in time
-                    self._lose(LeaseLostError(f"the lease could not be renewed: {error}"))
+                    text = f"the lease could not be renewed: {error}"
+                    self._lose(LeaseLostError(text, job=lease.job))
 
     def _lose(self, error: LeaseLostError) -> None:
         """Send nothing more: the job is another process's."""

@@ -1,7 +1,7 @@
-"""Orders as the journal keeps them: one canonical JSON text each. Pure.
+"""Orders as the journal keeps them: one JSON text each. Pure.
 
-Law: two orders have the same text exactly if they are equal and of the same class, and what is
-read back is equal to what was kept.
+Law: what is read back is what was kept, to the letter; two orders have the same canonical text
+exactly if they are equal and of the same class.
 """
 
 from decimal import Decimal
@@ -42,23 +42,36 @@ class OrderCodec:
     amounts: tuple[int, ...]
 
     def encode(self, order: object) -> str:
-        """Return the canonical text of an order.
+        """Return the text that an order is kept as.
 
         Raises:
             InvalidOrderError: For anything but an order of this operation.
         """
+        return self._text(order, str)
+
+    def canonical(self, order: object) -> str:
+        """Return the text that an order shares with those that are equal to it, and no other."""
+        return self._text(order, canonical_amount)
+
+    def _text(self, order: object, write: "Callable[[Decimal], str]") -> str:
         if type(order) is not self.order_class:
             raise InvalidOrderError(
                 f"expected {self.order_class.__name__}, got {type(order).__name__}"
             )
         values = list(self.read(order))
         for position in self.amounts:
-            values[position] = canonical_amount(values[position])
+            values[position] = write(values[position])
         return orjson.dumps(values).decode()
 
     def decode(self, body: str) -> Any:  # noqa: ANN401  # any order
         """Return the order that such a text stands for."""
-        return self.order_class(**dict(zip(self.names, orjson.loads(body), strict=True)))
+        order = object.__new__(self.order_class)
+        values = orjson.loads(body)
+        for position in self.amounts:
+            values[position] = Decimal(values[position])
+        for name, value in zip(self.names, values, strict=True):
+            object.__setattr__(order, name, value)  # it was checked when it was made
+        return order
 
 
 def canonical_amount(amount: Decimal) -> str:

@@ -1,5 +1,6 @@
 """One engine for each kind of database: how it connects, and what bounds its waits."""
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -8,6 +9,8 @@ from sqlalchemy import event
 from gateway_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gateway_async.journal.location import Location
 
 _BUSY_SECONDS = 30.0
@@ -52,9 +55,10 @@ def _sqlite(path: str) -> sa.Engine:
 
 
 def _set_up_sqlite(connection: Any, _: object) -> None:  # noqa: ANN401  # sqlite3's
-    modes = [connection.execute(setting).fetchone() for setting in _SQLITE_SETTINGS]
-    if modes[-1] != ("wal",):
-        connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    with _closed_on_failure(connection):
+        modes = [connection.execute(setting).fetchone() for setting in _SQLITE_SETTINGS]
+        if modes[-1] != ("wal",):
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
 
 
 def _begin_immediate(connection: sa.Connection) -> None:
@@ -81,6 +85,16 @@ def _postgresql(url: str) -> sa.Engine:
 
 
 def _set_up_postgresql(connection: Any, _: object) -> None:  # noqa: ANN401  # psycopg's
-    for setting in _POSTGRES_SETTINGS:
-        connection.execute(setting)
-    connection.commit()
+    with _closed_on_failure(connection):
+        for setting in _POSTGRES_SETTINGS:
+            connection.execute(setting)
+        connection.commit()
+
+
+@contextlib.contextmanager
+def _closed_on_failure(connection: Any) -> "Iterator[None]":  # noqa: ANN401  # either driver's
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise

@@ -113,7 +113,7 @@ class Submission:
         digest, given = hashlib.sha256(), 0
         async for page in pages:
             for bodies in _pieces(page):
-                _add(digest, [self.codec.encode(order) for order in bodies])
+                _add(digest, [self.codec.canonical(order) for order in bodies])
                 given += len(bodies)
             if given > job.total:
                 raise self._conflict(f"it has {job.total} orders, and more were given")
@@ -135,7 +135,7 @@ class Submission:
         async for page in pages:
             for orders in _pieces(page):
                 bodies = [self.codec.encode(order) for order in orders]
-                _add(digest, bodies)
+                _add(digest, [self.codec.canonical(order) for order in orders])
                 rows = [
                     {
                         "the_job": key.job_id,

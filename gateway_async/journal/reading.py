@@ -184,15 +184,13 @@ def read_at(inside: "Transaction", job_id: int, position: int) -> Row | None:
 
 def read_witness(inside: "Transaction", job_id: int) -> Row | None:
     """Return a row that succeeded and has a reference; None if none is found."""
-    rows = _read(inside, _WITH_REFERENCE, {"the_job": job_id})
-    if rows:
-        return rows[0]
     for (settled,) in inside.execute(_SETTLED, {"the_job": job_id}).all():
         for position in map(int, orjson.loads(settled)):
             row = read_at(inside, job_id, position)
             if row is not None and row.state is JobState.SUCCEEDED and row.reference:
                 return row
-    return None
+    rows = _read(inside, _WITH_REFERENCE, {"the_job": job_id})
+    return rows[0] if rows else None
 
 
 def _names(states: "Iterable[JobState]") -> list[str]:
@@ -204,7 +202,7 @@ def _read(
 ) -> list[Row]:
     found: Sequence[Any] = inside.execute(statement, parameters).all()
     notes = _notes(inside, {row.request_id for row in found if row.request_id is not None})
-    return [_row(row, *notes.get(row.request_id, _NOTHING)) for row in found]
+    return [_row(notes, *row) for row in found]
 
 
 _NOTHING: "tuple[None, Mapping[str, str]]" = (None, {})
@@ -234,16 +232,28 @@ def _note(row: Any) -> RequestNote:  # noqa: ANN401  # a row of requests
     )
 
 
-def _row(row: Any, note: RequestNote | None, settled: "Mapping[str, str]") -> Row:  # noqa: ANN401  # of states
+def _row(  # noqa: PLR0913, PLR0917  # the columns of `_ROWS`, in their order: a row costs little
+    notes: "Mapping[int, tuple[RequestNote, Mapping[str, str]]]",
+    position: int,
+    state: str,
+    request_id: int | None,
+    code: str,
+    text: str,
+    reference: str,
+    proof: str,
+    body: str,
+    operation: str,
+) -> Row:
+    note, settled = _NOTHING if request_id is None else notes[request_id]
     return Row(
-        index=row.position,
-        state=JobState(row.state),
-        body=row.body,
-        operation=row.operation,
-        code=row.code,
-        text=row.text,
-        reference=row.reference or settled.get(str(row.position), ""),
-        proof=row.proof,
+        index=position,
+        state=JobState(state),
+        body=body,
+        operation=operation,
+        code=code,
+        text=text,
+        reference=reference or settled.get(str(position), ""),
+        proof=proof,
         sending=note,
     )
 

@@ -68,7 +68,7 @@ class Row:
     Attributes:
         index: Its position in the job, from 0.
         state: What is known of it.
-        body: Its canonical text.
+        body: The text that its order is kept as.
         operation: The name of the job's operation.
         code: The gateway's code, where it declined.
         text: Why it is in this state.

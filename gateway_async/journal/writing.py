@@ -43,8 +43,13 @@ class _Update:
     listed: sa.Update
 
 
+def _word(word: str) -> "sa.ColumnElement[str]":
+    """Write a word of ours into a statement: that is quicker than a parameter."""
+    return sa.literal_column(f"'{word}'", sa.Text)
+
+
 def _update(move: Move, **values: object) -> _Update:
-    expected = [STATES.c.state == str(state) for state in TRANSITIONS[move]]
+    expected = [STATES.c.state == _word(state) for state in TRANSITIONS[move]]
     changed = (
         STATES.update()
         .where(STATES.c.job_id == sa.bindparam("the_job"), sa.or_(*expected))
@@ -69,17 +74,17 @@ _TOLD: "Mapping[str, sa.BindParameter[str]]" = {
 _INTEND = _narrowed(
     _update(
         Move.INTEND,
-        state=str(JobState.INTENT),
+        state=_word(JobState.INTENT),
         request_id=sa.bindparam("the_request"),
-        code="",
-        text="",
-        reference="",
-        proof="",
+        code=_word(""),
+        text=_word(""),
+        reference=_word(""),
+        proof=_word(""),
     ),
     _OF_SLICE,
 )
 _WITHDRAW = _narrowed(
-    _update(Move.WITHDRAW, state=str(JobState.NEW), request_id=None), _OF_SLICE, _OF_REQUEST
+    _update(Move.WITHDRAW, state=_word(JobState.NEW), request_id=sa.null()), _OF_SLICE, _OF_REQUEST
 )
 _SETTLE = _narrowed(_update(Move.SETTLE, **_TOLD), _OF_SLICE, _OF_REQUEST)
 _RESOLVE = _update(Move.RESOLVE, **_TOLD, reference=sa.bindparam("the_reference"))
@@ -266,10 +271,10 @@ def _find(inside: "Transaction", job: "sa.Row[Any]", order: object) -> "Row":
         if row is None:
             raise JournalError(f"job {job.name!r} has no order {order}", job=job.name)
         return row
-    body = codec_of(job.operation).encode(order)
+    codec_of(job.operation).encode(order)  # refuses what is no order of this operation
     transaction_id = str(getattr(order, "transaction_id", ""))
     alike = read_of_transactions(inside, job.id, {transaction_id}, frozenset(JobState))
-    equal = [row for row in alike if row.body == body]
+    equal = [row for row in alike if row.order == order]
     if not equal:
         raise JournalError(
             f"job {job.name!r} has no order that is equal to {describe(order)}", job=job.name

@@ -1,0 +1,119 @@
+"""The tables of a journal, read and changed past the library; and what tests do to a journal."""
+
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+
+import psycopg
+from sqlalchemy import event
+
+from gateway_async.journal import Job, JobState, Journal
+from gateway_async.journal.lease import Lease
+from gateway_async.journal.rows import Settlement
+from tests.orders import refunds
+
+ALL = frozenset(JobState)
+
+
+class Tables:
+    """The tables of one database."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def run(self, statement: str) -> list[tuple[Any, ...]]:
+        """Carry out a statement and commit; return its rows."""
+        if self.url.startswith("sqlite"):
+            with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"))) as file, file:
+                return file.execute(statement).fetchall()
+        with psycopg.connect(self.url) as server:
+            cursor = server.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def end_leases(self) -> None:
+        """Let every lease run out, by the database's clock."""
+        self.run("UPDATE gateway_leases SET expires_at = 0")
+
+    def states(self) -> list[str]:
+        """Return the state of each order, by position."""
+        return [row[0] for row in self.run("SELECT state FROM gateway_states ORDER BY position")]
+
+    def snapshot(self) -> list[list[tuple[Any, ...]]]:
+        """Return everything that there is."""
+        names = ("jobs", "leases", "orders", "states", "requests")
+        return [sorted(self.run(f"SELECT * FROM gateway_{name}"), key=repr) for name in names]  # noqa: S608  # of this list
+
+
+async def pages_of(orders: Sequence[Any], size: int = 1000) -> AsyncIterator[Sequence[Any]]:
+    for start in range(0, len(orders), size):
+        yield orders[start : start + size]
+
+
+async def submitted(
+    journal: Journal, orders: Sequence[Any] | None = None, name: str = "job"
+) -> Job:
+    """Return a job with these refunds, by default ten."""
+    job = journal.job(name)
+    await job.submit("refund", "M1", "A1", pages_of(refunds(10) if orders is None else orders))
+    return job
+
+
+async def taken(journal: Journal, orders: Sequence[Any] | None = None) -> Lease:
+    """Return a lease on a new job."""
+    return await (await submitted(journal, orders)).take("first")
+
+
+async def sent(lease: Lease, indices: Sequence[int], **noted: Any) -> int:
+    """Put orders in flight."""
+    return await lease.intend(indices, **{"references": {}, "marker": None, "alone": True, **noted})
+
+
+def succeeded(indices: Sequence[int], **told: Any) -> list[Settlement]:
+    return [Settlement(index=index, state=JobState.SUCCEEDED, **told) for index in indices]
+
+
+@contextmanager
+def held_up(journal: Journal) -> Iterator[None]:
+    """Keep the journal's thread busy, so that what is asked for meanwhile waits together."""
+    begun, let_go = threading.Event(), threading.Event()
+
+    def wait(_: object) -> None:
+        begun.set()
+        let_go.wait(30)
+
+    journal.store.writer.post("cannot wait", wait)
+    begun.wait(30)
+    try:
+        yield
+    finally:
+        let_go.set()
+
+
+class Watch:
+    """Counts a journal's commits, and breaks the statement whose turn it is."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.commits = 0
+        self.statements = 0
+        self.broken: int | None = None
+        self.fails_commit = False
+        engine = journal.store.writer._engine
+        event.listen(engine, "commit", self._count_commit)
+        event.listen(engine, "before_cursor_execute", self._count, retval=True)
+
+    def _count_commit(self, connection: Any) -> None:
+        self.commits += 1
+        if self.fails_commit:
+            connection.exec_driver_sql("SELECT broken FROM nowhere")
+
+    def _count(
+        self, _: object, __: object, statement: str, parameters: Any, *___: object
+    ) -> tuple[str, Any]:
+        if statement.startswith(("BEGIN", "SELECT broken")):
+            return statement, parameters
+        self.statements += 1
+        if self.statements - 1 == self.broken:
+            return "SELECT broken FROM nowhere", ()
+        return statement, parameters

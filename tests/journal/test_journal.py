@@ -1,0 +1,270 @@
+"""The journal as a whole: where it is, what it tells, and what an operator may decide."""
+
+import asyncio
+import pickle
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway_async import OutcomeStatus
+from gateway_async.errors import (
+    ConfigurationError,
+    InvalidOrderError,
+    JobBusyError,
+    JobConflictError,
+    JobNotFoundError,
+    JournalError,
+    LeaseLostError,
+)
+from gateway_async.journal import JobState, Journal
+from gateway_async.journal.rows import NOT_DONE
+from tests.journal.tables import Tables, sent, submitted, succeeded, taken
+from tests.orders import made_up, orders_for, refunds
+
+IMPORT = """
+import sys
+import gateway_async.journal
+from gateway_async.journal import journal, rows, states
+gateway_async.journal.Journal.open("postgresql://user@host/db").job("x")
+sys.exit(", ".join({"sqlalchemy", "psycopg", "sqlite3"} & set(sys.modules)))
+"""
+WITHOUT = """
+import asyncio, sys
+sys.modules["sqlalchemy" if sys.argv[1].startswith("sqlite") else "psycopg"] = None
+from gateway_async import ConfigurationError
+from gateway_async.journal import Journal
+async def main():
+    try:
+        async with Journal.open(sys.argv[1]):
+            pass
+    except ConfigurationError as error:
+        sys.exit(str(error))
+asyncio.run(main())
+"""
+
+
+def python(program: str, *arguments: str) -> str:
+    ended = subprocess.run(  # noqa: S603  # our own program
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return ended.stderr.strip()
+
+
+def test_importing_it_loads_no_database() -> None:
+    assert python(IMPORT) == ""
+
+
+@pytest.mark.parametrize("scheme", ["sqlite:///journal.db", "postgresql://u@127.0.0.1:1/db"])
+def test_a_missing_extra_is_named(scheme: str) -> None:
+    assert "pip install 'gateway-async[journal]'" in python(WITHOUT, scheme)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "refunds.db",
+        "mysql://user:hush@host/db",
+        "sqlite://refunds.db",
+        "sqlite:///",
+        "sqlite:///:memory:",
+        "sqlite:///file:x?mode=memory",
+        "postgresql://user:hush@host",
+        "postgresql://user:hush@host:port/db",
+        "postgresql:db",
+        "postgresql+asyncpg://user:hush@host/db",
+        None,
+        Path("refunds.db"),
+    ],
+)
+def test_other_urls_are_refused(url: Any) -> None:
+    with pytest.raises(ConfigurationError, match="journal URL: ") as caught:
+        Journal.open(url)
+    assert "hush" not in repr(caught.value)
+
+
+def test_a_password_is_not_shown() -> None:
+    url = "postgresql://user:hush@host:5433/db?password=hush"
+    assert repr(Journal.open(url)) == "<Journal postgresql://user@host:5433/db>"
+    assert repr(Journal.open("sqlite:///a b.db")) == "<Journal sqlite:///a b.db>"
+    assert "hush" not in repr(Journal.open(url)._location)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), True, "15", None])
+def test_a_lease_is_a_number_of_seconds(seconds: Any) -> None:
+    with pytest.raises(ConfigurationError, match="lease_seconds: "):
+        Journal.open("sqlite:///x.db", lease_seconds=seconds)
+    assert Journal.open("sqlite:///x.db", lease_seconds=3).lease_seconds == 3.0
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, "a\nb", "a\0", "\ud800", None, 3])
+async def test_names_of_jobs(name: Any) -> None:
+    journal = Journal.open("sqlite:///x.db")
+    with pytest.raises(ConfigurationError, match="job: expected a name of 1 to 200"):
+        journal.job(name)
+    assert journal.job("Rückläufer 2024-05 #1").name == "Rückläufer 2024-05 #1"
+
+
+async def test_an_unknown_version_is_refused(url: str, tables: Tables) -> None:
+    async with Journal.open(url) as journal:
+        await submitted(journal)
+    tables.run("UPDATE gateway_journal SET version = 7")
+    known = tables.snapshot()
+    with pytest.raises(JournalError, match=r"is of version 7, .* reads version 1:"):
+        await Journal.open(url).__aenter__()
+    assert tables.snapshot() == known
+
+
+async def test_many_that_make_the_tables_at_once(url: str) -> None:
+    journals = [Journal.open(url) for _ in range(6)]
+    await asyncio.gather(*(journal.__aenter__() for journal in journals))
+    await submitted(journals[0])
+    assert [(await journal.status("job")).total for journal in journals] == [10] * 6
+    for journal in journals:
+        await journal.__aexit__(None, None, None)
+
+
+async def test_jobs_the_oldest_first(journal: Journal) -> None:
+    assert await journal.jobs() == []
+    before = datetime.now(UTC) - timedelta(minutes=1)
+    await submitted(journal, name="b")
+    await submitted(journal, refunds(3), "a")
+    lease = await journal.job("a").take("me")
+    await lease.settle(await sent(lease, range(3)), succeeded(range(3)), ended_at=1.0)
+    jobs = await journal.jobs()
+    assert [(job.name, job.total, job.done, job.is_running) for job in jobs] == [
+        ("b", 10, False, False),
+        ("a", 3, True, True),
+    ]
+    assert jobs[1] == await journal.status("a")
+    assert before < jobs[0].created_at <= jobs[1].created_at < before + timedelta(minutes=2)
+    assert set(jobs[0].counts) == set(JobState)
+
+
+async def test_no_such_job(journal: Journal) -> None:
+    for asked in (
+        journal.status("x"),
+        journal.job("x").head(),
+        anext(journal.outcomes("x")),
+        journal.resolve("x", 0, "unknown", "why"),
+    ):
+        with pytest.raises(JobNotFoundError, match="no job 'x'"):
+            await asked
+
+
+async def test_a_job_that_holds_orders_is_done(journal: Journal, tables: Tables) -> None:
+    await submitted(journal)
+    tables.run("UPDATE gateway_states SET state = 'held'")
+    assert (await journal.status("job")).done
+
+
+async def test_outcomes_in_input_order(journal: Journal, tables: Tables) -> None:
+    lease = await taken(journal, refunds(2001))
+    await lease.settle(await sent(lease, range(999, 1002)), succeeded((999, 1001)), ended_at=1.0)
+    tables.run(f"UPDATE gateway_states SET state = 'held', proof = '{NOT_DONE}' WHERE position = 5")  # noqa: S608  # ours
+    outcomes = [outcome async for outcome in journal.outcomes("job")]
+    assert [outcome.index for outcome in outcomes] == list(range(2001))
+    assert [outcome.order for outcome in outcomes] == refunds(2001)
+    counted = [outcome.status for outcome in outcomes]
+    assert [counted.count(status) for status in OutcomeStatus] == [2, 0, 0, 1, 1998]
+
+
+@pytest.mark.parametrize("by", ["order", "position"])
+@pytest.mark.parametrize("before", ["unknown", "held"])
+@pytest.mark.parametrize(
+    ("status", "after", "text"),
+    [
+        ("succeeded", "succeeded", "None"),
+        (OutcomeStatus.DECLINED, "declined", "an operator decided: seen in the portal"),
+        ("not_sent", "new", "not sent yet: an operator decided: seen in the portal"),
+        ("unknown", "held", "an operator decided: seen in the portal"),
+    ],
+)
+async def test_an_operator_decides(
+    journal: Journal, tables: Tables, by: str, before: str, status: str, after: str, text: str
+) -> None:
+    await submitted(journal)
+    tables.run(
+        f"UPDATE gateway_states SET state = '{before}', proof = '{NOT_DONE}' WHERE position = 4"  # noqa: S608  # ours
+    )
+    order: object = refunds(10)[4] if by == "order" else 4
+    await journal.resolve("job", order, status, "seen in the portal")
+    assert tables.states() == ["new"] * 4 + [after] + ["new"] * 5
+    assert tables.run("SELECT note FROM gateway_states WHERE position = 4") == [
+        ("seen in the portal",)
+    ]
+    outcomes = [outcome async for outcome in journal.outcomes("job")]
+    assert outcomes[4].status is OutcomeStatus(status)
+    assert str(outcomes[4].error) == text
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ("new", "order 4 of job 'job' is 'new': an operator decides only on what is unknown"),
+        ("succeeded", "is 'succeeded'"),
+        ("declined", "is 'declined'"),
+        ("intent", "is in flight"),
+    ],
+)
+async def test_nothing_to_decide(journal: Journal, tables: Tables, state: str, reason: str) -> None:
+    await submitted(journal)
+    tables.run(f"UPDATE gateway_states SET state = '{state}' WHERE position = 4")  # noqa: S608  # ours
+    known = tables.snapshot()
+    with pytest.raises(JournalError, match=reason):
+        await journal.resolve("job", 4, "succeeded", "why")
+    assert tables.snapshot() == known
+
+
+async def test_orders_that_an_operator_cannot_mean(journal: Journal, tables: Tables) -> None:
+    await submitted(journal, [*refunds(3), *refunds(1)])
+    tables.run("UPDATE gateway_states SET state = 'unknown'")
+    known = tables.snapshot()
+    (unequal,) = orders_for("refund", made_up(1), refund_amount="3.00")
+    for order, reason in (
+        (refunds(1)[0], r"2 orders equal to .*T000000.*: name one by its position: 0, 3"),
+        (unequal, "no order that is equal to"),
+        (99, "has no order 99"),
+        (-1, "has no order -1"),
+    ):
+        with pytest.raises(JournalError, match=reason):
+            await journal.resolve("job", order, "succeeded", "why")
+    with pytest.raises(InvalidOrderError, match="expected RefundOrder, got str"):
+        await journal.resolve("job", "T000000", "succeeded", "why")
+    assert tables.snapshot() == known
+
+
+@pytest.mark.parametrize(
+    ("status", "note"), [("absent", "why"), ("lost", "why"), ("unknown", " "), ("unknown", None)]
+)
+async def test_what_is_no_decision(journal: Journal, status: str, note: Any) -> None:
+    await submitted(journal)
+    with pytest.raises(ConfigurationError, match=r"status: expected one|note: expected"):
+        await journal.resolve("job", 1, status, note)
+
+
+async def test_an_operator_is_not_overruled(journal: Journal, tables: Tables) -> None:
+    lease = await taken(journal)
+    tables.run("UPDATE gateway_states SET state = 'unknown' WHERE position = 4")
+    await journal.resolve("job", 4, "declined", "seen in the portal")
+    assert await lease.resolve_unknown(*succeeded((4,))) is False
+    assert tables.states()[4] == "declined"
+
+
+@pytest.mark.parametrize(
+    "kind", [JournalError, JobNotFoundError, JobConflictError, JobBusyError, LeaseLostError]
+)
+def test_errors_survive_pickling(kind: type[JournalError]) -> None:
+    told = {"seconds_left": 2.5} if kind is JobBusyError else {}
+    error = kind("why", job="job", **told)
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301  # our own
+    assert type(copy) is kind
+    assert (str(copy), vars(copy)) == ("why", {"job": "job", **told})

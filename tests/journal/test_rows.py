@@ -1,0 +1,80 @@
+"""The outcome that a row stands for."""
+
+from typing import Any
+
+import pytest
+
+from gateway_async import NotSentError, OutcomeStatus, OutcomeUnknownError, RejectedError
+from gateway_async.batching.outcomes import Sending, status_codes
+from gateway_async.journal import JobState
+from gateway_async.journal.codec import codec_of
+from gateway_async.journal.rows import RequestNote, Row, StoredBlock
+from tests.orders import made_up, orders_for, refunds
+
+
+def row(state: JobState, **told: Any) -> Row:
+    (order,) = refunds(1)
+    body = codec_of("refund").encode(order)
+    return Row(**{"index": 7, "state": state, "body": body, "operation": "refund", **told})
+
+
+@pytest.mark.parametrize(
+    ("state", "told", "status", "error", "text"),
+    [
+        ("new", {}, "not_sent", NotSentError, "not sent yet"),
+        ("new", {"text": "withdrawn"}, "not_sent", NotSentError, "not sent yet: withdrawn"),
+        ("intent", {}, "unknown", OutcomeUnknownError, "in flight when its process ended"),
+        ("succeeded", {}, "succeeded", type(None), ""),
+        ("declined", {"code": "V1", "text": "no"}, "declined", RejectedError, "no"),
+        ("unknown", {"text": "lost"}, "unknown", OutcomeUnknownError, "lost"),
+        ("held", {"text": "unclear"}, "unknown", OutcomeUnknownError, "unclear"),
+        ("held", {"text": "absent", "proof": "not done"}, "not_sent", NotSentError, "absent"),
+        ("unknown", {"proof": "not done"}, "unknown", OutcomeUnknownError, ""),
+    ],
+)
+def test_outcomes(
+    state: str, told: dict[str, str], status: str, error: type[Exception], text: str
+) -> None:
+    outcome = row(JobState(state), **told).outcome()
+    assert (outcome.index, outcome.order) == (7, refunds(1)[0])
+    assert outcome.status is OutcomeStatus(status)
+    assert type(outcome.error) is error
+    assert text in str(outcome.error)
+    assert outcome.record is None
+    if isinstance(outcome.error, RejectedError):
+        assert (outcome.error.code, outcome.error.text) == ("V1", "no")
+
+
+def test_a_reference_is_a_record() -> None:
+    record: Any = row(JobState.SUCCEEDED, reference="T000000-01").outcome().record
+    assert record.refund_reference_id == "T000000-01"
+    assert record.transaction_id == "T000000"
+    assert str(record.refund_amount) == "1.00"
+
+
+def test_an_order_without_a_refund_has_no_record() -> None:
+    (order,) = orders_for("cancel", made_up(1))
+    body = codec_of("cancel").encode(order)
+    stored = row(JobState.SUCCEEDED, body=body, operation="cancel", reference="R")
+    assert stored.outcome().record is None
+    assert stored.order == order
+
+
+@pytest.mark.parametrize(("ended_at", "given", "expected"), [(5.0, 9.0, 5.0), (None, 9.0, 9.0)])
+def test_what_was_noted(ended_at: float | None, given: float, expected: float) -> None:
+    note = RequestNote(
+        id=3, ended_at=ended_at, references={"T": frozenset({"R"})}, marker="ga-1", alone=False
+    )
+    outcome = row(JobState.UNKNOWN, sending=note).outcome(ended_at=given)
+    assert outcome.sending == Sending(
+        ended_at=expected, references={"T": frozenset({"R"})}, marker="ga-1", alone=False
+    )
+
+
+def test_a_block_of_rows() -> None:
+    rows = (row(JobState.SUCCEEDED), row(JobState.HELD, index=9))
+    block = StoredBlock(rows)
+    assert list(block.indices) == [7, 9]
+    assert list(block.orders) == refunds(1) * 2
+    assert block.statuses == status_codes([OutcomeStatus.SUCCEEDED, OutcomeStatus.UNKNOWN])
+    assert [outcome.index for outcome in block.outcomes()] == [7, 9]

@@ -1,0 +1,48 @@
+"""A PostgreSQL database of its own for tests; skipped where no server answers, failing in CI."""
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import sql
+
+_SERVER = "postgresql://postgres@127.0.0.1:5432/postgres"
+
+
+def server_url() -> str:
+    """Return the URL of the server that tests may make databases on."""
+    return os.environ.get("GATEWAY_TEST_POSTGRES", _SERVER)
+
+
+def _connect() -> "psycopg.Connection[tuple[object, ...]]":
+    try:
+        return psycopg.connect(server_url(), autocommit=True, connect_timeout=5)
+    except psycopg.OperationalError:
+        refusal = "no PostgreSQL answers at GATEWAY_TEST_POSTGRES or 127.0.0.1:5432"
+    if os.environ.get("CI"):
+        pytest.fail(refusal)
+    pytest.skip(refusal)
+
+
+@contextlib.contextmanager
+def postgres_url() -> Iterator[str]:
+    """Make a database, yield its URL, and drop it."""
+    name = f"gateway_test_{uuid.uuid4().hex}"
+    with _connect() as server:
+        server.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    try:
+        yield f"{server_url().rpartition('/')[0]}/{name}"
+    finally:
+        with _connect() as server:
+            server.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def emptied(url: str) -> str:
+    """Drop every table of a database, and return its URL."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+    return url
