@@ -1,0 +1,137 @@
+"""What one run is, drawn from its seed: the orders, the settings, and where its processes die."""
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+JOURNAL_WORK = {
+    "keep what is about to be sent": "intent",
+    "keep what became of the orders": "settle",
+    "keep what was found out": "finding",
+    "keep that nothing was sent": "withdraw",
+    "cannot take": "take",
+    "cannot submit": "import",
+    "keep the lease": "renew",
+    "release the lease": "release",
+    "cannot open": "open",
+    "read": "read",
+}
+"""What a transaction is called, by what its operations say of themselves; the first that fits."""
+
+KILLED_AT: Mapping[str, tuple[tuple[str, ...], int]] = {
+    "import": (("before commit", "after commit"), 4),
+    "take": (("before commit", "after commit"), 1),
+    "intent": (("before commit", "after commit"), 0),
+    "settle": (("before commit", "after commit"), 0),
+    "finding": (("before commit", "after commit"), 2),
+    "renew": (("before commit", "after commit"), 1),
+    "money": (("first byte", "sent", "reply"), 0),
+    "look": (("first byte", "sent", "reply"), 0),
+}
+"""Kinds of steps at which a process is killed on purpose; others are hit by their number.
+
+What is done: at which steps of it, and how often it is done at most; 0 for once a chunk.
+"""
+
+_OPERATIONS = ("refund", "refund", "refund", "refund", "capture", "cancel")
+_STEPS_AT_LEAST, _STEPS_A_CHUNK = 20, 10
+
+
+@attrs.frozen(kw_only=True)
+class Kill:
+    """When a process dies.
+
+    Attributes:
+        kind: At a step of which kind; empty text for any.
+        nth: At which of them, from 1.
+    """
+
+    kind: str = ""
+    nth: int
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """One run.
+
+    Attributes:
+        seed: What it was drawn from, and the sandbox's faults are.
+        operation: The name of the operation.
+        orders: How many orders.
+        chunk_size: Orders in one request.
+        kills: Where each process dies, in turn; the one after the last of them lives.
+        resumes: Whether each of the later processes uses `resume` rather than the same line.
+        streamed: Whether outcomes are streamed rather than awaited.
+        pulled: Whether orders come from an asynchronous generator rather than a list.
+        marked: Whether refunds are told apart by markers rather than references.
+        resent: Whether absent orders are sent again.
+        shared: How many orders are of a transaction that another order has too.
+        refused: How many orders the gateway declines.
+        again: Whether the job is run once more at the end.
+        fresh: Whether the first process is a new interpreter rather than a fork of one.
+        lease_seconds: How long a lease lasts.
+    """
+
+    seed: int
+    operation: str
+    orders: int
+    chunk_size: int
+    kills: tuple[Kill, ...]
+    resumes: tuple[bool, ...]
+    streamed: bool
+    pulled: bool
+    marked: bool
+    resent: bool
+    shared: int
+    refused: int
+    again: bool
+    fresh: bool
+    lease_seconds: float
+
+    def settings(self) -> dict[str, Any]:
+        """Return what a worker needs of it."""
+        names = ("operation", "chunk_size", "streamed", "pulled", "marked", "resent", "shared")
+        return {name: getattr(self, name) for name in (*names, "lease_seconds")}
+
+
+def draw(seed: int) -> Plan:
+    """Draw a run."""
+    rng = random.Random(f"kills {seed}")
+    operation = rng.choice(_OPERATIONS)
+    orders = rng.randint(40, 200)
+    chunk_size = rng.choice((5, 8, 10, 20))
+    chunks = -(-orders // chunk_size)
+    is_refund = operation == "refund"
+    kills = tuple(_draw_kill(rng, chunks) for _ in range(rng.choice((1, 1, 2, 2, 3))))
+    return Plan(
+        seed=seed,
+        operation=operation,
+        orders=orders,
+        chunk_size=chunk_size,
+        kills=kills,
+        resumes=tuple(rng.random() < 0.4 for _ in range(len(kills) + 8)),
+        streamed=rng.random() < 0.4,
+        pulled=rng.random() < 0.3,
+        marked=is_refund and rng.random() < 0.25,
+        resent=rng.random() < 0.4,
+        shared=rng.randint(2, 8) if is_refund and rng.random() < 0.25 else 0,
+        refused=rng.choice((0, 0, 3)),
+        again=rng.random() < 0.25,
+        fresh=rng.random() < 0.1,
+        lease_seconds=rng.choice((0.6, 0.7, 0.8)),
+    )
+
+
+def _draw_kill(rng: random.Random, chunks: int) -> Kill:
+    """Draw a step; rather an early one, since a process has few steps if others went before."""
+    if rng.random() < 0.3:
+        return Kill(nth=_early(rng, _STEPS_AT_LEAST + _STEPS_A_CHUNK * chunks))
+    what = rng.choice(list(KILLED_AT))
+    steps, most = KILLED_AT[what]
+    return Kill(kind=f"{rng.choice(steps)} {what}", nth=_early(rng, most or chunks))
+
+
+def _early(rng: random.Random, most: int) -> int:
+    return 1 + int(most * rng.random() ** 2)

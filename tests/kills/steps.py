@@ -1,0 +1,106 @@
+"""Counts what a process does to its journal and to the network, and kills it at a given step.
+
+Law: a step is counted before and after each commit of the journal's thread, and for each request
+before its first byte, once it was sent, and when its reply came.
+"""
+
+import asyncio
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sqlalchemy.engine.default import DefaultDialect
+
+from gateway_async import transport
+from gateway_async.journal import writer
+from gateway_async.operations import QUERY, SEARCH_REFUNDS
+from tests.kills.plans import JOURNAL_WORK, Kill
+
+_LOOK_UP_PATHS = (QUERY.path, SEARCH_REFUNDS.path)
+
+
+class Steps:
+    """The steps of this process.
+
+    Args:
+        kill: At which step to die; None to live.
+        last_words: Called with the kind of step just before.
+    """
+
+    def __init__(self, kill: Kill | None, last_words: Callable[[str], None]) -> None:
+        self._kill = kill
+        self._last_words = last_words
+        self._lock = threading.Lock()
+        self.counts: Counter[str] = Counter()
+
+    def take(self, kind: str) -> None:
+        """Count a step, and die if it is the one."""
+        with self._lock:
+            self.counts[kind] += 1
+            kill = self._kill
+            if kill is None or (kill.kind and kill.kind != kind):
+                return
+            number = self.counts[kind] if kill.kind else self.counts.total()
+            if number == kill.nth:
+                self._last_words(kind)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def work_of(whats: Sequence[str]) -> str:
+    """Name a transaction by what its operations say of themselves."""
+    for part, name in JOURNAL_WORK.items():
+        if any(part in what for what in whats):
+            return name
+    return "other"
+
+
+def count_commits(steps: Steps) -> None:
+    """Count every commit of this process from now on."""
+    current = threading.local()
+    transact, commit = writer.Writer._transact, DefaultDialect.do_commit
+
+    def counted_transact(self: writer.Writer, group: Any) -> Any:
+        current.work = work_of([task.what for task in group])
+        return transact(self, group)
+
+    def counted_commit(self: DefaultDialect, connection: Any) -> None:
+        work = getattr(current, "work", "other")
+        steps.take(f"before commit {work}")
+        commit(self, connection)  # type: ignore[no-untyped-call]  # SQLAlchemy's
+        steps.take(f"after commit {work}")
+
+    writer.Writer._transact = counted_transact  # type: ignore[method-assign]
+    DefaultDialect.do_commit = counted_commit  # type: ignore[method-assign]
+
+
+def count_requests(steps: Steps) -> None:
+    """Count every request of this process from now on."""
+    payload, client = transport._WitnessedPayload, transport.AiohttpTransport
+    begin, send, init = transport.Evidence.begin, client.send, payload.__init__
+    kinds: dict[int, str] = {}
+
+    def counted_init(self: Any, message: transport.Message, evidence: transport.Evidence) -> None:
+        kinds[id(evidence)] = "look" if message.path in _LOOK_UP_PATHS else "money"
+        init(self, message, evidence)
+
+    def counted_begin(self: transport.Evidence) -> None:
+        begin(self)
+        kind = kinds.get(id(self), "money")
+        steps.take(f"first byte {kind}")
+        # Once the writer has its turn: aiohttp hands headers and body over at the end of it.
+        asyncio.get_running_loop().call_soon(steps.take, f"sent {kind}")
+
+    async def counted_send(self: Any, message: Any, *, evidence: Any, seconds: float) -> Any:
+        try:
+            return await send(self, message, evidence=evidence, seconds=seconds)
+        finally:
+            kind = kinds.pop(id(evidence), None)
+            if kind is not None:
+                steps.take(f"reply {kind}")
+
+    payload.__init__ = counted_init  # type: ignore[method-assign]
+    transport.Evidence.begin = counted_begin  # type: ignore[method-assign]
+    client.send = counted_send  # type: ignore[method-assign]

@@ -1,0 +1,131 @@
+"""The verdict over one run: the gateway's books against the journal, and against what was told."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+
+import attrs
+
+from gateway_async import OutcomeStatus
+
+_FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
+
+
+class Wrong(StrEnum):
+    """What may be wrong with a run."""
+
+    DOUBLED = "doubled"
+    LOST = "lost"
+    REPORTED = "wrongly reported"
+
+
+@attrs.frozen
+class Told:
+    """What was said of one order, by the journal or by a process.
+
+    Attributes:
+        index: Its position.
+        status: What became of it.
+        reference: The reference of its refund, if one was named.
+    """
+
+    index: int
+    status: OutcomeStatus
+    reference: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Books:
+    """What the gateway did.
+
+    Attributes:
+        done: How often each order was done, by position.
+        again: Orders that were asked for again once they had been done.
+        references: The references of the refunds of each, by position.
+    """
+
+    done: tuple[int, ...]
+    again: frozenset[int] = frozenset()
+    references: Mapping[int, Sequence[str]] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Problem:
+    """One thing that is wrong.
+
+    Attributes:
+        kind: What kind of thing.
+        text: Which order, and how.
+    """
+
+    kind: Wrong
+    text: str
+
+
+def judge(
+    books: Books,
+    kept: Sequence[Told],
+    told: Sequence[Told],
+    earlier: Iterable[Told] = (),
+    *,
+    in_flight: int = 0,
+) -> list[Problem]:
+    """Compare everything with everything.
+
+    Args:
+        books: What the gateway did.
+        kept: What the journal says in the end.
+        told: What the last process said.
+        earlier: What processes before it had said.
+        in_flight: How many orders the journal still calls in flight.
+    """
+    problems = [*_doubled(books), *_lost("journal", books, kept), *_lost("report", books, told)]
+    problems += [*_untrue("journal", books, kept), *_untrue("report", books, told)]
+    by_index = {one.index: one for one in kept}
+    problems += _changed("the last report", told, by_index)
+    problems += _changed("an earlier report", _final(earlier), by_index)
+    if in_flight:
+        problems.append(Problem(Wrong.LOST, f"{in_flight} orders are still in flight"))
+    return problems
+
+
+def _doubled(books: Books) -> Iterator[Problem]:
+    for index, times in enumerate(books.done):
+        if times > 1:
+            yield Problem(Wrong.DOUBLED, f"order {index} was done {times} times")
+        if index in books.again:
+            yield Problem(Wrong.DOUBLED, f"order {index} was sent again after it was done")
+
+
+def _lost(where: str, books: Books, told: Sequence[Told]) -> Iterator[Problem]:
+    counts = Counter(one.index for one in told)
+    for index in sorted({*range(len(books.done)), *counts}):
+        if index >= len(books.done) or counts[index] != 1:
+            text = f"order {index} has {counts[index]} outcomes in the {where}"
+            yield Problem(Wrong.LOST, text)
+
+
+def _untrue(where: str, books: Books, told: Sequence[Told]) -> Iterator[Problem]:
+    for one in told:
+        times = books.done[one.index] if one.index < len(books.done) else 0
+        if one.status is not OutcomeStatus.UNKNOWN and times != (
+            one.status is OutcomeStatus.SUCCEEDED
+        ):
+            text = (
+                f"the {where} calls order {one.index} {one.status}, and it was done {times} times"
+            )
+            yield Problem(Wrong.REPORTED, text)
+        if one.reference and one.reference not in books.references.get(one.index, ()):
+            text = f"the {where} gives order {one.index} the reference {one.reference}"
+            yield Problem(Wrong.REPORTED, f"{text}, which is not its own")
+
+
+def _final(told: Iterable[Told]) -> Iterator[Told]:
+    return (one for one in told if one.status in _FINAL)
+
+
+def _changed(who: str, told: Iterable[Told], kept: Mapping[int, Told]) -> Iterator[Problem]:
+    for one in told:
+        now = kept.get(one.index)
+        if now is not None and now != one:
+            yield Problem(Wrong.REPORTED, f"{who} says {one}, and the journal {now}")
