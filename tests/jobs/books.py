@@ -1,0 +1,111 @@
+"""Clients and orders for jobs, and what the sandbox's books must say of them."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gateway_async import (
+    BatchPolicy,
+    BatchResult,
+    GatewayClient,
+    Outcome,
+    OutcomeStatus,
+    RecoveryPolicy,
+    RetryPolicy,
+)
+from gateway_async.journal import JobState, Journal
+from gateway_async.sandbox import Sandbox
+from tests.orders import client_of, orders_for
+
+Make = Callable[..., GatewayClient]
+
+SUCCEEDED, DECLINED, UNKNOWN, NOT_SENT = (
+    OutcomeStatus.SUCCEEDED,
+    OutcomeStatus.DECLINED,
+    OutcomeStatus.UNKNOWN,
+    OutcomeStatus.NOT_SENT,
+)
+POLICY = BatchPolicy(concurrency=2, chunk_size=2)
+AT_ONCE = RecoveryPolicy(settle_seconds=0)
+RESENDING = RecoveryPolicy(settle_seconds=0, resend_absent=True)
+NEEDS = {"capture": "authorised", "cancel": "authorised", "review": "captured"}
+
+
+def make_client(sandbox: Sandbox, **settings: Any) -> GatewayClient:
+    """Make a client that waits for nothing."""
+    quick = {
+        "policy": POLICY,
+        "recovery": AT_ONCE,
+        "retry": RetryPolicy(first_pause_seconds=0, max_pause_seconds=0),
+    }
+    return client_of(sandbox, **{**quick, **settings})
+
+
+def seeded(
+    sandbox: Sandbox, count: int = 6, operation: str = "refund", **changes: Any
+) -> list[Any]:
+    """Return orders that the sandbox can carry out."""
+    if operation == "review":
+        changes = {"review_flag": "1", **changes}
+    held = sandbox.seed(count, status=NEEDS.get(operation, "captured"))
+    return orders_for(operation, held, **changes)
+
+
+def statuses(outcomes: Iterable[Outcome[Any, Any]]) -> list[OutcomeStatus]:
+    """Return the status of each."""
+    return [outcome.status for outcome in outcomes]
+
+
+def references_of(outcomes: Iterable[Outcome[Any, Any]]) -> list[str]:
+    """Return the refund reference of each, which it must have."""
+    records: list[Any] = [outcome.record for outcome in outcomes]
+    assert all(record.refund_reference_id for record in records)
+    return [record.refund_reference_id for record in records]
+
+
+async def streamed(batch: Any) -> list[Outcome[Any, Any]]:
+    """Return what a batch tells when it is streamed."""
+    async with batch:
+        return [outcome async for outcome in batch]
+
+
+async def sent(sandbox: Sandbox, times: int) -> None:
+    """Wait until so many refund requests came."""
+    while sandbox.requests["refund"] < times:  # noqa: ASYNC110  # the sandbox has no event for it
+        await asyncio.sleep(0)
+
+
+def effects(sandbox: Sandbox, orders: Iterable[Any], operation: str = "refund") -> list[int]:
+    """Return how often each order was done."""
+    return [sandbox.ledger.effects(operation, order.transaction_id) for order in orders]
+
+
+def check_books(
+    sandbox: Sandbox, outcomes: Iterable[Outcome[Any, Any]], operation: str = "refund"
+) -> None:
+    """Check that nothing was done twice, and that the outcomes say what was done."""
+    expected = {SUCCEEDED: {1}, DECLINED: {0}, NOT_SENT: {0}, UNKNOWN: {0, 1}}
+    for outcome in outcomes:
+        done = sandbox.ledger.effects(operation, outcome.order.transaction_id)
+        assert done in expected[outcome.status]
+
+
+def check_conserved(result: BatchResult[Any, Any], orders: Iterable[Any]) -> None:
+    """Check that each order came back once, in the order of the input."""
+    wanted = list(orders)
+    assert [outcome.order for outcome in result] == wanted
+    assert [outcome.index for outcome in result] == list(range(len(wanted)))
+    counted = Counter(statuses(result))
+    assert counted == Counter({s: n for s, n in result.counts.items() if n})
+
+
+async def kept(journal: Journal, name: str = "job") -> list[Outcome[Any, Any]]:
+    """Return what the journal says of each order."""
+    return [outcome async for outcome in journal.outcomes(name)]
+
+
+async def counts(journal: Journal, name: str = "job") -> dict[JobState, int]:
+    """Return how many orders are in each state that has any."""
+    status = await journal.status(name)
+    return {state: count for state, count in status.counts.items() if count}

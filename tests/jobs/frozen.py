@@ -1,0 +1,59 @@
+"""A process that resumes a job, and freezes right before the first byte of a refund leaves it.
+
+Run as ``python -m tests.jobs.frozen JOURNAL GATEWAY``; it prints how the job ended for it.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+
+import attrs
+
+from gateway_async import BatchPolicy, Credentials, GatewayClient, GatewayError, HmacSigner
+from gateway_async.journal import Journal
+from gateway_async.transport import Evidence, Message, RawReply, Transport
+
+LEASE_SECONDS = 1.0
+SECRET = "sandbox-secret"
+POLICY = BatchPolicy(concurrency=1, chunk_size=2)
+"""One request at a time: a process that froze in a transaction would keep a SQLite file locked."""
+
+
+@attrs.define
+class Freezing(Transport):
+    """A transport that stops its process once, before a refund."""
+
+    inner: Transport
+    froze: bool = False
+
+    async def send(self, message: Message, *, evidence: Evidence, seconds: float) -> RawReply:
+        if message.path.endswith("/refund") and not self.froze:
+            self.froze = True
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return await self.inner.send(message, evidence=evidence, seconds=seconds)
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+async def _resume(url: str, base_url: str) -> str:
+    credentials = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner(SECRET))
+    async with (
+        Journal.open(url, lease_seconds=LEASE_SECONDS) as journal,
+        GatewayClient(base_url, credentials, policy=POLICY) as gateway,
+    ):
+        gateway._session = attrs.evolve(
+            gateway._session, transport=Freezing(gateway._session.transport)
+        )
+        batch = gateway.resume(journal.job("job"))
+        try:
+            await batch
+        except GatewayError as error:
+            told = sorted({str(outcome.status) for outcome in batch.result})
+            return " ".join([type(error).__name__, *told])
+        return "finished"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(asyncio.run(_resume(*sys.argv[1:])))

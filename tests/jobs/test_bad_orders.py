@@ -1,0 +1,89 @@
+"""One wrong order means that nothing of a job is sent, and that nothing is left of it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import pytest
+
+from gateway_async import DuplicateOrderError, InvalidOrderError
+from gateway_async.errors import JournalError
+from gateway_async.journal import Journal
+from gateway_async.sandbox import Sandbox
+from tests.jobs.books import (
+    POLICY,
+    SUCCEEDED,
+    Make,
+    check_conserved,
+    effects,
+    seeded,
+    statuses,
+    streamed,
+)
+
+pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+
+
+def _broken(orders: list[Any], wrong: Any) -> list[Any]:
+    return [*orders[:3], wrong, *orders[3:]]
+
+
+@pytest.mark.parametrize("given", [list, iter])
+@pytest.mark.parametrize("wrong", ["no order", None])
+async def test_a_corrected_line_works(
+    sandbox: Sandbox, make: Make, journal: Journal, given: Any, wrong: Any
+) -> None:
+    orders = seeded(sandbox)
+    batch = make().refund(given(_broken(orders, wrong)), job=journal.job("job"))
+    with pytest.raises(InvalidOrderError, match="3"):
+        await batch
+    assert sandbox.requests.total() == 0
+    result = await make().refund(given(orders), job=journal.job("job"))
+    check_conserved(result, orders)
+    assert effects(sandbox, orders) == [1] * 6
+
+
+@pytest.mark.parametrize("given", [list, iter])
+async def test_a_duplicate_is_refused_before_anything_is_sent(
+    sandbox: Sandbox, make: Make, journal: Journal, given: Any
+) -> None:
+    orders = seeded(sandbox)
+    with pytest.raises(DuplicateOrderError):
+        await make().refund(given(_broken(orders, orders[0])), job=journal.job("job"))
+    assert sandbox.requests.total() == 0
+
+
+async def test_a_wrong_order_ends_a_stream(sandbox: Sandbox, make: Make, journal: Journal) -> None:
+    orders = seeded(sandbox)
+    with pytest.raises(InvalidOrderError, match="order 3"):
+        await streamed(make().refund(iter(_broken(orders, 7)), job=journal.job("job")))
+    assert sandbox.requests.total() == 0
+
+
+async def test_an_input_that_raises(sandbox: Sandbox, make: Make, journal: Journal) -> None:
+    orders = seeded(sandbox)
+
+    def given() -> Iterator[Any]:
+        yield from orders[:4]
+        raise LookupError("the file ended")
+
+    batch = make().refund(given(), job=journal.job("job"))
+    with pytest.raises(LookupError, match="the file ended"):
+        await batch
+    assert sandbox.requests.total() == 0
+    assert not batch.result.exhausted
+    with pytest.raises(JournalError, match="not submitted to its end"):
+        await make().resume(journal.job("job"))
+    check_conserved(await make().refund(orders, job=journal.job("job")), orders)
+
+
+@pytest.mark.parametrize("duplicates", ["serialize", "allow"])
+async def test_duplicates_that_were_asked_for(
+    sandbox: Sandbox, make: Make, journal: Journal, duplicates: str
+) -> None:
+    orders = seeded(sandbox, 2) * 2
+    policy = attrs.evolve(POLICY, duplicates=duplicates)
+    result = await make(policy=policy).refund(iter(orders), job=journal.job("job"))
+    check_conserved(result, orders)
+    assert set(statuses(result)) == {SUCCEEDED}
+    assert effects(sandbox, orders[:2]) == [2, 2]

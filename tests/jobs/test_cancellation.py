@@ -1,0 +1,195 @@
+"""A job that is cancelled, wherever it is, doubles nothing once it is run again."""
+
+import asyncio
+from typing import Any
+
+import attrs
+import pytest
+
+from gateway_async import GatewayClient
+from gateway_async.journal import JobState, Journal
+from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.faults import Latency
+from tests.jobs.books import (
+    POLICY,
+    RESENDING,
+    SUCCEEDED,
+    Make,
+    check_books,
+    counts,
+    effects,
+    make_client,
+    seeded,
+    sent,
+    statuses,
+)
+
+pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+
+TURNS = [*range(1, 20), *(int(20 * 1.25**number) for number in range(28))]
+ORDERS = 6
+
+
+async def _awaited(batch: Any) -> Any:
+    return await batch
+
+
+async def _streamed(batch: Any) -> Any:
+    async with batch:
+        async for _ in batch:
+            await asyncio.sleep(0)
+
+
+async def _cancelled_in(turns: int, call: Any) -> bool:
+    """Cancel a call after so many turns of the loop; say whether it still ran."""
+    task = asyncio.get_running_loop().create_task(call)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task})
+    return task.cancelled()
+
+
+async def _check_after(
+    sandbox: Sandbox, gateway: GatewayClient, journal: Journal, name: str, orders: list[Any]
+) -> None:
+    """Check what a call left that was cancelled, and that the same line ends the job."""
+    known = await journal.jobs()
+    for status in known:
+        if status.name == name:
+            assert not status.is_running
+            assert status.counts[JobState.INTENT] == 0
+            check_books(sandbox, [outcome async for outcome in journal.outcomes(name)])
+    again = await gateway.refund(orders, job=journal.job(name))
+    assert statuses(again) == [SUCCEEDED] * ORDERS
+    assert effects(sandbox, orders) == [1] * ORDERS
+
+
+@pytest.mark.parametrize("drive", [_awaited, _streamed])
+@pytest.mark.parametrize("given", [list, iter])
+async def test_in_any_turn(
+    sandbox: Sandbox, make: Make, journal: Journal, drive: Any, given: Any
+) -> None:
+    gateway, cancelled = make(recovery=RESENDING), 0
+    before = asyncio.all_tasks()
+    for turns in TURNS:
+        name, orders = f"job {turns}", seeded(sandbox, ORDERS)
+        batch = gateway.refund(given(orders), job=journal.job(name))
+        cancelled += await _cancelled_in(turns, drive(batch))
+        left = {task for task in asyncio.all_tasks() - before if "job" in task.get_name()}
+        assert left == set()
+        if batch._run is not None and drive is _awaited:
+            check_books(sandbox, batch.result)
+        await _check_after(sandbox, gateway, journal, name, orders)
+    assert cancelled > 10
+
+
+async def test_a_timeout_while_requests_are_in_flight(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    orders = seeded(sandbox, ORDERS)
+    sandbox.faults.add("refund", Latency(seconds=0.1))
+    batch = make().refund(orders, job=journal.job("job"))
+    with pytest.raises(ExceptionGroup) as caught:
+        await _awaited_until_sent(sandbox, batch)
+    assert caught.group_contains(TimeoutError)
+    check_books(sandbox, batch.result)
+    assert batch.result.counts[SUCCEEDED] == sum(effects(sandbox, orders)) > 0
+    sandbox.faults.clear()
+    await _check_after(sandbox, make(), journal, "job", orders)
+
+
+async def _awaited_until_sent(sandbox: Sandbox, batch: Any) -> None:
+    """Await a batch under a timeout that is over once two requests came."""
+
+    async def expire() -> None:
+        await sent(sandbox, 2)
+        limit.reschedule(0)
+
+    async with asyncio.TaskGroup() as group, asyncio.timeout(None) as limit:
+        group.create_task(expire())
+        await batch
+
+
+async def test_a_task_group_that_fails(sandbox: Sandbox, make: Make, journal: Journal) -> None:
+    orders = seeded(sandbox, ORDERS)
+    sandbox.faults.add("refund", Latency(seconds=0.1))
+
+    async def fail() -> None:
+        await sent(sandbox, 2)
+        raise LookupError("a sibling")
+
+    async def grouped() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(make().refund(orders, job=journal.job("job")))
+            group.create_task(fail())
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await grouped()
+    assert caught.group_contains(LookupError)
+    sandbox.faults.clear()
+    await _check_after(sandbox, make(), journal, "job", orders)
+
+
+@pytest.mark.parametrize("given", [list, iter])
+async def test_leaving_a_stream_early(
+    sandbox: Sandbox, make: Make, journal: Journal, given: Any
+) -> None:
+    orders = seeded(sandbox, 40)
+    async with make().refund(given(orders), job=journal.job("job")) as batch:
+        seen = [await anext(batch)]
+    told = [*seen, *batch.result]
+    check_books(sandbox, told)
+    assert len({outcome.index for outcome in told}) == len(told)
+    assert sum(batch.result.counts.values()) == len(told)
+    assert (len(told) == 40) is (given is list)
+    assert not (await journal.status("job")).is_running
+    result = await make().refund(given(orders), job=journal.job("job"))
+    assert result.ok
+    assert effects(sandbox, orders) == [1] * 40
+
+
+async def test_a_second_cancellation_ends_the_drain(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    orders = seeded(sandbox, ORDERS)
+    sandbox.faults.add("refund", Latency(seconds=30))
+    batch = make(policy=attrs.evolve(POLICY, drain_seconds=60)).refund(
+        orders, job=journal.job("job")
+    )
+    task = asyncio.create_task(_awaited(batch))
+    await sent(sandbox, 2)
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task}, timeout=20)
+    assert task.cancelled()
+    assert await counts(journal) == {JobState.UNKNOWN: 4, JobState.NEW: 2}
+    sandbox.faults.clear()
+    async with make_client(sandbox, recovery=RESENDING) as another:
+        await _check_after(sandbox, another, journal, "job", orders)
+
+
+@pytest.mark.parametrize("pages", [1, 3])
+async def test_during_the_import(
+    sandbox: Sandbox, make: Make, journal: Journal, pages: int
+) -> None:
+    orders = seeded(sandbox, 4000)
+    pulled = asyncio.Event()
+
+    async def given() -> Any:
+        for number, order in enumerate(orders):
+            if number == pages * 1000 + 500:
+                pulled.set()
+                await asyncio.Event().wait()
+            yield order
+
+    batch = make().refund(given(), job=journal.job("job"))
+    task = asyncio.create_task(_awaited(batch))
+    await pulled.wait()
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert not batch.result.exhausted
+    assert sandbox.requests.total() == 0
+    await _check_after(sandbox, make(), journal, "job", orders[:ORDERS])

@@ -1,0 +1,106 @@
+"""A name belongs to one job: whatever else is asked of it is refused, and nothing is sent."""
+
+from typing import Any
+
+import pytest
+
+from gateway_async import ConfigurationError, Credentials, GatewayClient, HmacSigner
+from gateway_async.errors import JobConflictError, JobNotFoundError
+from gateway_async.journal import JobState, Journal
+from gateway_async.sandbox import Sandbox
+from tests.jobs.books import Make, counts, effects, seeded, streamed
+from tests.orders import LOOK_UPS, orders_for, references
+
+
+@pytest.fixture
+async def given(sandbox: Sandbox, make: Make, journal: Journal) -> list[Any]:
+    """The orders of a job that is done; the sandbox's log is empty again."""
+    orders = seeded(sandbox, 4)
+    await make().refund(orders, job=journal.job("job"))
+    sandbox.requests.clear()
+    return orders
+
+
+@pytest.fixture
+async def stranger(sandbox: Sandbox) -> Any:
+    """A client of another merchant."""
+    credentials = Credentials(merchant_id="M2", account_id="A1", signer=HmacSigner("x"))
+    async with GatewayClient(sandbox.base_url, credentials) as gateway:
+        yield gateway
+
+
+async def _refused(batch: Any, said: str) -> None:
+    with pytest.raises(JobConflictError, match=said) as caught:
+        await batch
+    assert caught.value.job == "job"
+
+
+async def test_other_orders(
+    sandbox: Sandbox, make: Make, journal: Journal, given: list[Any]
+) -> None:
+    more = seeded(sandbox, 1)
+    for orders, said in (
+        (given[:3], "4 orders, and 3"),
+        (given + more, "more were given"),
+        (given[:3] + more, "not those given"),
+        (given[::-1], "not those given"),
+        ([], "and 0 were given"),
+        (iter(given[:3]), "4 orders, and 3"),
+    ):
+        await _refused(make().refund(orders, job=journal.job("job")), said)
+    assert sandbox.requests.total() == 0
+    assert await counts(journal) == {JobState.SUCCEEDED: 4}
+
+
+async def test_orders_that_differ_in_one_amount(
+    sandbox: Sandbox, make: Make, journal: Journal, given: list[Any]
+) -> None:
+    held = [sandbox.ledger.transaction(order.transaction_id) for order in given]
+    dearer = orders_for("refund", held, refund_amount="2.00")  # type: ignore[arg-type]  # the same fields
+    await _refused(make().refund(given[:3] + dearer[3:], job=journal.job("job")), "not those given")
+    assert effects(sandbox, given) == [1] * 4
+
+
+async def test_another_operation(
+    sandbox: Sandbox, make: Make, journal: Journal, given: list[Any]
+) -> None:
+    del given
+    orders = seeded(sandbox, 4, "capture")
+    await _refused(make().capture(orders, job=journal.job("job")), "operation is 'refund'")
+    assert sandbox.requests.total() == 0
+
+
+async def test_another_merchant(
+    sandbox: Sandbox, stranger: GatewayClient, journal: Journal, given: list[Any]
+) -> None:
+    await _refused(stranger.refund(given, job=journal.job("job")), "merchant_id is 'M1'")
+    await _refused(stranger.resume(journal.job("job")), "'M2'")
+    assert sandbox.requests.total() == 0
+
+
+async def test_a_stream_is_refused_where_it_is_entered_or_read(
+    sandbox: Sandbox, make: Make, journal: Journal, given: list[Any]
+) -> None:
+    batch = make().refund(given[1:], job=journal.job("job"))
+    with pytest.raises(JobConflictError):
+        await streamed(batch)
+    assert sandbox.requests.total() == 0
+    assert sum(batch.result.counts.values()) in {0, 3}
+
+
+async def test_an_unknown_job_cannot_be_resumed(make: Make, journal: Journal) -> None:
+    with pytest.raises(JobNotFoundError, match="'job'"):
+        await make().resume(journal.job("job"))
+
+
+@pytest.mark.parametrize("job", ["job", 7, object()])
+async def test_what_is_no_job(sandbox: Sandbox, make: Make, job: Any) -> None:
+    for call in (lambda: make().refund(seeded(sandbox), job=job), lambda: make().resume(job)):
+        with pytest.raises(ConfigurationError, match=r"job: expected journal\.job"):
+            call()
+
+
+@pytest.mark.parametrize("operation", LOOK_UPS)
+async def test_a_look_up_is_no_job(make: Make, operation: str) -> None:
+    with pytest.raises(TypeError, match="job"):
+        getattr(make(), operation)(references(1), job=None)

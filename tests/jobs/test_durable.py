@@ -1,0 +1,208 @@
+"""The journal knows before the gateway does, and before the caller does; else nothing is sent."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+
+from gateway_async import GatewayClient
+from gateway_async.errors import JournalError
+from gateway_async.journal import Journal
+from gateway_async.journal.writer import Writer
+from gateway_async.sandbox import Sandbox
+from gateway_async.transport import Evidence, Message, RawReply, Transport
+from tests.fuzz.memory import fields_of
+from tests.jobs.books import (
+    DECLINED,
+    POLICY,
+    RESENDING,
+    SUCCEEDED,
+    Make,
+    check_books,
+    effects,
+    seeded,
+    statuses,
+)
+from tests.journal.tables import Tables
+
+LEASE = ("keep the lease", "release the lease")
+
+
+@attrs.define
+class Watched(Transport):
+    """A transport that looks at the journal's tables before anything of a refund is written."""
+
+    inner: Transport
+    tables: Tables
+    found: list[list[str]] = attrs.field(factory=list)
+
+    async def send(self, message: Message, *, evidence: Evidence, seconds: float) -> RawReply:
+        if message.path.endswith("/refund"):
+            self.found.append(self._states(message))
+        return await self.inner.send(message, evidence=evidence, seconds=seconds)
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+    def _states(self, message: Message) -> list[str]:
+        asked = [order["transaction_id"] for order in fields_of(message)["refund_orders"]]
+        known = dict(
+            self.tables.run(
+                "SELECT o.transaction_id, s.state FROM gateway_orders o "
+                "JOIN gateway_states s ON s.position = o.position"
+            )
+        )
+        return [known[name] for name in asked]
+
+
+def _watched(gateway: GatewayClient, tables: Tables) -> Watched:
+    watched = Watched(gateway._session.transport, tables)
+    gateway._session = attrs.evolve(gateway._session, transport=watched)
+    return watched
+
+
+async def test_intents_are_kept_before_the_first_byte_and_outcomes_before_they_are_told(
+    sandbox: Sandbox, make: Make, journal: Journal, tables: Tables
+) -> None:
+    orders = seeded(sandbox, 10)
+    gateway = make()
+    watched = _watched(gateway, tables)
+    async with gateway.refund(orders, job=journal.job("job")) as batch:
+        async for outcome in batch:
+            assert tables.states()[outcome.index] == "succeeded"
+    assert watched.found == [["intent", "intent"]] * 5
+
+
+@attrs.define
+class Failing:
+    """Lets chosen calls of a journal's thread fail.
+
+    Attributes:
+        run: The real one.
+        fails: Given the number of a call, whether it fails.
+        after: Whether it fails only once it was carried out: its commit is in doubt.
+        calls: How many there were.
+    """
+
+    run: Callable[..., Any]
+    fails: Callable[[int], bool]
+    after: bool
+    calls: int = -1
+    failed: int = 0
+
+    async def __call__(self, what: str, operation: Callable[..., Any]) -> Any:
+        if what.endswith(LEASE):
+            return await self.run(what, operation)
+        self.calls += 1
+        if not self.fails(self.calls):
+            return await self.run(what, operation)
+        self.failed += 1
+        if self.after:
+            await self.run(what, operation)
+        raise JournalError(f"{what}: the disk is on fire")
+
+
+MOST_CALLS = 60
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("after", [False, True], ids=["not done", "in doubt"])
+@pytest.mark.parametrize("from_then_on", [False, True], ids=["once", "from then on"])
+async def test_a_write_that_fails_doubles_nothing_and_is_not_glossed_over(  # fixtures
+    sandbox: Sandbox,
+    make: Make,
+    journal: Journal,
+    tables: Tables,
+    monkeypatch: pytest.MonkeyPatch,
+    after: bool,  # a parameter
+    from_then_on: bool,  # a parameter
+) -> None:
+    gateway, resending = make(), make(recovery=RESENDING)
+    whole, real = 0, Writer.run
+    for number in range(MOST_CALLS):
+        name, orders = f"job {number}", seeded(sandbox, 6)
+        fails = number.__le__ if from_then_on else number.__eq__
+        failing = Failing(real.__get__(journal.store.writer), fails, after)
+        batch = gateway.refund(orders, job=journal.job(name))
+        with monkeypatch.context() as patched:
+            patched.setattr(Writer, "run", lambda _, *arguments, f=failing: f(*arguments))
+            error = await _ended(batch)
+        if not failing.failed:
+            whole = number
+            break
+        assert isinstance(error, JournalError)
+        await _check_told(sandbox, journal, name, batch)
+        tables.end_leases()  # one that was taken, as nobody was told, runs out by itself
+        assert (await resending.refund(orders, job=journal.job(name))).counts[SUCCEEDED] == 6
+        assert effects(sandbox, orders) == [1] * 6
+    assert whole > 6
+
+
+async def _ended(batch: Any) -> Exception | None:
+    try:
+        await batch
+    except JournalError as error:
+        return error
+    return None
+
+
+async def _check_told(sandbox: Sandbox, journal: Journal, name: str, batch: Any) -> None:
+    """Check that what was told is true, and final only where it was kept."""
+    check_books(sandbox, batch.result)
+    if not any(status.imported for status in await journal.jobs() if status.name == name):
+        assert not {SUCCEEDED, DECLINED} & set(statuses(batch.result))
+        return
+    known = [outcome.status async for outcome in journal.outcomes(name)]
+    for outcome in batch.result:
+        if outcome.status in {SUCCEEDED, DECLINED}:
+            assert known[outcome.index] is outcome.status
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_no_intent_no_request(
+    sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = seeded(sandbox)
+    real = Writer.run
+
+    async def run(writer: Writer, what: str, operation: Any) -> Any:
+        if "about to be sent" in what:
+            raise JournalError(what)
+        return await real(writer, what, operation)
+
+    batch = make().refund(orders, job=journal.job("job"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Writer, "run", run)
+        with pytest.raises(JournalError, match="about to be sent"):
+            await batch
+    assert sandbox.requests["refund"] == 0
+    assert effects(sandbox, orders) == [0] * 6
+    check_books(sandbox, batch.result)
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_a_full_disk_at_any_moment_doubles_nothing(
+    sandbox: Sandbox, make: Make, journal: Journal, url: str
+) -> None:
+    policy = attrs.evolve(POLICY, chunk_size=50)
+    gateway = make(policy=policy)
+    ends = []
+    for spare in range(0, 120, 8):
+        name, orders = f"job {spare}", seeded(sandbox, 300)
+        async with Journal.open(url) as small:
+            await small.store.writer.run("cannot shrink", functools.partial(_limit, spare=spare))
+            batch = gateway.refund(orders, job=small.job(name))
+            error = await _ended(batch)
+            check_books(sandbox, batch.result)
+        ends.append((error is None, sum(effects(sandbox, orders)) > 0))
+        result = await gateway.refund(orders, job=journal.job(name))
+        assert result.counts[SUCCEEDED] == 300
+        assert effects(sandbox, orders) == [1] * 300
+    assert {(False, False), (True, True)} <= set(ends)
+
+
+def _limit(inside: Any, spare: int) -> None:
+    used = inside.connection.exec_driver_sql("PRAGMA page_count").scalar()
+    inside.connection.exec_driver_sql(f"PRAGMA max_page_count = {used + spare}")

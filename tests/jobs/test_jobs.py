@@ -1,0 +1,123 @@
+"""A job does what a batch does, once, however often it is run."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import attrs
+import pytest
+
+from gateway_async.journal import JobState, Journal
+from gateway_async.sandbox import Sandbox
+from tests.jobs.books import (
+    POLICY,
+    SUCCEEDED,
+    Make,
+    check_books,
+    check_conserved,
+    counts,
+    effects,
+    kept,
+    references_of,
+    seeded,
+    statuses,
+)
+from tests.orders import MONEY_OPERATIONS
+
+Given = Callable[[list[Any]], Any]
+
+
+def _generated(orders: list[Any]) -> Iterator[Any]:
+    yield from orders
+
+
+async def _awaited(orders: list[Any]) -> AsyncIterator[Any]:
+    for order in orders:
+        yield order
+
+
+INPUTS: list[Given] = [list, _generated, _awaited]
+
+
+@pytest.mark.parametrize("given", INPUTS)
+@pytest.mark.parametrize("operation", MONEY_OPERATIONS)
+async def test_the_same_line_again_sends_nothing_and_says_the_same(
+    sandbox: Sandbox, make: Make, journal: Journal, operation: str, given: Given
+) -> None:
+    orders = seeded(sandbox, 5, operation)
+    first = await getattr(make(), operation)(given(orders), job=journal.job("job"))
+    assert first.ok
+    check_conserved(first, orders)
+    assert effects(sandbox, orders, operation) == [1] * 5
+    before = sandbox.requests.total()
+    again = await getattr(make(), operation)(given(orders), job=journal.job("job"))
+    assert again.ok
+    check_conserved(again, orders)
+    assert sandbox.requests.total() == before
+    assert again.requests == 0
+
+
+@pytest.mark.parametrize("given", INPUTS)
+async def test_a_stream_tells_each_order_once(
+    sandbox: Sandbox, make: Make, journal: Journal, given: Given
+) -> None:
+    orders = seeded(sandbox, 9)
+    for _ in range(2):
+        async with make().refund(given(orders), job=journal.job("job")) as batch:
+            seen = [outcome async for outcome in batch]
+        assert sorted(outcome.index for outcome in seen) == list(range(9))
+        assert [orders[outcome.index] for outcome in seen] == [outcome.order for outcome in seen]
+        assert set(statuses(seen)) == {SUCCEEDED}
+        assert batch.progress.total == batch.progress.done == 9
+        assert batch.result.exhausted
+        assert batch.result.counts[SUCCEEDED] == 9
+        assert len(batch.result) == 0
+    assert effects(sandbox, orders) == [1] * 9
+
+
+async def test_a_resumed_job_needs_no_orders(
+    sandbox: Sandbox, make: Make, journal: Journal, other: Journal
+) -> None:
+    orders = seeded(sandbox)
+    first = await make().refund(orders, job=journal.job("job"))
+    result = await make().resume(other.job("job"))
+    check_conserved(result, orders)
+    assert result.ok
+    assert references_of(result) == references_of(await kept(other)) == references_of(first)
+
+
+async def test_a_job_of_nothing_is_done(sandbox: Sandbox, make: Make, journal: Journal) -> None:
+    result = await make().refund([], job=journal.job("job"))
+    assert (result.ok, len(result), sandbox.requests.total()) == (True, 0, 0)
+    assert (await journal.status("job")).done
+
+
+async def test_two_jobs_of_one_journal_know_nothing_of_each_other(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    for name in ("monday", "tuesday"):
+        orders = seeded(sandbox, 3)
+        check_conserved(await make().refund(orders, job=journal.job(name)), orders)
+    assert [status.name for status in await journal.jobs()] == ["monday", "tuesday"]
+    assert await counts(journal, "monday") == {JobState.SUCCEEDED: 3}
+
+
+async def test_several_refunds_of_one_transaction(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    orders = [order for order in seeded(sandbox, 2) for _ in range(3)]
+    serial = attrs.evolve(POLICY, duplicates="serialize")
+    result = await make(policy=serial).refund(orders, job=journal.job("job"))
+    check_conserved(result, orders)
+    assert effects(sandbox, orders[:1]) == effects(sandbox, orders[3:4]) == [3]
+    assert len(set(references_of(await kept(journal)))) == 6
+
+
+async def test_progress_knows_the_total_of_a_generator(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    orders = seeded(sandbox, 8)
+    batch = make().refund(_generated(orders), job=journal.job("job"))
+    result = await batch
+    assert batch.progress.total == 8
+    assert batch.progress.requests == result.requests == sandbox.requests.total()
+    check_books(sandbox, result)
