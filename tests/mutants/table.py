@@ -358,4 +358,70 @@ _HIDING = (
     ),
 )
 
-MUTANTS = (*_SENDING, *_READING, *_RUNNING, *_RECOVERING, *_HIDING)
+_KEEPING = (
+    Mutant(
+        "nothing is sent before its intent is kept",
+        "batching/sending.py",
+        "            given = await uninterrupted(intent)\n",
+        "            given = 1\n",
+        "tests/jobs/test_durable.py",
+    ),
+    Mutant(
+        "an outcome is told once it is kept",
+        "batching/sending.py",
+        "            await kept\n",
+        "            self.record(chunk, block)\n            await kept\n",
+        "tests/jobs/test_durable.py",
+    ),
+    Mutant(
+        "an outcome that could not be kept is unknown",
+        "batching/sending.py",
+        "said = block if is_kept or block.sending is None else _not_kept(chunk, block.sending)",
+        "said = block",
+        "tests/jobs/test_durable.py",
+    ),
+    Mutant(
+        "what is left of the lease is looked at when the first byte is written",
+        "transport.py",
+        "            self.fence()\n",
+        "            pass\n",
+        "tests/jobs/test_owners.py tests/jobs/test_frozen.py",
+    ),
+    Mutant(
+        "a lost lease calls nothing not_sent",
+        "jobs/run.py",
+        "            withheld += counts[OutcomeStatus.NOT_SENT]\n",
+        "            withheld += 0\n",
+        "tests/jobs/test_owners.py",
+    ),
+    Mutant(
+        "whoever lost the lease changes no row",
+        "journal/leases.py",
+        "        if row is None or row.epoch != key.epoch:\n",
+        "        if row is None:\n",
+        "tests/journal/test_leases.py",
+    ),
+    Mutant(
+        "what was in flight at a takeover is unknown",
+        "journal/leases.py",
+        "        state=str(JobState.UNKNOWN),\n",
+        "        state=str(JobState.NEW),\n",
+        "tests/journal/test_leases.py",
+    ),
+    Mutant(
+        "other orders under the same name are a conflict",
+        "journal/importing.py",
+        "        if digest.hexdigest() != job.digest:\n",
+        "        if False:\n",
+        "tests/jobs/test_conflicts.py",
+    ),
+    Mutant(
+        "what is proved not to be done is sent again only where that is asked for",
+        "jobs/recovering.py",
+        "        if is_absent and self.policy.resend_absent:\n",
+        "        if is_absent:\n",
+        "tests/jobs/test_faults.py",
+    ),
+)
+
+MUTANTS = (*_SENDING, *_READING, *_RUNNING, *_RECOVERING, *_KEEPING, *_HIDING)
