@@ -3,15 +3,17 @@
 Law: what is kept is what the gateway said, order by order; of a card or a signature, nothing.
 """
 
+import asyncio
 import contextlib
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gateway_async.batching.log import JobLog
 from gateway_async.batching.matching import identifier
 from gateway_async.batching.sources import Source
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import LeaseLostError, RejectedError
+from gateway_async.journal.codec import codec_of
 from gateway_async.journal.rows import Settlement
 from gateway_async.journal.states import JobState
 from gateway_async.models.values import mask_card
@@ -22,9 +24,9 @@ if TYPE_CHECKING:
     from gateway_async.batching.chunks import Chunk
     from gateway_async.batching.log import Fate
     from gateway_async.journal.lease import Lease
-    from gateway_async.journal.rows import Row
 
 ROWS_AT_ONCE = 1000
+_READ_AHEAD = 500
 _CARD = re.compile(r"(?<![0-9])[0-9](?:[ -]?[0-9]){12,18}(?![0-9])")
 
 _STATES = {
@@ -64,6 +66,14 @@ class LeasedLog(JobLog):
         self, request: int, chunk: "Chunk", fates: "Sequence[Fate]", *, ended_at: float
     ) -> None:
         """Keep what became of it."""
+        if all(status is OutcomeStatus.SUCCEEDED for status, _, _ in fates):
+            references = {
+                index: _reference(items)
+                for index, (_, _, items) in zip(chunk.indices, fates, strict=True)
+            }
+            with self._noticing_loss():
+                await self._lease.succeed(request, references, ended_at=ended_at)
+            return
         settlements = [
             _settlement(index, fate) for index, fate in zip(chunk.indices, fates, strict=True)
         ]
@@ -87,8 +97,7 @@ class LeasedLog(JobLog):
 def _settlement(index: int, fate: "Fate") -> Settlement:
     status, error, items = fate
     if status is OutcomeStatus.SUCCEEDED:
-        reference = identifier(items[0].get("refund_reference_id")) if items else None
-        return Settlement(index=index, state=JobState.SUCCEEDED, reference=reference or "")
+        return Settlement(index=index, state=JobState.SUCCEEDED, reference=_reference(items))
     if isinstance(error, RejectedError):
         return Settlement(
             index=index,
@@ -97,6 +106,10 @@ def _settlement(index: int, fate: "Fate") -> Settlement:
             text=_without_cards(error.text),
         )
     return Settlement(index=index, state=_STATES[status], text=_without_cards(str(error)))
+
+
+def _reference(items: "Sequence[Mapping[str, Any]]") -> str:
+    return (identifier(items[0].get("refund_reference_id")) if items else None) or ""
 
 
 def _without_cards(text: str) -> str:
@@ -112,25 +125,34 @@ def _is_card(text: str) -> bool:
 
 
 class NewOrders(Source):
-    """The orders of a job that are new and were not told yet."""
+    """The orders of a job that are new and were not told yet, read a page ahead."""
 
-    def __init__(self, lease: "Lease", told: bytearray) -> None:
+    def __init__(self, lease: "Lease", operation: str, told: bytearray) -> None:
         self._lease = lease
+        self._decode = codec_of(operation).decode
         self._told = told
         self._last = -1
-        self._page: list[Row] = []
+        self._page: list[tuple[int, str]] = []
+        self._ahead: asyncio.Future[list[tuple[int, str]]] | None = None
 
     async def pull(self) -> tuple[int, object]:
         """Take the next order, with its index."""
         while not self._page:
-            rows = await self._lease.rows({JobState.NEW}, after=self._last, limit=ROWS_AT_ONCE)
-            if not rows:
+            page = await (self._ahead or self._lease.new(after=self._last, limit=_READ_AHEAD))
+            self._ahead = None
+            if not page:
                 self.ended = True
                 raise StopAsyncIteration
-            self._last = rows[-1].index
-            self._page = [row for row in reversed(rows) if not self._told[row.index]]
-        row = self._page.pop()
-        return row.index, row.order
+            self._last = page[-1][0]
+            self._ahead = asyncio.ensure_future(
+                self._lease.new(after=self._last, limit=_READ_AHEAD)
+            )
+            self._page = [one for one in reversed(page) if not self._told[one[0]]]
+        index, body = self._page.pop()
+        return index, self._decode(body)
 
     async def aclose(self) -> None:
-        """Do nothing: the lease is closed by whoever took it."""
+        """End what is being read; the lease is ended by whoever took it."""
+        if self._ahead is not None:
+            self._ahead.cancel()
+            await asyncio.gather(self._ahead, return_exceptions=True)

@@ -212,7 +212,7 @@ class JobRun(Lifecycle):
         run = self._run = Run(
             self._session,
             self._plan,
-            NewOrders(lease, self._told),
+            NewOrders(lease, self._plan.operation.name, self._told),
             policy=self._policy,
             recovery=self._recovery,
             within=Within(self.gate, log, marker),

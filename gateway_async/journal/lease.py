@@ -106,6 +106,16 @@ class Lease:
         )
         return await self._run("read the orders", read)
 
+    async def new(self, *, after: int, limit: int) -> list[tuple[int, str]]:
+        """Return position and body of orders that are new, by position.
+
+        Args:
+            after: Behind which position to begin.
+            limit: How many at most.
+        """
+        read = functools.partial(reading.read_new, key=self._key, after=after, most=limit)
+        return await self._run("read the orders", read)
+
     async def rows_between(self, first: int, last: int) -> "list[Row]":
         """Return the rows from one position to another, both included, in all states."""
         read = functools.partial(reading.read_between, key=self._key, first=first, last=last)
@@ -201,6 +211,29 @@ class Lease:
             ended_at=ended_at,
         )
         await self._run("keep what became of the orders", settle)
+
+    async def succeed(
+        self, request: int, references: Mapping[int, str], *, ended_at: float
+    ) -> None:
+        """Keep that orders in flight succeeded: `settle`, for the usual case.
+
+        Args:
+            request: The number of their request.
+            references: The gateway's reference of each, by its position, ascending; or "".
+            ended_at: When the request ended, in seconds since the epoch.
+
+        Raises:
+            LeaseLostError: If the lease is no longer ours.
+            JournalError: If one of them is not in flight with this request.
+        """
+        succeed = functools.partial(
+            writing.succeed,
+            key=self._key,
+            request=request,
+            references=references,
+            ended_at=ended_at,
+        )
+        await self._run("keep what became of the orders", succeed)
 
     async def resolve_unknown(self, settlement: "Settlement") -> bool:
         """Keep what was found out about an unknown order.

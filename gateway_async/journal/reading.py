@@ -55,6 +55,20 @@ _OF_TRANSACTIONS = _ROWS.where(
     ORDERS.c.job_id == _JOB,
     ORDERS.c.transaction_id.in_(sa.bindparam("transactions", expanding=True)),
 )
+_NEW = (
+    sa.select(STATES.c.position, ORDERS.c.body)
+    .join(
+        ORDERS, sa.and_(ORDERS.c.job_id == STATES.c.job_id, ORDERS.c.position == STATES.c.position)
+    )
+    .where(
+        STATES.c.job_id == _JOB,
+        _OF_SLICE,
+        STATES.c.state == str(JobState.NEW),
+        STATES.c.position > sa.bindparam("after"),
+    )
+    .order_by(STATES.c.position)
+    .limit(sa.bindparam("most"))
+)
 _AT = _ROWS.where(STATES.c.position == sa.bindparam("position"))
 _WITH_REFERENCE = _ROWS.where(
     STATES.c.state == str(JobState.SUCCEEDED), STATES.c.reference != ""
@@ -142,6 +156,19 @@ def read_rows(
         "most": most,
     }
     return _read(inside, _IN_STATES, parameters)
+
+
+def read_new(
+    inside: "Transaction", key: "LeaseKey", after: int, most: int
+) -> list[tuple[int, str]]:
+    """Return position and body of new orders of a slice, from behind a position."""
+    parameters = {
+        "the_job": key.job_id,
+        "the_slice": key.slice_number,
+        "after": after,
+        "most": most,
+    }
+    return [(row.position, row.body) for row in inside.execute(_NEW, parameters)]
 
 
 def read_between(inside: "Transaction", key: "LeaseKey", first: int, last: int) -> list[Row]:

@@ -173,7 +173,25 @@ def settle(
     for (state, code, text, proof), indices in alike.items():
         told = {"the_request": request, **_told(state, code, text, proof)}
         _move(inside, key, _SETTLE, Move.SETTLE, state, indices, told)
-    references = {str(each.index): _cut(each.reference) for each in settlements if each.reference}
+    _end(inside, request, {each.index: each.reference for each in settlements}, ended_at)
+
+
+def succeed(
+    inside: "Transaction",
+    key: "LeaseKey",
+    request: int,
+    references: "Mapping[int, str]",
+    ended_at: float,
+) -> None:
+    """Keep that orders of a request succeeded, each with its reference or "".
+
+    Raises:
+        LeaseLostError: If the lease is no longer ours.
+        JournalError: If one of them is not in flight with this request.
+    """
+    verify(inside, key)
+    told = {"the_request": request, **_told(JobState.SUCCEEDED, "", "", "")}
+    _move(inside, key, _SETTLE, Move.SETTLE, JobState.SUCCEEDED, list(references), told)
     _end(inside, request, references, ended_at)
 
 
@@ -191,13 +209,14 @@ def _cut(text: str) -> str:
 
 
 def _end(
-    inside: "Transaction", request: int, references: "dict[str, str]", ended_at: float
+    inside: "Transaction", request: int, references: "Mapping[int, str]", ended_at: float
 ) -> None:
     parameters = {"the_request": request, "the_end": ended_at}
-    if inside.execute(_END_FIRST, {**parameters, "references": _json(references)}).rowcount == 1:
+    given = {str(index): _cut(text) for index, text in references.items() if text}
+    if inside.execute(_END_FIRST, {**parameters, "references": _json(given)}).rowcount == 1:
         return
     known = inside.execute(_SETTLED, parameters).scalar_one()
-    merged = {**orjson.loads(known or "{}"), **references}
+    merged = {**orjson.loads(known or "{}"), **given}
     inside.execute(_END, {**parameters, "references": _json(merged)})
 
 

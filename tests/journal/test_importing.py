@@ -176,7 +176,7 @@ async def test_two_that_make_a_job_at_once(journal: Journal, other: Journal) -> 
         return_exceptions=True,
     )
     assert 50 in ended
-    assert all(each == 50 or isinstance(each, JobBusyError) for each in ended)
+    assert all(each == 50 or isinstance(each, JobBusyError) for each in ended), ended
     assert (await journal.status("job")).counts[JobState.NEW] == 50
 
 
