@@ -44,6 +44,7 @@ T = TypeVar("T")
 _SETTLED = (JobState.SUCCEEDED, JobState.DECLINED)
 _FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
 _RENEWALS_A_LEASE = 3
+_CLOCKS_DIFFER_SECONDS = 0.1
 _NOT_TAKEN_UP = "nothing was sent by this call, which ended before the job was read; resume the job"
 _TAKEN_OVER = "another process has taken the job over; ask journal.outcomes() what became of it"
 
@@ -184,7 +185,7 @@ class JobRun(Lifecycle):
             return await attempt()
         except JobBusyError as busy:
             seconds = busy.seconds_left
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(seconds + _CLOCKS_DIFFER_SECONDS)
         return await attempt()
 
     async def _work_through(self, lease: "Lease") -> None:
