@@ -37,11 +37,13 @@ class Finding:
         proof: What it proves.
         reason: Why.
         item: The record it goes by, as it came.
+        is_final: Whether no later look can prove more.
     """
 
     proof: Proof
     reason: str
     item: "Mapping[str, Any] | None" = None
+    is_final: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -184,7 +186,8 @@ def _by_reference(
     before = _references_before(outcome)
     if before is None:
         item = look.items[0] if look.items else None
-        return Finding(Proof.NOTHING, "which refunds there were before was not recorded", item)
+        reason = "which refunds there were before was not recorded"
+        return Finding(Proof.NOTHING, reason, item, is_final=True)
     if not (claims.all_known or _is_alone(outcome)):
         reason = "another refund of its transaction may have been in flight; recover the result"
         return Finding(Proof.NOTHING, reason)

@@ -150,6 +150,7 @@ class Recovery:
         """Look at once; then, after the settle time, twice more at what is left."""
         first = await self._look(self._unknown)
         self._keep(first, Proof.DONE)
+        self._findings |= {place: found for place, found in first.items() if found.is_final}
         left = self._left()
         if not left:
             return

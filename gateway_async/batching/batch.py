@@ -61,7 +61,8 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
         return self._run.progress if self._run is not None else Tally(object).progress(None)
 
     def __repr__(self) -> str:
-        state = "new" if not self._used else "over" if self._run and self._run.result else "running"
+        is_over = self._run is not None and self._run.result is not None
+        state = "over" if is_over else "running" if self._used else "new"
         return f"<Batch {self._name} {state}>"
 
     # As a coroutine

@@ -8,7 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from gateway_async.batching.chunks import Chunk, Chunker, SeenIdentities
-from gateway_async.batching.outcomes import UniformBlock
+from gateway_async.batching.outcomes import UniformBlock, status_code
 from gateway_async.batching.sources import open_source
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import DuplicateOrderError, InvalidOrderError, NotSentError
@@ -145,8 +145,9 @@ class Intake:
     def release(self, chunk: Chunk, block: "Block") -> None:
         """Note that a chunk came back, with what became of its orders."""
         if self._chunker.serializes:
-            unknown = OutcomeStatus.UNKNOWN
-            self._chunker.release(chunk, [o.order for o in block.outcomes() if o.status is unknown])
+            unknown = status_code(OutcomeStatus.UNKNOWN)
+            orders = zip(block.statuses, block.orders, strict=True)
+            self._chunker.release(chunk, [order for code, order in orders if code == unknown])
 
     def note_unknown(self, orders: "Sequence[object]") -> None:
         """Note orders of the same job whose outcome is unknown: none like them may follow."""

@@ -201,7 +201,7 @@ class BatchResult(Sequence[Outcome[O, R]]):
 
     @property
     def not_sent(self) -> OutcomeView[O, R]:
-        """The orders that were not done, proved: resend freely."""
+        """The orders that were not done, proved: resend freely; of a job, by running it again."""
         return self._of(OutcomeStatus.NOT_SENT)
 
     def raise_for_problems(self) -> None:

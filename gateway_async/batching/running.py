@@ -148,7 +148,7 @@ class Run(Lifecycle):
 
     def _cancel_idle(self) -> None:
         for worker in self._workers:
-            if worker not in self._sender.calls:
+            if not self._sender.is_busy(worker):
                 worker.cancel()
 
     # What a worker does
@@ -208,7 +208,7 @@ class Run(Lifecycle):
         cause: GatewayError | None = NotSentError("nothing was sent: the batch ended before")
         try:
             result = await self._find_refunds(chunk)
-            cause = failure_of(result)
+            cause = failure_of(result) or refusal_of(result)
         finally:
             if cause is not None:
                 text = f"nothing was sent: its earlier refunds could not be looked up ({cause})"
@@ -262,6 +262,16 @@ class Run(Lifecycle):
 def failure_of(result: BatchResult[OrderRef, Any]) -> GatewayError | None:
     """Return why a request of a look-up had no readable reply; None where each had one."""
     return next((block.error for block in result.blocks if isinstance(block, UniformBlock)), None)
+
+
+def refusal_of(result: BatchResult[OrderRef, Any]) -> GatewayError | None:
+    """Return why the gateway refused a look-up as a whole; None where it refused none."""
+    refused = (
+        block.outcomes()[0].error
+        for block in result.blocks
+        if isinstance(block, RepliedBlock) and not block.is_accepted
+    )
+    return next((error for error in refused if error is not None), None)
 
 
 def known_references(result: BatchResult[OrderRef, Any]) -> "Mapping[str, frozenset[str]]":

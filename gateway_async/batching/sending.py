@@ -155,6 +155,10 @@ class Sender:
                 await self._conclude(chunk, _uniform(chunk, error), intent.result())
         return number
 
+    def is_busy(self, worker: "asyncio.Task[Any]") -> bool:
+        """Say whether a worker has something on its way, or will see to what is being kept."""
+        return worker in self.calls or worker in self.keeping
+
     async def kept(self) -> None:
         """Wait until the journal has kept what this worker concluded last.
 

@@ -29,7 +29,10 @@ LONGEST_LINE_BYTES = 65_536
 _AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)?")
 _OTHER_ENCODINGS = (b"\xff\xfe", b"\xfe\xff")
 _NEVER_AGAIN = {
-    "succeeded": "this order succeeded already; keep only rows that may be sent again",
+    "succeeded": (
+        "this order succeeded in the run that wrote this file; keep only rows that may be sent "
+        "again, and for another operation take this column out"
+    ),
     "unknown": "this order may have been done already; look it up before you send it again",
 }
 _NO_OUTCOME = "unknown"
@@ -245,7 +248,8 @@ def _reference_problems(
 ) -> "Iterator[tuple[str, str | None]]":
     filled = [name for name in layout.either if values.get(name)]
     if layout.either and len(filled) != 1:
-        yield " or ".join(layout.either), f"fill one of the two, {len(filled)} are filled"
+        advice = f"; or choose: --by {layout.either[-1]}" if filled else ""
+        yield " or ".join(layout.either), f"fill one of the two, {len(filled)} are filled{advice}"
     for name in filled:
         yield name, _identifier_problem(values[name])
 

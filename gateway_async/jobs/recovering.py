@@ -5,6 +5,7 @@ held for a person, with the reason.
 """
 
 import asyncio
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -12,12 +13,12 @@ import attrs
 from gateway_async.batching.outcomes import ListedBlock, count_statuses
 from gateway_async.batching.results import BatchResult
 from gateway_async.batching.statuses import OutcomeStatus
-from gateway_async.journal.rows import Settlement
+from gateway_async.journal.rows import NOT_DONE, Settlement
 from gateway_async.journal.states import JobState
 from gateway_async.recovery import Recovery
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from gateway_async.batching.outcomes import Outcome
     from gateway_async.journal.lease import Lease
@@ -25,10 +26,21 @@ if TYPE_CHECKING:
     from gateway_async.session import Session
     from gateway_async.settings import BatchPolicy, RecoveryPolicy
 
-NOT_DONE = "not done"
-"""The proof of a row whose order was shown not to be done."""
 
-_MAY_BE_OURS = (JobState.SUCCEEDED, JobState.UNKNOWN, JobState.HELD, JobState.INTENT)
+@attrs.frozen
+class Found:
+    """What a look at some unknown orders found.
+
+    Attributes:
+        outcomes: What is known of them now.
+        beside: The states, before, of all orders of their transactions: an operator may decide
+            on one of them meanwhile, and then another claims what was found.
+        requests: How many requests it took.
+    """
+
+    outcomes: "list[Outcome[Any, Any]]"
+    beside: "Mapping[str, Mapping[int, JobState]]"
+    requests: int
 
 
 @attrs.frozen
@@ -50,11 +62,11 @@ class JobRecovery:
     batch: "BatchPolicy"
     started_at: float
 
-    async def look(self, rows: "Sequence[Row]") -> "dict[int, Outcome[Any, Any]]":
-        """Look some unknown orders up, and return what is known of them now, by index."""
-        known = {row.index: row for row in await self._beside(rows)}
-        known |= {row.index: row for row in rows}
-        outcomes = [known[index].outcome(ended_at=self.started_at) for index in sorted(known)]
+    async def look(self, rows: "Sequence[Row]") -> Found:
+        """Look some unknown orders up, and say what is known of them now."""
+        beside = await self._beside(rows)
+        known = {row.index: row for row in [*beside, *rows]}
+        outcomes = [self._outcome(known[index]) for index in sorted(known)]
         block = ListedBlock(tuple(outcomes))
         given: BatchResult[Any, Any] = BatchResult(
             counts=count_statuses(block.statuses), blocks=(block,)
@@ -63,32 +75,55 @@ class JobRecovery:
         policy = attrs.evolve(self.policy, resend_absent=False)
         found = await Recovery(self.session, policy, self.batch).recover(given)
         wanted = {row.index for row in rows}
-        return {outcome.index: outcome for outcome in found if outcome.index in wanted}
+        return Found(
+            outcomes=[outcome for outcome in found if outcome.index in wanted],
+            beside=_states(beside),
+            requests=found.requests,
+        )
 
-    async def keep(self, found: "dict[int, Outcome[Any, Any]]", *, hold: bool) -> int:
+    async def keep(self, found: Found, *, hold: bool) -> int:
         """Keep what was found.
 
         Args:
-            found: What is known now, by index.
+            found: What is known now.
             hold: Whether what stays unclear is held for a person; else it stays unknown.
 
         Returns:
             How many orders are to be sent again.
         """
-        made = [self._settlement(outcome, hold=hold) for outcome in found.values()]
+        names = {outcome.order.transaction_id for outcome in found.outcomes}
+        now = _states(await self.lease.rows_of(names, tuple(JobState)))
+        changed = {name for name in names if now.get(name) != found.beside.get(name)}
+        made = [
+            self._settlement(outcome, hold=hold)
+            for outcome in found.outcomes
+            if outcome.order.transaction_id not in changed
+        ]
         settlements = [settlement for settlement in made if settlement is not None]
-        changed = await asyncio.gather(*map(self.lease.resolve_unknown, settlements))
+        kept = await asyncio.gather(*map(self.lease.resolve_unknown, settlements))
         return sum(
-            is_changed and settlement.state is JobState.NEW
-            for is_changed, settlement in zip(changed, settlements, strict=True)
+            is_kept and settlement.state is JobState.NEW
+            for is_kept, settlement in zip(kept, settlements, strict=True)
         )
 
     async def _beside(self, rows: "Sequence[Row]") -> "list[Row]":
         """Read what a recovery must know besides: a witness, and who else may claim a refund."""
         names = {row.order.transaction_id for row in rows}
-        beside = await self.lease.rows_of(names, _MAY_BE_OURS)
+        beside = await self.lease.rows_of(names, tuple(JobState))
         witness = await self.lease.witness()
         return [*beside, *([witness] if witness else [])]
+
+    def _outcome(self, row: "Row") -> "Outcome[Any, Any]":
+        """Make an outcome whose request ended no earlier than this process took the job over.
+
+        What an earlier process noted is of a clock that may have been behind.
+        """
+        outcome = row.outcome(ended_at=self.started_at)
+        if outcome.sending is None or outcome.sending.ended_at >= self.started_at:
+            return outcome
+        return attrs.evolve(
+            outcome, sending=attrs.evolve(outcome.sending, ended_at=self.started_at)
+        )
 
     def _settlement(self, outcome: "Outcome[Any, Any]", *, hold: bool) -> Settlement | None:
         index, text = outcome.index, str(outcome.error or "")
@@ -98,7 +133,15 @@ class JobRecovery:
         is_absent = outcome.status is OutcomeStatus.NOT_SENT
         if is_absent and self.policy.resend_absent:
             return Settlement(index=index, state=JobState.NEW, text=text)
+        if not hold:
+            return None
         proof = NOT_DONE if is_absent else ""
-        return (
-            Settlement(index=index, state=JobState.HELD, text=text, proof=proof) if hold else None
-        )
+        return Settlement(index=index, state=JobState.HELD, text=text, proof=proof)
+
+
+def _states(rows: "Sequence[Row]") -> "dict[str, dict[int, JobState]]":
+    """Return, by transaction, the state of each of its orders."""
+    states: dict[str, dict[int, JobState]] = defaultdict(dict)
+    for row in rows:
+        states[row.order.transaction_id][row.index] = row.state
+    return states

@@ -17,36 +17,35 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from gateway_async.batching.chunks import Chunk
 from gateway_async.batching.intake import Intake
 from gateway_async.batching.lifecycle import Lifecycle
 from gateway_async.batching.log import Within
-from gateway_async.batching.outcomes import ListedBlock, UniformBlock, count_statuses
 from gateway_async.batching.running import Run
-from gateway_async.batching.statuses import OutcomeStatus
-from gateway_async.errors import JobBusyError, JournalError, LeaseLostError, OutcomeUnknownError
+from gateway_async.errors import JobBusyError, JournalError, LeaseLostError
 from gateway_async.jobs.log import ROWS_AT_ONCE, LeasedLog, NewOrders
 from gateway_async.jobs.recovering import JobRecovery
+from gateway_async.jobs.telling import Telling
 from gateway_async.journal.rows import StoredBlock
 from gateway_async.journal.states import JobState
 
 if TYPE_CHECKING:
-    from gateway_async.batching.outcomes import Block, Outcome
+    from collections.abc import Collection
+
+    from gateway_async.batching.outcomes import Block
     from gateway_async.batching.plans import Plan
     from gateway_async.batching.results import Progress
     from gateway_async.journal.job import Job, JobStatus
     from gateway_async.journal.lease import Lease
+    from gateway_async.journal.rows import Row
     from gateway_async.session import Session
     from gateway_async.settings import BatchPolicy, RecoveryPolicy
 
 T = TypeVar("T")
 
 _SETTLED = (JobState.SUCCEEDED, JobState.DECLINED)
-_FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
 _RENEWALS_A_LEASE = 3
 _CLOCKS_DIFFER_SECONDS = 0.1
-_NOT_TAKEN_UP = "nothing was sent by this call, which ended before the job was read; resume the job"
-_TAKEN_OVER = "another process has taken the job over; ask journal.outcomes() what became of it"
+_LONGEST_WAIT_SECONDS = 300.0
 
 
 class JobRun(Lifecycle):
@@ -68,7 +67,9 @@ class JobRun(Lifecycle):
         self._job = job
         self._recovery = recovery
         self._intake = None if orders is None else Intake(plan, session.dialect, policy, orders)
-        self._told: bytearray | None = None
+        self._telling = Telling(0)
+        self._is_read = False
+        self._busy: JobBusyError | None = None
         self._run: Run | None = None
         self._aside_task: asyncio.Task[Any] | None = None
         self._lost: LeaseLostError | None = None
@@ -76,7 +77,7 @@ class JobRun(Lifecycle):
     @property
     def progress(self) -> "Progress":
         """How far it has come."""
-        total = None if self._told is None else len(self._told)
+        total = len(self._telling.told) if self._is_read else None
         made = self.tally.progress(total)
         if self._run is None:
             return made
@@ -102,22 +103,23 @@ class JobRun(Lifecycle):
         self._begin(self._conduct(), f"{self._plan.operation} job {self._job.name}")
 
     def give_up(self) -> None:
-        """Record the orders of a collection whose job was not taken up."""
+        """Record what is left of a collection: an earlier process may have sent any of it."""
         taken = self._intake.source.taken if self._intake is not None else None
-        if self._told is not None or taken is None or self.failure is not None:
+        if taken is None or (not self._is_read and self.failure is not None):
             return
-        self._told = bytearray(b"\1") * len(taken)
-        # An earlier process may have sent them, as far as anybody knows before the job is read.
-        error = OutcomeUnknownError(_NOT_TAKEN_UP)
-        for start in range(0, len(taken), ROWS_AT_ONCE):
-            part = taken[start : start + ROWS_AT_ONCE]
-            chunk = Chunk(range(start, start + len(part)), part)
-            block = UniformBlock(chunk=chunk, status=OutcomeStatus.UNKNOWN, error=error)
+        if not self._is_read:
+            self._read(len(taken))
+        for block in self._telling.unread(taken, ROWS_AT_ONCE):
+            self._telling.note(block)
             self.tally.record(block)
+
+    def _read(self, total: int) -> None:
+        self._is_read = True
+        self._telling = Telling(total)
 
     @property
     def _is_exhausted(self) -> bool:
-        return self._told is not None and 0 not in self._told
+        return self._is_read and self._telling.is_whole
 
     async def _aclose(self) -> None:
         if self._intake is not None:
@@ -143,6 +145,8 @@ class JobRun(Lifecycle):
             return
         lease = await self._aside(self._patiently(self._take))
         if lease is None:
+            if self._busy is not None and not self._leaving:
+                raise self._busy
             return
         keeper = asyncio.get_running_loop().create_task(self._keep_lease(lease))
         try:
@@ -183,14 +187,14 @@ class JobRun(Lifecycle):
         """Wait for the lease of a process that may have died; a living one renews it."""
         try:
             return await attempt()
-        except JobBusyError as busy:
-            seconds = busy.seconds_left
-        await asyncio.sleep(seconds + _CLOCKS_DIFFER_SECONDS)
+        except JobBusyError as error:
+            busy = self._busy = error
+        await asyncio.sleep(min(busy.seconds_left, _LONGEST_WAIT_SECONDS) + _CLOCKS_DIFFER_SECONDS)
         return await attempt()
 
     async def _work_through(self, lease: "Lease") -> None:
         status = await self._job.head()
-        self._told = bytearray(status.total)
+        self._read(status.total)
         recovery = JobRecovery(
             self._session, lease, self._recovery, self._policy, started_at=time.time()
         )
@@ -201,6 +205,9 @@ class JobRun(Lifecycle):
                 await self._send_new(lease, _marker(status))
                 if not await self._recover(lease, recovery, hold=True):
                     break
+        except LeaseLostError as error:
+            self._lose(error)
+            raise
         finally:
             await self._tell_left(lease)
 
@@ -208,24 +215,29 @@ class JobRun(Lifecycle):
         """Send what is new, and tell what is settled."""
         if self._leaving or self._lost is not None:
             return
-        log = LeasedLog(lease, self._lose)
-        assert self._told is not None  # noqa: S101  # set before
+        # Only an import sees to it that no two are equal, and an earlier run may have waived it.
+        is_open = self._policy.duplicates == "allow"
+        policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
         run = self._run = Run(
             self._session,
             self._plan,
-            NewOrders(lease, self._plan.operation.name, self._told),
-            policy=self._policy,
+            NewOrders(lease, self._plan.operation.name, self._telling.told),
+            policy=policy,
             recovery=self._recovery,
-            within=Within(self.gate, log, marker),
+            within=Within(self.gate, LeasedLog(lease, self._lose), marker),
         )
-        if self._policy.duplicates == "serialize":
-            async for rows in self._unknown(lease):
+        if not is_open:
+            async for rows in self._rows(lease, (JobState.UNKNOWN, JobState.HELD)):
                 run.note_unknown([row.order for row in rows])
         await run.start(streamed=self.streamed)
+        is_left = False
         while not run.is_over and run.failure is None:
+            if not is_left and (reason := self.gate.closed_because) is not None:
+                is_left = True
+                run.leave(reason)  # what it would only call not sent stays in the journal
             block = run.take()
             if block is not None:
-                await self._tell_known(block)
+                await self._tell(self._telling.settled(block))
             else:
                 await run.change()
         if not run.is_over:
@@ -234,25 +246,28 @@ class JobRun(Lifecycle):
         self._run = None
         self.tally.absorb(result)
         for block in result.blocks:
-            await self._tell_known(block)
+            await self._tell(self._telling.settled(block))
         if run.failure is not None:
             raise run.failure
 
     async def _recover(self, lease: "Lease", recovery: JobRecovery, *, hold: bool) -> int:
         """Ask the gateway about what is unknown, and return how many orders are new again."""
         again = 0
-        async for rows in self._unknown(lease):
+        async for rows in self._rows(lease, (JobState.UNKNOWN,)):
             if not self._may_look:
                 break
             found = await self._aside(recovery.look(rows))
             if found is None:
                 break
+            self.tally.requests += found.requests
             again += await recovery.keep(found, hold=hold)
         return again
 
-    async def _unknown(self, lease: "Lease") -> "AsyncIterator[list[Any]]":
+    async def _rows(
+        self, lease: "Lease", states: "Collection[JobState]"
+    ) -> "AsyncIterator[list[Row]]":
         last = -1
-        while rows := await lease.rows({JobState.UNKNOWN}, after=last, limit=ROWS_AT_ONCE):
+        while rows := await lease.rows(states, after=last, limit=ROWS_AT_ONCE):
             yield rows
             last = rows[-1].index
 
@@ -264,50 +279,36 @@ class JobRun(Lifecycle):
 
     async def _tell_settled(self, lease: "Lease") -> None:
         """Tell what earlier processes settled."""
-        last = -1
-        while rows := await lease.rows(_SETTLED, after=last, limit=ROWS_AT_ONCE):
+        async for rows in self._rows(lease, _SETTLED):
             await self._tell(StoredBlock(tuple(rows)))
-            last = rows[-1].index
-
-    async def _tell_known(self, block: "Block") -> None:
-        """Tell what need not be looked up; the rest is in the journal, and told at the end."""
-        counts = count_statuses(block.statuses)
-        withheld = counts[OutcomeStatus.UNKNOWN]
-        if self._lost is not None:
-            withheld += counts[OutcomeStatus.NOT_SENT]
-        if not withheld:
-            await self._tell(block)
-        elif withheld < len(block.indices):
-            told = [o for o in block.outcomes() if self._is_known(o)]
-            await self._tell(ListedBlock(tuple(told)))
-
-    def _is_known(self, outcome: "Outcome[Any, Any]") -> bool:
-        if outcome.status is OutcomeStatus.NOT_SENT:
-            return self._lost is None
-        return outcome.status is not OutcomeStatus.UNKNOWN
 
     async def _tell_left(self, lease: "Lease") -> None:
         """Tell what was not told so far, as it stands in the journal."""
-        told = self._told or bytearray()
-        first = told.find(0)
-        while first >= 0:
-            last = min(first + ROWS_AT_ONCE, len(told)) - 1
-            rows = await lease.rows_between(first, last)
-            left = [row for row in rows if not told[row.index] and self._is_to_be_told(row.state)]
-            if left and self._lost is not None:
-                await self._tell(ListedBlock(tuple(_taken_over(row.outcome()) for row in left)))
-            elif left:
-                await self._tell(StoredBlock(tuple(left)))
-            first = told.find(0, last + 1)
-
-    def _is_to_be_told(self, state: JobState) -> bool:
-        """Say whether to tell an order now: what a stream still held is not, once it is left."""
+        await self._look_at_lease(lease)
         is_collection = self._intake is not None and self._intake.source.taken is not None
-        return state is not JobState.NEW or is_collection or not self._leaving
+        for first, last in self._telling.gaps(ROWS_AT_ONCE):
+            rows = await lease.rows_between(first, last)
+            for block in self._telling.left(
+                rows,
+                ours=self._lost is None,
+                # What a stream still held is not told once it is left.
+                unsent=is_collection or not self._leaving,
+                reason=self.gate.closed_because,
+            ):
+                await self._tell(block)
 
-    async def _tell(self, block: "Block") -> None:
-        for index in block.indices:
-            self._told[index] = 1  # type: ignore[index]  # set before anything is told
+    async def _look_at_lease(self, lease: "Lease") -> None:
+        try:
+            await lease.confirm()
+        except LeaseLostError as error:
+            self._lose(error)
+        except JournalError as error:
+            self._lose_if_over(lease, error)
+
+    async def _tell(self, block: "Block | None") -> None:
+        if block is None or not block.indices:
+            return
+        self._telling.note(block)
         self.tally.record(block)
         self._changed.set()
         while self._is_piled_up:
@@ -328,9 +329,12 @@ class JobRun(Lifecycle):
             except LeaseLostError as error:
                 self._lose(error)
             except JournalError as error:
-                if lease.expires_in() <= 0:  # until then the next renewal may be in time
-                    text = f"the lease could not be renewed: {error}"
-                    self._lose(LeaseLostError(text, job=lease.job))
+                self._lose_if_over(lease, error)
+
+    def _lose_if_over(self, lease: "Lease", error: JournalError) -> None:
+        if lease.expires_in() <= 0:  # until then the next renewal may be in time
+            text = f"the lease could not be renewed: {error}"
+            self._lose(LeaseLostError(text, job=lease.job))
 
     def _lose(self, error: LeaseLostError) -> None:
         """Send nothing more: the job is another process's."""
@@ -352,11 +356,12 @@ class JobRun(Lifecycle):
         seconds = self.gate.deadline - loop.time()
         if self._leaving:
             task.cancel()
-        await asyncio.wait({task}, timeout=None if math.isinf(seconds) else max(0, seconds))
-        while not task.done():
+        try:
+            await asyncio.wait({task}, timeout=None if math.isinf(seconds) else max(0, seconds))
+        finally:  # also where the event loop ends, and cancels everything at once
             task.cancel()
             await asyncio.wait({task})
-        self._aside_task = None
+            self._aside_task = None
         return None if task.cancelled() else task.result()
 
 
@@ -364,11 +369,3 @@ def _marker(status: "JobStatus") -> str:
     """Return what the markers of a job begin with: the same in every process that runs it."""
     text = f"{status.name} {status.created_at.isoformat()}"
     return f"ga-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-
-
-def _taken_over(outcome: "Outcome[Any, Any]") -> "Outcome[Any, Any]":
-    """Call what is not settled unknown: another process may be at it now."""
-    if outcome.status in _FINAL:
-        return outcome
-    error = LeaseLostError(_TAKEN_OVER)
-    return attrs.evolve(outcome, status=OutcomeStatus.UNKNOWN, error=error)

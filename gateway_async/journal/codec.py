@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _LONGEST_PLAIN = 30
+_LONGEST_KEY = 500
+"""In characters: 2000 bytes at most, where PostgreSQL's index takes 2700."""
 _NO_TEXT = str.maketrans(dict.fromkeys([0, *range(0xD800, 0xE000)], "\ufffd"))
 
 
@@ -95,6 +97,11 @@ def storable(text: str) -> str:
     if text.isascii() and "\0" not in text:
         return text
     return text.translate(_NO_TEXT)
+
+
+def lookup_key(transaction_id: str) -> str:
+    """Return what an order is found by; ids that differ only far behind share one."""
+    return storable(transaction_id[:_LONGEST_KEY])
 
 
 def _codec(operation: str, order_class: "type[Any]") -> OrderCodec:

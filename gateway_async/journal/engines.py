@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from gateway_async.errors import ConfigurationError
+from gateway_async.journal.postgres import bounded_connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,12 +15,23 @@ if TYPE_CHECKING:
     from gateway_async.journal.location import Location
 
 _BUSY_SECONDS = 30.0
-_SQLITE_SETTINGS = ("PRAGMA synchronous = FULL", "PRAGMA journal_mode")
+_SQLITE_SETTINGS = (
+    "PRAGMA synchronous = FULL",
+    "PRAGMA fullfsync = 1",
+    "PRAGMA journal_mode",
+)
+"""The second: on macOS, a plain fsync leaves what was written in the drive's cache."""
 _POSTGRES_SETTINGS = (
     "SET statement_timeout = '60s'",
     "SET lock_timeout = '20s'",
-    "SET idle_in_transaction_session_timeout = '60s'",
+    "SET idle_in_transaction_session_timeout = '10s'",
+    (
+        "SELECT set_config('synchronous_commit', 'on', false) "
+        "WHERE current_setting('synchronous_commit') = 'off'"
+    ),
 )
+"""Who is frozen inside a transaction loses its locks before one that waits for them gives up; and
+a commit is on the server's disk, however the server, database or user is configured."""
 _POSTGRES_CONNECTION: "dict[str, int | str]" = {
     "connect_timeout": 10,
     "keepalives": 1,
@@ -79,6 +91,12 @@ def _postgresql(url: str) -> sa.Engine:
         hide_parameters=True,
         isolation_level="READ COMMITTED",
         connect_args=chosen,
+    )
+    made_of = bounded_connection(engine.dialect.loaded_dbapi)
+    event.listen(
+        engine,
+        "do_connect",
+        lambda _, __, arguments, named: made_of.connect(*arguments, **named),
     )
     event.listen(engine, "connect", _set_up_postgresql)
     return engine

@@ -13,7 +13,7 @@ import attrs
 import sqlalchemy as sa
 
 from gateway_async.errors import JobConflictError
-from gateway_async.journal.codec import OrderCodec, codec_of, storable
+from gateway_async.journal.codec import OrderCodec, codec_of, lookup_key, storable
 from gateway_async.journal.leases import IMPORT_SLICE, LeaseKey, release_of, renew, take
 from gateway_async.journal.schema import JOBS, ORDERS, STATES, DatabaseNow
 from gateway_async.journal.states import JobState
@@ -38,6 +38,7 @@ _AIM = (
     .where(JOBS.c.id == sa.bindparam("the_job"), JOBS.c.imported.is_(False))
     .values({name: sa.bindparam(f"the_{name}") for name in _SUBJECT})
 )
+_LOCK = sa.select(JOBS.c.id).where(JOBS.c.id == sa.bindparam("the_job")).with_for_update()
 _FINISH = (
     JOBS.update()
     .where(JOBS.c.id == sa.bindparam("the_job"), JOBS.c.imported.is_(False))
@@ -140,7 +141,7 @@ class Submission:
                     {
                         "the_job": key.job_id,
                         "at": position,
-                        "transaction": storable(order.transaction_id),
+                        "transaction": lookup_key(order.transaction_id),
                         "the_body": body,
                     }
                     for position, (order, body) in enumerate(
@@ -259,5 +260,6 @@ def _keep(
 
 
 def _finish(inside: "Transaction", key: LeaseKey, total: int, digest: str) -> None:
+    inside.execute(_LOCK, {"the_job": key.job_id})  # before the lease, as whoever takes one does
     renew(inside, key, 0.0)
     inside.execute(_FINISH, {"the_job": key.job_id, "the_total": total, "the_digest": digest})

@@ -1,7 +1,7 @@
 """A lease that was taken: the right to write to a job, for as long as it is renewed.
 
 Law: every write finds, in its own transaction, that the lease is still ours. The local view of how
-long it runs is always shorter than the database's.
+long it runs is always shorter than the database's, as long as one of its clocks goes on.
 """
 
 import functools
@@ -21,10 +21,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def read_clock() -> float:
-    """Return seconds of a clock that goes on while the machine sleeps, where there is one."""
+def read_clocks() -> tuple[float, float]:
+    """Return seconds of two clocks, of which one may stand still, and the other be set.
+
+    The first goes on while the machine sleeps, where there is one that does. The second is the
+    wall's, which is right again soon after a virtual machine was paused.
+    """
     clock = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if clock is None else time.clock_gettime(clock)
+    awake = time.monotonic() if clock is None else time.clock_gettime(clock)
+    return awake, time.time()
 
 
 class Lease:
@@ -34,14 +39,16 @@ class Lease:
         writer: Where operations run.
         key: What names it.
         seconds: How long it runs after it was taken or renewed.
-        taken_at: What `read_clock` said before it was asked for.
+        taken_at: What `read_clocks` said before it was asked for.
     """
 
-    def __init__(self, writer: "Writer", key: "LeaseKey", seconds: float, taken_at: float) -> None:
+    def __init__(
+        self, writer: "Writer", key: "LeaseKey", seconds: float, taken_at: tuple[float, float]
+    ) -> None:
         self._writer = writer
         self._key = key
         self._seconds = seconds
-        self._runs_until = taken_at + seconds
+        self._runs_from = taken_at
         self._is_lost = False
 
     def __repr__(self) -> str:
@@ -64,7 +71,8 @@ class Lease:
 
     def expires_in(self) -> float:
         """Return the seconds that are left for certain; 0 where it is lost."""
-        return 0.0 if self._is_lost else max(0.0, self._runs_until - read_clock())
+        passed = max(now - then for now, then in zip(read_clocks(), self._runs_from, strict=True))
+        return 0.0 if self._is_lost else max(0.0, self._seconds - passed)
 
     def check(self) -> None:
         """Make sure, without asking the database, that the lease still runs.
@@ -81,10 +89,18 @@ class Lease:
         Raises:
             LeaseLostError: If another process took it.
         """
-        asked_at = read_clock()
+        asked_at = read_clocks()
         renew = functools.partial(leases.renew, key=self._key, seconds=self._seconds)
         await self._run("keep the lease", renew)
-        self._runs_until = max(self._runs_until, asked_at + self._seconds)
+        self._runs_from = max(self._runs_from, asked_at)
+
+    async def confirm(self) -> None:
+        """Make sure, by the database, that nobody else took the lease.
+
+        Raises:
+            LeaseLostError: If another process took it.
+        """
+        await self._run("keep the lease", functools.partial(leases.verify, key=self._key))
 
     async def release(self) -> None:
         """End it, if it is ours still."""

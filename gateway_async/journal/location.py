@@ -3,6 +3,7 @@
 Law: a password is in no message and in no repr.
 """
 
+import re
 from urllib.parse import SplitResult, urlsplit
 
 import attrs
@@ -12,6 +13,7 @@ from gateway_async.errors import ConfigurationError
 _EXPECTED = 'expected "sqlite:///path/to/file.db" or "postgresql://user@host/database"'
 _POSTGRES = frozenset({"postgresql", "postgres", "postgresql+psycopg"})
 _SQLITE = "sqlite:///"
+_UNUSABLE = re.compile("\0|%00|[\ud800-\udfff]")
 
 
 @attrs.frozen
@@ -31,7 +33,7 @@ class Location:
     @property
     def path(self) -> str:
         """The path of the file."""
-        return self.url.removeprefix(_SQLITE)
+        return self.url[len(_SQLITE) :]
 
 
 def locate(url: object) -> Location:
@@ -42,6 +44,8 @@ def locate(url: object) -> Location:
     """
     if not isinstance(url, str):
         raise ConfigurationError(f"journal URL: {_EXPECTED}, got {type(url).__name__}")
+    if _UNUSABLE.search(url):
+        raise ConfigurationError("journal URL: it has a NUL, or half a surrogate pair")
     scheme = url.partition(":")[0].lower()
     if scheme == "sqlite":
         return _file(url)
@@ -52,13 +56,16 @@ def locate(url: object) -> Location:
 
 
 def _file(url: str) -> Location:
-    path = url.removeprefix(_SQLITE) if url.startswith(_SQLITE) else ""
-    if not path or path.startswith((":memory:", "file:")) or "?" in path or "\0" in path:
-        raise ConfigurationError(
-            "journal URL: expected sqlite:/// and the path of a file, without ?: a journal in "
-            "memory would not outlive its process"
-        )
-    return Location(url, url, is_sqlite=True)
+    path = url[len(_SQLITE) :] if url.lower().startswith(_SQLITE) else ""
+    if not path:
+        reason = "with three slashes, and four before an absolute path"
+    elif path.startswith((":memory:", "file:")):
+        reason = "since a journal in memory would not outlive its process"
+    elif "?" in path:
+        reason = "without ?: a file has no parameters"
+    else:
+        return Location(url, url, is_sqlite=True)
+    raise ConfigurationError(f"journal URL: expected sqlite:/// and the path of a file, {reason}")
 
 
 def _split(url: str) -> SplitResult:
@@ -67,6 +74,11 @@ def _split(url: str) -> SplitResult:
         _ = parts.port
     except ValueError:
         parts = SplitResult("", "", "", "", "")
+    if url.count("@") != parts.netloc.count("@") or parts.netloc.count("@") > 1:
+        raise ConfigurationError(
+            "journal URL: expected one @ at most, before the host: write @ in a user, a password "
+            "or a parameter as %40, and / as %2F"
+        )
     if not parts.path.strip("/") or not url.partition(":")[2].startswith("//"):
         raise ConfigurationError(
             f"journal URL: {_EXPECTED}; this one cannot be read or names no database"

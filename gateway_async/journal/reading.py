@@ -7,7 +7,7 @@ import orjson
 import sqlalchemy as sa
 
 from gateway_async.errors import JobNotFoundError
-from gateway_async.journal.codec import storable
+from gateway_async.journal.codec import lookup_key
 from gateway_async.journal.job import JobStatus
 from gateway_async.journal.rows import RequestNote, Row
 from gateway_async.journal.schema import JOBS, LEASES, ORDERS, REQUESTS, STATES, DatabaseNow
@@ -189,7 +189,8 @@ def read_of_transactions(
     states: "Collection[JobState]",
 ) -> list[Row]:
     """Return the rows of these transactions in these states, by position."""
-    wanted = [storable(each) for each in set(transaction_ids)]
+    asked = frozenset(transaction_ids)
+    wanted = list({lookup_key(each) for each in asked})
     rows = [
         row
         for start in range(0, len(wanted), _ASKED_AT_ONCE)
@@ -198,7 +199,7 @@ def read_of_transactions(
             _OF_TRANSACTIONS,
             {"the_job": job_id, "transactions": wanted[start : start + _ASKED_AT_ONCE]},
         )
-        if row.state in states
+        if row.state in states and row.order.transaction_id in asked
     ]
     return sorted(rows, key=lambda row: row.index)
 

@@ -88,7 +88,8 @@ ORDERS = sa.Table(
     sa.Index("gateway_orders_by_transaction", "job_id", "transaction_id"),
     sqlite_with_rowid=False,
 )
-"""The orders as they were submitted; `body` is what `codec` makes of them."""
+"""The orders as they were submitted; `body` is what `codec` makes of them, and `transaction_id`
+the key that they are found by: the beginning of the id, since an index takes no more."""
 
 STATES = sa.Table(
     "gateway_states",

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from gateway_async.errors import JournalError
 from gateway_async.journal import importing, leases, reading, writing
 from gateway_async.journal.engines import make_engine
-from gateway_async.journal.lease import Lease, read_clock
+from gateway_async.journal.lease import Lease, read_clocks
 from gateway_async.journal.schema import prepare
 from gateway_async.journal.writer import Writer
 
@@ -85,11 +86,12 @@ class Store:
         return await importing.submit(self.writer, name, subject, self.lease_seconds, pages)
 
     async def take(self, name: str, owner: str, slice_number: int) -> Lease:
-        """Take a lease; one that a cancelled caller took is released."""
-        asked_at, what = read_clock(), f"cannot take job {name!r}"
+        """Take a lease; one that was taken, or may have been, and reaches no caller is released."""
+        asked_at, what = read_clocks(), f"cannot take job {name!r}"
         taken: list[leases.LeaseKey] = []
 
         def take(inside: Any) -> leases.LeaseKey:  # noqa: ANN401  # a transaction
+            taken.clear()  # of an attempt that was rolled back
             taken[:] = [leases.take_job(inside, name, slice_number, owner, self.lease_seconds)]
             return taken[0]
 
@@ -99,7 +101,7 @@ class Store:
 
         try:
             key = await self.writer.run(what, take)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, JournalError):
             self.writer.post(what, give_back)
             raise
         return Lease(self.writer, key, self.lease_seconds, asked_at)

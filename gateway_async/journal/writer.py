@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 _MOST_TOGETHER = 8
 _LONGEST_TEXT = 300
+_ELSEWHERE = "it was entered in another event loop, and can be used only there"
 
 
 @attrs.frozen
@@ -90,21 +91,28 @@ class Writer:
             operation: The operation. It may run more than once, and only the last counts.
 
         Raises:
-            JournalError: If the database failed, or the journal was closed.
+            JournalError: If the database failed, the journal was closed, or it is used in another
+                event loop than its own.
             Exception: What the operation raised.
         """
         return await self._put(what, operation)
 
     def post(self, what: str, operation: "Callable[[Transaction], object]") -> None:
         """Have an operation carried out without waiting for it, and without an error."""
-        if not self._is_closed:
+        if not self._is_closed and self._is_at_home():
             self._put(what, operation).add_done_callback(lambda done: done.exception())
 
     async def aclose(self) -> None:
-        """Carry out what waits, disconnect, and end the thread, whoever is cancelled meanwhile."""
+        """Carry out what waits, disconnect, and end the thread, whoever is cancelled meanwhile.
+
+        Raises:
+            JournalError: In another event loop than its own; the thread ends all the same, later.
+        """
         if not self._is_closed:
             self._is_closed = True
             self._queue.put(None)
+        if not self._is_at_home():
+            raise JournalError(f"cannot wait for the end of the journal: {_ELSEWHERE}")
         interruption: asyncio.CancelledError | None = None
         while not self._ended.done():
             try:
@@ -118,9 +126,14 @@ class Writer:
     def _put(self, what: str, operation: "Callable[[Transaction], T]") -> "asyncio.Future[T]":
         if self._is_closed:
             raise JournalError(f"{what}: the journal was closed")
+        if not self._is_at_home():
+            raise JournalError(f"{what}: {_ELSEWHERE}")
         future: asyncio.Future[T] = self._loop.create_future()
         self._queue.put(_Task(what, operation, future))
         return future
+
+    def _is_at_home(self) -> bool:
+        return asyncio.get_running_loop() is self._loop
 
     def _work(self) -> None:
         """Take what waits, again and again, until the end is in the queue."""

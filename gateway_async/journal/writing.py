@@ -285,8 +285,8 @@ def decide(inside: "Transaction", name: str, order: object, state: JobState, not
 
 
 def _find(inside: "Transaction", job: "sa.Row[Any]", order: object) -> "Row":
-    if isinstance(order, int):
-        row = read_at(inside, job.id, order)
+    if isinstance(order, int) and not isinstance(order, bool):
+        row = read_at(inside, job.id, order) if 0 <= order < job.total else None
         if row is None:
             raise JournalError(f"job {job.name!r} has no order {order}", job=job.name)
         return row

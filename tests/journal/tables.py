@@ -99,13 +99,17 @@ class Watch:
         self.statements = 0
         self.broken: int | None = None
         self.fails_commit = False
+        self.loses_next_commit = False
         engine = journal.store.writer._engine
         event.listen(engine, "commit", self._count_commit)
         event.listen(engine, "before_cursor_execute", self._count, retval=True)
 
     def _count_commit(self, connection: Any) -> None:
         self.commits += 1
-        if self.fails_commit:
+        is_lost, self.loses_next_commit = self.loses_next_commit, False
+        if is_lost:
+            connection.connection.driver_connection.commit()
+        if self.fails_commit or is_lost:
             connection.exec_driver_sql("SELECT broken FROM nowhere")
 
     def _count(

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from decimal import Decimal
+from random import Random
 from typing import Any
 
 import attrs
+import psycopg
 import pytest
 
 from gateway_async.errors import (
@@ -19,6 +21,7 @@ from gateway_async.errors import (
 from gateway_async.journal import JobState, Journal
 from tests.journal.tables import Tables, pages_of, submitted
 from tests.orders import made_up, orders_for, refunds
+from tests.postgres import emptied
 
 
 async def _never() -> AsyncIterator[Sequence[Any]]:
@@ -195,6 +198,46 @@ async def test_a_cancelled_import_gives_its_lease_back(journal: Journal) -> None
         await task
     await submitted(journal)
     assert (await journal.status("job")).imported
+
+
+@pytest.mark.parametrize("length", [499, 500, 501, 8000])
+async def test_a_long_transaction_id(journal: Journal, length: int) -> None:
+    random = Random(length)
+    start = "".join(random.choices("\U0001f4b6äxyz0123456789", k=length))
+    names = [start, f"{start}a", f"{start}b"]
+    orders = [
+        order for name in names for order in orders_for("refund", made_up(1), transaction_id=name)
+    ]
+    job = await submitted(journal, orders)
+    lease = await job.take("me")
+    for number, name in enumerate(names):
+        (row,) = await lease.rows_of({name}, {JobState.NEW})
+        assert (row.index, row.order) == (number, orders[number])
+    assert await lease.rows_of({f"{start}c", start[:498]}, {JobState.NEW}) == []
+
+
+async def test_whoever_ends_an_import_takes_no_lock_before_the_jobs(
+    postgres: str,
+) -> None:
+    url = emptied(postgres)
+    with psycopg.connect(url) as beside, psycopg.connect(url, autocommit=True) as looking:
+
+        async def pages() -> AsyncIterator[Sequence[Any]]:
+            yield refunds(5)
+            beside.execute("SELECT id FROM gateway_jobs FOR UPDATE")
+
+        async with Journal.open(url) as journal:
+            submitting = asyncio.create_task(
+                journal.job("job").submit("refund", "M1", "A1", pages())
+            )
+            waits = "SELECT 1 FROM pg_stat_activity WHERE %s = ANY(pg_blocking_pids(pid))"
+            while not looking.execute(  # noqa: ASYNC110  # nobody tells when a lock is waited for
+                waits, (beside.info.backend_pid,)
+            ).fetchall():
+                await asyncio.sleep(0)
+            beside.execute("SELECT epoch FROM gateway_leases FOR UPDATE NOWAIT")
+            beside.commit()
+            assert await submitting == 5
 
 
 async def test_texts_that_a_database_cannot_hold(journal: Journal) -> None:

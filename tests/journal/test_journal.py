@@ -79,6 +79,12 @@ def test_a_missing_extra_is_named(scheme: str) -> None:
         "sqlite:///file:x?mode=memory",
         "postgresql://user:hush@host",
         "postgresql://user:hush@host:port/db",
+        "postgresql://user:hu@sh@host/db",
+        "postgresql://user:1/hush@host/db",
+        "postgresql://user:1/d?hush@host/db",
+        "postgresql://user:hush@host/db%00",
+        "postgresql://user:hush@host/db\0",
+        "postgresql://user:hush@host/\ud800",
         "postgresql:db",
         "postgresql+asyncpg://user:hush@host/db",
         None,
@@ -89,6 +95,28 @@ def test_other_urls_are_refused(url: Any) -> None:
     with pytest.raises(ConfigurationError, match="journal URL: ") as caught:
         Journal.open(url)
     assert "hush" not in repr(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("postgresql://u:hu@sh@host/db", "write @ in a user, a password or a parameter as %40"),
+        ("sqlite://refunds.db", "with three slashes"),
+        ("sqlite:///:memory:", "in memory would not outlive"),
+        ("sqlite:///x.db?timeout=3", "a file has no parameters"),
+        ("sqlite:///\ud800.db", "half a surrogate pair"),
+        ("sqlite:///a\0.db", "a NUL"),
+    ],
+)
+def test_a_refused_url_is_told_why(url: str, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason) as caught:
+        Journal.open(url)
+    assert "sh@" not in str(caught.value)
+
+
+def test_the_scheme_in_capitals() -> None:
+    assert Journal.open("SQLITE:///a b.db")._location.path == "a b.db"
+    assert Journal.open("POSTGRESQL://u@h/db")._location.is_sqlite is False
 
 
 def test_a_password_is_not_shown() -> None:
@@ -234,11 +262,13 @@ async def test_orders_that_an_operator_cannot_mean(journal: Journal, tables: Tab
         (unequal, "no order that is equal to"),
         (99, "has no order 99"),
         (-1, "has no order -1"),
+        (10**30, "has no order 10"),
     ):
         with pytest.raises(JournalError, match=reason):
             await journal.resolve("job", order, "succeeded", "why")
-    with pytest.raises(InvalidOrderError, match="expected RefundOrder, got str"):
-        await journal.resolve("job", "T000000", "succeeded", "why")
+    for no_order in ("T000000", True):
+        with pytest.raises(InvalidOrderError, match=r"expected RefundOrder, got (str|bool)"):
+            await journal.resolve("job", no_order, "succeeded", "why")
     assert tables.snapshot() == known
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gateway_async.errors import JobBusyError, JobNotFoundError, LeaseLostError
+from gateway_async.errors import JobBusyError, JobNotFoundError, JournalError, LeaseLostError
 from gateway_async.journal import JobState, Journal, lease as lease_module, leases
 from gateway_async.journal.lease import Lease
 from gateway_async.journal.rows import NOT_DONE, Settlement
-from tests.journal.tables import ALL, Tables, held_up, sent, submitted, succeeded, taken
+from tests.journal.tables import ALL, Tables, Watch, held_up, sent, submitted, succeeded, taken
 
 WRITES: dict[str, Callable[[Lease], Awaitable[object]]] = {
     "intend": lambda lease: sent(lease, range(3, 6)),
@@ -136,12 +136,47 @@ async def test_release_is_repeatable_and_only_of_ones_own(journal: Journal, othe
         lease.check()
 
 
+def set_clocks(monkeypatch: pytest.MonkeyPatch, clocks: Callable[[], tuple[float, float]]) -> None:
+    monkeypatch.setattr("gateway_async.journal.lease.read_clocks", clocks)
+    monkeypatch.setattr("gateway_async.journal.store.read_clocks", clocks)
+
+
+@pytest.mark.parametrize(
+    ("awake", "wall", "left"),
+    [(5, 0, 10), (0, 5, 10), (0, 15, 0), (15, 0, 0), (15, -900, 0), (3, 4, 11)],
+)
+async def test_either_clock_ends_a_lease(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, awake: float, wall: float, left: float
+) -> None:
+    passed = (0.0, 0.0)
+    set_clocks(monkeypatch, lambda: (100 + passed[0], 9000 + passed[1]))
+    lease = await taken(journal)
+    passed = (awake, wall)
+    assert lease.expires_in() == left
+    await lease.renew()
+    assert lease.expires_in() == 15
+
+
+async def test_a_lease_whose_commit_is_in_doubt_is_given_back(journal: Journal) -> None:
+    job = await submitted(journal)
+    Watch(journal).loses_next_commit = True
+    with pytest.raises(JournalError, match="cannot take job 'job'"):
+        await job.take("first")
+    assert (await job.take("second")).epoch == 2
+
+
+async def test_a_busy_job_is_not_given_back(journal: Journal, other: Journal) -> None:
+    await taken(journal)
+    with pytest.raises(JobBusyError):
+        await other.job("job").take("first")
+    assert (await other.status("job")).is_running
+
+
 async def test_the_local_view_is_the_shorter_one(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("gateway_async.journal.lease.read_clock", lambda: now)
-    monkeypatch.setattr("gateway_async.journal.store.read_clock", lambda: now)
+    set_clocks(monkeypatch, lambda: (now, now))
     lease = await taken(journal)
     assert lease.expires_in() == 15
     now = 110.0
@@ -161,10 +196,12 @@ async def test_the_local_view_is_the_shorter_one(
 def test_the_clock_goes_on_in_a_suspended_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     if hasattr(time, "CLOCK_BOOTTIME"):
         before = time.clock_gettime(time.CLOCK_BOOTTIME)
-        assert before <= lease_module.read_clock() <= time.clock_gettime(time.CLOCK_BOOTTIME)
+        assert before <= lease_module.read_clocks()[0] <= time.clock_gettime(time.CLOCK_BOOTTIME)
         monkeypatch.delattr(time, "CLOCK_BOOTTIME")
     before = time.monotonic()
-    assert before <= lease_module.read_clock() <= time.monotonic()
+    assert before <= lease_module.read_clocks()[0] <= time.monotonic()
+    monkeypatch.setattr(time, "time", lambda: 12.5)
+    assert lease_module.read_clocks()[1] == 12.5
 
 
 async def test_a_caller_that_was_cancelled_before_takes_no_lease(journal: Journal) -> None:

@@ -177,6 +177,38 @@ async def test_a_closed_journal_says_so(url: str) -> None:
         assert (await journal.status("job")).total == 10
 
 
+async def test_another_event_loop_is_told(url: str) -> None:
+    before = set(threading.enumerate())
+    journal = await Journal.open(url).__aenter__()
+    lease = await taken(journal)
+    ended: list[BaseException] = []
+
+    async def use_it() -> None:
+        for call in (journal.jobs(), lease.renew(), journal.job("job").take("me")):
+            with pytest.raises(JournalError, match="entered in another event loop") as caught:
+                await call
+            ended.append(caught.value)
+
+    await asyncio.to_thread(asyncio.run, use_it())
+    assert len(ended) == 3
+    await lease.renew()
+    await journal.__aexit__(None, None, None)
+    assert set(threading.enumerate()) - before <= {
+        each for each in threading.enumerate() if "asyncio" in each.name
+    }
+
+
+def test_a_journal_of_a_loop_that_is_gone_ends_its_thread(url: str) -> None:
+    before = set(threading.enumerate())
+    journal = Journal.open(url)
+    asyncio.run(journal.__aenter__())
+    (thread,) = set(threading.enumerate()) - before
+    with pytest.raises(JournalError, match="entered in another event loop"):
+        asyncio.run(journal.__aexit__(None, None, None))
+    thread.join(30)
+    assert not thread.is_alive()
+
+
 WRITES: dict[str, Callable[[Lease, Journal], Awaitable[object]]] = {
     "intend": lambda lease, _: sent(lease, range(3, 6)),
     "settle": lambda lease, _: lease.settle(1, succeeded(range(3), reference="R"), ended_at=1.0),

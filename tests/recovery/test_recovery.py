@@ -683,13 +683,13 @@ async def test_a_baseline_is_not_taken_from_a_reply_of_failure(
 ) -> None:
     gateway = client(REFERENCES)
     sandbox.faults.add("search_refunds", ReturnStatus(code="0", message="busy"))
-    sandbox.faults.add("refund", DropReply(times=1))
+
     result = await gateway.refund(refunds(sandbox))
-    sandbox.faults.clear()
 
-    recovered = await gateway.recover(result)
-
-    assert len(recovered.unknown) == 2
+    assert len(result.not_sent) == len(result)
+    assert "could not be looked up" in str(result.not_sent[0].error)
+    assert "busy" in str(result.not_sent[0].error)
+    assert sandbox.requests["refund"] == 0
 
 
 async def test_a_clock_that_is_ahead_keeps_nobody_waiting(

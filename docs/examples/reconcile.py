@@ -1,0 +1,48 @@
+"""A night's reconciliation, against a gateway that runs inside this script."""
+
+import asyncio
+from collections.abc import Iterator
+from decimal import Decimal
+
+from gateway_async import Credentials, GatewayClient, HmacSigner
+from gateway_async.reconciliation import LedgerEntry, reconcile
+from gateway_async.sandbox import Sandbox, SeededOrder
+
+MISTAKES = {40: (Decimal("52.00"), Decimal(0)), 70: (Decimal("25.00"), Decimal("5.00"))}
+
+
+def books(payments: list[SeededOrder]) -> Iterator[LedgerEntry]:
+    """Read the merchant's own books, which are wrong in two places."""
+    for number, payment in enumerate(payments):
+        amount, refunded = MISTAKES.get(number, (payment.amount, Decimal(0)))
+        yield LedgerEntry(
+            order_no=payment.order_no,
+            transaction_id=payment.transaction_id,
+            currency=payment.currency,
+            amount=amount,
+            refunded=refunded,
+            state="paid",
+        )
+
+
+async def main() -> None:
+    """Compare 1,000 payments, show every difference, and sum up."""
+    async with Sandbox() as sandbox:
+        payments = sandbox.seed(1000, status="captured", amount="25.00", currency="EUR")
+        credentials = Credentials(
+            merchant_id=sandbox.merchant_id,
+            account_id=sandbox.account_id,
+            signer=HmacSigner(sandbox.secret),
+        )
+        states = {"3000": {"paid", "refunded"}, "4100": "reserved"}  # the sandbox's, not shown
+        async with (
+            GatewayClient(sandbox.base_url, credentials) as gateway,
+            reconcile(gateway, books(payments), states=states) as reconciliation,
+        ):
+            async for difference in reconciliation:
+                print(difference.entry.order_no, difference.kind, difference.gateway)
+    print(reconciliation.summary)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,128 @@
+"""Which orders of a job were told, and what is told of those that are left.
+
+Law: each is told once. What succeeded or was declined is told as soon as it is kept; what is
+unknown, once the gateway's records were asked; that something was not sent, at the very end and
+under the lease, since another process may be sending it otherwise. Pure.
+"""
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from gateway_async.batching.chunks import Chunk
+from gateway_async.batching.outcomes import ListedBlock, UniformBlock, count_statuses
+from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.errors import GatewayError, LeaseLostError, NotSentError, OutcomeUnknownError
+from gateway_async.journal.rows import StoredBlock
+from gateway_async.journal.states import JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from gateway_async.batching.outcomes import Block, Outcome
+    from gateway_async.journal.rows import Row
+
+_FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
+_NOT_OURS = (
+    "the lease of the job was lost, and another process may be at it; resume the job, or ask "
+    "journal.outcomes() what became of it"
+)
+_NOT_READ = "nobody read the journal to its end; resume the job, or ask journal.outcomes()"
+
+
+class Telling:
+    """What was told of the orders of a job.
+
+    Args:
+        total: How many they are.
+    """
+
+    def __init__(self, total: int) -> None:
+        self.told = bytearray(total)
+        self._unsent: list[tuple[Sequence[int], GatewayError]] = []
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every order was told."""
+        return 0 not in self.told
+
+    def note(self, block: "Block") -> None:
+        """Note that a block is told."""
+        for index in block.indices:
+            self.told[index] = 1
+
+    def settled(self, block: "Block") -> "Block | None":
+        """Return what of a block may be told at once, and remember why the rest was not sent."""
+        counts = count_statuses(block.statuses)
+        final = sum(counts[status] for status in _FINAL)
+        if final == len(block.indices):
+            return block
+        if isinstance(block, UniformBlock) and block.status is OutcomeStatus.NOT_SENT:
+            self._unsent.append((block.indices, block.error))
+        if not final:
+            return None
+        return ListedBlock(tuple(o for o in block.outcomes() if o.status in _FINAL))
+
+    def gaps(self, most: int) -> "Iterator[tuple[int, int]]":
+        """Yield first and last position of stretches that hold orders not told yet."""
+        first = self.told.find(0)
+        while first >= 0:
+            last = min(first + most, len(self.told)) - 1
+            yield first, last
+            first = self.told.find(0, last + 1)
+
+    def left(
+        self, rows: "Sequence[Row]", *, ours: bool, unsent: bool, reason: str | None
+    ) -> "Iterator[Block]":
+        """Yield what is told at the end of orders that were not told yet.
+
+        Args:
+            rows: The orders, as they stand in the journal.
+            ours: Whether the lease is ours still.
+            unsent: Whether those are told, too, that nobody has sent.
+            reason: Why nothing more was sent, if something was the reason.
+        """
+        rows = [row for row in rows if not self.told[row.index]]
+        if not ours:
+            yield ListedBlock(tuple(_not_ours(row.outcome()) for row in rows))
+            return
+        yield StoredBlock(tuple(row for row in rows if row.state is not JobState.NEW))
+        if unsent:
+            yield from self._not_sent([row for row in rows if row.state is JobState.NEW], reason)
+
+    def _not_sent(self, rows: "Sequence[Row]", reason: str | None) -> "Iterator[Block]":
+        reasons = self._reasons(rows)
+        default = NotSentError(f"nothing was sent: {reason or 'the job ended before'}")
+        alike: dict[GatewayError, list[Row]] = defaultdict(list)
+        for row in rows:
+            alike[reasons.get(row.index, default)].append(row)
+        for error, group in alike.items():
+            chunk = Chunk([row.index for row in group], tuple(row.order for row in group))
+            yield UniformBlock(chunk=chunk, status=OutcomeStatus.NOT_SENT, error=error)
+
+    def _reasons(self, rows: "Sequence[Row]") -> "dict[int, GatewayError]":
+        if not rows:
+            return {}
+        first, last = rows[0].index, rows[-1].index
+        return {
+            index: error
+            for indices, error in self._unsent
+            if indices[0] <= last and indices[-1] >= first
+            for index in indices
+        }
+
+    def unread(self, orders: "Sequence[Any]", most: int) -> "Iterator[Block]":
+        """Yield the orders that were not told, as unknown: the journal could not be read."""
+        error = OutcomeUnknownError(_NOT_READ)
+        for first, last in self.gaps(most):
+            indices = [index for index in range(first, last + 1) if not self.told[index]]
+            chunk = Chunk(indices, tuple(orders[index] for index in indices))
+            yield UniformBlock(chunk=chunk, status=OutcomeStatus.UNKNOWN, error=error)
+
+
+def _not_ours(outcome: "Outcome[Any, Any]") -> "Outcome[Any, Any]":
+    """Call what is not settled unknown: another process may be at it now."""
+    if outcome.status in _FINAL:
+        return outcome
+    return attrs.evolve(outcome, status=OutcomeStatus.UNKNOWN, error=LeaseLostError(_NOT_OURS))

@@ -1,0 +1,136 @@
+"""What is on the disk after a commit, and what ends a wait for a database that says nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from gateway_async.errors import JournalError
+from gateway_async.journal import Journal, postgres as postgres_module
+from gateway_async.journal.writer import Transaction
+from tests.journal.tables import Tables, sent, taken
+from tests.postgres import emptied
+
+
+async def asked(journal: Journal, statement: str) -> list[Any]:
+    """Return the rows of a statement on the journal's own connection."""
+
+    def ask(inside: Transaction) -> list[Any]:
+        return [tuple(row) for row in inside.execute(sa.text(statement))]
+
+    return await journal.store.writer.run("cannot ask", ask)
+
+
+@pytest.mark.parametrize(
+    ("configured", "used"),
+    [
+        ("off", "on"),
+        ("on", "on"),
+        ("local", "local"),
+        ("remote_write", "remote_write"),
+        ("remote_apply", "remote_apply"),
+    ],
+)
+@pytest.mark.parametrize("by", ["database", "url"])
+async def test_a_commit_is_on_the_servers_disk(
+    postgres: str, configured: str, used: str, by: str
+) -> None:
+    url, tables = emptied(postgres), Tables(postgres)
+    name = url.rpartition("/")[2]
+    if by == "url":
+        url += f"?options=-csynchronous_commit%3D{configured}"
+    else:
+        tables.run(f"ALTER DATABASE {name} SET synchronous_commit = {configured}")
+    try:
+        async with Journal.open(url) as journal:
+            found = await asked(journal, "SELECT current_setting('synchronous_commit')")
+    finally:
+        tables.run(f"ALTER DATABASE {name} RESET synchronous_commit")
+    assert found == [(used,)]
+
+
+async def test_limits_are_in_the_order_in_which_they_must_act(postgres: str) -> None:
+    names = ("idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout")
+    async with Journal.open(emptied(postgres)) as journal:
+        found = await asked(
+            journal,
+            f"SELECT name, setting FROM pg_settings WHERE unit = 'ms' AND name IN {names}",  # noqa: S608  # ours
+        )
+    limits = dict(found)
+    idle, lock, statement = (int(str(limits[name])) / 1000 for name in names)
+    assert 0 < 2 * idle <= lock < statement < postgres_module.SILENT_SECONDS
+
+
+@pytest.mark.parametrize(("pragma", "value"), [("synchronous", 2), ("fullfsync", 1)])
+async def test_a_commit_is_on_the_disk(pragma: str, value: int, tmp_path: object) -> None:
+    async with Journal.open(f"sqlite:///{tmp_path}/journal.db") as journal:
+        found = await asked(journal, f"SELECT {pragma} FROM pragma_{pragma}")  # noqa: S608  # ours
+    assert found == [(value,)]
+
+
+class Proxy:
+    """What stands between a journal and its database, and may fall silent.
+
+    Attributes:
+        port: Where it listens.
+        is_silent: Whether what comes is taken and goes nowhere.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._server = (host, port)
+        self.port = 0
+        self.is_silent = False
+        self._writers: list[asyncio.StreamWriter] = []
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Proxy"]:
+        listening = await asyncio.start_server(self._pass_on, "127.0.0.1", 0)
+        self.port = listening.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            listening.close()
+            for writer in self._writers:
+                writer.transport.abort()
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        beyond, there = await asyncio.open_connection(*self._server)
+        self._writers += [writer, there]
+        await asyncio.gather(
+            self._copy(reader, there), self._copy(beyond, writer), return_exceptions=True
+        )
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            if not self.is_silent:
+                writer.write(data)
+        writer.close()
+
+
+async def test_a_database_that_falls_silent_ends_the_wait(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = sa.make_url(emptied(postgres))
+    async with Proxy(url.host or "127.0.0.1", url.port or 5432).running() as proxy:
+        through = url.set(host="127.0.0.1", port=proxy.port)
+        shown = through.render_as_string(hide_password=False)
+        async with Journal.open(f"{shown}?connect_timeout=2") as journal:
+            lease = await taken(journal)
+            proxy.is_silent = True
+            monkeypatch.setattr(postgres_module, "SILENT_SECONDS", 0.1)
+            with pytest.raises(JournalError, match=r"cannot keep .*the server said nothing"):
+                await sent(lease, range(3))
+            with pytest.raises(JournalError, match="timeout"):  # it is silent in the handshake
+                await lease.renew()
+            monkeypatch.undo()
+            proxy.is_silent = False
+            assert await sent(lease, range(3))
+            proxy.is_silent = True
+            monkeypatch.setattr(postgres_module, "SILENT_SECONDS", 0.1)
+            waiting = asyncio.create_task(sent(lease, range(3, 6)))
+            await asyncio.sleep(0)
+    with pytest.raises(JournalError):
+        await waiting

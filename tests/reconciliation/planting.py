@@ -1,0 +1,93 @@
+"""Payments in a sandbox's books, the ledger that fits them, and differences planted between."""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import attrs
+
+from gateway_async.reconciliation import Difference, LedgerEntry
+from gateway_async.sandbox import PaymentStatus, Sandbox
+from gateway_async.sandbox.entries import Instruction, Transaction
+
+NOW = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
+STATES = {"3000": ("paid", "refunded"), "4100": "reserved"}
+
+
+def pay(
+    sandbox: Sandbox,
+    order_no: str,
+    *,
+    currency: str = "EUR",
+    amount: str = "10.00",
+    refunds: Iterable[str] = (),
+) -> Transaction:
+    """Enter a captured payment, and its refunds."""
+    transaction = sandbox.ledger.open(
+        order_no=order_no,
+        currency=currency,
+        amount=Decimal(amount),
+        now=NOW,
+        status=PaymentStatus.CAPTURED,
+    )
+    for refund in refunds:
+        give_back(sandbox, transaction, refund)
+    return transaction
+
+
+def give_back(sandbox: Sandbox, transaction: Transaction, amount: str) -> None:
+    """Enter a refund."""
+    instruction = Instruction(
+        transaction_id=transaction.transaction_id,
+        order_no=transaction.order_no,
+        currency=transaction.currency,
+        amount=transaction.amount,
+        refund_amount=Decimal(amount),
+    )
+    assert sandbox.ledger.carry_out("refund", instruction, NOW).done
+
+
+def entry_of(transaction: Transaction, **changes: Any) -> LedgerEntry:
+    """Return the entry that fits a payment."""
+    return attrs.evolve(
+        LedgerEntry(
+            order_no=transaction.order_no,
+            transaction_id=transaction.transaction_id,
+            currency=transaction.currency,
+            amount=transaction.amount,
+            refunded=transaction.refunded_amount,
+            state="paid",
+        ),
+        **changes,
+    )
+
+
+def _several(sandbox: Sandbox, order_no: str) -> LedgerEntry:
+    pay(sandbox, order_no)
+    return entry_of(pay(sandbox, order_no), transaction_id=None)
+
+
+PLANTS: dict[str, Callable[[Sandbox, str], LedgerEntry]] = {
+    "absent_at_gateway": lambda sandbox, no: entry_of(
+        pay(sandbox, no), transaction_id=f"gone-{no}", refunded="3.00"
+    ),
+    "several_transactions": _several,
+    "order_no": lambda sandbox, no: entry_of(pay(sandbox, no), order_no=f"other-{no}"),
+    "amount": lambda sandbox, no: entry_of(pay(sandbox, no), amount="10.01"),
+    "currency": lambda sandbox, no: entry_of(pay(sandbox, no), currency="USD"),
+    "refunded_total": lambda sandbox, no: entry_of(
+        pay(sandbox, no, refunds=["1.00", "2.00"]), refunded="2.99"
+    ),
+    "refund_unknown_to_ledger": lambda sandbox, no: entry_of(
+        pay(sandbox, no, refunds=["4.00"]), refunded=0
+    ),
+    "refund_absent_at_gateway": lambda sandbox, no: entry_of(pay(sandbox, no), refunded="4.00"),
+    "state": lambda sandbox, no: entry_of(pay(sandbox, no), state="reserved"),
+}
+"""By kind, how to plant an entry with exactly one difference of it."""
+
+
+def found(differences: Iterable[Difference]) -> list[tuple[int, str]]:
+    """Return what was found, and where."""
+    return [(difference.index, difference.kind) for difference in differences]

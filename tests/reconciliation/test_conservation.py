@@ -1,0 +1,124 @@
+"""Whatever the books say: every entry is counted once, and the sums are exact."""
+
+import asyncio
+from decimal import Decimal, localcontext
+from typing import Any
+
+from hypothesis import given, settings, strategies as st
+
+from gateway_async import RetryPolicy
+from gateway_async.reconciliation import LedgerEntry, ReconciliationResult, reconcile
+from gateway_async.transport import RawReply
+from tests.memory import Asked, MemoryTransport, client_over
+from tests.reconciliation.books import Books
+
+AMOUNTS = st.decimals(0, Decimal(10) ** 40, allow_nan=False, places=2) | st.decimals(
+    0, 1, allow_nan=False, places=30
+)
+CURRENCIES = st.sampled_from(["EUR", "eur", "USD", "JPY"])
+ENTRIES = st.builds(
+    lambda number, **fields: LedgerEntry(transaction_id=f"T{number:06d}", **fields),
+    number=st.integers(0, 20),
+    order_no=st.none() | st.just("N000001"),
+    currency=CURRENCIES,
+    amount=AMOUNTS,
+    refunded=AMOUNTS,
+    state=st.none() | st.sampled_from(["paid", "reserved"]),
+)
+_JUNK = st.none() | st.text(max_size=3) | st.floats() | st.lists(st.integers(), max_size=1)
+_CHANGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "amount": AMOUNTS.map(str) | _JUNK,
+        "currency": CURRENCIES | _JUNK,
+        "payment_status": st.sampled_from(["3000", "4100", "9"]) | _JUNK,
+        "query_result": st.sampled_from(["1", "2"]),
+        "order_no": _JUNK,
+        "transaction_date": _JUNK,
+    },
+)
+_REFUNDS = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "refund_amount": AMOUNTS.map(str) | _JUNK,
+            "currency": CURRENCIES | _JUNK,
+            "refund_status": st.sampled_from(["1", "9"]) | _JUNK,
+            "refund_reference_id": st.sampled_from(["", "R1", "R2"]),
+        },
+    ),
+    max_size=3,
+)
+_NAMES = st.integers(0, 20).map(lambda number: f"T{number:06d}")
+BOOKS = st.builds(
+    Books,
+    transactions=st.dictionaries(_NAMES, st.none() | _CHANGES, max_size=8),
+    refunds=st.dictionaries(_NAMES, _REFUNDS, max_size=8),
+)
+
+
+def _run(ledger: list[LedgerEntry], handler: Any, **options: Any) -> ReconciliationResult:
+    async def reconciled() -> ReconciliationResult:
+        gateway = client_over(MemoryTransport(handler), retry=RetryPolicy(attempts=1))
+        return await reconcile(gateway, ledger, **options)
+
+    return asyncio.run(reconciled())
+
+
+def _check(result: ReconciliationResult, ledger: list[LedgerEntry]) -> None:
+    summary = result.summary
+    with_some = {difference.index for difference in result}
+    unanswered = {d.index for d in result if d.kind == "unanswered"}
+    assert summary.entries == len(ledger)
+    assert summary.matched == len(ledger) - len(with_some)
+    assert summary.unanswered == len(unanswered)
+    assert sum(summary.differences.values()) == len(result)
+    assert [d.index for d in result] == sorted(d.index for d in result)
+    with localcontext(prec=500):
+        for name in ("amount", "refunded"):
+            for code, totals in summary.currencies.items():
+                expected = sum(getattr(e, name) for e in ledger if e.currency.upper() == code)
+                assert getattr(totals, f"ledger_{name}") == expected
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(ENTRIES, max_size=25), BOOKS, st.integers(1, 12))
+def test_every_entry_is_counted_once(ledger: list[LedgerEntry], books: Books, window: int) -> None:
+    states = {"3000": "paid", "4100": "reserved"}
+    result = _run(ledger, books, window=window, states=states, refund_statuses={"1": True})
+    _check(result, ledger)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(ENTRIES, max_size=25), st.integers(1, 12), st.sets(st.integers(0, 20)))
+def test_also_where_look_ups_fail(
+    ledger: list[LedgerEntry], window: int, failing: set[int]
+) -> None:
+    books = Books()
+
+    def handler(asked: Asked) -> Any:
+        return RawReply(302, {}, b"") if books.requests in failing else books(asked)
+
+    _check(_run(ledger, handler, window=window), ledger)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(ENTRIES, max_size=25))
+def test_books_that_fit_match(ledger: list[LedgerEntry]) -> None:
+    latest = {e.transaction_id or "": e for e in ledger}
+    books = Books(
+        transactions={
+            name: {"amount": str(e.amount), "currency": e.currency, "order_no": e.order_no}
+            for name, e in latest.items()
+        },
+        refunds={
+            name: [{"refund_amount": str(e.refunded), "currency": e.currency}]
+            for name, e in latest.items()
+        },
+    )
+    result = _run([*latest.values()], books)
+    assert result.ok
+    for totals in result.summary.currencies.values():
+        assert totals.ledger_amount == totals.gateway_amount
+        assert totals.ledger_refunded == totals.gateway_refunded
+        assert totals.ledger_count == totals.gateway_count

@@ -1,0 +1,323 @@
+"""A reconciliation is used as a batch is: once, awaited or streamed, left early, cancelled."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import attrs
+import pytest
+
+from gateway_async import BatchPolicy, ConfigurationError
+from gateway_async.reconciliation import LedgerEntry, Summary, reconcile
+from tests.memory import Asked, MemoryTransport, client_over
+from tests.reconciliation.books import Books, entries, entry
+from tests.reconciliation.planting import found
+
+EVERY_TENTH = Books({f"T{number:06d}": None for number in range(0, 1000, 10)})
+
+
+class _Counted:
+    """Entries that are made when they are taken, and know how many were."""
+
+    def __init__(self, count: int) -> None:
+        self.taken = 0
+        self.closed = False
+        self._count = count
+
+    def __iter__(self) -> Iterator[LedgerEntry]:
+        try:
+            for one in entries(self._count):
+                self.taken += 1
+                yield one
+        finally:
+            self.closed = True
+
+    async def later(self) -> AsyncIterator[LedgerEntry]:
+        try:
+            for one in entries(self._count):
+                await asyncio.sleep(0)
+                self.taken += 1
+                yield one
+        finally:
+            self.closed = True
+
+
+class _Held:
+    """Answers a number of look-ups, then lets the others wait; tells when one does."""
+
+    def __init__(self, answered: int) -> None:
+        self.holds = asyncio.Event()
+        self._left = answered
+
+    async def __call__(self, asked: Asked) -> dict[str, Any]:
+        self._left -= 1
+        if self._left < 0:
+            self.holds.set()
+            await asyncio.Event().wait()
+        return EVERY_TENTH(asked)
+
+
+def _check(summary: Summary, taken: int) -> None:
+    """Check that every entry taken in is counted, once."""
+    assert summary.entries == taken
+    assert summary.entries == summary.matched + summary.differing + summary.unanswered
+    assert summary.unanswered == summary.differences["unanswered"]
+    assert sum(totals.ledger_count for totals in summary.currencies.values()) == taken
+
+
+def _no_task_left() -> None:
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_it_is_used_once() -> None:
+    gateway = client_over(MemoryTransport(Books()))
+    reconciliation = reconcile(gateway, entries(3))
+    assert repr(reconciliation) == "<Reconciliation new>"
+    assert reconciliation.progress.entries == 0
+    with pytest.raises(RuntimeError, match="no result"):
+        _ = reconciliation.summary
+    with pytest.raises(RuntimeError, match="async with"):
+        await anext(reconciliation)
+    result = await reconciliation
+    assert (result.ok, len(result), result[:]) == (True, 0, ())
+    assert reconciliation.result is result
+    assert reconciliation.progress == reconciliation.summary == result.summary
+    assert repr(reconciliation) == "<Reconciliation over>"
+    with pytest.raises(RuntimeError, match="once"):
+        await reconciliation
+
+
+def test_dropped_unused_it_warns() -> None:
+    with pytest.warns(RuntimeWarning, match="reconciliation new.* never awaited"):
+        reconcile(client_over(MemoryTransport(Books())), [])
+
+
+async def test_it_is_a_coroutine() -> None:
+    gateway = client_over(MemoryTransport(Books()))
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(reconcile(gateway, entries(5))) for _ in range(3)]
+    assert [task.result().summary.matched for task in tasks] == [5, 5, 5]
+    closed = reconcile(gateway, entries(5))
+    closed.close()
+    empty = await reconcile(gateway, [])
+    assert (empty.ok, empty.summary.entries, empty.summary.currencies) == (True, 0, {})
+    assert str(empty.summary) == "0 entries: 0 matched, 0 differing, 0 unanswered"
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 5])
+async def test_no_more_requests_are_in_flight_than_concurrency_says(concurrency: int) -> None:
+    flying = most = 0
+
+    async def handler(asked: Asked) -> dict[str, Any]:
+        nonlocal flying, most
+        flying += 1
+        most = max(most, flying)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        flying -= 1
+        return EVERY_TENTH(asked)
+
+    policy = BatchPolicy(concurrency=concurrency, chunk_size=10)
+    gateway = client_over(MemoryTransport(handler))
+    await reconcile(gateway, entries(300), window=100, policy=policy)
+    assert most == concurrency
+
+
+@pytest.mark.parametrize("later", [False, True])
+async def test_a_slow_consumer_holds_the_ledger_back(later: bool) -> None:
+    ledger = _Counted(1000)
+    gateway = client_over(MemoryTransport(EVERY_TENTH))
+    source = ledger.later() if later else ledger
+    most_ahead = 0
+    async with reconcile(gateway, source, window=20) as reconciliation:
+        async for difference in reconciliation:
+            for _ in range(100):
+                await asyncio.sleep(0)
+            most_ahead = max(most_ahead, ledger.taken - difference.index)
+            assert reconciliation.progress.entries <= ledger.taken
+    _check(reconciliation.summary, 1000)
+    assert most_ahead <= 3 * 20  # being read, found, being looked up
+    _no_task_left()
+
+
+@pytest.mark.parametrize("later", [False, True])
+async def test_left_early(later: bool) -> None:
+    ledger = _Counted(1000)
+    gateway = client_over(MemoryTransport(EVERY_TENTH))
+    source = ledger.later() if later else ledger
+    async with reconcile(gateway, source, window=50) as reconciliation:
+        first = await anext(reconciliation)
+    assert (first.index, first.kind) == (0, "absent_at_gateway")
+    summary = reconciliation.summary
+    _check(summary, ledger.taken)
+    assert ledger.closed
+    assert not summary.exhausted
+    assert summary.entries < 1000
+    left = found(reconciliation.result)
+    assert left[:4] == [(index, "absent_at_gateway") for index in (10, 20, 30, 40)]
+    assert len(left) + 1 == sum(summary.differences.values())
+    _no_task_left()
+
+
+async def test_left_before_the_end_nothing_is_ok() -> None:
+    gateway = client_over(MemoryTransport(Books()))
+    async with reconcile(gateway, entries(40), window=10) as reconciliation:
+        await asyncio.sleep(0)
+    summary = reconciliation.summary
+    assert (summary.differing, summary.exhausted, summary.ok) == (0, False, False)
+    whole = attrs.evolve(summary, unanswered=0, exhausted=True)
+    assert whole.ok
+    assert not attrs.evolve(whole, exhausted=False).ok
+
+
+@pytest.mark.parametrize("answered", [0, 1, 7, 8, 20])
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_cancelled_while_look_ups_are_out(streamed: bool, answered: int) -> None:
+    ledger = _Counted(1000)
+    handler = _Held(answered)
+    gateway = client_over(MemoryTransport(handler))
+    policy = BatchPolicy(chunk_size=10, concurrency=4)
+    reconciliation = reconcile(gateway, ledger, window=40, policy=policy)
+    seen = []
+
+    async def stream() -> None:
+        async with reconciliation:
+            async for difference in reconciliation:
+                seen.append(difference)  # noqa: PERF401  # what was seen before the end
+
+    task = asyncio.create_task(stream() if streamed else reconciliation)
+    await handler.holds.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    if not streamed:
+        assert caught.value.outcome is reconciliation.result  # type: ignore[attr-defined]
+    summary = reconciliation.summary
+    _check(summary, ledger.taken)
+    assert summary.unanswered == 40
+    assert summary.matched + summary.differing == (answered // 8) * 40
+    told = [*found(seen), *found(reconciliation.result)]
+    assert len(told) == len(set(told)) == sum(summary.differences.values())
+    assert ledger.closed
+    _no_task_left()
+
+
+async def test_cancelled_while_the_ledger_is_waited_for() -> None:
+    waits = asyncio.Event()
+
+    async def ledger() -> AsyncIterator[LedgerEntry]:
+        for one in entries(7):
+            yield one
+        waits.set()
+        await asyncio.Event().wait()
+
+    reconciliation = reconcile(client_over(MemoryTransport(EVERY_TENTH)), ledger(), window=5)
+    task = asyncio.create_task(reconciliation)
+    await waits.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    _check(reconciliation.summary, 7)
+    assert reconciliation.summary.unanswered == 2
+    assert [d.index for d in reconciliation.result] == [0, 5, 6]
+    _no_task_left()
+
+
+async def test_cancelled_before_its_first_step() -> None:
+    reconciliation = reconcile(client_over(MemoryTransport(EVERY_TENTH)), entries(7))
+    task = asyncio.create_task(reconciliation)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    _check(reconciliation.summary, reconciliation.summary.unanswered)
+    _no_task_left()
+
+
+async def test_waiting_for_a_difference_may_be_given_up() -> None:
+    answer = asyncio.Event()
+
+    async def handler(asked: Asked) -> dict[str, Any]:
+        await answer.wait()
+        return EVERY_TENTH(asked)
+
+    gateway = client_over(MemoryTransport(handler))
+    async with reconcile(gateway, entries(15)) as reconciliation:
+        waiting = asyncio.create_task(anext(reconciliation))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        answer.set()
+        assert [difference.index async for difference in reconciliation] == [0, 10]
+    assert reconciliation.summary.entries == 15
+
+
+async def test_an_error_inside_the_block_is_what_is_raised() -> None:
+    gateway = client_over(MemoryTransport(EVERY_TENTH))
+    reconciliation = reconcile(gateway, entries(100), window=10)
+    with pytest.raises(LookupError, match="the report broke"):
+        async with reconciliation:
+            raise LookupError("the report broke")
+    _check(reconciliation.summary, reconciliation.summary.entries)
+    _no_task_left()
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_collaborator_that_breaks(streamed: bool) -> None:
+    left = 6
+
+    def handler(asked: Asked) -> dict[str, Any]:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise LookupError("the transport broke")
+        return EVERY_TENTH(asked)
+
+    reconciliation = reconcile(client_over(MemoryTransport(handler)), entries(100), window=10)
+
+    async def stream() -> None:
+        async with reconciliation:
+            async for _ in reconciliation:
+                pass
+
+    with pytest.raises(LookupError, match="the transport broke"):
+        await (stream() if streamed else reconciliation)
+    summary = reconciliation.summary
+    _check(summary, 40)
+    assert (summary.matched, summary.differing, summary.unanswered) == (27, 3, 10)
+    _no_task_left()
+
+
+async def test_a_client_that_is_closed() -> None:
+    gateway = client_over(MemoryTransport(EVERY_TENTH))
+    await gateway.aclose()
+    reconciliation = reconcile(gateway, entries(5))
+    with pytest.raises(ConfigurationError, match="closed"):
+        await reconciliation
+    _check(reconciliation.summary, 5)
+
+
+async def test_after_the_deadline_nothing_more_is_asked() -> None:
+    books = Books()
+    policy = BatchPolicy(deadline_seconds=1e-9)
+    gateway = client_over(MemoryTransport(books))
+    result = await reconcile(gateway, (entry(n) for n in range(50)), policy=policy, window=20)
+    assert books.requests == 0
+    _check(result.summary, 50)
+    assert (result.summary.unanswered, result.summary.exhausted) == (50, True)
+    assert "deadline" in str(result[0])
+
+
+async def test_a_ledger_is_not_waited_for_beyond_the_deadline() -> None:
+    taken = _Counted(3)
+
+    async def ledger() -> AsyncIterator[LedgerEntry]:
+        for one in taken:
+            yield one
+        await asyncio.Event().wait()
+
+    policy = BatchPolicy(deadline_seconds=0.05)
+    gateway = client_over(MemoryTransport(EVERY_TENTH))
+    result = await reconcile(gateway, ledger(), policy=policy)
+    _check(result.summary, taken.taken)
+    assert (result.summary.unanswered, result.summary.exhausted) == (taken.taken, False)
+    _no_task_left()

@@ -1,0 +1,52 @@
+"""A long ledger takes no more memory than a short one."""
+
+import tracemalloc
+from typing import Any
+
+from gateway_async.reconciliation import reconcile
+from tests.memory import MemoryTransport, client_over
+from tests.reconciliation.books import Books, entries
+
+MANY = 50_000
+FEW = 5_000
+MOST_GROWTH = 20
+"""Bytes an entry at most; an entry that is kept takes hundreds."""
+
+
+class _Forgetful(list[Any]):
+    """Keeps nothing."""
+
+    def append(self, _: Any) -> None:
+        """Let it go."""
+
+
+async def _stream(count: int) -> int:
+    books = Books({f"T{number:06d}": None for number in range(0, count, 1000)})
+    gateway = client_over(MemoryTransport(books, _Forgetful()))
+    told = 0
+    async with reconcile(gateway, entries(count), window=500) as reconciliation:
+        async for _ in reconciliation:
+            told += 1
+    summary = reconciliation.summary
+    assert (told, summary.entries) == (count // 1000, count)
+    assert summary.matched == count - told
+    return books.requests
+
+
+async def test_fifty_thousand_entries_take_no_more_requests_than_they_fill() -> None:
+    assert await _stream(MANY) == 2 * MANY // 100
+
+
+async def _peak(count: int) -> int:
+    tracemalloc.start()
+    try:
+        await _stream(count)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+async def test_memory_does_not_grow_with_the_ledger() -> None:
+    await _stream(FEW)
+    few, more = await _peak(FEW), await _peak(3 * FEW)
+    assert more - few < MOST_GROWTH * 2 * FEW
