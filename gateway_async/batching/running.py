@@ -25,6 +25,7 @@ from gateway_async.errors import (
     GatewayError,
     NotSentError,
     RejectedError,
+    ReplyUnreadableError,
 )
 from gateway_async.models.orders import OrderRef
 from gateway_async.operations import REFUND, SEARCH_REFUNDS
@@ -266,12 +267,11 @@ def failure_of(result: BatchResult[OrderRef, Any]) -> GatewayError | None:
 
 def refusal_of(result: BatchResult[OrderRef, Any]) -> GatewayError | None:
     """Return why the gateway refused a look-up as a whole; None where it refused none."""
-    refused = (
-        block.outcomes()[0].error
-        for block in result.blocks
-        if isinstance(block, RepliedBlock) and not block.is_accepted
-    )
-    return next((error for error in refused if error is not None), None)
+    for block in result.blocks:
+        if isinstance(block, RepliedBlock) and not block.is_accepted:
+            errors = [outcome.error for outcome in block.outcomes() if outcome.error is not None]
+            return errors[0] if errors else ReplyUnreadableError("the gateway refused the look-up")
+    return None
 
 
 def known_references(result: BatchResult[OrderRef, Any]) -> "Mapping[str, frozenset[str]]":

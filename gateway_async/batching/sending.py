@@ -157,7 +157,8 @@ class Sender:
 
     def is_busy(self, worker: "asyncio.Task[Any]") -> bool:
         """Say whether a worker has something on its way, or will see to what is being kept."""
-        return worker in self.calls or worker in self.keeping
+        keeping = self.keeping.get(worker)
+        return worker in self.calls or (keeping is not None and not keeping.done())
 
     async def kept(self) -> None:
         """Wait until the journal has kept what this worker concluded last.
@@ -264,9 +265,8 @@ async def uninterrupted(work: "Awaitable[T]") -> T:
             await asyncio.wait({task})
         except asyncio.CancelledError as error:
             cancelled = error
-    if cancelled is None:
-        return task.result()
-    task.exception()  # looked at, else asyncio says that nobody did
+    if cancelled is None or task.cancelled() or task.exception() is not None:
+        return task.result()  # or its error, which a cancellation must not hide
     raise cancelled
 
 

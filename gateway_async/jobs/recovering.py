@@ -65,7 +65,7 @@ class JobRecovery:
     async def look(self, rows: "Sequence[Row]") -> Found:
         """Look some unknown orders up, and say what is known of them now."""
         beside = await self._beside(rows)
-        known = {row.index: row for row in [*beside, *rows]}
+        known = {row.index: row for row in [*rows, *beside]}
         outcomes = [self._outcome(known[index]) for index in sorted(known)]
         block = ListedBlock(tuple(outcomes))
         given: BatchResult[Any, Any] = BatchResult(

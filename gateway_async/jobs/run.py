@@ -12,7 +12,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -69,7 +69,6 @@ class JobRun(Lifecycle):
         self._intake = None if orders is None else Intake(plan, session.dialect, policy, orders)
         self._telling = Telling(0)
         self._is_read = False
-        self._busy: JobBusyError | None = None
         self._run: Run | None = None
         self._aside_task: asyncio.Task[Any] | None = None
         self._lost: LeaseLostError | None = None
@@ -141,12 +140,10 @@ class JobRun(Lifecycle):
 
     async def _conduct(self) -> None:
         has_orders = self._intake is not None
-        if has_orders and await self._aside(self._patiently(self._submit)) is None:
+        if has_orders and await self._patiently(self._submit) is None:
             return
-        lease = await self._aside(self._patiently(self._take))
+        lease = await self._patiently(self._take)
         if lease is None:
-            if self._busy is not None and not self._leaving:
-                raise self._busy
             return
         keeper = asyncio.get_running_loop().create_task(self._keep_lease(lease))
         try:
@@ -183,14 +180,18 @@ class JobRun(Lifecycle):
                 await asyncio.sleep(0)
         yield page
 
-    async def _patiently(self, attempt: "Callable[[], Awaitable[T]]") -> T:
+    async def _patiently(self, attempt: "Callable[[], Coroutine[Any, Any, T]]") -> T | None:
         """Wait for the lease of a process that may have died; a living one renews it."""
         try:
-            return await attempt()
+            return await self._aside(attempt())
         except JobBusyError as error:
-            busy = self._busy = error
-        await asyncio.sleep(min(busy.seconds_left, _LONGEST_WAIT_SECONDS) + _CLOCKS_DIFFER_SECONDS)
-        return await attempt()
+            busy = error
+        seconds = min(busy.seconds_left, _LONGEST_WAIT_SECONDS) + _CLOCKS_DIFFER_SECONDS
+        await self._aside(asyncio.sleep(seconds))
+        made = await self._aside(attempt())
+        if made is None and not self._leaving:
+            raise busy  # the time of the batch was over before that of the other's lease
+        return made
 
     async def _work_through(self, lease: "Lease") -> None:
         status = await self._job.head()
@@ -290,7 +291,7 @@ class JobRun(Lifecycle):
             rows = await lease.rows_between(first, last)
             for block in self._telling.left(
                 rows,
-                ours=self._lost is None,
+                ours=lambda: self._lost is None,
                 # What a stream still held is not told once it is left.
                 unsent=is_collection or not self._leaving,
                 reason=self.gate.closed_because,

@@ -18,7 +18,7 @@ from gateway_async.journal.rows import StoredBlock
 from gateway_async.journal.states import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from gateway_async.batching.outcomes import Block, Outcome
     from gateway_async.journal.rows import Row
@@ -73,23 +73,31 @@ class Telling:
             first = self.told.find(0, last + 1)
 
     def left(
-        self, rows: "Sequence[Row]", *, ours: bool, unsent: bool, reason: str | None
+        self,
+        rows: "Sequence[Row]",
+        *,
+        ours: "Callable[[], bool]",
+        unsent: bool,
+        reason: str | None,
     ) -> "Iterator[Block]":
         """Yield what is told at the end of orders that were not told yet.
 
         Args:
             rows: The orders, as they stand in the journal.
-            ours: Whether the lease is ours still.
+            ours: Says whether the lease is ours still; asked anew before each block, since whoever
+                takes them may take their time.
             unsent: Whether those are told, too, that nobody has sent.
             reason: Why nothing more was sent, if something was the reason.
         """
         rows = [row for row in rows if not self.told[row.index]]
-        if not ours:
-            yield ListedBlock(tuple(_not_ours(row.outcome()) for row in rows))
-            return
-        yield StoredBlock(tuple(row for row in rows if row.state is not JobState.NEW))
-        if unsent:
-            yield from self._not_sent([row for row in rows if row.state is JobState.NEW], reason)
+        new = [row for row in rows if row.state is JobState.NEW and unsent]
+        blocks: list[Block] = [StoredBlock(tuple(r for r in rows if r.state is not JobState.NEW))]
+        blocks.extend(self._not_sent(new, reason))
+        for block in blocks:
+            if ours():
+                yield block
+            else:
+                yield ListedBlock(tuple(map(_not_ours, block.outcomes())))
 
     def _not_sent(self, rows: "Sequence[Row]", reason: str | None) -> "Iterator[Block]":
         reasons = self._reasons(rows)

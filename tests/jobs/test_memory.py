@@ -13,7 +13,7 @@ from tests.orders import made_up, orders_for
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
-FEW, MANY = 3_000, 10_000
+FEW, MANY = 2_000, 6_000
 MOST_GROWTH = 150
 """Bytes an order, at most; an order that is kept takes about 1,000."""
 

@@ -390,8 +390,8 @@ _KEEPING = (
     Mutant(
         "a lost lease calls nothing not_sent",
         "jobs/telling.py",
-        "        if not ours:\n",
-        "        if False:\n",
+        "            if ours():\n",
+        "            if True:\n",
         "tests/jobs/test_owners.py",
     ),
     Mutant(
