@@ -8,7 +8,7 @@ and does not know how the records came.
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Context, Decimal
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
@@ -34,8 +34,12 @@ if TYPE_CHECKING:
     from gateway_async.models.records import Record, RefundRecord, TransactionRecord
     from gateway_async.reconciliation.entries import LedgerEntry
 
+_Kind = TypeVar("_Kind", bound="Record")
+
 _TRANSACTION_KEY = ("transaction_id", "order_no", "amount", "currency", "payment_status")
 _REFUND_KEY = ("transaction_id", "order_no", "currency", "refund_amount", "refund_status")
+_STRIPPED = ("transaction_id", "order_no", "currency", "payment_status", "refund_status")
+_NAMES = ("transaction_id", "order_no")
 _LONGEST_COUNT = 50
 _NOTHING = Decimal(0)
 
@@ -115,11 +119,19 @@ class Rules:
     )
 
 
+def _stripped(record: "_Kind") -> "_Kind":
+    """Take white space off identifiers and codes, as they are read when a reply is matched."""
+    said = {name: getattr(record, name, None) for name in _STRIPPED}
+    changes = {name: text.strip() or None for name, text in said.items() if text}
+    changed: dict[str, Any] = {name: t for name, t in changes.items() if t != said[name]}
+    return attrs.evolve(record, **changed) if changed else record
+
+
 def _distinct_transactions(
     records: "Iterable[TransactionRecord]",
 ) -> "tuple[TransactionRecord, ...]":
     """Keep one of the transactions that are alike in all that is compared."""
-    listed = tuple(records)
+    listed = tuple(map(_stripped, records))
     if len(listed) < 2:  # noqa: PLR2004  # the usual case
         return listed
     return tuple({_key(record, _TRANSACTION_KEY): record for record in listed}.values())
@@ -127,7 +139,7 @@ def _distinct_transactions(
 
 def _distinct_refunds(records: "Iterable[RefundRecord]") -> "tuple[RefundRecord, ...]":
     """Keep one of the refunds that are alike and have the same reference."""
-    listed = tuple(records)
+    listed = tuple(map(_stripped, records))
     if len(listed) < 2:  # noqa: PLR2004  # the usual case
         return listed
     return tuple(
@@ -175,6 +187,16 @@ class Case:
         """The refunds that gave money back, as far as that is known."""
         statuses = self.rules.refund_statuses
         return (r for r in self.refunds if statuses.get(r.refund_status or ""))
+
+    @property
+    def sure_refunds(self) -> "Iterator[RefundRecord]":
+        """Those of them of which nothing is in doubt that a sum needs."""
+        doubtful = frozenset(_contradicted(self.refunds))
+        return (
+            refund
+            for refund in self.done_refunds
+            if refund.refund_reference_id not in doubtful and not _refund_problems(refund, self)[0]
+        )
 
 
 def compare(case: Case) -> tuple[Difference, ...]:
@@ -241,6 +263,8 @@ def _transaction_problems(case: Case) -> dict[str, str]:
         problems.setdefault("amount", _text(record.amount))
     if not record.currency:
         problems.setdefault("currency", "")
+    if case.entry.order_no and not record.order_no:
+        problems.setdefault("order_no", "")
     is_compared = case.rules.states is not None and case.entry.state is not None
     if is_compared and (record.payment_status or "") not in (case.rules.states or {}):
         problems.setdefault("payment_status", _text(record.payment_status))
@@ -258,7 +282,7 @@ def _find_refunded(case: Case) -> "Iterator[Difference]":
     """Compare the sum of the refunds, unless it is not known."""
     is_known = True
     for refund in case.refunds:
-        needed, others = _refund_problems(refund, case.rules)
+        needed, others = _refund_problems(refund, case)
         is_known = is_known and not needed
         for field, text in {**others, **needed}.items():
             yield _note(case, Unreadable, field=field, gateway=text)
@@ -272,18 +296,34 @@ def _find_refunded(case: Case) -> "Iterator[Difference]":
         yield from _compare_refunded(case)
 
 
-def _refund_problems(refund: "RefundRecord", rules: Rules) -> tuple[dict[str, str], dict[str, str]]:
+def _refund_problems(refund: "RefundRecord", case: Case) -> tuple[dict[str, str], dict[str, str]]:
     """Return what keeps a refund from being added up, and what else of it cannot be read."""
     others = dict(refund.unreadable)
     needed = {}
-    is_done = rules.refund_statuses.get(refund.refund_status or "")
+    is_done = case.rules.refund_statuses.get(refund.refund_status or "")
     if is_done is None:
         text = _text(refund.refund_status)
         needed["refund_status"] = others.pop("refund_status", text)
     if is_done is not False and not is_summable(refund.refund_amount):
         text = _text(refund.refund_amount)
         needed["refund_amount"] = others.pop("refund_amount", text)
+    if is_done:
+        needed |= _foreign_names(refund, case)
+        if not refund.currency:
+            needed["currency"] = others.pop("currency", "")
     return needed, others
+
+
+def _foreign_names(refund: "RefundRecord", case: Case) -> dict[str, str]:
+    """Return, by field, the names of another payment that a refund has."""
+    found = {}
+    for field in _NAMES:
+        said = getattr(refund, field)
+        own = {getattr(record, field) for record in case.transactions} - {None}
+        own = own or {getattr(case.entry, field)} - {None}
+        if said and own and said not in own:
+            found[field] = said
+    return found
 
 
 def _contradicted(refunds: "tuple[RefundRecord, ...]") -> list[str]:

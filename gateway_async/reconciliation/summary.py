@@ -27,7 +27,8 @@ class CurrencyTotals:
 
     The ledger's side has every entry that was taken in. The gateway's has what it lists for those
     that were answered, entry by entry: a transaction that two entries name counts for both. A
-    record that does not tell its currency counts under the entry's.
+    transaction that does not tell its currency counts under the entry's; such a refund does not
+    count.
 
     Attributes:
         ledger_count: Entries.
@@ -219,9 +220,8 @@ class Books:
             return
         for record in case.transactions:
             self._of(record.currency or entry.currency)[1].add(record.amount)
-        own = next((record.currency for record in case.transactions), None) or entry.currency
-        for refund in case.done_refunds:
-            self._of(refund.currency or own)[1].refund(refund.refund_amount)
+        for refund in case.sure_refunds:
+            self._of(refund.currency or entry.currency)[1].refund(refund.refund_amount)
 
     def _of(self, currency: str) -> tuple[_Side, _Side]:
         code = currency.upper()

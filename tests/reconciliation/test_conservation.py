@@ -81,7 +81,7 @@ def _check(result: ReconciliationResult, ledger: list[LedgerEntry]) -> None:
                 assert getattr(totals, f"ledger_{name}") == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(ENTRIES, max_size=25), BOOKS, st.integers(1, 12))
 def test_every_entry_is_counted_once(ledger: list[LedgerEntry], books: Books, window: int) -> None:
     states = {"3000": "paid", "4100": "reserved"}

@@ -24,7 +24,7 @@ from gateway_async.sandbox.faults import (
 )
 from gateway_async.transport import RawReply
 from tests.memory import MemoryTransport, client_over
-from tests.orders import client_of
+from tests.orders import client_of, reply_to
 from tests.reconciliation.books import Books, entry
 from tests.reconciliation.planting import STATES, entry_of, found, pay
 
@@ -45,6 +45,9 @@ async def _fields(books: Books, *, refunded: Any = 0, **settings: Any) -> list[t
         ({"amount": None}, [("amount", "")]),
         ({"amount": "1e-300"}, [("amount", "1E-300")]),
         ({"currency": ""}, [("currency", "")]),
+        ({"order_no": None}, [("order_no", "")]),
+        ({"order_no": " "}, [("order_no", "")]),
+        ({"order_no": " N000001 ", "currency": "EUR ", "payment_status": " 3000"}, []),
         ({"transaction_date": "soon"}, [("transaction_date", "soon")]),
         ({"payment_status": "4900"}, [("payment_status", "4900")]),
         ({"payment_status": None}, [("payment_status", "")]),
@@ -77,7 +80,12 @@ async def test_fields_of_a_transaction(changes: dict[str, Any], expected: object
             [("refund_date", "soon"), ("refunded_total", Decimal("2.00"))],
         ),
         ([{"currency": "USD"}], "1.00", [("currency", "USD")]),
-        ([{"currency": None}], "1.00", []),
+        ([{"currency": None}], "1.00", [("currency", "")]),
+        ([{"currency": " "}], "1.00", [("currency", "")]),
+        ([{"currency": None, "refund_status": "9"}], 0, []),
+        ([{"currency": " eur ", "refund_status": " 1 ", "order_no": " N000001"}], "1.00", []),
+        ([{"order_no": "N000002"}], "1.00", [("order_no", "N000002")]),
+        ([{"order_no": "N000002", "refund_status": "9"}], 0, []),
         ([{"refund_reference_id": "R"}, {"refund_reference_id": "R"}], "1.00", []),
         ([{"refund_reference_id": ""}, {"refund_reference_id": ""}], "2.00", []),
         (
@@ -96,6 +104,35 @@ async def test_fields_of_refunds(
     statuses = {"1": True, "9": False}
     books = Books(refunds={"T000001": refunds})
     assert await _fields(books, refunded=refunded, refund_statuses=statuses) == expected
+
+
+async def test_a_refund_of_another_transaction_is_not_added() -> None:
+    """Looked up by order_no, nothing but the record says to which payment a refund belongs."""
+    own = {"order_no": "N000001", "currency": "EUR"}
+    payment = {"transaction_id": "T000001", "amount": "10.00", "query_result": "1", **own}
+    refund = {"transaction_id": "T000002", "refund_amount": "1.00", "refund_status": "1", **own}
+    listed: dict[str, list[Any]] = {"query": [payment], "search_refunds": [refund]}
+    gateway = client_over(
+        MemoryTransport(lambda asked: reply_to(asked.operation.name, listed[asked.operation.name]))
+    )
+    ledger = [entry(1, transaction_id=None, refunded="1.00")]
+    [difference] = result = await reconcile(gateway, ledger)
+    assert isinstance(difference, Unreadable)
+    assert (difference.field, difference.gateway) == ("transaction_id", "T000002")
+    assert result.summary.currencies["EUR"].gateway_refunded == 0
+
+
+async def test_refunds_in_doubt_are_not_in_the_totals() -> None:
+    contradicted = [{"refund_reference_id": "R", "refund_amount": f"{n}.00"} for n in (1, 2)]
+    others: list[dict[str, Any]] = [
+        {"currency": None},
+        {"order_no": "N9"},
+        {"refund_amount": "4.00"},
+    ]
+    gateway = client_over(MemoryTransport(Books(refunds={"T000001": [*contradicted, *others]})))
+    result = await reconcile(gateway, [entry(1, refunded="4.00")])
+    assert len(result) == 3
+    assert result.summary.currencies["EUR"].gateway_refunded == Decimal("4.00")
 
 
 async def test_refunds_of_an_absent_transaction_are_compared() -> None:
