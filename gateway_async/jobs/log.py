@@ -12,7 +12,7 @@ from gateway_async.batching.log import JobLog
 from gateway_async.batching.matching import identifier
 from gateway_async.batching.sources import Source
 from gateway_async.batching.statuses import OutcomeStatus
-from gateway_async.errors import LeaseLostError, RejectedError
+from gateway_async.errors import JournalError, LeaseLostError, RejectedError
 from gateway_async.journal.codec import codec_of
 from gateway_async.journal.rows import Settlement
 from gateway_async.journal.states import JobState
@@ -40,6 +40,7 @@ class LeasedLog(JobLog):
     """The journal of a job, written under a lease."""
 
     def __init__(self, lease: "Lease", lose: "Callable[[LeaseLostError], None]") -> None:
+        self.failure: JournalError | None = None
         self._lease = lease
         self._lose = lose
 
@@ -89,8 +90,10 @@ class LeasedLog(JobLog):
     def _noticing_loss(self) -> "Iterator[None]":
         try:
             yield
-        except LeaseLostError as error:
-            self._lose(error)
+        except JournalError as error:
+            self.failure = self.failure or error  # a worker's cancellation must not hide it
+            if isinstance(error, LeaseLostError):
+                self._lose(error)
             raise
 
 
@@ -128,6 +131,7 @@ class NewOrders(Source):
     """The orders of a job that are new and were not told yet, read a page ahead."""
 
     def __init__(self, lease: "Lease", operation: str, told: bytearray) -> None:
+        self.failure: JournalError | None = None
         self._lease = lease
         self._decode = codec_of(operation).decode
         self._told = told
@@ -138,7 +142,11 @@ class NewOrders(Source):
     async def pull(self) -> tuple[int, object]:
         """Take the next order, with its index."""
         while not self._page:
-            page = await (self._ahead or self._lease.new(after=self._last, limit=_READ_AHEAD))
+            try:
+                page = await (self._ahead or self._lease.new(after=self._last, limit=_READ_AHEAD))
+            except JournalError as error:
+                self.failure = error
+                raise
             self._ahead = None
             if not page:
                 self.ended = True

@@ -219,13 +219,15 @@ class JobRun(Lifecycle):
         # Only an import sees to it that no two are equal, and an earlier run may have waived it.
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
+        source = NewOrders(lease, self._plan.operation.name, self._telling.told)
+        log = LeasedLog(lease, self._lose)
         run = self._run = Run(
             self._session,
             self._plan,
-            NewOrders(lease, self._plan.operation.name, self._telling.told),
+            source,
             policy=policy,
             recovery=self._recovery,
-            within=Within(self.gate, LeasedLog(lease, self._lose), marker),
+            within=Within(self.gate, log, marker),
         )
         if not is_open:
             async for rows in self._rows(lease, (JobState.UNKNOWN, JobState.HELD)):
@@ -248,8 +250,9 @@ class JobRun(Lifecycle):
         self.tally.absorb(result)
         for block in result.blocks:
             await self._tell(self._telling.settled(block))
-        if run.failure is not None:
-            raise run.failure
+        failure = run.failure or log.failure or source.failure
+        if failure is not None:
+            raise failure
 
     async def _recover(self, lease: "Lease", recovery: JobRecovery, *, hold: bool) -> int:
         """Ask the gateway about what is unknown, and return how many orders are new again."""
