@@ -163,4 +163,6 @@ class NewOrders(Source):
         """End what is being read; the lease is ended by whoever took it."""
         if self._ahead is not None:
             self._ahead.cancel()
-            await asyncio.gather(self._ahead, return_exceptions=True)
+            (page,) = await asyncio.gather(self._ahead, return_exceptions=True)
+            if isinstance(page, JournalError):
+                self.failure = page
