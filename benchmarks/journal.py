@@ -16,8 +16,9 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.refund_batch import CONCURRENCY, REQUESTS, make_orders, stub
-from benchmarks.stub import ORDERS
+from benchmarks.refund_batch import CONCURRENCY, REQUESTS, make_orders
+from benchmarks.replies import ORDERS
+from benchmarks.stub import stub
 from gateway_async import BatchPolicy, Credentials, GatewayClient, HmacSigner, RecoveryPolicy
 from gateway_async.journal import Journal
 
@@ -104,7 +105,7 @@ def main() -> None:
         journal = sys.argv[1] if sys.argv[1:] else f"sqlite:///{Path(directory, 'journal.db')}"
         with stub() as url:
             plain, imported, resumed = asyncio.run(compare(url, journal, ROUNDS))
-        with stub(LATENCY_SECONDS) as url:
+        with stub(seconds=LATENCY_SECONDS) as url:
             slow, _, slow_resumed = asyncio.run(compare(url, journal, 3))
     added = [with_it - without for without, with_it in zip(plain.cpu, resumed.cpu, strict=True)]
     lower, middle, upper = statistics.quantiles(added, n=4)

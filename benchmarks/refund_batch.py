@@ -6,11 +6,8 @@ turn against the same stub in another process; figures are CPU time of this proc
 """
 
 import asyncio
-import contextlib
 import itertools
 import statistics
-import subprocess
-import sys
 import time
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -18,7 +15,8 @@ from typing import TYPE_CHECKING
 import aiohttp
 import orjson
 
-from benchmarks.stub import ORDERS, names
+from benchmarks.replies import ORDERS, names
+from benchmarks.stub import stub
 from gateway_async import (
     BatchPolicy,
     Credentials,
@@ -29,7 +27,7 @@ from gateway_async import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
 
 REQUESTS = 400
 ROUNDS = 7
@@ -102,23 +100,6 @@ def cpu_an_order(run: "Callable[[str], Awaitable[None]]", url: str) -> float:
     started = time.process_time()
     asyncio.run(run(url))  # type: ignore[arg-type]  # a coroutine function
     return (time.process_time() - started) / (REQUESTS * ORDERS) * 1e6
-
-
-@contextlib.contextmanager
-def stub(seconds: float = 0.0) -> "Iterator[str]":
-    """Run the stub in a process of its own; give its address.
-
-    Args:
-        seconds: How long it takes to answer.
-    """
-    command = [sys.executable, "-m", "benchmarks.stub", str(seconds)]
-    with subprocess.Popen(  # noqa: S603  # this interpreter, and a module of ours
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        if process.stdout is None or process.stdin is None:
-            raise RuntimeError("the stub has no pipes")
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-        process.stdin.close()
 
 
 def main() -> None:

@@ -1,52 +1,38 @@
 """A gateway that answers every request with the same bytes: nearly all time is the client's.
 
-Run as ``python -m benchmarks.stub [SECONDS]``; it prints its port and serves until its input is
-closed. Each answer comes that many seconds after its request, at once by default.
+Run as ``python -m benchmarks.stub KIND [SECONDS]``; it prints its port and serves until its input
+is closed. KIND is one of `benchmarks.replies`. Each answer comes that many seconds after its
+request, at once by default.
 """
 
 import asyncio
+import contextlib
+import subprocess
 import sys
+from typing import TYPE_CHECKING
 
-import orjson
+from benchmarks.replies import REPLIES
 
-ORDERS = 50
-"""Orders in the one reply, and so in every request."""
-
-_ITEM = {
-    "currency": "EUR",
-    "amount": "100.00",
-    "refund_amount": "10.00",
-    "refund_reason": "customer request",
-    "refund_status": "1",
-    "refund_reference": "",
-    "refund_message": "V0000:success",
-}
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
-def names(number: int) -> dict[str, str]:
-    """Return the identifiers of one of the orders."""
-    return {"transaction_id": f"T{number:020}", "order_no": f"N{number:010}"}
+@contextlib.contextmanager
+def stub(kind: str = "refund", seconds: float = 0.0) -> "Iterator[str]":
+    """Run the stub in a process of its own; give its address.
 
-
-def reply() -> bytes:
-    """Return the whole reply, headers and all."""
-    items = [
-        {**names(number), **_ITEM, "refund_reference_id": f"T{number:020}-01"}
-        for number in range(ORDERS)
-    ]
-    envelope = {
-        "merchant_id": "M1",
-        "account_id": "A1",
-        "encryption_data": "0" * 64,
-        "return_status": "1",
-        "return_message": "OK",
-        "refund_orders": items,
-    }
-    body = orjson.dumps(envelope)
-    head = (
-        f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
+    Args:
+        kind: Which reply it gives.
+        seconds: How long it takes to answer.
+    """
+    command = [sys.executable, "-m", "benchmarks.stub", kind, str(seconds)]
+    with subprocess.Popen(  # noqa: S603  # this interpreter, and a module of ours
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        if process.stdout is None or process.stdin is None:
+            raise RuntimeError("the stub has no pipes")
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        process.stdin.close()
 
 
 class Stub(asyncio.Protocol):
@@ -77,10 +63,10 @@ class Stub(asyncio.Protocol):
                 self._transport.write(self._answer)
 
 
-async def serve(seconds: float) -> None:
+async def serve(kind: str, seconds: float) -> None:
     """Serve on a free port of this machine until the standard input is closed."""
     loop = asyncio.get_running_loop()
-    answer = reply()
+    answer = REPLIES[kind]()
     server = await loop.create_server(lambda: Stub(answer, seconds), "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
@@ -88,4 +74,4 @@ async def serve(seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(float(sys.argv[1]) if sys.argv[1:] else 0.0))
+    asyncio.run(serve(sys.argv[1], float(sys.argv[2]) if sys.argv[2:] else 0.0))

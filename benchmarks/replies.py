@@ -1,0 +1,101 @@
+"""The replies that the stub can give, headers and all, by name."""
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+ORDERS = 50
+"""Orders in the one reply, and so in every request."""
+
+_REFUND = {
+    "currency": "EUR",
+    "amount": "100.00",
+    "refund_amount": "10.00",
+    "refund_reason": "customer request",
+    "refund_status": "1",
+    "refund_reference": "",
+    "refund_message": "V0000:success",
+}
+
+
+def names(number: int) -> dict[str, str]:
+    """Return the identifiers of one of the orders."""
+    return {"transaction_id": f"T{number:020}", "order_no": f"N{number:010}"}
+
+
+def http(body: bytes, *, content_type: str = "application/json", more: str = "") -> bytes:
+    """Return a whole reply with this body."""
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\n{more}Content-Length: {len(body)}"
+    return f"{head}\r\n\r\n".encode() + body
+
+
+def refund() -> bytes:
+    """Every order of a refund request was refunded (section 4, row 8)."""
+    items = [
+        {**names(number), **_REFUND, "refund_reference_id": f"T{number:020}-01"}
+        for number in range(ORDERS)
+    ]
+    envelope = {
+        "merchant_id": "M1",
+        "account_id": "A1",
+        "encryption_data": "0" * 64,
+        "return_status": "1",
+        "return_message": "OK",
+        "refund_orders": items,
+    }
+    return http(orjson.dumps(envelope))
+
+
+def elasticsearch_bulk() -> bytes:
+    """Elasticsearch indexed every document of a bulk request."""
+    shards = {"total": 2, "successful": 1, "failed": 0}
+    items = [
+        {
+            "index": {
+                "_index": "refunds",
+                "_id": names(number)["transaction_id"],
+                "_version": 1,
+                "result": "created",
+                "_shards": shards,
+                "_seq_no": number,
+                "_primary_term": 1,
+                "status": 201,
+            }
+        }
+        for number in range(ORDERS)
+    ]
+    body = orjson.dumps({"took": 1, "errors": False, "items": items})
+    return http(
+        body,
+        content_type="application/vnd.elasticsearch+json;compatible-with=9",
+        more="X-Elastic-Product: Elasticsearch\r\n",
+    )
+
+
+def stripe_refund() -> bytes:
+    """Stripe made one refund."""
+    refund = {
+        "id": "re_1Nispe2eZvKYlo2Cd31jOCgZ",
+        "object": "refund",
+        "amount": 1000,
+        "balance_transaction": "txn_1Nispe2eZvKYlo2CYezqFhEx",
+        "charge": "ch_1NirD82eZvKYlo2CIvbtLWuY",
+        "created": 1692942318,
+        "currency": "eur",
+        "metadata": {},
+        "payment_intent": "pi_1GszsK2eZvKYlo2CfhZyoZLp",
+        "reason": "requested_by_customer",
+        "receipt_number": None,
+        "status": "succeeded",
+    }
+    return http(orjson.dumps(refund))
+
+
+REPLIES: "Mapping[str, Callable[[], bytes]]" = {
+    "refund": refund,
+    "elasticsearch_bulk": elasticsearch_bulk,
+    "stripe_refund": stripe_refund,
+}
