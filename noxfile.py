@@ -87,3 +87,10 @@ def kills(session: nox.Session) -> None:
     """Kill processes that run jobs: `nox -s kills -- --runs 2000 --start 0 --jobs 2`."""
     session.install("-e", EVERYTHING, *_group("tests"))
     session.run("python", "-m", "tests.kills", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Run all benchmarks, and write their results, table and chart; `-- NAME ...` runs some."""
+    session.install("-e", EVERYTHING, *_group("bench"))
+    session.run("python", "-m", "benchmarks", *session.posargs)
