@@ -140,11 +140,10 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
             meaning, so without this no state is compared.
         refund_statuses: By `refund_status`, whether such a refund gave money back; ``{"1": True}``
             if nothing is said. A refund with another status is an `Unreadable` difference.
-        policy: How the look-ups are run: `concurrency` is for both kinds together, and
-            `deadline_seconds` for the whole of it.
+        policy: How the look-ups are run: `concurrency` is for both kinds together,
+            `deadline_seconds` for the whole of it, and `stop_after_unknown` for each kind.
         window: Entries that are taken in, looked up and compared together. Entries of the same
-            reference in one window share their look-ups. If a whole window has no answer, nothing
-            more is asked, and the rest is unanswered.
+            reference in one window share their look-ups.
 
     Returns:
         A `Reconciliation`, to be awaited or streamed.

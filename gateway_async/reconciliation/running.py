@@ -7,6 +7,7 @@ none.
 
 import asyncio
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -53,6 +54,7 @@ class Run(Lifecycle):
         self._rules = rules
         self._size = window
         self._window: list[tuple[int, LedgerEntry]] = []
+        self._unanswered: Counter[str] = Counter()
 
     @property
     def progress(self) -> Summary:  # type: ignore[override]  # entries, not orders
@@ -198,9 +200,19 @@ class Run(Lifecycle):
         finally:
             self._books.note_look_up(requests=batch.progress.requests)
         self._books.note_look_up(unexpected=batch.result.unexpected.count)
-        if not _is_answered(answers):
-            self.gate.stop(f"{len(answers)} look-ups in a row had no answer")
+        self._note_answers(look_up.__name__, answers, batch.progress.requests)
         return answers
+
+    def _note_answers(self, look_up: str, answers: "Answers", requests: int) -> None:
+        """Stop after so many requests of one kind in a row without any answer."""
+        if _is_answered(answers):
+            self._unanswered.pop(look_up, None)
+            return
+        self._unanswered[look_up] += max(requests, 1)
+        if self._unanswered[look_up] >= self._policy.stop_after_unknown:
+            self.gate.stop(
+                f"{self._unanswered[look_up]} requests in a row had no answer (stop_after_unknown)"
+            )
 
     def _look_up_policy(self, concurrency: int) -> "BatchPolicy":
         left = self.gate.deadline - asyncio.get_running_loop().time()
