@@ -6,6 +6,7 @@ from gateway_async.batching.results import BatchResult, OutcomeView, Progress, U
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.calls import Reply
 from gateway_async.client import GatewayClient
+from gateway_async.coalescer import Coalescer
 from gateway_async.dialect import Dialect, PaymentState
 from gateway_async.errors import (
     BatchIncompleteError,
@@ -120,6 +121,7 @@ __all__ = [
     "CartItem",
     "CertificateError",
     "CheckoutPage",
+    "Coalescer",
     "ConfigurationError",
     "Credentials",
     "DeliveryInformation",

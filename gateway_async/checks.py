@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from gateway_async.errors import ConfigurationError
+from gateway_async.settings import is_duration
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -58,6 +59,20 @@ def checked_count(name: str, value: object) -> int:
             f"{name}: expected an int of 1 or more, got {value!r} ({type(value).__name__})"
         )
     return value
+
+
+def checked_seconds(name: str, value: object) -> float:
+    """Return a number of seconds, 0 or more.
+
+    Raises:
+        ConfigurationError: If it is none.
+    """
+    if not is_duration(value):
+        raise ConfigurationError(
+            f"{name}: expected a number of seconds, 0 or more, "
+            f"got {value!r} ({type(value).__name__})"
+        )
+    return value  # type: ignore[return-value]  # checked above
 
 
 def checked_base_url(value: object) -> str:

@@ -16,8 +16,10 @@ from gateway_async.checks import (
     check_limiter,
     checked_base_url,
     checked_count,
+    checked_seconds,
     setting,
 )
+from gateway_async.coalescer import DEFAULT_LINGER_SECONDS, Coalescer
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError
 from gateway_async.jobs.batch import job_batch, resumed_batch
@@ -259,6 +261,32 @@ class GatewayClient:
         self._check_open()
         recovery = Recovery(self._session, self._recovery, self._policy)
         return await recovery.recover(outcomes)
+
+    def coalesced(
+        self,
+        *,
+        linger_seconds: float = DEFAULT_LINGER_SECONDS,
+        policy: BatchPolicy | None = None,
+    ) -> Coalescer:
+        """Send single orders of many tasks together, as few requests.
+
+        Args:
+            linger_seconds: How long an order waits at most for others to leave with it.
+            policy: How the requests are made.
+
+        Returns:
+            A `Coalescer`, to be entered: ``async with gateway.coalesced() as single:``.
+
+        Raises:
+            ConfigurationError: If a setting is wrong.
+        """
+        self._check_open()
+        return Coalescer(
+            self._session,
+            linger_seconds=checked_seconds("linger_seconds", linger_seconds),
+            policy=self._batch_policy(policy),
+            recovery=self._recovery,
+        )
 
     # Pages
 

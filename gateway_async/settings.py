@@ -34,13 +34,14 @@ def _check(
     return validator
 
 
-def _is_not_negative(value: object) -> bool:
+def is_duration(value: object) -> bool:
+    """Say whether a value is a finite number of 0 or more."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and math.isfinite(value) and value >= 0  # type: ignore[arg-type,operator]  # a number
 
 
 def _is_positive(value: object) -> bool:
-    return _is_not_negative(value) and value != 0
+    return is_duration(value) and value != 0
 
 
 def _is_count(value: object) -> bool:
@@ -48,7 +49,7 @@ def _is_count(value: object) -> bool:
 
 
 _positive = _check(_is_positive, "a number of seconds above 0")
-_not_negative = _check(_is_not_negative, "a number of seconds, 0 or more")
+_not_negative = _check(is_duration, "a number of seconds, 0 or more")
 _count = _check(_is_count, "an int of 1 or more")
 _flag = _check(lambda value: isinstance(value, bool), "True or False")
 

@@ -1,0 +1,24 @@
+"""The programs on the pages run, and do what the page says they print."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+PAGES = Path(__file__).parents[2] / "docs"
+_PROGRAM = re.compile(
+    r"^```python\n(.*?)^```\n\nIt prints:\n\n```\n(.*?)^```$", re.DOTALL | re.MULTILINE
+)
+PROGRAMS = [
+    pytest.param(*found.groups(), id=f"{page}-{number}")
+    for page in ("web.md",)
+    for number, found in enumerate(_PROGRAM.finditer((PAGES / page).read_text()), start=1)
+]
+
+
+@pytest.mark.parametrize(("program", "printed"), PROGRAMS)
+def test_a_program_prints_what_the_page_says(
+    program: str, printed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exec(compile(program, "a page", "exec"), {"__name__": "__main__"})  # noqa: S102  # our own page
+    assert capsys.readouterr().out == printed
