@@ -32,7 +32,7 @@ from gateway_async.operations import (
 from gateway_async.session import Request
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.wire.converter import read_page, read_record
-from gateway_async.wire.decoding import decode_json, decode_page, decode_respon
+from gateway_async.wire.decoding import charset_of, decode_json, decode_page, decode_respon
 from gateway_async.wire.encoding import JsonText, payment_fields, payout_fields
 
 if TYPE_CHECKING:
@@ -188,15 +188,7 @@ def _silence(
 
 
 def _read_checkout(raw: "RawReply") -> CheckoutPage:
-    return decode_page(raw.body, _charset(raw.headers))
-
-
-def _charset(headers: "Mapping[str, str]") -> str | None:
-    for part in headers.get("Content-Type", "").split(";")[1:]:
-        name, _, value = part.partition("=")
-        if name.strip().lower() == "charset":
-            return value.strip().strip('"') or None
-    return None
+    return decode_page(raw.body, charset_of(raw.headers.get("Content-Type", "")))
 
 
 def _read_fields(

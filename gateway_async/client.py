@@ -140,6 +140,11 @@ class GatewayClient:
             limiter=limiter or contextlib.nullcontext(),
         )
 
+    @property
+    def dialect(self) -> Dialect:
+        """What the interface leaves open, as this client was told."""
+        return self._session.dialect
+
     # Batches
 
     def capture(

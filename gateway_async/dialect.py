@@ -33,6 +33,11 @@ class PaymentState(StrEnum):
 _Member = TypeVar("_Member", bound=StrEnum)
 
 _SELECTION_FIELDS = {"order_no": "order_no", "transaction_id": "transaction_id"}
+_NOTIFICATION_FIELDS = {
+    "order_no": ("order_no", "orderNo"),
+    "transaction_id": ("transaction_id",),
+    "request_id": ("request_id",),
+}
 _ORDER_ECHO = ("order_no", "currency", "amount")
 _ECHO_FIELDS = {
     "capture": _ORDER_ECHO,
@@ -143,11 +148,21 @@ def _formats(value: "Mapping[str, BodyFormat]") -> dict[str, BodyFormat]:
     return {name: _member(BodyFormat, one) for name, one in value.items()}
 
 
-def _fields(value: "Mapping[str, Iterable[str]]") -> dict[str, tuple[str, ...]]:
+def _fields(
+    value: "Mapping[str, Iterable[str]]", defaults: "Mapping[str, tuple[str, ...]]"
+) -> dict[str, tuple[str, ...]]:
     if not _is_table(value):
         return value  # type: ignore[return-value]  # see above
     given = {name: _text_tuple(fields) for name, fields in value.items()}
-    return {**_ECHO_FIELDS, **given}  # type: ignore[dict-item]  # see above
+    return {**defaults, **given}  # type: ignore[dict-item]  # see above
+
+
+def _echoes(value: "Mapping[str, Iterable[str]]") -> dict[str, tuple[str, ...]]:
+    return _fields(value, _ECHO_FIELDS)
+
+
+def _notification_names(value: "Mapping[str, Iterable[str]]") -> dict[str, tuple[str, ...]]:
+    return _fields(value, _NOTIFICATION_FIELDS)
 
 
 def _states(value: "Mapping[str, PaymentState]") -> dict[str, PaymentState]:
@@ -161,6 +176,10 @@ def _are_echoes(value: "Mapping[str, object]") -> bool:
         isinstance(fields, tuple) and set(fields) <= set(_ECHO_FIELDS.get(name, ()))
         for name, fields in value.items()
     )
+
+
+def _are_places(value: "Mapping[str, object]") -> bool:
+    return set(value) == set(_NOTIFICATION_FIELDS) and all(map(_are_texts, value.values()))
 
 
 def _are_names(value: "Mapping[str, str]") -> bool:
@@ -208,6 +227,9 @@ class Dialect:
             Recovery settles captures and cancels by it.
         payout_deduplicates: Whether the gateway executes a payout once for one `request_id`.
             Only then is a payout whose reply was lost sent again, with the same `request_id`.
+        notification_fields: Under which fields of a notification its `order_no`, `transaction_id`
+            and `request_id` stand; the payload is not shown (section 6).
+        notification_answer: The body of the reply that takes a notification.
     """
 
     body_formats: "Mapping[str, BodyFormat]" = attrs.field(
@@ -247,7 +269,7 @@ class Dialect:
     )
     echo_fields: "Mapping[str, tuple[str, ...]]" = attrs.field(
         factory=dict,
-        converter=_fields,
+        converter=_echoes,
         validator=[
             _table,
             _check_operations,
@@ -277,6 +299,17 @@ class Dialect:
     )
     payout_deduplicates: bool = attrs.field(
         default=False, validator=_check(lambda value: isinstance(value, bool), "True or False")
+    )
+    notification_fields: "Mapping[str, tuple[str, ...]]" = attrs.field(
+        factory=dict,
+        converter=_notification_names,
+        validator=[
+            _table,
+            _check(_are_places, f"tuples of names by {', '.join(_NOTIFICATION_FIELDS)}"),
+        ],
+    )
+    notification_answer: str = attrs.field(
+        default="OK", validator=_check(lambda value: isinstance(value, str), "a str")
     )
 
     def places(self, currency: str) -> int:

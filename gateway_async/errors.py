@@ -14,6 +14,7 @@
     │   ├── ReplyStatusError          a reply came with an HTTP status other than 200
     │   └── EvidenceError             a reply to a request that was never written: a defect
     ├── RejectedError                 the gateway said no; `code` and `text` say why
+    ├── NotificationError             a notification cannot be read, or names no order
     ├── JournalError                  the journal could not keep or tell something; sends stop
     │   ├── JobNotFoundError          no job of this name
     │   ├── JobConflictError          the job exists already, with other orders
@@ -134,6 +135,10 @@ class RejectedError(GatewayError):
         super().__init__(message)
         self.code = code
         self.text = text
+
+
+class NotificationError(GatewayError):
+    """A notification cannot be read, or names no order; the message quotes nothing of it."""
 
 
 class JournalError(GatewayError):

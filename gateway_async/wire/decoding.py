@@ -239,6 +239,21 @@ _CHARSETS = {
 }
 """Charset labels to Python codecs, as browsers read them."""
 
+
+def charset_of(content_type: str) -> str | None:
+    """Return the charset that a Content-Type header names."""
+    for part in content_type.split(";")[1:]:
+        name, _, value = part.partition("=")
+        if name.strip().lower() == "charset":
+            return value.strip().strip('"') or None
+    return None
+
+
+def codec_of(charset: str) -> str | None:
+    """Return the Python codec of a charset label, or None if it is not known."""
+    return _CHARSETS.get(charset.strip(" \"'").lower())
+
+
 _META_CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([\w-]{1,40})", re.IGNORECASE)
 _PAGE_TAGS = frozenset(
     ("html", "head", "body", "title", "meta", "link", "base", "style", "script", "form", "div")
@@ -272,8 +287,7 @@ def _page_text(body: bytes, charset: str | None) -> str:
         return _decode(body.removeprefix(_BYTE_ORDER_MARK), "utf-8")
     meta = _META_CHARSET.search(body, 0, 1024)
     labels = (charset or "", meta[1].decode("ascii", "replace") if meta else "", "utf-8")
-    known = (_CHARSETS.get(label.strip(" \"'").lower()) for label in labels)
-    return _decode(body, next(codec for codec in known if codec))
+    return _decode(body, next(codec for label in labels if (codec := codec_of(label))))
 
 
 def _decode(body: bytes, codec: str) -> str:

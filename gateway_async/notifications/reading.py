@@ -1,0 +1,212 @@
+"""The bytes of a notification, as fields. Pure.
+
+Law: whatever comes, it is read whole or is a `NotificationError`, in time and memory of the order
+of its size; nothing is taken for true. Whether it is, only the gateway can tell.
+"""
+
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+import attrs
+
+from gateway_async.dialect import Dialect
+from gateway_async.errors import NotificationError, ReplyUnreadableError
+from gateway_async.models.orders import OrderRef
+from gateway_async.models.values import SignatureText
+from gateway_async.wire.converter import without_secrets
+from gateway_async.wire.decoding import (
+    charset_of,
+    codec_of,
+    decode_json,
+    decode_respon,
+    reply_fields,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_BYTES = 64 * 1024
+_MOST_FIELDS = 1000
+_LONGEST_NAME = 200
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+
+
+@attrs.frozen(kw_only=True)
+class Notification:
+    """What somebody says the gateway has to tell: a hint, and no proof.
+
+    Attributes:
+        order_no: The merchant's order number that it names.
+        transaction_id: The gateway's identifier of the payment that it names.
+        request_id: The identifier of the payout that it names.
+        fields: Every field, by name, as text; nested ones as JSON. Card data and signatures show
+            as `***` (`reveal()` gives them). Never shown.
+    """
+
+    order_no: str | None = None
+    transaction_id: str | None = None
+    request_id: str | None = None
+    fields: "Mapping[str, str]" = attrs.field(factory=dict, repr=False, hash=False)
+
+    @property
+    def is_payout(self) -> bool:
+        """Whether it is about a payout, which cannot be looked up."""
+        return self.request_id is not None and self.order_no is None
+
+    @property
+    def ref(self) -> OrderRef:
+        """How to look up the payment that it names."""
+        if self.transaction_id is not None:
+            return OrderRef(transaction_id=self.transaction_id)
+        return OrderRef(order_no=self.order_no)
+
+
+def parse(
+    headers: "Mapping[str, str]",
+    body: bytes,
+    *,
+    dialect: Dialect | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> Notification:
+    """Read a notification: a form, a JSON object, or the XML `respon` (section 6).
+
+    Which of them it is shows in the body; the headers are asked for the charset alone.
+
+    Args:
+        headers: The HTTP headers, names in any case.
+        body: The body, as it came.
+        dialect: Its `notification_fields` say which fields name the order.
+        max_bytes: The largest body that is read.
+
+    Raises:
+        NotificationError: It is too large, cannot be read, has a field twice, or names no order.
+    """
+    if len(body) > max_bytes:
+        raise NotificationError(f"the notification is larger than {max_bytes} bytes")
+    content_type = next((v for n, v in headers.items() if n.lower() == "content-type"), "")
+    if content_type.strip().lower().startswith("multipart/"):
+        raise NotificationError("expected a form, JSON or XML, got a multipart body")
+    values = _read(bytes(body), charset_of(content_type) or "utf-8")
+    names = (dialect or Dialect()).notification_fields
+    found = {kind: _identifier(kind, fields, values) for kind, fields in names.items()}
+    if not any(found.values()):
+        expected = ", ".join(name for fields in names.values() for name in fields)
+        raise NotificationError(f"the notification names no order: it has none of {expected}")
+    fields = {name: _hidden(name, text, value) for name, (text, value) in values.items()}
+    return Notification(**found, fields=fields)
+
+
+def plain_fields(notification: Notification) -> dict[str, str]:
+    """Return every field as it came, for a verifier."""
+    return {
+        name: text.reveal() if isinstance(text, SignatureText) else text
+        for name, text in notification.fields.items()
+    }
+
+
+def _read(body: bytes, charset: str) -> "dict[str, tuple[str, Any]]":
+    """Return the text and the value of each field, by its name."""
+    start = body.lstrip(_BLANK)[:1]
+    if not start:
+        raise NotificationError("expected a form, JSON or XML, got an empty body")
+    problem = ""
+    try:
+        if start == b"<":
+            return _read_xml(body)
+        text = _decode(body, charset)
+        return _read_json(text.encode()) if start == b"{" else _read_form(text, charset)
+    except (ReplyUnreadableError, NotificationError) as error:
+        problem = str(error)
+    except RecursionError:
+        problem = "expected a JSON object, got one that is nested too deep"
+    # Outside the handler: the caught errors' frames hold the body.
+    raise NotificationError(problem)
+
+
+def _decode(body: bytes, charset: str) -> str:
+    codec = codec_of(charset)
+    if codec is None:
+        raise NotificationError("the notification is in a charset that is not known")
+    try:
+        return body.decode(codec).removeprefix("\ufeff")
+    except UnicodeDecodeError:
+        raise NotificationError(f"the notification is not in {codec}") from None
+
+
+def _read_json(body: bytes) -> "dict[str, tuple[str, Any]]":
+    values = decode_json(body)
+    texts = reply_fields(body)
+    # The parsers above let the last of several win; whoever checks the first would be fooled.
+    json.loads(body, object_pairs_hook=_without_repeats, parse_int=str, parse_float=str)
+    return {name: (texts[name], value) for name, value in values.items()}
+
+
+def _without_repeats(pairs: list[tuple[str, object]]) -> None:
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise NotificationError("the notification has a field twice")
+
+
+def _read_xml(body: bytes) -> "dict[str, tuple[str, Any]]":
+    values = decode_respon(body)
+    for value in values.values():
+        if isinstance(value, list) and any(isinstance(one, str) for one in value):
+            raise NotificationError("the notification has a field twice")
+    texts = reply_fields(body)
+    return {name: (texts[name], value) for name, value in values.items()}
+
+
+def _read_form(text: str, charset: str) -> "dict[str, tuple[str, Any]]":
+    problem = ""
+    pairs = []
+    try:
+        pairs = parse_qsl(
+            text.strip(),
+            keep_blank_values=True,
+            encoding=codec_of(charset) or charset,
+            errors="strict",
+            max_num_fields=_MOST_FIELDS,
+        )
+    except UnicodeDecodeError:
+        problem = f"the notification is not in {charset}"
+    except ValueError:
+        problem = f"the notification has more than {_MOST_FIELDS} fields"
+    if problem:
+        raise NotificationError(problem)
+    values = {name: (value, value) for name, value in pairs}
+    if len(values) != len(pairs):
+        raise NotificationError("the notification has a field twice")
+    return values
+
+
+def _identifier(
+    kind: str, names: tuple[str, ...], values: "Mapping[str, tuple[str, Any]]"
+) -> str | None:
+    """Return what the notification names, under whichever of the names."""
+    found = {
+        text.strip()
+        for name in names
+        if (text := _identifying_text(name, *values.get(name, ("", ""))))
+    }
+    if len(found) > 1:
+        raise NotificationError(f"the notification has two different values of {kind}")
+    identifier = next(iter(found), None)
+    if identifier is None or (len(identifier) <= _LONGEST_NAME and identifier.isprintable()):
+        return identifier
+    raise NotificationError(f"{kind}: expected printable text of up to {_LONGEST_NAME} characters")
+
+
+def _identifying_text(name: str, text: str, value: object) -> str:
+    if isinstance(value, str):
+        return text.strip()
+    if text.isascii() and text.isdigit():  # a number, whose value may have lost digits
+        return text
+    if value is None:
+        return ""
+    raise NotificationError(f"{name}: expected text, got another kind of value")
+
+
+def _hidden(name: str, text: str, value: object) -> str:
+    """Return a text that does not show where it, or something in it, is named like a secret."""
+    is_secret = without_secrets({name: value}) != {name: value}
+    return SignatureText(text) if is_secret else text

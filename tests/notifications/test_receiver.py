@@ -1,0 +1,291 @@
+"""Notifications that meet: repeated, late, many at once, and cut short, in a chosen order."""
+
+import asyncio
+import subprocess
+import sys
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from gateway_async import ConfigurationError, Dialect, GatewayClient
+from gateway_async.notifications import NotificationReceiver
+from tests.coalescer.held import HeldReplies, settle_down
+from tests.memory import Asked, MemoryTransport, all_done, client_over
+from tests.notifications.serving import tell
+from tests.orders import reply_to
+
+TOLD = b"transaction_id=T000000"
+
+
+class States:
+    """A gateway whose one payment goes from state to state, asked by asked.
+
+    Attributes:
+        holding: By the number of the request, what it waits for.
+    """
+
+    def __init__(self, *states: str) -> None:
+        self.holding: dict[int, asyncio.Event] = {}
+        self.asked = 0
+        self._states = states
+
+    def client(self) -> GatewayClient:
+        return client_over(MemoryTransport(self._answer))
+
+    async def _answer(self, asked: Asked) -> dict[str, Any]:
+        number, self.asked = self.asked, self.asked + 1
+        items = [
+            {"transaction_id": one, "query_result": "1", "payment_status": self._states[number]}
+            for one in asked.transactions
+        ]
+        if number in self.holding:
+            await self.holding[number].wait()
+        return reply_to("query", items)
+
+
+class Handler:
+    """An application whose calls are held until a test lets them go.
+
+    Attributes:
+        heard: The states it was told, when it was told.
+        goes_on: Lets calls end.
+        error: What calls raise.
+    """
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.called = asyncio.Event()
+        self.goes_on = asyncio.Event()
+        self.error: Exception | None = None
+
+    async def __call__(self, record: Any) -> None:
+        self.heard.append(record.payment_status)
+        self.called.set()
+        await self.goes_on.wait()
+        if self.error is not None:
+            raise self.error
+
+
+def _start(work: Any) -> "asyncio.Task[tuple[int, str]]":
+    return asyncio.get_running_loop().create_task(work)
+
+
+async def test_a_repeat_waits_for_the_first_and_shares_its_success() -> None:
+    gateway, handler = States("1", "1"), Handler()
+    receiver = NotificationReceiver(gateway.client(), handler)
+    first = _start(tell(receiver, TOLD))
+    await handler.called.wait()
+    second = _start(tell(receiver, TOLD))
+    await settle_down()
+    assert not second.done()
+    handler.goes_on.set()
+    assert [(await task)[0] for task in (first, second)] == [200, 200]
+    assert handler.heard == ["1"]
+
+
+async def test_a_repeat_of_what_failed_meanwhile_is_told_again() -> None:
+    gateway, handler = States("1", "1"), Handler()
+    handler.error = LookupError()
+    receiver = NotificationReceiver(gateway.client(), handler)
+    first = _start(tell(receiver, TOLD))
+    await handler.called.wait()
+    second = _start(tell(receiver, TOLD))
+    await settle_down()
+    handler.goes_on.set()
+    assert (await first)[0] == 500
+    assert (await second)[0] == 500
+    assert handler.heard == ["1", "1"]
+
+
+async def test_an_answer_that_was_overtaken_is_not_told() -> None:
+    gateway, handler = States("early", "late", "late"), Handler()
+    handler.goes_on.set()
+    gateway.holding[0] = asyncio.Event()
+    receiver = NotificationReceiver(gateway.client(), handler, linger_seconds=0)
+    overtaken = _start(tell(receiver, TOLD))
+    await settle_down()
+    assert gateway.asked == 1
+    assert (await tell(receiver, TOLD))[0] == 200
+    gateway.holding[0].set()
+    assert (await overtaken)[0] == 200
+    assert handler.heard == ["late"]
+    assert gateway.asked == 3
+
+
+async def test_what_changes_at_every_look_is_left_to_be_repeated() -> None:
+    gateway, handler = States(*map(str, range(20))), Handler()
+    handler.goes_on.set()
+    receiver = NotificationReceiver(gateway.client(), handler)
+    receiver._memory.is_newer = lambda *_: True  # type: ignore[method-assign]  # always overtaken
+    assert (await tell(receiver, TOLD))[0] == 503
+    assert handler.heard == []
+
+
+async def test_a_cancelled_handler_is_not_remembered() -> None:
+    gateway, handler = States("1", "1"), Handler()
+    receiver = NotificationReceiver(gateway.client(), handler)
+    first = _start(tell(receiver, TOLD))
+    await handler.called.wait()
+    first.cancel()
+    await asyncio.wait({first})
+    handler.goes_on.set()
+    assert (await tell(receiver, TOLD))[0] == 200
+    assert handler.heard == ["1", "1"]
+
+
+async def test_memory_is_bounded_and_what_is_forgotten_is_told_again() -> None:
+    heard: list[Any] = []
+    receiver = NotificationReceiver(
+        client_over(MemoryTransport(all_done)),
+        lambda record: heard.append(record.transaction_id),
+        remembered=2,
+    )
+    for name in ("T1", "T2", "T1", "T3", "T3", "T1"):
+        assert (await tell(receiver, f"transaction_id={name}".encode()))[0] == 200
+    assert heard == ["T1", "T2", "T3", "T1"]
+    assert len(receiver._memory._known) == 2
+
+
+async def test_many_at_once_share_look_ups_and_too_many_are_sent_away() -> None:
+    held = HeldReplies()
+    heard: list[Any] = []
+    receiver = NotificationReceiver(held.client(), heard.append, concurrency=250)
+    tasks = [
+        _start(tell(receiver, urlencode({"transaction_id": f"T{n}"}).encode())) for n in range(300)
+    ]
+    await held.asked.wait()
+    held.goes_on.set()
+    statuses = [(await task)[0] for task in tasks]
+    assert statuses == [200] * 250 + [503] * 50
+    assert [len(names) for names in held.sent] == [100, 100, 50]
+    assert len({record.transaction_id for record in heard}) == len(heard) == 250
+    assert receiver._busy == 0
+    assert not receiver._confirmer or not receiver._confirmer._turns
+
+
+async def test_a_flood_of_one_costs_one_look_up() -> None:
+    transport = MemoryTransport(all_done)
+    heard: list[Any] = []
+    receiver = NotificationReceiver(client_over(transport), heard.append)
+    answers = await asyncio.gather(*(tell(receiver, TOLD) for _ in range(100)))
+    assert {status for status, _ in answers} == {200}
+    assert len(transport.asked) == len(heard) == 1
+
+
+async def test_a_body_in_pieces_is_read_up_to_the_cap() -> None:
+    heard: list[Any] = []
+    receiver = NotificationReceiver(
+        client_over(MemoryTransport(all_done)), heard.append, max_body_bytes=100
+    )
+    assert (await tell(receiver, b"transaction_id", b"", b"=T1", b""))[0] == 200
+    assert (await tell(receiver, *[b"x" * 10] * 11))[0] == 413
+    assert [record.transaction_id for record in heard] == ["T1"]
+
+
+async def test_a_sender_that_goes_is_not_answered() -> None:
+    heard: list[Any] = []
+    receiver = NotificationReceiver(client_over(MemoryTransport(all_done)), heard.append)
+    assert await tell(receiver, b"transaction_id=T1", None) == (0, "")
+    assert heard == []
+    assert receiver._busy == 0
+
+
+async def test_a_body_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway_async.notifications.receiver._BODY_SECONDS", 0.01)
+    receiver = NotificationReceiver(client_over(MemoryTransport(all_done)), print)
+
+    async def never() -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    answer = await receiver._answer("POST", {}, never)
+    assert answer.status == 408
+
+
+@pytest.mark.parametrize("is_asynchronous", [False, True])
+async def test_a_verifier_must_say_true(is_asynchronous: bool) -> None:
+    says = iter([True, False, None, 1, "yes"])
+
+    def plain(*_: object) -> Any:
+        return next(says)
+
+    async def asynchronous(*_: object) -> Any:
+        return next(says)
+
+    verifier: Any = asynchronous if is_asynchronous else plain
+    receiver = NotificationReceiver(
+        client_over(MemoryTransport(all_done)), lambda _: None, verifier=verifier
+    )
+    statuses = [(await tell(receiver, TOLD))[0] for _ in range(5)]
+    assert statuses == [200, 403, 403, 403, 403]
+
+
+async def test_a_verifier_sees_what_came_and_may_break(caplog: pytest.LogCaptureFixture) -> None:
+    seen = []
+
+    def verifier(headers: Any, body: bytes, fields: Any) -> bool:
+        seen.append((headers["x-signature"], body, dict(fields)))
+        raise ZeroDivisionError("the secret is s3cret")
+
+    receiver = NotificationReceiver(
+        client_over(MemoryTransport(all_done)), print, verifier=verifier
+    )
+    body = b"order_no=A&encryption_data=5f3c"
+    status, _ = await tell(receiver, body, headers={"X-Signature": "abc"})
+    assert status == 500
+    assert seen == [("abc", body, {"order_no": "A", "encryption_data": "5f3c"})]
+    assert "the verifier raised ZeroDivisionError at" in caplog.text
+    assert "5f3c" not in caplog.text
+
+
+async def test_what_the_gateway_expects_to_be_answered_is_a_dialects_choice() -> None:
+    gateway = client_over(
+        MemoryTransport(all_done), dialect=Dialect(notification_answer="[accepted]")
+    )
+    receiver = NotificationReceiver(gateway, lambda _: None)
+    assert await tell(receiver, TOLD) == (200, "[accepted]")
+
+
+def test_a_receiver_serves_one_loop_after_another_and_remembers() -> None:
+    heard: list[Any] = []
+    receiver = NotificationReceiver(client_over(MemoryTransport(all_done)), heard.append)
+    assert [asyncio.run(tell(receiver, TOLD))[0] for _ in range(2)] == [200, 200]
+    assert len(heard) == 1
+
+
+async def test_other_kinds_of_connection_are_not_served() -> None:
+    receiver = NotificationReceiver(client_over(MemoryTransport(all_done)), print)
+
+    async def nothing(*_: Any) -> Any:
+        raise AssertionError
+
+    with pytest.raises(NotImplementedError, match="'websocket'"):
+        await receiver({"type": "websocket"}, nothing, nothing)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"on_payout": print}, "on_payout: needs a verifier"),
+        ({"verifier": "secret"}, "verifier: expected a function"),
+        ({"on_payout": 1, "verifier": print}, "on_payout: expected a function"),
+        ({"concurrency": 0}, "concurrency: expected an int"),
+        ({"remembered": -1}, "remembered: expected an int"),
+        ({"max_body_bytes": "1"}, "max_body_bytes: expected an int"),
+        ({"linger_seconds": -1}, "linger_seconds: expected a number"),
+        ({"policy": 3}, "policy: expected BatchPolicy"),
+    ],
+)
+def test_wrong_settings_are_refused_at_once(settings: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        NotificationReceiver(client_over(MemoryTransport(all_done)), print, **settings)
+    with pytest.raises(ConfigurationError, match="on_payment: expected a function"):
+        NotificationReceiver(client_over(MemoryTransport(all_done)), None)  # type: ignore[arg-type]  # on purpose
+
+
+def test_the_server_of_aiohttp_is_loaded_only_where_it_is_used() -> None:
+    program = "import sys; import gateway_async.notifications; print('aiohttp.web' in sys.modules)"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603  # our own line
+    assert done.stdout == "False\n"
