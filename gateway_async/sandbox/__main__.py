@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox.faults import DropReply, LateEffect, Latency, MissingItems, Status
+from gateway_async.sandbox.notices import NotifyFormat
 from gateway_async.sandbox.server import LOOPBACK, Sandbox
 
 if TYPE_CHECKING:
@@ -62,8 +63,18 @@ def make_parser() -> argparse.ArgumentParser:
     add("--state", type=Path, metavar="FILE", help="SQLite file in which the books survive")
     add("--seed", type=int, metavar="N", help="make faults repeatable")
     add("--deduplicate-payouts", action="store_true", help="pay a request_id once only")
+    _add_shopper(parser)
     _add_faults(parser)
     return parser
+
+
+def _add_shopper(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("shoppers and notifications").add_argument
+    add("--return-url", default="", metavar="URL", help="where shoppers go once they have chosen")
+    add("--cancel-url", default="", metavar="URL", help="where they go when they leave")
+    formats = [str(one) for one in NotifyFormat]
+    add("--notify-format", default="form", choices=formats, help="how notifications are written")
+    add("--notify-unsigned", action="store_true", help="send them without encryption_data")
 
 
 def _add_faults(parser: argparse.ArgumentParser) -> None:
@@ -111,6 +122,10 @@ def make_sandbox(options: argparse.Namespace) -> Sandbox:
         state=options.state,
         random_seed=options.seed,
         deduplicate_payouts=options.deduplicate_payouts,
+        return_url=options.return_url,
+        cancel_url=options.cancel_url,
+        notify_format=options.notify_format,
+        notify_signed=not options.notify_unsigned,
     )
     _add_chosen(sandbox, options)
     return sandbox

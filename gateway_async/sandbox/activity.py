@@ -1,4 +1,4 @@
-"""What the sandbox remembers of its traffic: how much of what, and never its content."""
+"""What the sandbox remembers of its traffic: of requests how many, of notifications all."""
 
 from collections import Counter, deque
 
@@ -24,17 +24,28 @@ class LoggedRequest:
 
 @attrs.frozen(kw_only=True)
 class Notification:
-    """One result that was to be told to a `notify_url`.
+    """One result that was told to a `notify_url`, or given up.
 
     Attributes:
+        operation: What it is the result of: `pay_direct`, `pay_apm`, `checkout` or `payout`.
         transaction_id: What it is about.
+        url: The `notify_url`.
+        content_type: The content type of the body.
+        body: The bytes that were sent, the same at each attempt; to be sent again as they are.
         delivered: Whether the merchant's server took it with an HTTP status of 2xx.
-        attempts: How often it was tried; 0 where the address is not on this machine.
+        attempts: How often it was tried; 0 where it was lost on purpose, where the address is not
+            on this machine, or where 1,000 others were under way.
+        status: The HTTP status of the last attempt; None without an answer.
     """
 
+    operation: str
     transaction_id: str
+    url: str
+    content_type: str
+    body: bytes = attrs.field(repr=False)
     delivered: bool
     attempts: int
+    status: int | None
 
 
 @attrs.frozen

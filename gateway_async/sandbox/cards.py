@@ -35,11 +35,12 @@ class CardResult:
 
 
 AUTHORISED = CardResult(order_status="1", result_info="0000:success")
+DECLINED = CardResult(result_info="2001:declined")
 NOT_A_CARD = CardResult(result_info="2000:not a card number")
 
 TEST_CARDS: "Mapping[str, CardResult]" = MappingProxyType(
     {
-        "4000000000000002": CardResult(result_info="2001:declined"),
+        "4000000000000002": DECLINED,
         "4000000000009995": CardResult(result_info="2011:insufficient funds"),
         "4000000000000069": CardResult(result_info="2012:expired card"),
         "4000000000000127": CardResult(result_info="2013:wrong security code"),

@@ -11,7 +11,7 @@ from collections import Counter
 import attrs
 
 from gateway_async.errors import ConfigurationError
-from gateway_async.operations import OPERATIONS
+from gateway_async.operations import CHECKOUT, OPERATIONS, PAY_APM, PAY_DIRECT, PAYOUT
 from gateway_async.sandbox.distortions import (
     AnswerFault,
     ChangedAmount,
@@ -54,6 +54,13 @@ from gateway_async.sandbox.garblings import (
     ReplyFault,
     WrongContentType,
 )
+from gateway_async.sandbox.notices import (
+    LateNotification,
+    LostNotification,
+    NotificationFault,
+    OvertakenNotification,
+    RepeatedNotification,
+)
 
 __all__ = [
     "AnswerFault",
@@ -80,14 +87,19 @@ __all__ = [
     "IgnoreSelection",
     "InvalidBody",
     "LateEffect",
+    "LateNotification",
     "Latency",
+    "LostNotification",
     "MissingItems",
     "NoReply",
+    "NotificationFault",
     "NullList",
     "NumbersForText",
+    "OvertakenNotification",
     "Plan",
     "Redirect",
     "ReorderedItems",
+    "RepeatedNotification",
     "ReplyFault",
     "ResetAfterEffect",
     "ResetBeforeEffect",
@@ -99,6 +111,7 @@ __all__ = [
 ]
 
 EVERY_OPERATION = "*"
+_TOLD = frozenset(op.name for op in (PAY_DIRECT, PAY_APM, CHECKOUT, PAYOUT))
 
 
 @attrs.frozen
@@ -195,7 +208,8 @@ class Faults:
         """Let a fault strike an operation, by its name, or `"*"`: every operation.
 
         Raises:
-            ConfigurationError: There is no such operation, or the fault is none.
+            ConfigurationError: There is no such operation, the fault is none, or it strikes
+                notifications and the operation has none.
         """
         if operation != EVERY_OPERATION and operation not in OPERATIONS:
             raise ConfigurationError(
@@ -205,6 +219,12 @@ class Faults:
         if not isinstance(fault, Fault):
             raise ConfigurationError(
                 f"Faults.add: expected a fault such as DropReply(), got {fault!r}"
+            )
+        told = {*_TOLD, EVERY_OPERATION}
+        if isinstance(fault, NotificationFault) and operation not in told:
+            raise ConfigurationError(
+                f"Faults.add: nobody is notified of {operation!r}, so {fault!r} cannot strike; "
+                f"the operations with notifications are {', '.join(sorted(_TOLD))}"
             )
         self._rules.append(_Rule(operation, fault, fault.times))
 
@@ -216,15 +236,27 @@ class Faults:
         """Decide what strikes the next request of an operation, and count it."""
         if not self._rules:
             return _NO_FAULTS
+        chosen = self._choose(operation, notifications=False)
+        plan = Plan(faults=tuple(chosen), delay_seconds=sum(map(self._delay, chosen)))
+        self.struck.update(plan.names)
+        return plan
+
+    def plan_notification(self, operation: str) -> tuple[NotificationFault, ...]:
+        """Decide what strikes the next notification about an operation, and count it."""
+        chosen = self._choose(operation, notifications=True)
+        self.struck.update(type(fault).__name__ for fault in chosen)
+        return tuple(fault for fault in chosen if isinstance(fault, NotificationFault))
+
+    def _choose(self, operation: str, *, notifications: bool) -> list[Fault]:
         chosen: list[Fault] = []
         for rule in self._rules:
+            if isinstance(rule.fault, NotificationFault) is not notifications:
+                continue
             taken = isinstance(rule.fault, Ending) and any(isinstance(f, Ending) for f in chosen)
             if not taken and self._strikes(rule, operation):
                 chosen.append(rule.fault)
         self._rules = [rule for rule in self._rules if rule.left != 0]
-        plan = Plan(faults=tuple(chosen), delay_seconds=sum(map(self._delay, chosen)))
-        self.struck.update(plan.names)
-        return plan
+        return chosen
 
     def _strikes(self, rule: _Rule, operation: str) -> bool:
         if rule.operation not in (EVERY_OPERATION, operation):

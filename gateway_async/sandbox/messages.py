@@ -7,6 +7,7 @@ encoding and decoding. Knows no ledger and no HTTP server.
 import html
 import json
 import re
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
@@ -25,7 +26,9 @@ from gateway_async.operations import (
 from gateway_async.signing import SIGNATURE_FIELD, HmacSigner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+    from gateway_async.sandbox.notices import Notice
 
 JSON_TYPE = "application/json; charset=utf-8"
 XML_TYPE = "text/xml; charset=utf-8"
@@ -47,11 +50,13 @@ class Answer:
         operation: What was asked for.
         fields: The fields of the reply; the list of a batch or look-up is one of them.
         page: The HTML page of a checkout, in place of fields.
+        notice: What is told at a `notify_url` besides.
     """
 
     operation: Operation
     fields: dict[str, Any] = attrs.field(factory=dict)
     page: str = ""
+    notice: "Notice | None" = None
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -208,8 +213,13 @@ def _write_json(answer: Answer, signer: HmacSigner) -> str:
     return "{" + ",".join(f"{to_json(name)}:{text}" for name, text in members.items()) + "}"
 
 
+def clean(text: str) -> str:
+    """Take out the characters that XML cannot carry."""
+    return _NOT_IN_XML.sub("", text)
+
+
 def _element(name: str, value: object) -> str:
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         inner = "".join(_element(child, text) for child, text in value.items())
     else:
         # A parser would read a carriage return as a line feed, and the signature would not fit.
@@ -217,14 +227,15 @@ def _element(name: str, value: object) -> str:
     return f"<{name}>{inner}</{name}>"
 
 
-def _write_xml(answer: Answer, signer: HmacSigner) -> str:
-    fields = {
-        name: _NOT_IN_XML.sub("", value) if isinstance(value, str) else value
-        for name, value in answer.fields.items()
-    }
-    texts = {name: v if isinstance(v, str) else to_json(v) for name, v in fields.items()}
-    fields |= _signature(answer, texts, signer)
+def to_xml(fields: "Mapping[str, object]") -> str:
+    """Write a document whose root element is `respon`."""
     return '<?xml version="1.0" encoding="UTF-8"?>' + _element("respon", fields)
+
+
+def _write_xml(answer: Answer, signer: HmacSigner) -> str:
+    fields = {n: clean(v) if isinstance(v, str) else v for n, v in answer.fields.items()}
+    texts = {name: v if isinstance(v, str) else to_json(v) for name, v in fields.items()}
+    return to_xml(fields | _signature(answer, texts, signer))
 
 
 def write_reply(answer: Answer, signer: HmacSigner) -> Reply:

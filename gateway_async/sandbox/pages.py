@@ -5,113 +5,60 @@ Every text is escaped where it is set, for HTML and for script.
 
 import html
 import json
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-_GATEWAY_INPUTS: "Mapping[str, str]" = MappingProxyType(
-    {
-        "gbc_id": "",
-        "connector_code": "SANDBOX",
-        "account_name": "Sandbox",
-        "webSite": "",
-        "pm_id": "1",
-        "apm_type": "",
-        "descriptor": "SANDBOX",
-        "orderprefix": "",
-        "rrtimezone": "UTC",
-        "ordernumlength": "50",
-        "sendbgoods": "0",
-        "replacename": "0",
-        "send_bank_website": "0",
-        "replace_up_id": "0",
-        "replace_match_address": "0",
-        "to_pass_page": "1",
-        "source_request_ip": "127.0.0.1",
-        "default_lang": "en",
-        "defaultLang": "en",
-        "verifyBillingAddress": "0",
-        "verify_billing_address": "0",
-        "merSendLogoNo": "",
-        "logo_name": "",
-        "gatewayNo": "1",
-    }
-)
-_PLACE = ("country", "state", "city", "address", "postal_code")
-_REPEATED = (
-    *("merchant_id", "account_id", "encryption_data", "order_no", "amount", "currency"),
-    *("notify_url", "website", "items", "open3d", "token_flag", "token_id", "price_id"),
-    *("quote_id", "quote_price", "color_depth", "platform_source", "device_type", "custom"),
-    *("note", "discount", "shipping", "handling", "insurance", "item_total", "tax_total"),
-    *("shipping_discount", "shopper_id", "shopper_level", "shopper_email", "shopper_phone"),
-    *("first_name", "last_name", "delivery_firstname", "delivery_lastname"),
-    *(f"{kind}_{part}" for kind in ("billing", "delivery") for part in _PLACE),
-)
-_ALIASES: "Mapping[str, str]" = MappingProxyType(
-    {
-        "webSite": "website",
-        "orderNo": "order_no",
-        "orderAmount": "amount",
-        "orderCurrency": "currency",
-        "merNo": "merchant_id",
-        "signInfo": "encryption_data",
-        "firstName": "first_name",
-        "lastName": "last_name",
-        "email": "shopper_email",
-        "phone": "shopper_phone",
-        "country": "billing_country",
-        "state": "billing_state",
-        "city": "billing_city",
-        "zip": "billing_postal_code",
-        "address": "billing_address",
-        "shipFirstName": "delivery_firstname",
-        "shipLastName": "delivery_lastname",
-        "shipCountry": "delivery_country",
-        "shipState": "delivery_state",
-        "shipCity": "delivery_city",
-        "shipZip": "delivery_postal_code",
-        "shipAddress": "delivery_address",
-        "shipFee": "shipping",
-        "itemTotal": "item_total",
-        "taxTotal": "tax_total",
-        "shippingDiscount": "shipping_discount",
-        "goodsInfo": "items",
-        "remark": "note",
-        "notifyUrl": "notify_url",
-        "source_notify_url": "notify_url",
-        "returnUrl": "return_url",
-        "return_url": "return_url",
-        "cancelUrl": "cancel_url",
-        "cancel_url": "cancel_url",
-        "paymentToken": "token_id",
-        "token": "token_id",
-        "cardType": "card_type",
-        "card_type": "card_type",
-        "shopperId": "shopper_id",
-        "shopperLevel": "shopper_level",
-        "isOpen3D": "open3d",
-        "APMType": "apm_type",
-        "payment_method": "payment_method",
-    }
-)
+    from collections.abc import Mapping, Sequence
 
 _FRAME = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
 <title>{title}</title>
+<style>
+*{{box-sizing:border-box}}
+body{{margin:0;min-height:100vh;display:grid;place-items:center;background:#eef1f6;color:#1c2330;
+font:16px/1.5 system-ui,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;padding:1rem}}
+main{{width:100%;max-width:27rem;background:#fff;border-radius:14px;padding:1.75rem;
+box-shadow:0 10px 30px #1c233018;overflow-wrap:anywhere}}
+h1{{font-size:1.25rem;margin:0 0 .75rem}}
+p{{margin:.5rem 0}}
+.badge{{display:inline-block;margin:0 0 1rem;padding:.15rem .6rem;border-radius:99px;
+background:#fff1cc;color:#6b4a00;font-size:.8rem}}
+.amount{{font-size:2rem;font-weight:700;margin:0 0 1rem;letter-spacing:-.02em}}
+.amount small{{font-size:1rem;color:#5b6577;letter-spacing:0}}
+dl{{display:grid;grid-template-columns:max-content 1fr;gap:.35rem 1rem;margin:0 0 1.5rem;
+padding:1rem 0;border:solid #e3e7ee;border-width:1px 0;font-size:.92rem}}
+dt{{color:#5b6577}}
+dd{{margin:0;text-align:right;white-space:pre-line}}
+form{{display:grid;gap:.6rem}}
+button,.button{{display:block;width:100%;padding:.8rem;border:1px solid #ccd3df;border-radius:10px;
+background:#fff;color:inherit;font:inherit;font-weight:600;text-align:center;
+text-decoration:none;cursor:pointer}}
+button:hover,.button:hover{{border-color:#8893a7}}
+button.main,.button.main{{background:#1f5eff;border-color:#1f5eff;color:#fff}}
+button.main:hover,.button.main:hover{{background:#174bd0}}
+button.quiet{{border-color:transparent;color:#5b6577;font-weight:400}}
+.spin{{width:2.2rem;height:2.2rem;margin:.5rem auto 1rem;border:4px solid #dbe2ef;
+border-top-color:#1f5eff;border-radius:50%;animation:turn 1s linear infinite}}
+.back{{margin-top:1.25rem}}
+.loading{{text-align:center}}
+@keyframes turn{{to{{transform:rotate(1turn)}}}}
+</style>
 </head>
 <body>
+<main>
 {body}
+</main>
 </body>
 </html>
 """
 
-_LOADING = """<p>Loading</p>
-<form id="checkout" method="post" action="{action}"></form>
+_LOADING = """<div class="loading"><div class="spin"></div>
+<p>Taking you to the payment page.</p></div>
+<form id="checkout" method="post" action="{action}" accept-charset="utf-8"></form>
 <script>
 window.addEventListener("load", function () {{
   var inputs = {inputs};
@@ -123,18 +70,28 @@ window.addEventListener("load", function () {{
     input.value = inputs[name];
     form.appendChild(input);
   }});
-  form.submit();
+  HTMLFormElement.prototype.submit.call(form);
 }});
 </script>
 <noscript><p>This page needs a script to go on.</p></noscript>"""
 
-_PAYMENT = """<h1>Sandbox payment</h1>
-<p>Order {order_no}: {amount} {currency}. No money moves here.</p>
+_BADGE = '<p class="badge">Sandbox: no money moves here</p>'
+_PAYMENT = """{badge}
+<h1>Pay {website}</h1>
+<p class="amount">{amount} <small>{currency}</small></p>
+<dl>
+{rows}
+</dl>
 <form method="post" action="{action}">
-<button name="choice" value="pay">Pay</button>
+<button class="main" name="choice" value="pay">Pay</button>
 <button name="choice" value="decline">Decline</button>
-<button name="choice" value="leave">Leave</button>
+<button class="quiet" name="choice" value="leave">Leave without paying</button>
 </form>"""
+_ROW = "<dt>{}</dt><dd>{}</dd>"
+_MESSAGE = """{badge}
+<h1>{title}</h1>
+<p>{text}</p>"""
+_LINK = '<p class="back"><a class="button main" href="{}">Back to the shop</a></p>'
 
 
 def _page(title: str, body: str) -> str:
@@ -147,21 +104,6 @@ def _script_value(value: object) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def checkout_inputs(fields: "Mapping[str, str]", page_id: str) -> dict[str, str]:
-    """Return the hidden inputs of section 4.1, by name; what the request lacks is empty.
-
-    Args:
-        fields: The fields of the merchant's request.
-        page_id: What leads to the payment page; it travels as `gbc_id`.
-    """
-    inputs = dict(_GATEWAY_INPUTS)
-    inputs |= dict.fromkeys(_REPEATED, "") | dict(fields)
-    inputs |= {name: fields.get(source, "") for name, source in _ALIASES.items()}
-    inputs["gbc_id"] = page_id
-    inputs["allParams"] = "&".join(f"{name}={value}" for name, value in fields.items())
-    return inputs
-
-
 def loading_page(action: str, inputs: "Mapping[str, str]") -> str:
     """Return the page that forwards the shopper to `action` with the inputs."""
     return _page(
@@ -170,14 +112,31 @@ def loading_page(action: str, inputs: "Mapping[str, str]") -> str:
     )
 
 
-def payment_page(*, action: str, order_no: str, amount: str, currency: str) -> str:
-    """Return the page on which the shopper pays, declines or leaves."""
-    parts = {"action": action, "order_no": order_no, "amount": amount, "currency": currency}
-    return _page(
-        "Sandbox payment", _PAYMENT.format_map({n: html.escape(v) for n, v in parts.items()})
-    )
+def payment_page(  # the parts of the page
+    *,
+    action: str,
+    website: str,
+    amount: str,
+    currency: str,
+    rows: "Sequence[tuple[str, str]]",
+) -> str:
+    """Return the page on which the shopper pays, declines or leaves.
+
+    Args:
+        action: Where the choice is sent.
+        website: Who is paid.
+        amount: How much.
+        currency: Currency code.
+        rows: What else is shown, each a name and a value; rows without a value are left out.
+    """
+    parts = {"action": action, "website": website, "amount": amount, "currency": currency}
+    shown = (_ROW.format(html.escape(name), html.escape(value)) for name, value in rows if value)
+    escaped = {name: html.escape(value) for name, value in parts.items()}
+    body = _PAYMENT.format(badge=_BADGE, rows="\n".join(shown), **escaped)
+    return _page("Sandbox payment", body)
 
 
-def message_page(title: str, text: str) -> str:
-    """Return a page that says one thing."""
-    return _page(title, f"<h1>{html.escape(title)}</h1>\n<p>{html.escape(text)}</p>")
+def message_page(title: str, text: str, *, back: str = "") -> str:
+    """Return a page that says one thing, with a link to the shop where there is one."""
+    body = _MESSAGE.format(badge=_BADGE, title=html.escape(title), text=html.escape(text))
+    return _page(title, body + (_LINK.format(html.escape(back)) if back else ""))

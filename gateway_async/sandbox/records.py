@@ -30,7 +30,8 @@ _DELIVERY = (
     "delivery_state",
 )
 _SHOWN_DETAILS = ("website", "shopper_email", "shopper_phone")
-_KEPT_DETAILS = (*_SHOWN_DETAILS, *_DELIVERY, "notify_url", "return_url", "cancel_url")
+_ON_PAGES = ("first_name", "last_name", "items", "note", "payment_method")
+_KEPT_DETAILS = (*_SHOWN_DETAILS, *_DELIVERY, *_ON_PAGES, "notify_url")
 _PAYOUT_OBJECTS = ("beneficiary", "payer")
 _BATCH_FIELDS = ("transaction_id", "order_no", "currency", "amount")
 _REFUND_FIELDS = (*_BATCH_FIELDS, "refund_amount", "refund_reason", "refund_reference")

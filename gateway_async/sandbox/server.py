@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Self
 import attrs
 
 from gateway_async.errors import ConfigurationError
-from gateway_async.sandbox.app import Server
+from gateway_async.sandbox.addresses import to_location
+from gateway_async.sandbox.app import Courier, Server
 from gateway_async.sandbox.entries import PaymentStatus, Transaction
 from gateway_async.sandbox.faults import Faults
 from gateway_async.sandbox.ledger import Ledger
-from gateway_async.sandbox.service import Merchant, Service
+from gateway_async.sandbox.merchant import Merchant
+from gateway_async.sandbox.notices import NoticeWriter, NotifyFormat
+from gateway_async.sandbox.scene import Scene
+from gateway_async.sandbox.service import Service
 from gateway_async.sandbox.store import Store
 
 if TYPE_CHECKING:
@@ -76,7 +80,17 @@ class Sandbox:
         random_seed: Makes faults with a probability repeatable.
         deduplicate_payouts: Whether a `request_id` is paid once only.
         clock: What time it is, with a time zone.
+        return_url: Where shoppers go once they have chosen on the payment page, where the payment
+            has no `return_url` of its own (a redirect payment has none); `{order_no}` in it stands
+            for the order number. A real gateway would have been told in its portal.
+        cancel_url: Where they go when they leave that page without a choice, likewise; without
+            one, to the `return_url`.
+        notify_format: How notifications are written: "form", "json" or "xml".
+        notify_signed: Whether notifications carry an `encryption_data`, made as a request's is.
         notify_pauses: Seconds before each attempt to notify a merchant, one number an attempt.
+
+    Raises:
+        ConfigurationError: A setting is wrong.
     """
 
     def __init__(  # noqa: PLR0913  # settings, each by its keyword
@@ -91,12 +105,23 @@ class Sandbox:
         random_seed: int | None = None,
         deduplicate_payouts: bool = False,
         clock: "Callable[[], datetime]" = _utc_now,
+        return_url: str = "",
+        cancel_url: str = "",
+        notify_format: str = "form",
+        notify_signed: bool = True,
         notify_pauses: tuple[float, ...] = (0.0, 0.2, 1.0),
     ) -> None:
         self._merchant = Merchant(merchant_id=merchant_id, account_id=account_id, secret=secret)
         self._address = (host, port)
         self._deduplicate_payouts = deduplicate_payouts
         self._clock = clock
+        self._ways = {"return_url": return_url, "cancel_url": cancel_url}
+        for name, url in self._ways.items():
+            if url and not to_location(url):
+                raise ConfigurationError(f"Sandbox.{name}: {url!r} is no http or https address")
+        self._writer = NoticeWriter(
+            merchant=self._merchant, format=_notify_format(notify_format), signed=notify_signed
+        )
         self._notify_pauses = notify_pauses
         self._store = Store(state) if state is not None else None
         self._server: Server | None = None
@@ -138,8 +163,8 @@ class Sandbox:
 
     @property
     def notifications(self) -> "deque[Notification]":
-        """The last results that were to be told to a `notify_url`."""
-        return self._started().notifications
+        """The last 1,000 results that were told to a `notify_url`, or given up."""
+        return self._started().courier.told
 
     def _started(self) -> Server:
         if self._server is None:
@@ -188,6 +213,14 @@ class Sandbox:
         """Let every late effect that is still out land now; return how many there were."""
         return self._started().land_late_effects()
 
+    async def deliver_notifications(self) -> int:
+        """Let late notifications go now, and wait until all are told or given up.
+
+        Returns:
+            How many were under way; afterwards they are the last of `notifications`.
+        """
+        return await self._started().courier.deliver()
+
     @property
     def _flush(self) -> "Callable[[], None]":
         return self._store.flush if self._store else _nothing
@@ -204,7 +237,12 @@ class Sandbox:
         service = Service(
             merchant=self._merchant,
             ledger=self.ledger,
-            base_url=self._base_url,
+            scene=Scene(
+                merchant=self._merchant,
+                ledger=self.ledger,
+                base_url=self._base_url,
+                **self._ways,
+            ),
             deduplicate_payouts=self._deduplicate_payouts,
         )
         self._server = Server(
@@ -212,7 +250,7 @@ class Sandbox:
             self.faults,
             clock=self._clock,
             changed=self._flush,
-            notify_pauses=self._notify_pauses,
+            courier=Courier(self._writer, pauses=self._notify_pauses),
         )
         await self._server.start(listening)
         return self
@@ -231,6 +269,16 @@ class Sandbox:
     def _close_store(self) -> None:
         if self._store:
             self._store.close()
+
+
+def _notify_format(text: str) -> NotifyFormat:
+    try:
+        return NotifyFormat(text)
+    except ValueError:
+        known = ", ".join(repr(str(one)) for one in NotifyFormat)
+        raise ConfigurationError(
+            f"Sandbox.notify_format: {text!r} is no format; there are {known}"
+        ) from None
 
 
 def _seeded(transaction: Transaction) -> SeededOrder:

@@ -1,13 +1,29 @@
+"""One browser a module, whose tests run in the loop of the module; a page of its own for each."""
+
 from collections.abc import AsyncIterator
 
-import pytest
+import pytest_asyncio
+from playwright.async_api import Browser
 
+from tests.browser.site import Site, open_site
 from tests.browsers import Visit, open_browser, open_visit
 
 
-@pytest.fixture
-async def visit() -> AsyncIterator[Visit]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    async with open_browser() as browser:
+        yield browser
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def visit(browser: Browser) -> AsyncIterator[Visit]:
     """A page in a real browser; it must end without an alarm."""
-    async with open_browser() as browser, open_visit(browser) as visit:
+    async with open_visit(browser) as visit:
         yield visit
     assert visit.alarms == []
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def site() -> AsyncIterator[Site]:
+    async with open_site() as site:
+        yield site

@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 from defusedxml.ElementTree import fromstring
 
 from gateway_async.sandbox import PaymentStatus, Sandbox
-from gateway_async.sandbox.service import is_loopback
+from gateway_async.sandbox.addresses import is_loopback
 from tests.sandbox.conftest import Merchant, item, sign
 
 if TYPE_CHECKING:

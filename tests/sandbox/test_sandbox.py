@@ -135,7 +135,7 @@ def test_importing_one_does_not_import_the_other() -> None:
 def test_the_sandbox_stands_on_three_modules_of_the_package() -> None:
     pattern = re.compile(r"^\s*(?:from|import) (gateway_async[.\w]*)", re.MULTILINE)
     allowed = ("gateway_async.signing", "gateway_async.operations", "gateway_async.errors")
-    for path in (ROOT / "gateway_async" / "sandbox").glob("*.py"):
+    for path in (ROOT / "gateway_async" / "sandbox").rglob("*.py"):
         for name in pattern.findall(path.read_text(encoding="utf-8")):
             assert name in allowed or name.startswith("gateway_async.sandbox"), (path.name, name)
 

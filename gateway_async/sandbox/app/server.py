@@ -1,0 +1,248 @@
+"""The gateway as an aiohttp application: its routes, and when an effect lands.
+
+It decides nothing about money: `service` and `scene` do.
+"""
+
+import asyncio
+import contextlib
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import attrs
+from aiohttp import web
+
+from gateway_async.operations import CHECKOUT, Operation
+from gateway_async.sandbox import pages
+from gateway_async.sandbox.activity import LoggedRequest, RequestLog
+from gateway_async.sandbox.app.courier import Courier
+from gateway_async.sandbox.app.performing import perform
+from gateway_async.sandbox.messages import (
+    HTML_TYPE,
+    PATHS,
+    Reply,
+    UnreadableBodyError,
+    operation_of,
+    read_fields,
+    write_reply,
+)
+from gateway_async.sandbox.service import SELECTION_FIELDS, Service, count_orders
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from gateway_async.sandbox.faults import Faults, Plan
+    from gateway_async.sandbox.notices import Notice
+
+MAX_BODY_BYTES = 16 * 1024 * 1024
+_HELD_LOOK_SECONDS = 0.05
+_SHUTDOWN_SECONDS = 0.1
+_PAGE_HEADERS: "Mapping[str, str]" = MappingProxyType(
+    {
+        "Content-Type": HTML_TYPE,
+        "Cache-Control": "no-store",
+        "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
+        "img-src data:; base-uri 'none'",
+        "Referrer-Policy": "same-origin",
+        "X-Content-Type-Options": "nosniff",
+    }
+)
+"""A page is asked for again after Back, runs no script, and its address is told to nobody."""
+
+
+@attrs.frozen(eq=False)
+class Work:
+    """One request of the merchant's, read and struck by its faults, and not yet carried out.
+
+    Attributes:
+        server: Whom it was sent to.
+        request: The HTTP request.
+        operation: What is asked for.
+        fields: Its fields as text.
+        plan: What strikes it.
+        problem: Why it cannot be read, if so.
+    """
+
+    server: "Server"
+    request: web.Request
+    operation: Operation
+    fields: "Mapping[str, str]" = attrs.field(repr=False)
+    plan: "Plan"
+    problem: str
+
+    def carry_out(self) -> Reply:
+        """Do it, and return what is said of it."""
+        return self.server.carry_out(self)
+
+
+class Server:
+    """The gateway as an aiohttp application, on sockets that are given.
+
+    Args:
+        service: What is behind it.
+        faults: What goes wrong.
+        clock: What time it is.
+        changed: Called after each request that may have changed the ledger.
+        courier: Who tells merchants.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        faults: "Faults",
+        *,
+        clock: "Callable[[], datetime]",
+        changed: "Callable[[], None]",
+        courier: Courier,
+    ) -> None:
+        self.requests = RequestLog()
+        self.courier = courier
+        self._service = service
+        self._scene = service.scene
+        self._faults = faults
+        self._clock = clock
+        self._changed = changed
+        self._closing = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any] | None] = set()
+        self._late: dict[Work, asyncio.TimerHandle] = {}
+        self._runner = web.AppRunner(
+            self._application(), access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS
+        )
+
+    def _application(self) -> web.Application:
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app.add_routes([web.post(path, self._merchant_request) for path in PATHS])
+        app.add_routes(
+            [
+                web.get("/pay/{page_id}", self._show_payment_page),
+                web.post("/pay/{page_id}", self._decide_payment),
+            ]
+        )
+        return app
+
+    async def start(self, listening: "socket.socket") -> None:
+        """Take connections from a bound socket."""
+        await self._runner.setup()
+        await web.SockSite(self._runner, listening, backlog=1024).start()
+
+    async def stop(self) -> None:
+        """Close every connection, held ones too; late effects that are still out never land."""
+        self._closing.set()
+        for handle in self._late.values():
+            handle.cancel()
+        self._late.clear()
+        tasks = [task for task in self._tasks if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.courier.stop()
+        await self._runner.cleanup()
+
+    # The merchant
+
+    async def _merchant_request(self, request: web.Request) -> web.StreamResponse:
+        # aiohttp forgets a handler whose client has gone: it is kept here, to be ended by `stop`.
+        task = asyncio.current_task()
+        self._tasks.add(task)
+        try:
+            return await self._handle(request, await request.read())
+        finally:
+            self._tasks.discard(task)
+
+    async def _handle(self, request: web.Request, body: bytes) -> web.StreamResponse:
+        problem = ""
+        try:
+            fields = read_fields(request.content_type, body)
+        except UnreadableBodyError as error:
+            fields, problem = {}, str(error)
+        if request.path == CHECKOUT.path and "gbc_id" in fields:
+            # A page of its own, so that Reload and Back ask for it again and post nothing.
+            return _see_other(f"/pay/{quote(fields['gbc_id'], safe='')}")
+        operation = operation_of(request.path, fields)
+        plan = self._faults.plan(operation.name)
+        count = count_orders(operation, fields)
+        self.requests.record(LoggedRequest(operation.name, orders=count, faults=plan.names))
+        if plan.delay_seconds:
+            await asyncio.sleep(plan.delay_seconds)
+        return await perform(Work(self, request, operation, fields, plan, problem))
+
+    def carry_out(self, work: Work) -> Reply:
+        """Carry a request out, and write what is said of it."""
+        operation, fields, plan = work.operation, work.fields, work.plan
+        problem = work.problem or self._service.refusal(operation, fields) or plan.refusal
+        if plan.ignores_selection:
+            fields = {n: v for n, v in fields.items() if n not in SELECTION_FIELDS}
+        if problem:
+            answer = self._service.refuse(operation, fields, problem)
+        else:
+            answer = self._service.perform(operation, fields, self._clock())
+            self._changed()
+            self._tell(answer.notice)
+        for fault in plan.answer_faults:
+            answer = fault.distort(answer)
+        reply = write_reply(answer, self._service.merchant.signer)
+        for garbling in plan.reply_faults:
+            reply = garbling.rewrite(reply)
+        return reply
+
+    # What happens later, or at the end
+
+    async def until_closing(self, request: web.Request) -> None:
+        """Wait until the client goes or the sandbox closes."""
+        # aiohttp can tell a handler that its client went only by cancelling it, and then every
+        # handler, also those that are about to do an effect: so it is looked at instead.
+        while not self._closing.is_set() and request.transport is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_HELD_LOOK_SECONDS):
+                    await self._closing.wait()
+
+    def postpone(self, work: Work, seconds: float) -> None:
+        """Carry a request out later."""
+        self._late[work] = asyncio.get_running_loop().call_later(seconds, self._land, work)
+
+    def _land(self, work: Work) -> None:
+        self._late.pop(work).cancel()
+        work.carry_out()
+
+    def land_late_effects(self) -> int:
+        """Let every late effect land now; return how many there were."""
+        waiting = list(self._late)
+        for work in waiting:
+            self._land(work)
+        return len(waiting)
+
+    # The shopper
+
+    async def _show_payment_page(self, request: web.Request) -> web.StreamResponse:
+        return self._payment_page(request.match_info["page_id"])
+
+    def _payment_page(self, page_id: str) -> web.Response:
+        transaction = self._scene.find(page_id)
+        return _html(self._scene.page(transaction), status=200 if transaction else 404)
+
+    async def _decide_payment(self, request: web.Request) -> web.StreamResponse:
+        transaction = self._scene.find(request.match_info["page_id"])
+        if transaction is None:
+            return self._payment_page(request.match_info["page_id"])
+        choice = str((await request.post()).get("choice"))
+        notice = self._scene.decide(transaction, choice)
+        self._changed()
+        self._tell(notice)
+        back = self._scene.way_back(transaction, choice)
+        if not back:
+            return _html(pages.message_page("Thank you", "You may close this page."))
+        return _see_other(back)
+
+    def _tell(self, notice: "Notice | None") -> None:
+        if notice is not None:
+            self.courier.send(notice, self._faults.plan_notification(notice.operation.name))
+
+
+def _html(page: str, *, status: int = 200) -> web.Response:
+    return web.Response(status=status, headers=_PAGE_HEADERS, body=page.encode())
+
+
+def _see_other(location: str) -> web.Response:
+    return web.Response(status=303, headers={**_PAGE_HEADERS, "Location": location})
