@@ -29,6 +29,7 @@ from gateway_async.settings import BatchPolicy, RecoveryPolicy, RetryPolicy, Tim
 from gateway_async.signing import Credentials
 from gateway_async.single import carry_out
 from gateway_async.transport import AiohttpTransport
+from gateway_async.watching import Observer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Iterable, Mapping
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
         DirectPaymentResult,
     )
     from gateway_async.session import Request
+    from gateway_async.telemetry import Telemetry
 
     O = TypeVar("O")  # noqa: E741  # an order
     T = TypeVar("T")
@@ -93,6 +95,7 @@ class GatewayClient:
             ``keepalive_timeout=1``: a connection that the gateway closed while it was idle looks
             like a lost reply.
         limiter: An asynchronous context manager, entered around every attempt.
+        telemetry: Told what is done, such as `gateway_async.otel.OpenTelemetry`.
         max_reply_bytes: The largest reply that is read, decompressed.
         max_connections: Connections at most, where the session is ours.
 
@@ -112,6 +115,7 @@ class GatewayClient:
         dialect: Dialect | None = None,
         session: "ClientSession | None" = None,
         limiter: "AbstractAsyncContextManager[object] | None" = None,
+        telemetry: "Telemetry | None" = None,
         max_reply_bytes: int = DEFAULT_MAX_REPLY_BYTES,
         max_connections: int = DEFAULT_MAX_CONNECTIONS,
     ) -> None:
@@ -133,6 +137,7 @@ class GatewayClient:
         )
         self._session = Session(
             transport=self._transport,
+            observer=Observer(telemetry, self._transport.base_url),
             credentials=credentials,
             dialect=setting("dialect", dialect, Dialect),
             timeouts=timeouts,

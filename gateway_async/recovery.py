@@ -80,6 +80,14 @@ class Recovery:
         self, given: "BatchResult[Any, Any] | Iterable[Outcome[Any, Any]]"
     ) -> BatchResult[Any, Any]:
         """Settle what can be settled; see `GatewayClient.recover`."""
+        with self._session.observer.recovery(self._batch) as watch:
+            result = await self._recover(given)
+            watch.over(result.counts, self._requests + self._looks.requests)
+        return result
+
+    async def _recover(
+        self, given: "BatchResult[Any, Any] | Iterable[Outcome[Any, Any]]"
+    ) -> BatchResult[Any, Any]:
         result = given if isinstance(given, BatchResult) else _as_result(given)
         self._all_known = isinstance(given, BatchResult) and _is_whole_batch(given)
         started = time.time()

@@ -6,6 +6,7 @@ whenever no readable reply came. This module knows no order and no batch.
 
 import asyncio
 import contextlib
+import logging
 import math
 import random
 import time
@@ -29,6 +30,7 @@ from gateway_async.errors import (
 )
 from gateway_async.operations import BodyFormat, Operation, OperationClass
 from gateway_async.signing import SIGNATURE_FIELD
+from gateway_async.telemetry import Attempt
 from gateway_async.transport import Evidence, Message, RawReply
 from gateway_async.wire.decoding import reply_fields
 from gateway_async.wire.encoding import encode_form, encode_json
@@ -41,10 +43,13 @@ if TYPE_CHECKING:
     from gateway_async.settings import RetryPolicy, Timeouts
     from gateway_async.signing import Credentials
     from gateway_async.transport import Transport
+    from gateway_async.watching import Observer
 
 T = TypeVar("T")
 
 DEADLINE_PASSED = "the deadline had passed"
+
+_log = logging.getLogger("gateway_async.requests")
 
 _HTTP_OK = 200
 _MOST_DOUBLINGS = 60
@@ -80,6 +85,7 @@ class Exchange(Generic[T]):
         tries: Attempts made.
         sent: How many of them may have sent something.
         ended_at: When it ended, in seconds since the epoch.
+        attempts: Those whose turn came.
     """
 
     value: T | None = attrs.field(default=None, repr=False)
@@ -87,6 +93,7 @@ class Exchange(Generic[T]):
     tries: int = 0
     sent: int = 0
     ended_at: float = attrs.field(factory=_now)
+    attempts: tuple[Attempt, ...] = ()
 
 
 class Gate:
@@ -111,6 +118,11 @@ class Gate:
         if self._stopped.is_set():
             return self._reason
         return DEADLINE_PASSED if self.is_too_late else None
+
+    @property
+    def stopped_because(self) -> str | None:
+        """Why it was stopped; None where it was not, whatever the time."""
+        return self._reason or None
 
     @property
     def is_too_late(self) -> bool:
@@ -159,6 +171,7 @@ class Session:
         timeouts: How long one call may take.
         retry: How what may be repeated is repeated.
         limiter: Entered around every attempt.
+        observer: Told what is done.
     """
 
     transport: "Transport"
@@ -167,6 +180,7 @@ class Session:
     timeouts: "Timeouts"
     retry: "RetryPolicy"
     limiter: "AbstractAsyncContextManager[object]"
+    observer: "Observer"
 
     def call(
         self, request: Request[T], gate: Gate, fence: "Callable[[], None] | None" = None
@@ -281,6 +295,7 @@ class Call(Generic[T]):
         self._ends = math.inf
         self._last: Exchange[T] = Exchange(error=_given_up(asked=False))
         self._is_repeating = False
+        self._seconds: float | None = None
 
     async def run(self) -> Exchange[T]:
         """Make the request, repeated where that is allowed, and say what became of it."""
@@ -309,6 +324,7 @@ class Call(Generic[T]):
         if not self._is_repeating:
             self._is_repeating = True
             return self._last
+        _log.warning("%s is tried again: %s", self._request.operation, self._last.error)
         return await self._attempt(message)
 
     def withdraw(self) -> bool:
@@ -318,11 +334,17 @@ class Call(Generic[T]):
     def so_far(self) -> Exchange[T]:
         """Say what became of it when `run` itself raised: what the evidence proves."""
         sent = self._last.sent + self._evidence.settle()
-        return Exchange(error=_given_up(asked=sent > 0), tries=self._last.tries + 1, sent=sent)
+        return Exchange(
+            error=_given_up(asked=sent > 0),
+            tries=self._last.tries + 1,
+            sent=sent,
+            attempts=self._last.attempts,
+        )
 
     async def _attempt(self, message: Message) -> Exchange[T]:
         evidence = self._evidence = Evidence(self._fence)
-        value, error = None, None
+        raw, value, error = None, None, None
+        self._seconds = None
         try:
             raw = await self._send(message, evidence)
             self._heed(raw)
@@ -332,6 +354,7 @@ class Call(Generic[T]):
         except asyncio.CancelledError:
             self._gate.stop("the call was cancelled")
             error = _given_up(asked=evidence.settle(), reason=self._gate.closed_because)
+        attempts = (*self._last.attempts, *self._attempts_made(raw, error))
         if self._last.sent and error is not None and self._leaves_open(error, evidence):
             error = self._last.error  # an earlier attempt was sent, and may have done it
         self._last = Exchange(
@@ -339,9 +362,20 @@ class Call(Generic[T]):
             error=error,
             tries=self._last.tries + 1,
             sent=self._last.sent + evidence.asked,
+            attempts=attempts,
         )
         self._evidence = Evidence()  # this attempt is counted; the next has evidence of its own
         return self._last
+
+    def _attempts_made(
+        self, raw: RawReply | None, error: GatewayError | None
+    ) -> "tuple[Attempt, ...]":
+        """Return the attempt that ended; none where its turn never came."""
+        if self._seconds is None:
+            return ()
+        status = None if raw is None else raw.status
+        problem = None if error is None else type(error).__name__
+        return (Attempt(seconds=self._seconds, http_status=status, error=problem),)
 
     def _leaves_open(self, error: GatewayError, evidence: Evidence) -> bool:
         """Say whether an error leaves open what became of the attempts before."""
@@ -360,7 +394,12 @@ class Call(Generic[T]):
             seconds = min(self._ends, self._gate.deadline + self._gate.drain_seconds) - now
             if seconds <= 0:
                 raise NotSentError("nothing was sent: the time for this call was over")
-            raw = await self._session.transport.send(message, evidence=evidence, seconds=seconds)
+            try:
+                raw = await self._session.transport.send(
+                    message, evidence=evidence, seconds=seconds
+                )
+            finally:
+                self._seconds = self._loop.time() - now
         if raw is None:
             raise _given_up(asked=evidence.settle(), reason="the limiter swallowed the error")
         return raw

@@ -14,6 +14,7 @@ from gateway_async.session import Gate
 if TYPE_CHECKING:
     from gateway_async.dialect import Dialect
     from gateway_async.session import Call, Exchange, Request, Session
+    from gateway_async.watching import RequestWatch
 
 T = TypeVar("T")
 
@@ -37,19 +38,31 @@ async def carry_out(
         RejectedError: The gateway did nothing, and the dialect says so.
         asyncio.CancelledError: With what became of it as `outcome`: the result, or an error.
     """
+    with session.observer.request(request.operation.name, None) as watch:
+        return await _carry_out(session, request, about, drain_seconds, watch)
+
+
+async def _carry_out(
+    session: "Session",
+    request: "Request[T]",
+    about: object,
+    drain_seconds: float,
+    watch: "RequestWatch",
+) -> T:
     gate = Gate()
     call = session.call(request, gate)
+    watch.begin()
     task = asyncio.create_task(call.run(), name=f"gateway_async {request.operation}")
     try:
         await asyncio.wait({task})
     except asyncio.CancelledError as cancelled:
         gate.stop("the call was cancelled")
         is_read = request.operation.kind is OperationClass.READ
-        exchange = await _drain(task, call, 0 if is_read else drain_seconds)
+        exchange = watch.exchange = await _drain(task, call, 0 if is_read else drain_seconds)
         _hang_on(cancelled, _explain(exchange, request, about, session.dialect))
         raise
     failure = task.exception()
-    made = task.result() if failure is None else call.so_far()
+    made = watch.exchange = task.result() if failure is None else call.so_far()
     if failure is not None and not made.sent:
         raise failure
     exchange = _explain(made, request, about, session.dialect)

@@ -4,6 +4,7 @@ It is a coroutine to await, or an asynchronous context manager to stream from; o
 """
 
 import asyncio
+import contextlib
 import warnings
 from collections.abc import AsyncIterator, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
@@ -100,14 +101,18 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
         return self._coroutine
 
     async def _complete(self) -> BatchResult[O, R]:
-        return await (await self._open()).complete()
+        with await self._open() as run:
+            return await run.complete()
 
     # As a stream
 
     async def __aenter__(self) -> Self:
         self._claim()
         run = await self._open()
-        await run.start(streamed=True)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(run)
+            await run.start(streamed=True)
+            stack.pop_all()
         return self
 
     def __aiter__(self) -> Self:
@@ -140,8 +145,15 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
         traceback: "TracebackType | None",
     ) -> None:
         run = self._run
-        if run is None or run.result is not None:
+        if run is None:
             return
+        with run:
+            if run.watch is not None:
+                run.watch.error = error
+            if run.result is None:
+                await self._leave(run, error)
+
+    async def _leave(self, run: "Lifecycle", error: BaseException | None) -> None:
         interruption = await self._drain(run, "the batch was left early")
         if isinstance(error, asyncio.CancelledError):
             interruption = None  # the first cancellation is already on its way
@@ -198,6 +210,7 @@ def plain_batch(
     check_batch(plan, orders, policy)
 
     async def open_run() -> Run:
-        return Run(session, plan, orders, policy=policy, recovery=recovery)
+        run = Run(session, plan, orders, policy=policy, recovery=recovery)
+        return run.watched(session.observer.batch(plan.operation.name, orders, policy))
 
     return Batch(plan.operation.name, open_run)

@@ -7,7 +7,7 @@ however the batch ends. What the workers do is not known here.
 import abc
 import asyncio
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from gateway_async.batching.tally import Tally
 from gateway_async.session import Gate
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gateway_async.batching.outcomes import Block
     from gateway_async.batching.results import BatchResult, Progress
     from gateway_async.settings import BatchPolicy
+    from gateway_async.watching import BatchWatch
 
 
 class Lifecycle(abc.ABC):
@@ -28,6 +29,7 @@ class Lifecycle(abc.ABC):
         gate: Whether requests may leave.
         result: What became of every order, once it is over.
         streamed: Whether somebody takes what is settled, so that workers wait when it piles up.
+        watch: Told how it goes; None where it is a part of another that is watched.
     """
 
     def __init__(
@@ -41,10 +43,25 @@ class Lifecycle(abc.ABC):
         )
         self.result: BatchResult[Any, Any] | None = None
         self.streamed = False
+        self.watch: BatchWatch | None = None
         self._policy = policy
         self._changed = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []
         self._leaving = False
+
+    def watched(self, watch: "BatchWatch") -> Self:
+        """Tell a watch how it goes, until the `with` block around it is left."""
+        self.watch = watch
+        self.tally.told = watch.settled
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if self.watch is not None:
+            raised = self.failure if error is None else error
+            self.watch.end(self.progress, self.gate.stopped_because, raised)
 
     @property
     @abc.abstractmethod
@@ -171,6 +188,8 @@ class Lifecycle(abc.ABC):
 
     def _begin(self, work: "Coroutine[Any, Any, None]", name: str) -> None:
         """Start a worker."""
-        worker = asyncio.get_running_loop().create_task(work, name=name)
+        create = asyncio.get_running_loop().create_task
+        watch = self.watch
+        worker = watch.run(create, work, name=name) if watch else create(work, name=name)
         worker.add_done_callback(lambda _: self._changed.set())
         self._workers.append(worker)

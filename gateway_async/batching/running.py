@@ -6,6 +6,7 @@ many orders there are.
 """
 
 import asyncio
+import logging
 import math
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from gateway_async.batching.chunks import Chunk
     from gateway_async.session import Session
     from gateway_async.settings import RecoveryPolicy
+
+_log = logging.getLogger("gateway_async.batches")
 
 _STOP_AT_ONCE = (CertificateError, EvidenceError, ConfigurationError)
 
@@ -248,6 +251,8 @@ class Run(Lifecycle):
 
     def _stop(self, reason: str) -> None:
         """Send nothing more, not even what was about to be written."""
+        if self.gate.closed_because is None:
+            _log.warning("%s sends nothing more: %s", self._plan.operation, reason)
         self.gate.stop(reason)
         self._withdraw_calls()
 

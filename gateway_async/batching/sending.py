@@ -15,6 +15,7 @@ from gateway_async.batching.outcomes import (
     RepliedBlock,
     Sending,
     UniformBlock,
+    count_statuses,
     status_codes,
     without_signatures,
 )
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from gateway_async.batching.tally import Tally
     from gateway_async.session import Call, Gate, Session
     from gateway_async.transport import RawReply
+    from gateway_async.watching import RequestWatch
 
     References = Mapping[str, frozenset[str]]
     Payload = tuple[bytes, Mapping[str, Any]]
@@ -101,7 +103,13 @@ class Sender:
         number = None
         if self.log is not None:
             number = await self._intend(self.log, chunk, references)
-        exchange = await self._exchange(chunk, references, number)
+        with self.session.observer.request(self.plan.operation.name, len(chunk)) as watch:
+            return await self._send(chunk, references, number, watch)
+
+    async def _send(
+        self, chunk: "Chunk", references: "References", number: int | None, watch: "RequestWatch"
+    ) -> GatewayError | None:
+        exchange = await self._exchange(chunk, references, number, watch)
         if exchange.value is None:
             return exchange.error
         reply, payload = exchange.value
@@ -117,6 +125,7 @@ class Sender:
             return await self._send_halves(chunk, references)
         self.tally.note_unexpected(judgement.unexpected)
         block = self._replied(chunk, judgement, reply, sending)
+        watch.counts = count_statuses(block.statuses)
         await self._conclude(chunk, block, number, judgement)
         return None
 
@@ -207,21 +216,25 @@ class Sender:
             self.record(chunk, said)
 
     async def _exchange(
-        self, chunk: "Chunk", references: "References", number: int | None
+        self, chunk: "Chunk", references: "References", number: int | None, watch: "RequestWatch"
     ) -> "Exchange[Payload]":
         task = asyncio.current_task()
         call, exchange = None, None
         try:
+            watch.begin()
             call = self.calls[task] = self._call(chunk)
             exchange = await call.run()
         finally:  # even where a collaborator of the caller's raised
             self.calls.pop(task, None)
             made = exchange if exchange is not None else _ended_by_itself(call)
+            watch.exchange = made
             self.tally.requests += made.sent
             self.tally.retries += max(0, made.tries - 1)
             if made.error is not None:
                 sending = self._sending(made, references) if made.sent else None
-                await self._conclude(chunk, _uniform(chunk, made.error, sending), number)
+                block = _uniform(chunk, made.error, sending)
+                watch.counts = {block.status: len(chunk)}
+                await self._conclude(chunk, block, number)
         return exchange
 
     def _call(self, chunk: "Chunk") -> "Call[Payload]":

@@ -14,7 +14,7 @@ from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.wire.converter import read_record, without_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 UNEXPECTED_KEPT = 1000
 
@@ -26,22 +26,27 @@ class Tally:
         finished: What is settled and not yet taken.
         requests: Requests of which something was sent.
         retries: Attempts beyond the first.
+        told: Told the counts of what is settled, if anybody is.
     """
 
     def __init__(self, record_class: type[Any]) -> None:
         self.finished: deque[Block] = deque()
         self.requests = 0
         self.retries = 0
+        self.told: Callable[[Mapping[OutcomeStatus, int]], None] | None = None
         self._record_class = record_class
         self._counts = dict.fromkeys(OutcomeStatus, 0)
         self._unexpected: list[Any] = []
         self._unexpected_count = 0
 
-    def record(self, block: Block) -> None:
-        """Note what became of some orders."""
+    def record(self, block: Block, *, again: bool = False) -> None:
+        """Note what became of some orders, or `again` what an earlier process has told."""
         self.finished.append(block)
-        for status, count in count_statuses(block.statuses).items():
+        counts = count_statuses(block.statuses)
+        for status, count in counts.items():
             self._counts[status] += count
+        if self.told is not None and not again:
+            self.told(counts)
 
     def note_unexpected(self, items: "Sequence[object]") -> None:
         """Note items of a reply that belong to no order; the first thousand are kept."""

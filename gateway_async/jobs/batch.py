@@ -32,7 +32,9 @@ def job_batch(  # noqa: PLR0913  # one keyword a setting
     check_batch(plan, orders, policy)
 
     async def open_run() -> JobRun:
-        return JobRun(session, plan, known, orders, policy=policy, recovery=recovery)
+        run = JobRun(session, plan, known, orders, policy=policy, recovery=recovery)
+        name = plan.operation.name
+        return run.watched(session.observer.batch(name, orders, policy, job=known.name))
 
     return Batch(f"{plan.operation.name} job {known.name!r}", open_run)
 
@@ -59,7 +61,9 @@ def resumed_batch(
             )
         plan = PLANS[head.operation]
         check_size(plan, policy)
-        return JobRun(session, plan, known, None, policy=policy, recovery=recovery)
+        run = JobRun(session, plan, known, None, policy=policy, recovery=recovery)
+        name = plan.operation.name
+        return run.watched(session.observer.batch(name, None, policy, job=known.name))
 
     return Batch(f"job {known.name!r}", open_run)
 

@@ -7,6 +7,7 @@ were asked. While another process has the job, nothing of it is called `not_sent
 
 import asyncio
 import hashlib
+import logging
 import math
 import os
 import socket
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from gateway_async.settings import BatchPolicy, RecoveryPolicy
 
 T = TypeVar("T")
+
+_log = logging.getLogger("gateway_async.jobs")
 
 _SETTLED = (JobState.SUCCEEDED, JobState.DECLINED)
 _RENEWALS_A_LEASE = 3
@@ -187,6 +190,10 @@ class JobRun(Lifecycle):
         except JobBusyError as error:
             busy = error
         seconds = min(busy.seconds_left, _LONGEST_WAIT_SECONDS) + _CLOCKS_DIFFER_SECONDS
+        _log.info(
+            "job %r waits %.1f s: another process has its lease, and may have died",
+            *(self._job.name, seconds),
+        )
         await self._aside(asyncio.sleep(seconds))
         made = await self._aside(attempt())
         if made is None and not self._leaving:
@@ -284,7 +291,7 @@ class JobRun(Lifecycle):
     async def _tell_settled(self, lease: "Lease") -> None:
         """Tell what earlier processes settled."""
         async for rows in self._rows(lease, _SETTLED):
-            await self._tell(StoredBlock(tuple(rows)))
+            await self._tell(StoredBlock(tuple(rows)), again=True)
 
     async def _tell_left(self, lease: "Lease") -> None:
         """Tell what was not told so far, as it stands in the journal."""
@@ -309,11 +316,11 @@ class JobRun(Lifecycle):
         except JournalError as error:
             self._lose_if_over(lease, error)
 
-    async def _tell(self, block: "Block | None") -> None:
+    async def _tell(self, block: "Block | None", *, again: bool = False) -> None:
         if block is None or not block.indices:
             return
         self._telling.note(block)
-        self.tally.record(block)
+        self.tally.record(block, again=again)
         self._changed.set()
         while self._is_piled_up:
             await self.change()
