@@ -8,9 +8,17 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import attrs
-from opentelemetry import context, metrics, trace
 
 from gateway_async.telemetry import Telemetry
+
+try:
+    from opentelemetry import context, metrics, trace
+except ModuleNotFoundError as error:
+    if str(error.name).partition(".")[0] != "opentelemetry":
+        raise
+    raise ModuleNotFoundError(
+        f"gateway_async.otel needs {error.name}: pip install 'gateway-async[otel]'", name=error.name
+    ) from None
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

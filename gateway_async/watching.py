@@ -118,7 +118,7 @@ class BatchWatch:
         self._is_over = False
         named = f" job {start.job!r}" if start.job is not None else ""
         self._name = f"{start.operation}{named}"
-        orders = "orders as they come" if start.orders is None else f"{start.orders} orders"
+        orders = "orders as they come" if start.orders is None else _count(start.orders, "order")
         _batches.info("%s began: %s", self._name, orders)
         told = observer.telemetry
         self._token = None if told is None else self.run(observer.tell, told.batch_began, start)
@@ -159,9 +159,9 @@ class BatchWatch:
             counts = ", ".join(f"{count} {status}" for status, count in end.counts.items() if count)
             raised = f"; raised {type(end.error).__name__}" if end.error is not None else ""
             _batches.info(
-                "%s ended after %.1f s: %s; %d requests, %d retries%s",
-                *(self._name, end.seconds, counts or "no orders", end.requests, end.retries),
-                raised,
+                "%s ended after %.1f s: %s; %s, %d retries%s",
+                *(self._name, end.seconds, counts or "no orders"),
+                *(_count(end.requests, "request"), end.retries, raised),
             )
 
 
@@ -243,15 +243,21 @@ class RequestWatch:
         made = self.exchange
         problem = made.error if made is not None else None
         unknown = self.counts.get(OutcomeStatus.UNKNOWN, 0)
-        orders = "" if self._orders is None else f" of {self._orders} orders"
+        orders = "" if self._orders is None else f" of {_count(self._orders, 'order')}"
         if isinstance(problem, OutcomeUnknownError):
             _requests.warning("%s%s may have happened: %s", self._operation, orders, problem)
         elif unknown:
-            _requests.warning("%s%s: %d are unknown", self._operation, orders, unknown)
+            _requests.warning(
+                "%s%s: what became of %d is unknown", self._operation, orders, unknown
+            )
         elif made is not None and _requests.isEnabledFor(logging.DEBUG):
             seconds = ", ".join(f"{attempt.seconds:.3f} s" for attempt in made.attempts)
             said = "answered" if problem is None else problem
             _requests.debug("%s%s: %s (%s)", self._operation, orders, said, seconds or "not sent")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _check(telemetry: object) -> None:

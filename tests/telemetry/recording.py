@@ -1,0 +1,131 @@
+"""What the SDK of OpenTelemetry was told, and a listener that writes everything down."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from gateway_async.otel import OpenTelemetry
+from gateway_async.telemetry import BatchEnd, BatchStart, RequestEnd, RequestStart, Telemetry
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
+
+class Recorder:
+    """Spans and metrics, kept in memory.
+
+    Attributes:
+        telemetry: What to give to a client.
+        tracer: The program's own.
+    """
+
+    def __init__(self) -> None:
+        self._spans = InMemorySpanExporter()
+        self._reader = InMemoryMetricReader()
+        traces = TracerProvider()
+        traces.add_span_processor(SimpleSpanProcessor(self._spans))
+        meters = MeterProvider(metric_readers=[self._reader])
+        self.tracer: Tracer = traces.get_tracer("program")
+        self.telemetry = OpenTelemetry(tracer_provider=traces, meter_provider=meters)
+
+    @property
+    def spans(self) -> tuple[ReadableSpan, ...]:
+        """The spans that have ended, in the order of their end."""
+        return self._spans.get_finished_spans()
+
+    def named(self, name: str) -> list[ReadableSpan]:
+        """Return the spans of this name."""
+        return [span for span in self.spans if span.name == name]
+
+    def the(self, name: str) -> ReadableSpan:
+        """Return the one span of this name."""
+        (span,) = self.named(name)
+        return span
+
+    def children(self, parent: ReadableSpan) -> list[ReadableSpan]:
+        """Return the spans right below another."""
+        assert parent.context is not None
+        return [
+            span
+            for span in self.spans
+            if span.parent is not None and span.parent.span_id == parent.context.span_id
+        ]
+
+    def points(self) -> "Iterator[tuple[str, Mapping[str, Any], Any]]":
+        """Yield name, attributes and data point of everything that was measured."""
+        data = self._reader.get_metrics_data()
+        if data is None:
+            return
+        for resource in data.resource_metrics:
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    for point in metric.data.data_points:
+                        yield metric.name, dict(point.attributes or {}), point
+
+    def sums(self, name: str, *by: str) -> dict[Any, float]:
+        """Return the sums of a counter by an attribute or several."""
+        sums: dict[Any, float] = {}
+        for found, attributes, point in self.points():
+            if found == f"gateway_async.{name}":
+                key = tuple(attributes.get(attribute) for attribute in by)
+                sums[key] = sums.get(key, 0) + point.value
+        return sums
+
+    def shown(self) -> str:
+        """Return all of it as text, as an exporter would send it away."""
+        data = self._reader.get_metrics_data()
+        metrics = "" if data is None else data.to_json()
+        return "\n".join([*(span.to_json() for span in self.spans), metrics])
+
+
+@attrs.define
+class Diary(Telemetry):
+    """Writes everything down.
+
+    Attributes:
+        batches: Each batch, with its end once it has ended.
+        requests: Each request, with its end once it has ended.
+        settled: What became of orders, as it was told.
+    """
+
+    batches: list[tuple[BatchStart, BatchEnd | None]] = attrs.field(factory=list)
+    requests: list[tuple[RequestStart, RequestEnd | None]] = attrs.field(factory=list)
+    settled: list[tuple[BatchStart, Mapping[Any, int]]] = attrs.field(factory=list)
+
+    def batch_began(self, batch: BatchStart) -> int:
+        self.batches.append((batch, None))
+        return len(self.batches) - 1
+
+    def batch_ended(self, batch: BatchStart, end: BatchEnd, token: Any) -> None:
+        assert self.batches[token] == (batch, None)
+        self.batches[token] = batch, end
+
+    def request_began(self, request: RequestStart) -> int:
+        self.requests.append((request, None))
+        return len(self.requests) - 1
+
+    def request_ended(self, request: RequestStart, end: RequestEnd, token: Any) -> None:
+        assert self.requests[token] == (request, None)
+        self.requests[token] = request, end
+
+    def orders_settled(self, batch: BatchStart, counts: Mapping[Any, int]) -> None:
+        self.settled.append((batch, dict(counts)))
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether all that began has ended."""
+        return all(end is not None for _, end in (*self.batches, *self.requests))
+
+    def totals(self) -> dict[Any, int]:
+        """Return what became of all orders, without zeros."""
+        totals: dict[Any, int] = {}
+        for _, counts in self.settled:
+            for status, count in counts.items():
+                totals[status] = totals.get(status, 0) + count
+        return {status: count for status, count in totals.items() if count}

@@ -1,0 +1,129 @@
+"""The log: quiet unless asked, and then saying what happens as it does."""
+
+import asyncio
+import logging
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gateway_async import BatchPolicy, OutcomeUnknownError
+from gateway_async.sandbox import faults
+from tests.orders import client_of, orders_for
+from tests.secrets.data import direct_payment
+
+if TYPE_CHECKING:
+    from gateway_async.journal import Journal
+    from gateway_async.sandbox import Sandbox
+    from tests.jobs.books import Make
+
+
+def _refunds(sandbox: "Sandbox", count: int) -> list[Any]:
+    return orders_for("refund", sandbox.seed(count, status="captured"))
+
+
+def _said(caplog: pytest.LogCaptureFixture, level: int) -> list[tuple[str, str]]:
+    return [
+        (record.name, record.getMessage())
+        for record in caplog.records
+        if record.levelno == level and record.name.startswith("gateway_async")
+    ]
+
+
+def test_nothing_is_printed_unless_the_program_asks_for_it() -> None:
+    script = (
+        "import logging, gateway_async\n"
+        "logging.getLogger('gateway_async.requests').warning('lost')\n"
+    )
+    command = [sys.executable, "-W", "error", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603  # ours
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+async def test_a_batch_says_when_it_begins_and_ends(
+    sandbox: "Sandbox", caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "gateway_async")
+    async with client_of(sandbox) as gateway:
+        await gateway.refund(_refunds(sandbox, 3))
+        await gateway.refund(iter(_refunds(sandbox, 1)))
+    began, ended, streamed, _ = [text for _, text in _said(caplog, logging.INFO)]
+    assert began == "refund began: 3 orders"
+    assert ended.startswith("refund ended after ")
+    assert ended.endswith(" s: 3 succeeded; 1 request, 0 retries")
+    assert streamed == "refund began: orders as they come"
+    assert _said(caplog, logging.WARNING) == _said(caplog, logging.DEBUG) == []
+
+
+async def test_what_is_unknown_and_what_stops_is_a_warning(
+    sandbox: "Sandbox", caplog: pytest.LogCaptureFixture
+) -> None:
+    sandbox.faults.add("refund", faults.DropReply(times=1))
+    policy = BatchPolicy(chunk_size=2, concurrency=1, stop_after_unknown=1)
+    async with client_of(sandbox, policy=policy) as gateway:
+        await gateway.refund(_refunds(sandbox, 4))
+        sandbox.faults.add("refund", faults.MissingItems(times=1))
+        await gateway.refund(_refunds(sandbox, 2))
+    lost, stops, missing = _said(caplog, logging.WARNING)
+    assert lost[0] == missing[0] == "gateway_async.requests"
+    assert lost[1].startswith("refund of 2 orders may have happened: the request was sent")
+    assert stops[0] == "gateway_async.batches"
+    assert stops[1].startswith("refund sends nothing more: 1 requests in a row")
+    assert missing[1] == "refund of 2 orders: what became of 1 is unknown"
+
+
+async def test_a_lost_payment_is_a_warning(
+    sandbox: "Sandbox", caplog: pytest.LogCaptureFixture
+) -> None:
+    sandbox.faults.add("pay_direct", faults.DropReply(times=1))
+    async with client_of(sandbox) as gateway:
+        with pytest.raises(OutcomeUnknownError):
+            await gateway.pay_direct(direct_payment())
+    ((name, text),) = _said(caplog, logging.WARNING)
+    assert name == "gateway_async.requests"
+    assert text.startswith("pay_direct may have happened: ")
+
+
+async def test_a_second_try_is_a_warning_and_each_request_is_told_to_those_who_ask(
+    sandbox: "Sandbox", caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "gateway_async")
+    sandbox.faults.add("query", faults.Status(status=503, times=1))
+    async with client_of(sandbox) as gateway:
+        await gateway.query(orders_for("query", sandbox.seed(1)))
+    assert _said(caplog, logging.WARNING) == [
+        ("gateway_async.requests", "query is tried again: the gateway answered HTTP 503")
+    ]
+    ((name, text),) = _said(caplog, logging.DEBUG)
+    assert name == "gateway_async.requests"
+    assert text.startswith("query of 1 order: answered (")
+    assert text.count(" s") == 2
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_a_job_says_that_it_waits_for_a_lease(
+    sandbox: "Sandbox", make: "Make", journal: "Journal", caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "gateway_async")
+    job = journal.job("november")
+    orders = _refunds(sandbox, 1)
+    assert (await make().refund(orders, job=job)).ok
+    lease = await job.take("another process")
+    waiting = asyncio.create_task(make().resume(job))
+    while not _said_to_wait(caplog):  # noqa: ASYNC110  # a log has no event
+        await asyncio.sleep(0.001)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    await lease.release()
+    assert _said(caplog, logging.INFO)[0] == (
+        "gateway_async.batches",
+        "refund job 'november' began: 1 order",
+    )
+
+
+def _said_to_wait(caplog: pytest.LogCaptureFixture) -> bool:
+    return any(
+        name == "gateway_async.jobs" and text.startswith("job 'november' waits ")
+        for name, text in _said(caplog, logging.INFO)
+    )
