@@ -1,80 +1,66 @@
-"""The commands of `gateway-async`."""
+"""The commands of `gateway-async`, as one table."""
 
+import shlex
 from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from cyclopts import App, CycloptsError
 
-from gateway_async.cli.demo import run_demo
-from gateway_async.cli.layouts import LAYOUTS
-from gateway_async.cli.runs import USAGE, run_file
+from gateway_async.cli.commands.common import USAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from gateway_async.cli.layouts import Layout
+_HELP = """Capture, cancel, review, refund, pay out or look up any number of orders, and learn what
+became of every single one.
 
-_HELP = """Capture, cancel, review, refund or look up any number of orders, and learn what became
-of every single one.
+The gateway is named by options, by environment variables (GATEWAY_BASE_URL, GATEWAY_MERCHANT_ID,
+GATEWAY_ACCOUNT_ID, GATEWAY_SECRET) or by a TOML file. Exit codes: 0, all orders succeeded; 1,
+some were declined, are absent, or differ; 2, the command or its file is wrong and nothing was
+sent; 3, some outcomes are unknown, or some orders were not sent."""
 
-The gateway is named by the environment variables GATEWAY_BASE_URL, GATEWAY_MERCHANT_ID,
-GATEWAY_ACCOUNT_ID and GATEWAY_SECRET. Exit codes: 0, all orders succeeded; 1, some were declined
-or are absent; 2, the command or its file is wrong and nothing was sent; 3, some outcomes are
-unknown or some orders were not sent."""
+_COMMANDS = "gateway_async.cli.commands"
+COMMANDS = {
+    "capture": ("batches:capture", "Capture orders of a file."),
+    "cancel": ("batches:cancel", "Cancel orders of a file."),
+    "review": ("batches:review", "Review orders of a file."),
+    "refund": ("batches:refund", "Refund orders of a file, in whole or in part."),
+    "query": ("look_ups:query", "Look up the transactions of orders."),
+    "search-refunds": ("look_ups:search_refunds", "Look up the refunds of orders."),
+    "payout": ("payouts:payout", "Pay out the payouts of a file, one by one."),
+    "recover": ("recovering:recover", "Settle what is unknown in an outcome file."),
+    "reconcile": ("reconciling:reconcile", "Compare a ledger with the gateway's records."),
+    "jobs": ("jobs:jobs", "List, show, resolve and resume the jobs of a journal."),
+    "sandbox": ("sandboxes:sandbox", "Run a gateway on this machine, to try things at."),
+    "demo": ("demo:demo", "See it all work, against a gateway inside this command."),
+}
+"""By name, where each command is, and what it does: it is imported when it is used."""
+
+_HELP_THEMSELVES = frozenset({"sandbox"})
 
 
 def run(arguments: "Sequence[str]") -> int:
     """Run one command and return its exit code."""
+    given = list(arguments)
     try:
-        code = make_app()(list(arguments), exit_on_error=False, result_action="return_value")
+        command, bound, ignored = make_app().parse_args(given, exit_on_error=False)
     except CycloptsError:
         return USAGE
+    except KeyboardInterrupt:
+        return USAGE
+    line = {"line": shlex.join(["gateway-async", *given])} if "line" in ignored else {}
+    code = command(*bound.args, **bound.kwargs, **line)
     return code if isinstance(code, int) else 0
 
 
 def make_app() -> App:
     """Return the application with all its commands."""
     app = App(name="gateway-async", help=_HELP, version=_version)
-    app.command(run_demo, name="demo")
-    for layout in LAYOUTS.values():
-        make = _look_up_command if layout.looks_up else _order_command
-        app.command(make(layout), name=layout.operation, help=layout.help)
+    for name, (place, text) in COMMANDS.items():
+        own = {"help_flags": ()} if name in _HELP_THEMSELVES else {}
+        app.command(f"{_COMMANDS}.{place}", name=name, help=text, **own)
     return app
 
 
 def _version() -> str:
     return version("gateway-async")
-
-
-def _order_command(layout: "Layout") -> "Callable[..., int]":
-    def command(orders: Path, /, *, out: Path) -> int:
-        """Work on the orders of a file.
-
-        Args:
-            orders: The CSV file with the orders: a header, then one order in each line.
-            out: The CSV file for the outcomes, in the order of the input. It must not exist yet.
-        """
-        return run_file(layout, orders, out)
-
-    return command
-
-
-def _look_up_command(layout: "Layout") -> "Callable[..., int]":
-    def command(
-        orders: Path,
-        /,
-        *,
-        out: Path,
-        by: Literal["order_no", "transaction_id"] | None = None,
-    ) -> int:
-        """Look up the orders of a file.
-
-        Args:
-            orders: The CSV file with the orders: a header, then one order in each line.
-            out: The CSV file for the outcomes, in the order of the input.
-            by: The column to look up by, where the file has both filled.
-        """
-        return run_file(layout.by(by) if by else layout, orders, out)
-
-    return command

@@ -1,4 +1,4 @@
-"""What the CSV files of each command hold, as data.
+"""What the files of each command hold, as data.
 
 Input columns carry the interface's field names. This module does no input or output.
 """
@@ -19,14 +19,23 @@ from gateway_async.models.orders import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-AMOUNTS = frozenset({"amount", "refund_amount"})
-"""Columns that hold amounts."""
-
 STATUS = "status"
 """The result column that carries the outcome's status."""
 
 OUTCOME_COLUMNS = (STATUS, "code", "error")
 """The result columns of every command, before those of its records."""
+
+EVIDENCE_COLUMNS = (
+    "sent_operation",
+    "sent_index",
+    "sent_ended_at",
+    "sent_alone",
+    "sent_marker",
+    "sent_references_before",
+)
+"""The result columns by which `recover` settles what is unknown: no secret is among them."""
+
+_RECOVERABLE = frozenset({"capture", "cancel", "review", "refund"})
 
 
 @attrs.frozen(kw_only=True)
@@ -40,9 +49,12 @@ class Layout:
         required: Columns that must be there and filled.
         optional: Columns that are used where they are there and filled.
         either: Columns of which at least one must be there, and exactly one filled in each row.
+        amounts: Which of the columns hold amounts.
         identity: Columns by which two rows are the same order.
+        total: The column whose amounts are what the command moves.
         results: Columns written from the gateway's records, by the field of the record. Where a
             column could hide one of the input's, its name begins with `found_`.
+        confirms: Whether the command asks before it sends: money leaves the merchant.
     """
 
     operation: str
@@ -51,8 +63,11 @@ class Layout:
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     either: tuple[str, ...] = ()
+    amounts: frozenset[str] = frozenset({"amount", "refund_amount"})
     identity: tuple[str, ...] = ()
+    total: str = "amount"
     results: "Mapping[str, str]"
+    confirms: bool = False
 
     @property
     def method(self) -> str:
@@ -65,14 +80,20 @@ class Layout:
         return (*self.required, *self.optional, *self.either)
 
     @property
-    def result_columns(self) -> tuple[str, ...]:
-        """The columns that the command writes beside those of the input."""
-        return (*OUTCOME_COLUMNS, *self.results)
-
-    @property
     def looks_up(self) -> bool:
         """Whether the command only reads."""
         return self.order is OrderRef
+
+    @property
+    def keeps_evidence(self) -> bool:
+        """Whether what is unknown may be settled later, by columns beside its outcome."""
+        return self.operation in _RECOVERABLE
+
+    @property
+    def result_columns(self) -> tuple[str, ...]:
+        """The columns that the command writes beside those of the input."""
+        evidence = EVIDENCE_COLUMNS if self.keeps_evidence else ()
+        return (*OUTCOME_COLUMNS, *self.results, *evidence)
 
     def by(self, column: str) -> "Layout":
         """Return the layout of a look-up that goes by one column only."""
@@ -127,7 +148,9 @@ _LAYOUTS = (
         required=(*_ORDER, "refund_amount"),
         optional=("refund_reason",),
         identity=("transaction_id",),
+        total="refund_amount",
         results=_same("refund_status", "refund_reference", "refund_reference_id", "refund_message"),
+        confirms=True,
     ),
     Layout(
         operation="query",
@@ -154,4 +177,4 @@ _LAYOUTS = (
 LAYOUTS: "Mapping[str, Layout]" = MappingProxyType(
     {layout.operation: layout for layout in _LAYOUTS}
 )
-"""The layout of each command that works on a file."""
+"""The layout of each command that sends a batch of orders."""

@@ -1,218 +1,200 @@
-"""One command on one file: check everything, send, and write every outcome, whatever happens."""
+"""A run: a batch, or what is used like one, driven to its end whatever happens.
+
+Law: every outcome is seen exactly once, by one function, and what is known is never given up.
+"""
 
 import asyncio
 import contextlib
-import os
-import signal
-import sys
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
-from rich.console import Console
 
-from gateway_async.cli.layouts import OUTCOME_COLUMNS
-from gateway_async.cli.settings import read_settings
-from gateway_async.cli.shows import progress_bar, summary_table, tell
-from gateway_async.cli.tables import TableError, outcome_cells, read_table, table_text
+from gateway_async.cli.shows import summary_table
 from gateway_async.client import GatewayClient
-from gateway_async.dialect import Dialect
-from gateway_async.errors import ConfigurationError, InvalidOrderError
+from gateway_async.errors import ConfigurationError, GatewayError, InvalidOrderError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-    from typing import TextIO
+    from collections.abc import AsyncIterator, Callable, Iterable
+    from contextlib import AbstractAsyncContextManager
 
-    from gateway_async.batching.batch import Batch
-    from gateway_async.batching.outcomes import Outcome
-    from gateway_async.cli.layouts import Layout
-    from gateway_async.cli.settings import GatewaySettings
-    from gateway_async.cli.tables import Table
+    from gateway_async.cli.outcomes import Told
+    from gateway_async.cli.settings.settings import Settings
+    from gateway_async.cli.stopping import Stop
+    from gateway_async.cli.talk import Talk
+    from gateway_async.signing import Credentials
 
-USAGE = 2
-_ERROR = OUTCOME_COLUMNS.index("error")
 _REASONS_SHOWN = 3
+_REASONS_KEPT = 1000
+_SECONDS_BETWEEN_TICKS = 0.5
 _EXIT_CODES = {"unknown": 3, "not_sent": 3, "declined": 1, "absent": 1}
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+UNFINISHED = 3
 
 
-class UsageError(Exception):
-    """The command cannot run as it was given; nothing was sent."""
+class Streamed(Protocol):
+    """What can be driven: a `Batch`, payouts, or a reconciliation."""
+
+    async def __aenter__(self) -> Any: ...  # noqa: ANN401  # itself
+    async def __aexit__(self, *error: Any) -> None: ...  # noqa: ANN401, PYI036  # as a batch has it
+    def __aiter__(self) -> "AsyncIterator[Any]": ...
+    @property
+    def result(self) -> "Iterable[Any]":
+        """What was not yielded, once it is over."""
+        ...
 
 
 @attrs.define(kw_only=True)
-class Run:
-    """What became of one file.
+class Tally:
+    """What became of a run.
 
     Attributes:
-        results: The result cells of each order, None while its outcome is not known.
-        requests: Requests made.
+        counts: How many orders have each status.
+        reasons: How many orders did not succeed for each reason; the first thousand reasons.
+        requests: Requests made, None where nobody counted.
         retries: How many of them were repeats.
-        unexpected: Records that came back and belong to no order of the file.
+        unexpected: Records that came back and belong to no order.
         seconds: How long it took.
+        failure: What ended it early.
     """
 
-    results: list[tuple[str, ...] | None]
-    requests: int = 0
-    retries: int = 0
+    counts: Counter[str] = attrs.field(factory=Counter)
+    reasons: Counter[str] = attrs.field(factory=Counter)
+    requests: int | None = None
+    retries: int | None = None
     unexpected: int = 0
     seconds: float = 0.0
+    failure: GatewayError | None = None
+
+    def see(self, outcome: "Told") -> None:
+        """Note one outcome."""
+        self.counts[str(outcome.status)] += 1
+        text = str(outcome.error) if outcome.error is not None else ""
+        if text and (text in self.reasons or len(self.reasons) < _REASONS_KEPT):
+            self.reasons[text] += 1
 
     @property
-    def counts(self) -> Counter[str]:
-        """How many orders ended in each status."""
-        return Counter(cells[0] if cells else "unknown" for cells in self.results)
-
-    @property
-    def reasons(self) -> Counter[str]:
-        """How many orders did not succeed for each reason."""
-        return Counter(cells[_ERROR] for cells in self.results if cells and cells[_ERROR])
+    def has_begun(self) -> bool:
+        """Whether there is anything to tell of."""
+        return bool(self.counts) or self.seconds > 0
 
     @property
     def exit_code(self) -> int:
         """0: all succeeded. 1: some declined or absent. 3: some unknown or not sent."""
-        return max((_EXIT_CODES.get(status, 0) for status in self.counts), default=0)
+        code = max((_EXIT_CODES.get(status, 0) for status in self.counts), default=0)
+        return code if self.failure is None else UNFINISHED
+
+    def report(self, talk: "Talk", name: str) -> None:
+        """Say what became of it."""
+        row = (name, self.counts, self.requests, self.retries, self.seconds)
+        talk.show(
+            "summary",
+            summary_table([row]),
+            command=name,
+            counts=dict(self.counts),
+            requests=self.requests,
+            retries=self.retries,
+            unexpected=self.unexpected,
+            seconds=round(self.seconds, 3),
+        )
+        for reason, count in self.reasons.most_common(_REASONS_SHOWN):
+            talk.tell("reason", f"{count} x {reason}", count=count, reason=reason)
+        if self.unexpected:
+            text = f"{self.unexpected} records came back that belong to no order of the file"
+            talk.tell("unexpected", text, count=self.unexpected)
+        if self.failure is not None:
+            talk.tell("failure", f"it ended early: {self.failure}")
 
 
-def run_file(layout: "Layout", source: "Path", out: "Path") -> int:
-    """Do the whole job of one command and return its exit code.
+def make_client(settings: "Settings", credentials: "Credentials") -> GatewayClient:
+    """Make the client that the settings describe.
+
+    Raises:
+        ConfigurationError: If a setting is wrong, or a rate needs an extra that is not installed.
+    """
+    return GatewayClient(
+        settings.base_url,
+        credentials,
+        timeouts=settings.timeouts,
+        retry=settings.retry,
+        policy=settings.policy,
+        recovery=settings.recovery,
+        dialect=settings.dialect,
+        limiter=None if settings.rate is None else _limiter(settings.rate),
+    )
+
+
+def _limiter(rate: float) -> "AbstractAsyncContextManager[object]":
+    """Let requests leave evenly, so many a second."""
+    try:
+        from aiolimiter import AsyncLimiter  # noqa: PLC0415  # only where a rate is set
+    except ModuleNotFoundError:
+        raise ConfigurationError(
+            "--rate needs aiolimiter: pip install 'gateway-async[cli]'"
+        ) from None
+    return AsyncLimiter(1, 1 / rate)
+
+
+async def drive(
+    streamed: Streamed,
+    see: "Callable[[Any], None]",
+    *,
+    stop: "Stop",
+    tick: "Callable[[], None]",
+) -> GatewayError | None:
+    """Hand over everything that finishes; after a stop or an error, what is known by then.
 
     Args:
-        layout: The columns of the command.
-        source: The CSV file with the orders.
-        out: Where the outcomes go.
+        streamed: What is driven.
+        see: Sees everything that finishes, once each.
+        stop: Says when to stop.
+        tick: Called from time to time, also where nothing finishes.
+
+    Returns:
+        What ended it early, if an error did.
+
+    Raises:
+        ConfigurationError: If it was stopped before it began.
+        GatewayError: If it could not begin; nothing was sent.
     """
-    console = Console(stderr=True)
+    failure: GatewayError | None = None
+    ticker = asyncio.create_task(_ticking(tick))
     try:
-        settings = read_settings(os.environ)
-        table = _read(source, layout)
-        with _outcome_file(out, replace=layout.looks_up) as file:
-            run = _run(settings, table, layout, console)
-            _write(file, table_text(table, layout, run.results))
-    except TableError as error:
-        return _refuse(console, f"{source}: {error}")
-    except (ConfigurationError, UsageError) as error:
-        return _refuse(console, str(error))
-    _report(console, layout, run)
-    return run.exit_code
-
-
-def _refuse(console: Console, message: str) -> int:
-    tell(console, f"gateway-async: {message}")
-    return USAGE
-
-
-def _read(source: "Path", layout: "Layout") -> "Table":
-    try:
-        body = source.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {source}: {error.strerror}") from None
-    return read_table(body, layout, Dialect())
-
-
-@contextlib.contextmanager
-def _outcome_file(out: "Path", *, replace: bool) -> "Iterator[TextIO]":
-    """Open a file beside `out`, before anything is sent; it takes its place at the end."""
-    if not replace and out.exists() and out.stat().st_size:
-        raise UsageError(
-            f"{out} exists already and may be the only record of an earlier run; "
-            "move it away, or name another file"
-        )
-    beside = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        file = beside.open("x", encoding="utf-8", newline="")
-    except OSError as error:
-        raise UsageError(f"cannot write {out}: {error.strerror}") from None
-    try:
-        with file:
-            yield file
-        beside.replace(out)
+        with stop.cancelling(), contextlib.suppress(asyncio.CancelledError):
+            async with streamed:
+                async for one in streamed:
+                    see(one)
+    except InvalidOrderError:
+        raise  # nothing was sent, and the file can be told by line
+    except GatewayError as error:
+        failure = error
     finally:
-        beside.unlink(missing_ok=True)
-
-
-def _write(file: "TextIO", text: str) -> None:
-    """Write the outcomes; on standard output where the file takes no more."""
+        ticker.cancel()
     try:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    except OSError as error:
-        sys.stderr.write(f"gateway-async: {error.strerror}; the outcomes follow\n")
-        sys.stdout.write(text)
-
-
-def _run(settings: "GatewaySettings", table: "Table", layout: "Layout", console: Console) -> Run:
-    run = Run(results=[None] * len(table.orders))
-    started = time.monotonic()
-    try:
-        asyncio.run(_send(settings, table, layout, run, console))
-    except InvalidOrderError as error:
-        raise table.problems_of(error) from None
-    run.seconds = time.monotonic() - started
-    return run
-
-
-async def _send(
-    settings: "GatewaySettings", table: "Table", layout: "Layout", run: Run, console: Console
-) -> None:
-    async with GatewayClient(settings.base_url, settings.credentials) as gateway:
-        send: Callable[[list[Any]], Batch[Any, Any]] = getattr(gateway, layout.method)
-        batch = send(table.orders)
-        with progress_bar(console, layout.operation, len(table.orders)) as advance:
-
-            def keep(outcome: "Outcome[Any, Any]") -> None:
-                run.results[outcome.index] = outcome_cells(outcome, layout)
-                advance(1)
-
-            with _cancelled_by_signals(console):
-                await _collect(batch, keep)
-        result = batch.result
-        run.requests, run.retries = result.requests, result.retries
-        run.unexpected = result.unexpected.count
-
-
-async def _collect(batch: "Batch[Any, Any]", keep: "Callable[[Outcome[Any, Any]], None]") -> None:
-    """Hand over every outcome; after a cancellation, those that are known by then."""
-    with contextlib.suppress(asyncio.CancelledError):
-        async with batch:
-            async for outcome in batch:
-                keep(outcome)
-    try:
-        known = batch.result
+        left = streamed.result
     except RuntimeError:
-        raise UsageError("stopped before anything was sent") from None
-    for outcome in known:
-        keep(outcome)
+        raise failure or ConfigurationError("stopped before anything was sent") from None
+    for one in left:
+        see(one)
+    return failure
 
 
-@contextlib.contextmanager
-def _cancelled_by_signals(console: Console) -> "Iterator[None]":
-    """Let each Ctrl-C or SIGTERM cancel this task once: the first drains, the second stops."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-
-    def cancel() -> None:
-        tell(console, "stopping: waiting for what is in flight; press Ctrl-C again not to wait")
-        if task is not None:
-            task.cancel()
-
-    try:
-        with contextlib.suppress(NotImplementedError):  # Windows keeps Python's own handling
-            for number in _SIGNALS:
-                loop.add_signal_handler(number, cancel)
-        yield
-    finally:
-        with contextlib.suppress(NotImplementedError):
-            for number in _SIGNALS:
-                loop.remove_signal_handler(number)
+async def _ticking(tick: "Callable[[], None]") -> None:
+    while True:
+        await asyncio.sleep(_SECONDS_BETWEEN_TICKS)
+        tick()
 
 
-def _report(console: Console, layout: "Layout", run: Run) -> None:
-    row = (layout.operation, run.counts, run.requests, run.retries, run.seconds)
-    console.print(summary_table([row]))
-    for reason, count in run.reasons.most_common(_REASONS_SHOWN):
-        tell(console, f"{count} x {reason}")
-    if run.unexpected:
-        tell(console, f"{run.unexpected} records came back that belong to no order of the file")
+def note_totals(tally: Tally, result: Any, started: float) -> None:  # noqa: ANN401  # any result
+    """Take the totals of a batch's result into the tally.
+
+    Args:
+        tally: What became of the run.
+        result: What the batch came to.
+        started: When it began, by the monotonic clock.
+    """
+    tally.seconds = time.monotonic() - started
+    tally.requests = getattr(result, "requests", None)
+    tally.retries = getattr(result, "retries", None)
+    unexpected = getattr(result, "unexpected", None)
+    tally.unexpected = 0 if unexpected is None else unexpected.count

@@ -90,7 +90,7 @@ async def test_refund_writes_every_outcome_in_the_order_of_the_input(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
     orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 120), tmp_path / "out.csv"
-    ended = await run(sandbox, "refund", orders, "--out", out)
+    ended = await run(sandbox, "refund", orders, "--yes", "--out", out)
     assert ended.code == 0, ended.stderr
     rows = outcomes(out)
     assert [row["customer"] for row in rows] == [f"customer {i}" for i in range(120)]
@@ -106,9 +106,9 @@ async def test_a_command_that_moves_money_does_not_run_over_its_outcomes(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
     orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 1), tmp_path / "out.csv"
-    assert (await run(sandbox, "refund", orders, "--out", out)).code == 0
+    assert (await run(sandbox, "refund", orders, "--yes", "--out", out)).code == 0
     before = out.read_text()
-    again = await run(sandbox, "refund", orders, "--out", out)
+    again = await run(sandbox, "refund", orders, "--yes", "--out", out)
     assert again.code == 2
     assert "exists already" in again.stderr
     assert out.read_text() == before
@@ -132,7 +132,7 @@ async def test_declined_orders_come_with_their_reason_and_exit_1(
     (payment,) = sandbox.seed(1, status="authorised", amount="9.00")
     row = (payment.transaction_id, payment.order_no, payment.currency, payment.amount, "1.00")
     orders = write(tmp_path / "orders.csv", (*COLUMNS, "refund_amount"), [row])
-    ended = await run(sandbox, "refund", orders, "--out", tmp_path / "out.csv")
+    ended = await run(sandbox, "refund", orders, "--yes", "--out", tmp_path / "out.csv")
     assert ended.code == 1
     (found,) = outcomes(tmp_path / "out.csv")
     assert found["status"] == "declined"
@@ -142,7 +142,7 @@ async def test_declined_orders_come_with_their_reason_and_exit_1(
 async def test_a_lost_reply_is_unknown_and_exits_3(sandbox: Sandbox, tmp_path: Path) -> None:
     orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 100), tmp_path / "out.csv"
     sandbox.faults.add("refund", DropReply(times=1))
-    assert (await run(sandbox, "refund", orders, "--out", out)).code == 3
+    assert (await run(sandbox, "refund", orders, "--yes", "--out", out)).code == 3
     assert statuses(out) == {"succeeded": 50, "unknown": 50}
 
 
@@ -163,7 +163,7 @@ async def test_look_ups_find_what_there_is_and_exit_1_for_what_is_absent(
 
 async def test_the_outcomes_of_a_refund_can_be_looked_up(sandbox: Sandbox, tmp_path: Path) -> None:
     orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 2), tmp_path / "out.csv"
-    assert (await run(sandbox, "refund", orders, "--out", out)).code == 0
+    assert (await run(sandbox, "refund", orders, "--yes", "--out", out)).code == 0
     looked_up = tmp_path / "found.csv"
     ended = await run(sandbox, "search-refunds", out, "--out", looked_up, "--by", "transaction_id")
     assert ended.code == 0, ended.stderr
@@ -173,7 +173,7 @@ async def test_the_outcomes_of_a_refund_can_be_looked_up(sandbox: Sandbox, tmp_p
 async def test_ctrl_c_writes_every_outcome_that_is_known(sandbox: Sandbox, tmp_path: Path) -> None:
     orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 1000), tmp_path / "out.csv"
     sandbox.faults.add("refund", NoReply())
-    process = await start(sandbox, "refund", orders, "--out", out)
+    process = await start(sandbox, "refund", orders, "--yes", "--out", out)
     assert process.stderr is not None
     while sandbox.requests["refund"] < 8 and process.returncode is None:  # noqa: ASYNC110  # no event
         await asyncio.sleep(0.01)
@@ -198,7 +198,7 @@ async def test_a_bad_file_sends_nothing(sandbox: Sandbox, tmp_path: Path) -> Non
     orders = write_refunds(sandbox, tmp_path / "orders.csv", 60)
     with orders.open("a") as file:
         file.write("c,T,O,EUR,much,1.00,\n")
-    ended = await run(sandbox, "refund", orders, "--out", tmp_path / "out.csv")
+    ended = await run(sandbox, "refund", orders, "--yes", "--out", tmp_path / "out.csv")
     assert ended.code == 2
     assert "line 62, column amount: 'much' is not an amount" in ended.stderr
     assert not (tmp_path / "out.csv").exists()
@@ -225,7 +225,7 @@ async def test_wrong_usage_exits_2(
 
 async def test_an_unwritable_outcome_file_sends_nothing(sandbox: Sandbox, tmp_path: Path) -> None:
     orders = write_refunds(sandbox, tmp_path / "orders.csv", 1)
-    ended = await run(sandbox, "refund", orders, "--out", tmp_path / "missing" / "out.csv")
+    ended = await run(sandbox, "refund", orders, "--yes", "--out", tmp_path / "missing" / "out.csv")
     assert ended.code == 2
     assert "cannot write" in ended.stderr
     assert not sandbox.requests["refund"]

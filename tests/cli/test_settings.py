@@ -1,33 +1,291 @@
+"""Where settings come from, and that the secret goes nowhere else."""
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
 import pytest
 
-from gateway_async.cli.settings import VARIABLES, read_settings
+from gateway_async.cli.settings.config import default_path
+from gateway_async.cli.settings.settings import Given, Settings, read_settings
+from gateway_async.dialect import PaymentState
 from gateway_async.errors import ConfigurationError
+from gateway_async.operations import REFUND
+from gateway_async.signing import Credentials, HmacSigner
 
-ENVIRONMENT = {
+SECRET = "hidden-words"
+WHO = {
     "GATEWAY_BASE_URL": "https://gateway.example",
     "GATEWAY_MERCHANT_ID": "M1",
     "GATEWAY_ACCOUNT_ID": "A1",
-    "GATEWAY_SECRET": "hidden-words",
 }
+ENVIRONMENT = {**WHO, "GATEWAY_SECRET": SECRET, "XDG_CONFIG_HOME": "/nowhere"}
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def to_file(text: str) -> Path:
+        path = tmp_path / "config.toml"
+        path.write_text(text)
+        return path
+
+    return to_file
+
+
+def read(config: Path | None = None, **given: Any) -> Settings:
+    return read_settings(Given(config=config, **given), ENVIRONMENT)
+
+
+def credentials(settings: Settings, environment: Mapping[str, str] = ENVIRONMENT) -> Credentials:
+    return settings.credentials(environment, warn=pytest.fail)
+
+
+def refused(text: str, write: Write, **given: Any) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        credentials(read(write(text), **given))
+    return str(caught.value)
+
+
+def signature(made: Credentials) -> str:
+    return made.signer.sign(REFUND, {"order_no": "O1"})
 
 
 def test_settings_come_from_the_environment_and_hide_the_secret() -> None:
-    settings = read_settings(ENVIRONMENT)
+    settings = read()
+    made = credentials(settings)
     assert settings.base_url == "https://gateway.example"
-    assert (settings.credentials.merchant_id, settings.credentials.account_id) == ("M1", "A1")
-    assert "hidden-words" not in repr(settings)
+    assert (made.merchant_id, made.account_id) == ("M1", "A1")
+    assert signature(made) == HmacSigner(SECRET).sign(REFUND, {"order_no": "O1"})
+    assert SECRET not in repr(settings) + repr(made)
 
 
-@pytest.mark.parametrize("name", VARIABLES)
+@pytest.mark.parametrize("name", WHO)
 def test_a_missing_variable_is_named_with_what_it_should_hold(name: str) -> None:
+    environment = {**ENVIRONMENT, name: " "}
     with pytest.raises(ConfigurationError) as caught:
-        read_settings({**ENVIRONMENT, name: " "})
-    assert f"{name}: {VARIABLES[name]}" in str(caught.value)
-    assert "hidden-words" not in str(caught.value)
+        credentials(read_settings(Given(), environment), environment)
+    assert f"{name}: the " in str(caught.value)
     assert str(caught.value).count("GATEWAY_") == 1
+    assert SECRET not in str(caught.value)
 
 
 def test_all_missing_variables_are_named_at_once() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        read_settings({})
-    assert all(name in str(caught.value) for name in VARIABLES)
+        credentials(read_settings(Given(), {"XDG_CONFIG_HOME": "/nowhere"}), {})
+    assert all(name in str(caught.value) for name in WHO)
+
+
+def test_options_go_over_the_environment_and_that_over_the_file(write: Write) -> None:
+    path = write(
+        'base_url = "https://of-file.example"\nmerchant_id = "of-file"\njournal = "sqlite:///f.db"'
+    )
+    settings = read(path, base_url="https://of-option.example")
+    assert settings.who == {
+        "base_url": "https://of-option.example",
+        "merchant_id": "M1",
+        "account_id": "A1",
+    }
+    assert settings.journal == "sqlite:///f.db"
+
+
+def test_the_usual_file_is_found_by_the_rules_of_xdg(tmp_path: Path) -> None:
+    path = default_path({"XDG_CONFIG_HOME": str(tmp_path)})
+    path.parent.mkdir()
+    path.write_text("rate = 7.5")
+    assert read_settings(Given(), {"XDG_CONFIG_HOME": str(tmp_path)}).rate == 7.5
+    assert default_path({}) == Path.home() / ".config" / "gateway-async" / "config.toml"
+
+
+def test_every_group_of_settings_can_be_reached(write: Write) -> None:
+    path = write("""
+        rate = 20
+        [timeouts]
+        reply_seconds = 5
+        [retry]
+        attempts = 2
+        [policy]
+        concurrency = 3
+        duplicates = "serialize"
+        [recovery]
+        settle_seconds = 1.5
+        refund_evidence = "marker"
+        [dialect]
+        done_statuses = ["1", "2"]
+        currency_places = { JPY = 0 }
+        nothing_done_http_statuses = [429]
+        payment_states = { "3000" = "captured" }
+        [reconcile]
+        states = { "3000" = ["paid", "refunded"] }
+        refund_statuses = { "2" = false }
+        [payout]
+        done_statuses = ["PAID"]
+        [signer]
+        digest = "sha512"
+        uppercase = true
+    """)
+    settings = read(path, policy={"concurrency": 4})
+    assert settings.timeouts.reply_seconds == 5
+    assert settings.retry.attempts == 2
+    assert (settings.policy.concurrency, settings.policy.duplicates) == (4, "serialize")
+    assert (settings.recovery.settle_seconds, settings.recovery.record_baseline) == (1.5, True)
+    assert settings.dialect.done_statuses == {"1", "2"}
+    assert settings.dialect.places("JPY") == 0
+    assert settings.dialect.nothing_done_http_statuses == {429}
+    assert settings.dialect.payment_states == {"3000": PaymentState.CAPTURED}
+    assert settings.states == {"3000": ["paid", "refunded"]}
+    assert settings.refund_statuses == {"2": False}
+    assert settings.payout_done == {"PAID"}
+    expected = HmacSigner(SECRET, digest="sha512", uppercase=True)
+    assert signature(credentials(settings)) == expected.sign(REFUND, {"order_no": "O1"})
+
+
+def test_a_profile_goes_over_the_rest(write: Write) -> None:
+    path = write("""
+        rate = 5
+        secret_file = "/etc/live"
+        [dialect]
+        amount_places = 3
+        done_statuses = ["9"]
+        [profiles.test]
+        rate = 6
+        keyring = "test"
+        [profiles.test.dialect]
+        amount_places = 0
+    """)
+    assert (read(path).rate, read(path, profile="test").rate) == (5, 6)
+    dialect = read(path, profile="test").dialect
+    assert (dialect.amount_places, dialect.done_statuses) == (0, {"9"})
+    place = read(path, profile="test").secret_places[str(path)]
+    assert (place.file, place.keyring) == (None, "test")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[dialect]\ndone_status = 1", "[dialect] done_status: not known; there are: body_formats"),
+        ("[dialect]\ndone_statuses = [1]", "Dialect.done_statuses: expected a set of texts"),
+        ("[policy]\nconcurrency = 0", "BatchPolicy.concurrency: expected an int of 1 or more"),
+        ("[timeouts]\nreply_seconds = 'x'", "Timeouts.reply_seconds: expected a number"),
+        ("dialect = 1", "dialect: expected a table"),
+        ("colour = 1", "colour: not known; there are: base_url"),
+        ("rate = -1", "rate: expected a number above 0"),
+        ("base_url = 7", "base_url: expected a text"),
+        ("profiles = 1", "profiles: expected tables"),
+        ("[reconcile]\nstates = 3", "[reconcile] states: expected a table"),
+        ("[payout]\ndone_statuses = 'DONE'", "[payout] done_statuses: expected texts"),
+        ("[signer]\ndigest = 5", "[signer] digest: expected str, got int"),
+        ("[signer]\nalgorithm = 'md5'", "[signer] algorithm: not known; there are: digest"),
+        ("[signer]\nfactory = 'nowhere_at_all:make'", "[signer] factory: No module named"),
+        ("[signer]\nfactory = 'hmac'", '[signer] factory: expected "module:function"'),
+        ("a = = 1", "not TOML: at line 1, column 5"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_named(text: str, words: str, write: Write) -> None:
+    assert words in refused(text, write)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"secret = '{SECRET}'",
+        f"[profiles.live]\nsecret = '{SECRET}'",
+        f"[signer]\nsecret = '{SECRET}'",
+        f"password = '{SECRET}'",
+    ],
+)
+def test_a_secret_in_the_file_is_refused_and_not_shown(text: str, write: Write) -> None:
+    message = refused(text, write)
+    assert "no secret may stand in this file" in message
+    assert "GATEWAY_SECRET_FILE" in message
+    assert SECRET not in message
+
+
+def test_a_broken_file_is_not_quoted(write: Write) -> None:
+    assert SECRET not in refused(f"secret = {SECRET}", write)
+
+
+def test_a_profile_that_is_not_there_is_named(write: Write) -> None:
+    words = "no profile 'live'; there are: test"
+    assert words in refused("[profiles.test]\nrate = 1", write, profile="live")
+
+
+def test_a_file_that_was_asked_for_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="there is no such file"):
+        read(tmp_path / "missing.toml")
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, False), (0o644, True)])
+def test_the_secret_may_be_in_a_file_and_everybody_may_not_read_it(
+    mode: int, warned: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "secret"
+    path.write_text(SECRET + "\n")
+    path.chmod(mode)
+    warnings: list[str] = []
+    made = read(secret_file=path).credentials({}, warnings.append)
+    assert signature(made) == HmacSigner(SECRET).sign(REFUND, {"order_no": "O1"})
+    assert [str(path) in warning for warning in warnings] == [True] * warned
+
+
+@pytest.mark.parametrize(
+    ("body", "words"), [(b"\n", "empty"), (b"\xff", "not UTF-8"), (None, "cannot read")]
+)
+def test_a_secret_file_that_holds_none(body: bytes | None, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    if body is not None:
+        path.write_bytes(body)
+        path.chmod(0o600)
+    with pytest.raises(ConfigurationError, match=words):
+        credentials(read(secret_file=path))
+
+
+def test_two_places_for_one_secret_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="the command names more than one place"):
+        credentials(read(secret_file=tmp_path / "secret", keyring="gateway"))
+
+
+def test_no_place_for_the_secret_names_all_of_them() -> None:
+    environment = {**WHO, "XDG_CONFIG_HOME": "/nowhere"}
+    with pytest.raises(ConfigurationError) as caught:
+        credentials(read_settings(Given(), environment), environment)
+    assert all(word in str(caught.value) for word in ("GATEWAY_SECRET", "secret_file", "keyring"))
+
+
+class _Keyring(ModuleType):
+    def get_password(self, service: str, user: str) -> str | None:
+        return {("gateway", "M1/A1"): SECRET}.get((service, user))
+
+
+@pytest.fixture
+def keyring(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, errors = _Keyring("keyring"), ModuleType("keyring.errors")
+    errors.KeyringError = type("KeyringError", (Exception,), {})  # type: ignore[attr-defined]  # a stand-in
+    monkeypatch.setitem(sys.modules, "keyring", module)
+    monkeypatch.setitem(sys.modules, "keyring.errors", errors)
+
+
+@pytest.mark.usefixtures("keyring")
+def test_the_secret_may_be_in_a_keyring() -> None:
+    made = credentials(read(keyring="gateway"))
+    assert signature(made) == HmacSigner(SECRET).sign(REFUND, {"order_no": "O1"})
+    with pytest.raises(ConfigurationError, match="keyring set other M1/A1"):
+        credentials(read(keyring="other"))
+
+
+def test_a_keyring_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    with pytest.raises(ConfigurationError, match=r"gateway-async\[keyring\]"):
+        credentials(read(keyring="gateway"))
+
+
+def make_signer(secret: str) -> HmacSigner:
+    return HmacSigner(secret * 2)
+
+
+def test_the_signer_may_be_ones_own(write: Write) -> None:
+    made = credentials(read(write(f"[signer]\nfactory = '{__name__}:make_signer'")))
+    assert signature(made) == HmacSigner(SECRET * 2).sign(REFUND, {"order_no": "O1"})

@@ -19,9 +19,13 @@ from cyclopts.validators import Number
 from rich.console import Console
 
 from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.cli.files.formats import Format
+from gateway_async.cli.files.snapshot import snapshot
+from gateway_async.cli.inputs import check_file
 from gateway_async.cli.layouts import LAYOUTS
-from gateway_async.cli.shows import progress_bar, summary_table, tell
-from gateway_async.cli.tables import read_table
+from gateway_async.cli.orders import OrderReader
+from gateway_async.cli.shows import gauged, summary_table
+from gateway_async.cli.talk import Talk
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
 from gateway_async.errors import NotSentError, OutcomeUnknownError
@@ -39,7 +43,7 @@ if TYPE_CHECKING:
     from gateway_async.batching.batch import Batch
     from gateway_async.batching.outcomes import Outcome
     from gateway_async.batching.results import BatchResult
-    from gateway_async.cli.tables import Table
+    from gateway_async.models.orders import RefundOrder
 
 _GOOD_CARD, _DECLINED_CARD = "4111111111111111", "4000000000000002"
 _DECLINED_EVERY = 100
@@ -75,13 +79,13 @@ class Demo:
     Attributes:
         gateway: The client.
         sandbox: The gateway that it talks to.
-        console: Where progress is shown.
+        talk: Where progress is shown.
         stages: What happened so far.
     """
 
     gateway: GatewayClient
     sandbox: Sandbox
-    console: Console
+    talk: Talk
     stages: list[Stage] = attrs.field(factory=list)
 
     async def pay(self, orders: int) -> list[CaptureOrder]:
@@ -89,14 +93,14 @@ class Demo:
         started, counts = time.monotonic(), Counter[str]()
         paid: list[CaptureOrder] = []
         numbers = iter(range(orders))
-        with progress_bar(self.console, "pay", orders) as advance:
+        with gauged(self.talk, "pay", orders) as gauge:
 
             async def work() -> None:
                 for number in numbers:
                     status, order = await self._pay(_payment(number))
                     counts[status] += 1
                     paid.extend([order] if order else [])
-                    advance(1)
+                    gauge.advance(status)
 
             async with asyncio.TaskGroup() as group:
                 for _ in range(_PAYMENTS_IN_FLIGHT):
@@ -129,11 +133,11 @@ class Demo:
         started = time.monotonic()
         outcomes = []
         policy = BatchPolicy(chunk_size=_REFUNDS_IN_A_REQUEST) if name == "refund" else None
-        with progress_bar(self.console, name, len(orders)) as advance:
+        with gauged(self.talk, name, len(orders)) as gauge:
             async with send(orders, policy=policy) as batch:
                 async for outcome in batch:
                     outcomes.append(outcome)
-                    advance(1)
+                    gauge.advance(str(outcome.status))
         self._note(name, outcomes, batch.result, time.monotonic() - started)
         return sorted(outcomes, key=lambda outcome: outcome.index)
 
@@ -192,7 +196,7 @@ def _payment(number: int) -> DirectPayment:
     )
 
 
-def _refund_table(captured: "list[CaptureOrder]") -> "Table":
+def _refunds(captured: "list[CaptureOrder]") -> "list[RefundOrder]":
     """Write a part of the captured orders to a CSV file, and read it as `refund` does."""
     layout = LAYOUTS["refund"]
     with tempfile.TemporaryDirectory() as directory:
@@ -201,7 +205,8 @@ def _refund_table(captured: "list[CaptureOrder]") -> "Table":
             writer = csv.writer(file)
             writer.writerow(layout.columns)
             writer.writerows(map(_refund_row, captured[::_REFUNDED_EVERY]))
-        return read_table(path.read_bytes(), layout, Dialect())
+        with snapshot(path, Format.CSV) as taken:
+            return list(check_file(taken, OrderReader(layout, Dialect())).orders())
 
 
 def _refund_row(order: CaptureOrder) -> tuple[object, ...]:
@@ -209,31 +214,31 @@ def _refund_row(order: CaptureOrder) -> tuple[object, ...]:
     return (*attrs.astuple(order), refunded, "sent back")
 
 
-def run_demo(*, orders: Annotated[int, Parameter(validator=Number(gte=1))] = 3000) -> int:
+def demo(*, orders: Annotated[int, Parameter(validator=Number(gte=1))] = 3000) -> int:
     """Pay, capture, refund and look up orders at a gateway that runs inside this command.
 
     Args:
         orders: How many orders.
     """
-    return asyncio.run(_demo(orders, Console()))
+    return asyncio.run(_demo(orders, Talk(console=Console())))
 
 
-async def _demo(orders: int, console: Console) -> int:
+async def _demo(orders: int, talk: Talk) -> int:
     recovery = RecoveryPolicy(settle_seconds=_SETTLE_SECONDS, record_baseline=True)
     async with Sandbox() as sandbox:
-        tell(console, f"A gateway listens at {sandbox.base_url}; {orders} orders go to it.")
+        talk.tell("demo", f"A gateway listens at {sandbox.base_url}; {orders} orders go to it.")
         credentials = Credentials(
             merchant_id=sandbox.merchant_id,
             account_id=sandbox.account_id,
             signer=HmacSigner(sandbox.secret),
         )
         async with GatewayClient(sandbox.base_url, credentials, recovery=recovery) as gateway:
-            demo = Demo(gateway=gateway, sandbox=sandbox, console=console)
-            mistakes = await _day(demo, orders)
-    console.print(
-        summary_table((s.name, s.counts, s.requests, s.retries, s.seconds) for s in demo.stages)
+            run = Demo(gateway=gateway, sandbox=sandbox, talk=talk)
+            mistakes = await _day(run, orders)
+    talk.console.print(
+        summary_table((s.name, s.counts, s.requests, s.retries, s.seconds) for s in run.stages)
     )
-    return _verdict(console, mistakes)
+    return _verdict(talk, mistakes)
 
 
 async def _day(demo: Demo, orders: int) -> list[str]:
@@ -242,7 +247,7 @@ async def _day(demo: Demo, orders: int) -> list[str]:
     captures = await demo.run("capture", demo.gateway.capture, paid)
     captured = [outcome.order for outcome in captures if outcome.status == "succeeded"]
     demo.sandbox.faults.add("refund", DropReply(times=1))
-    refunds = await demo.run("refund", demo.gateway.refund, _refund_table(captured).orders)
+    refunds = await demo.run("refund", demo.gateway.refund, _refunds(captured))
     settled = await demo.recover(refunds)
     refs = [OrderRef(transaction_id=order.transaction_id) for order in paid]
     await demo.run("query", demo.gateway.query, refs)
@@ -255,12 +260,12 @@ async def _day(demo: Demo, orders: int) -> list[str]:
     return [*demo.mistakes("capture", captures), *demo.mistakes("refund", settled)]
 
 
-def _verdict(console: Console, mistakes: list[str]) -> int:
+def _verdict(talk: Talk, mistakes: list[str]) -> int:
     if mistakes:
-        tell(console, "The gateway's books disagree:\n" + "\n".join(mistakes))
+        talk.tell("demo", "The gateway's books disagree:\n" + "\n".join(mistakes))
         return 1
-    tell(
-        console,
+    talk.tell(
+        "demo",
         "One reply was lost on purpose. Its refunds were unknown and were not sent again; the "
         "gateway's\nown records settled them. The gateway's books agree with every outcome.",
     )

@@ -1,0 +1,275 @@
+"""`capture`, `cancel`, `review`, `refund`: orders of a file, sent and told one by one."""
+
+import asyncio
+import contextlib
+import os
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import attrs
+from cyclopts import Parameter
+
+from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.cli.commands.common import (
+    RefusedError,
+    Results,
+    collect,
+    confirm,
+    guarded,
+    wording,
+)
+from gateway_async.cli.dry import show_plan
+from gateway_async.cli.files.formats import STDIO
+from gateway_async.cli.files.outfile import Existing, out_file
+from gateway_async.cli.files.snapshot import snapshot
+from gateway_async.cli.inputs import InputFile, check_file
+from gateway_async.cli.layouts import LAYOUTS, Layout
+from gateway_async.cli.options import (
+    FileOptions,
+    GatewayOptions,
+    JournalOptions,
+    Line,
+    Out,
+    PaceOptions,
+    SafetyOptions,
+    Source,
+    open_journal,
+)
+from gateway_async.cli.orders import OrderReader
+from gateway_async.cli.runs import make_client
+from gateway_async.cli.stopping import Stop
+from gateway_async.errors import InvalidOrderError
+
+if TYPE_CHECKING:
+    from gateway_async.cli.settings.settings import Settings
+    from gateway_async.cli.talk import Talk
+    from gateway_async.signing import Credentials
+
+_GIVE_AGAIN = "the run ended before it was looked at; give the command again"
+_ONLY = Literal["not_sent", "declined"]
+
+
+@attrs.frozen(kw_only=True)
+class BatchCommand:
+    """One command on a file of orders.
+
+    Attributes:
+        layout: The columns.
+        source: The file with the orders.
+        out: Where the outcomes go; None only for a dry run.
+        talk: What tells people what happens.
+        settings: The settings.
+        files: How files are read and written.
+        safety: What happens before anything is sent.
+        job: The name of a job, if it is one.
+        only: The statuses of the rows that are taken; all rows if it is empty.
+        line: The command as it was given, to give again.
+    """
+
+    layout: Layout
+    source: Path
+    out: Path | None
+    talk: "Talk"
+    settings: "Settings"
+    files: FileOptions
+    safety: SafetyOptions
+    job: str | None = None
+    only: tuple[str, ...] = ()
+    line: str
+
+    def run(self) -> int:
+        """Check, ask, send, and write every outcome; return the exit code."""
+        out = self.out
+        if out is None and not self.safety.dry_run:
+            raise RefusedError("--out: say where the outcomes go, such as --out outcomes.csv")
+        reader = OrderReader(
+            self.layout,
+            self.settings.dialect,
+            repeats=self.settings.policy.duplicates != "reject",
+        )
+        with snapshot(self.source, self.files.stdio) as taken:
+            file = check_file(taken, reader, only=self.only)
+            if out is None or self.safety.dry_run:
+                show_plan(self.layout, self.settings, file)
+                return 0
+            return self._send(file, out)
+
+    def _send(self, file: InputFile, path: Path) -> int:
+        credentials = self.settings.credentials(os.environ, self.talk.warn)
+        results = Results(layout=self.layout)
+        with out_file(path, self.files.stdio, existing=self._existing, warn=self.talk.warn) as out:
+            if self.layout.confirms:
+                what = wording(self.layout, file.totals, self.settings.base_url)
+                confirm(self.talk, what, yes=self.safety.yes)
+            with Stop(self.talk) as stop:
+                self._say_how_to_resume()
+                try:
+                    self._run(file, credentials, results, stop)
+                finally:  # whatever went wrong: what is known may be the only record
+                    if results.tally.has_begun:
+                        results.write(out, file)
+        results.tally.report(self.talk, self.layout.operation)
+        self._say_what_is_left(results)
+        return results.tally.exit_code
+
+    @property
+    def _existing(self) -> Existing:
+        if self.layout.looks_up:
+            return Existing.REPLACED
+        return Existing.REFUSED if self.job is None else Existing.SET_ASIDE
+
+    def _run(
+        self, file: InputFile, credentials: "Credentials", results: Results, stop: Stop
+    ) -> None:
+        try:
+            asyncio.run(self._drive(file, credentials, results, stop))
+        except InvalidOrderError as error:
+            raise file.problems_of(error, self.layout.columns) from None
+
+    async def _drive(
+        self, file: InputFile, credentials: "Credentials", results: Results, stop: Stop
+    ) -> None:
+        async with contextlib.AsyncExitStack() as opened:
+            options: dict[str, Any] = {}
+            if self.job is not None:
+                journal = await opened.enter_async_context(open_journal(self.settings))
+                options["job"] = journal.job(self.job)
+            gateway = await opened.enter_async_context(make_client(self.settings, credentials))
+            send: Callable[..., Any] = getattr(gateway, self.layout.method)
+            await collect(
+                send(file.orders(), **options),
+                talk=self.talk,
+                stop=stop,
+                results=results,
+                total=file.totals.orders,
+            )
+        if self.job is not None:  # an earlier run may have sent what this one did not come to
+            results.rest = OutcomeStatus.UNKNOWN, _GIVE_AGAIN
+
+    def _say_how_to_resume(self) -> None:
+        if self.job is not None:
+            self.talk.tell(
+                "resume",
+                f"job {self.job}: if this is interrupted, go on with\n  {self._resuming}",
+                command=self._resuming,
+            )
+
+    @property
+    def _resuming(self) -> str:
+        """The command that goes on with the job: this one, unless its input is gone."""
+        if self.source != STDIO:
+            return self.line
+        name, out = shlex.quote(self.job or ""), shlex.quote(str(self.out))
+        return f"gateway-async jobs resume {name} --out {out}{self._journal_option}"
+
+    @property
+    def _journal_option(self) -> str:
+        found = "--journal" in self.line and self.settings.journal
+        return f" --journal {shlex.quote(found)}" if found else ""
+
+    def _say_what_is_left(self, results: Results) -> None:
+        """Say what to do about orders that are unknown, or were not sent."""
+        counts = results.tally.counts
+        unknown, not_sent = counts["unknown"], counts["not_sent"]
+        if self.layout.looks_up or not (unknown or not_sent):
+            return
+        if self.job is not None:
+            what = f"{unknown} unknown and {not_sent} not sent; go on with\n  {self._resuming}"
+            self.talk.tell("resume", what, command=self._resuming)
+            return
+        name = self.layout.operation
+        if unknown:
+            self._advise(
+                f"{unknown} may have been done: settle them before you send any again",
+                "recover",
+                "recovered",
+            )
+        if not_sent:
+            self._advise(f"{not_sent} were not sent; send them", f"{name} --only not_sent", "rest")
+
+    def _advise(self, what: str, command: str, suffix: str) -> None:
+        out = self.out or Path("outcomes.csv")
+        name, *options = command.split(" ", 1)
+        if out == STDIO:
+            out = Path(f"OUTCOMES.{self.files.format}")
+        other = out.with_name(f"{out.stem}-{suffix}{out.suffix}")
+        line = " ".join(
+            [
+                "gateway-async",
+                name,
+                shlex.quote(str(out)),
+                *options,
+                "--out",
+                shlex.quote(str(other)),
+            ]
+        )
+        self.talk.tell("next", f"{what}:\n  {line}", command=line)
+
+
+def _order_command(layout: Layout) -> Callable[..., int]:
+    def command(  # noqa: PLR0913  # one keyword an option
+        orders: Source,
+        /,
+        *,
+        out: Out | None = None,
+        job: str | None = None,
+        duplicates: Literal["reject", "serialize"] | None = None,
+        only: Annotated[tuple[_ONLY, ...], Parameter(negative="", consume_multiple=False)] = (),
+        journal: JournalOptions | None = None,
+        safety: SafetyOptions | None = None,
+        pace: PaceOptions | None = None,
+        files: FileOptions | None = None,
+        gateway: GatewayOptions | None = None,
+        line: Line,
+    ) -> int:
+        """Work on the orders of a file.
+
+        Args:
+            orders: The file with the orders, one a row: .csv, .jsonl or .parquet, or - for
+                standard input.
+            out: The file for the outcomes, in the order of the input; - for standard output.
+                Without --job it must not exist yet.
+            job: A name under which the orders and what becomes of them are kept in the journal:
+                the same command, given again, goes on where it was.
+            duplicates: What to do with several rows of one transaction: refuse the file, or send
+                them one after the other.
+            only: Take only the rows of an outcome file that have this status; may be repeated.
+        """
+        who = gateway or GatewayOptions()
+        talk = who.talk()
+
+        def work() -> int:
+            policy = (pace or PaceOptions()).policy
+            if duplicates is not None:
+                policy["duplicates"] = duplicates
+            settings = who.settings(
+                os.environ,
+                journal=(journal or JournalOptions()).checked(),
+                rate=(pace or PaceOptions()).rate,
+                policy=policy,
+            )
+            return BatchCommand(
+                layout=layout,
+                source=orders,
+                out=out,
+                talk=talk,
+                settings=settings,
+                files=files or FileOptions(),
+                safety=safety or SafetyOptions(),
+                job=job,
+                only=only,
+                line=line,
+            ).run()
+
+        return guarded(talk, work)
+
+    command.__name__ = layout.method
+    return command
+
+
+capture = _order_command(LAYOUTS["capture"])
+cancel = _order_command(LAYOUTS["cancel"])
+review = _order_command(LAYOUTS["review"])
+refund = _order_command(LAYOUTS["refund"])

@@ -1,0 +1,161 @@
+"""What commands on files have in common: refusals, confirmation, and the result file."""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import orjson
+
+from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.cli.files.problems import TableError
+from gateway_async.cli.outcomes import cells_without_outcome, outcome_cells
+from gateway_async.cli.runs import Tally, drive, note_totals
+from gateway_async.cli.shows import gauged
+from gateway_async.errors import GatewayError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from gateway_async.cli.files.outfile import OutFile
+    from gateway_async.cli.files.snapshot import Snapshot
+    from gateway_async.cli.inputs import InputFile, Totals
+    from gateway_async.cli.layouts import Layout
+    from gateway_async.cli.outcomes import Told
+    from gateway_async.cli.runs import Streamed
+    from gateway_async.cli.stopping import Stop
+    from gateway_async.cli.talk import Talk
+
+DONE, NOT_ALL_DONE, USAGE, UNSETTLED = 0, 1, 2, 3
+"""The exit codes: all succeeded; some declined or absent; nothing was sent; some unknown."""
+
+_YES = frozenset({"y", "yes"})
+_NOT_KNOWN = "the run ended before the outcome was known"
+_NEVER_TAKEN = "nothing was sent: the run ended before"
+
+
+class RefusedError(Exception):
+    """Nothing is sent, for a reason that is no error of the program's or the gateway's."""
+
+
+def guarded(talk: "Talk", work: "Callable[[], int]") -> int:
+    """Do the work of a command; where it cannot be begun, say why.
+
+    Returns:
+        The exit code.
+    """
+    try:
+        with talk.passing_on_logs():
+            return work()
+    except (TableError, GatewayError, RefusedError) as error:
+        talk.refuse(str(error))
+    except KeyboardInterrupt:
+        talk.refuse("stopped before anything was sent")
+    return USAGE
+
+
+def confirm(talk: "Talk", what: str, *, yes: bool) -> None:
+    """Ask whether money may be sent.
+
+    Args:
+        talk: Where to ask.
+        what: What would be done, with its totals.
+        yes: Whether that was answered by an option.
+
+    Raises:
+        RefusedError: If the answer is no, or nobody is there to ask.
+    """
+    if yes:
+        return
+    if not talk.can_ask:
+        raise RefusedError(
+            f"{what}: nobody is there to confirm it; nothing was sent. Give --yes to go on without "
+            "being asked"
+        )
+    talk.console.print(f"{what}. Go on? [y/N] ", markup=False, highlight=False, end="")
+    try:
+        answer = input()
+    except EOFError:
+        answer = ""
+    if answer.strip().lower() not in _YES:
+        raise RefusedError("nothing was sent")
+
+
+def wording(layout: "Layout", totals: "Totals", base_url: str) -> str:
+    """Say what a command would do."""
+    return f"{layout.operation} {totals} at {base_url}"
+
+
+@attrs.define(kw_only=True)
+class Results:
+    """What became of each row of a file, some hundred bytes a row.
+
+    Attributes:
+        layout: The columns.
+        tally: What it adds up to.
+        rest: What rows ended as that no outcome came for, and why.
+    """
+
+    layout: "Layout"
+    tally: Tally = attrs.field(factory=Tally)
+    rest: tuple[OutcomeStatus, str] = (OutcomeStatus.UNKNOWN, _NOT_KNOWN)
+    _kept: dict[int, bytes] = attrs.field(factory=dict, repr=False)
+
+    def keep(self, outcome: "Told", position: int | None = None) -> None:
+        """Keep one outcome, by its position in the file if that is not its index."""
+        self.tally.see(outcome)
+        where = outcome.index if position is None else position
+        self._kept[where] = orjson.dumps(outcome_cells(outcome, self.layout))
+
+    def write(self, out: "OutFile", file: "InputFile") -> None:
+        """Write every row with its result beside it, in the order of the input."""
+        if lost := file.totals.orders - len(self._kept):
+            self.tally.counts[str(self.rest[0])] += lost
+        columns = self.layout.result_columns
+        passed = file.passed_through(columns)
+        without = cells_without_outcome(self.layout, *self.rest)
+
+        def rows() -> "Iterator[Mapping[str, Any]]":
+            for index, row in enumerate(file.rows()):
+                cells = self._kept.get(index)
+                found = without if cells is None else orjson.loads(cells)
+                given = {name: row.cells[name] for name in passed if name in row.cells}
+                yield {**given, **dict(zip(columns, found, strict=True))}
+
+        out.write_all([*passed, *columns], rows)
+
+    def write_over(self, out: "OutFile", outcomes: "Snapshot") -> None:
+        """Write every row of an outcome file, those that were settled with their new results."""
+        columns = self.layout.result_columns
+        header = [*dict.fromkeys([*outcomes.header, *columns])]
+
+        def rows() -> "Iterator[Mapping[str, Any]]":
+            for position, row in enumerate(outcomes.rows()):
+                cells = self._kept.get(position)
+                found = () if cells is None else orjson.loads(cells)
+                yield {**row.cells, **dict(zip(columns, found, strict=False))}
+
+        out.write_all(header, rows)
+
+
+async def collect(
+    streamed: "Streamed",
+    *,
+    talk: "Talk",
+    stop: "Stop",
+    results: Results,
+    total: int | None,
+) -> None:
+    """Drive a batch to its end: the one place where each outcome passes, as it is finished.
+
+    A row that it has no outcome for was never taken from the file.
+    """
+    started = time.monotonic()
+    with gauged(talk, results.layout.operation, total) as gauge:
+
+        def see(outcome: "Told") -> None:
+            results.keep(outcome)
+            gauge.advance(str(outcome.status))
+
+        results.tally.failure = await drive(streamed, see, stop=stop, tick=gauge.tick)
+    results.rest = OutcomeStatus.NOT_SENT, _NEVER_TAKEN
+    note_totals(results.tally, streamed.result, started)

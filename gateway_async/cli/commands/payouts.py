@@ -1,0 +1,137 @@
+"""`payout`: the payouts of a file, one by one; what is unknown is told by its `request_id`."""
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+import attrs
+
+from gateway_async.cli.commands.common import (
+    RefusedError,
+    Results,
+    collect,
+    confirm,
+    guarded,
+    wording,
+)
+from gateway_async.cli.dry import show_payouts
+from gateway_async.cli.files.outfile import Existing, out_file
+from gateway_async.cli.files.snapshot import snapshot
+from gateway_async.cli.inputs import InputFile, check_file
+from gateway_async.cli.options import (
+    FileOptions,
+    GatewayOptions,
+    Out,
+    PaceOptions,
+    SafetyOptions,
+    Source,
+)
+from gateway_async.cli.payout_rows import PAYOUT, PayoutReader
+from gateway_async.cli.payouts import Payouts
+from gateway_async.cli.runs import make_client
+from gateway_async.cli.stopping import Stop
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gateway_async.cli.settings.settings import Settings
+    from gateway_async.cli.talk import Talk
+    from gateway_async.signing import Credentials
+
+
+@attrs.frozen(kw_only=True)
+class _Run:
+    source: "Path"
+    out: "Path | None"
+    talk: "Talk"
+    settings: "Settings"
+    files: FileOptions
+    safety: SafetyOptions
+
+    def run(self) -> int:
+        out = self.out
+        if out is None and not self.safety.dry_run:
+            raise RefusedError("--out: say where the outcomes go, such as --out outcomes.csv")
+        with snapshot(self.source, self.files.stdio) as taken:
+            file = check_file(taken, PayoutReader(self.settings.dialect))
+            if out is None or self.safety.dry_run:
+                show_payouts(self.settings, file)
+                return 0
+            return self._send(file, out)
+
+    def _send(self, file: InputFile, path: "Path") -> int:
+        credentials = self.settings.credentials(os.environ, self.talk.warn)
+        results = Results(layout=PAYOUT)
+        with out_file(
+            path, self.files.stdio, existing=Existing.REFUSED, warn=self.talk.warn
+        ) as out:
+            what = wording(PAYOUT, file.totals, self.settings.base_url)
+            confirm(self.talk, what, yes=self.safety.yes)
+            with Stop(self.talk) as stop:
+                try:
+                    asyncio.run(self._drive(file, credentials, results, stop))
+                finally:  # whatever went wrong: what is known may be the only record
+                    if results.tally.has_begun:
+                        results.write(out, file)
+        results.tally.report(self.talk, PAYOUT.operation)
+        self._say_what_is_unknown(results, out.name)
+        return results.tally.exit_code
+
+    async def _drive(
+        self, file: InputFile, credentials: "Credentials", results: Results, stop: Stop
+    ) -> None:
+        async with make_client(self.settings, credentials) as gateway:
+            payouts = Payouts(
+                gateway,
+                file.orders(),
+                policy=self.settings.policy,
+                done=self.settings.payout_done,
+            )
+            await collect(
+                payouts, talk=self.talk, stop=stop, results=results, total=file.totals.orders
+            )
+
+    def _say_what_is_unknown(self, results: Results, name: str) -> None:
+        unknown = results.tally.counts["unknown"]
+        if unknown:
+            self.talk.tell(
+                "next",
+                f"{unknown} payouts may have been made and cannot be looked up: ask the gateway "
+                f"by the request_id of the rows of {name} whose status is unknown, and do not "
+                "send them again before you know",
+                count=unknown,
+            )
+
+
+def payout(  # noqa: PLR0913  # one keyword an option
+    payouts: Source,
+    /,
+    *,
+    out: Out | None = None,
+    safety: SafetyOptions | None = None,
+    pace: PaceOptions | None = None,
+    files: FileOptions | None = None,
+    gateway: GatewayOptions | None = None,
+) -> int:
+    """Pay out the payouts of a file.
+
+    Args:
+        payouts: The file with the payouts, one a row: .csv with dotted columns such as
+            beneficiary.first_name, .jsonl or .parquet with objects, or - for standard input.
+        out: The file for the outcomes, in the order of the input; - for standard output. It must
+            not exist yet.
+    """
+    who, pacing = gateway or GatewayOptions(), pace or PaceOptions()
+    talk = who.talk()
+
+    def work() -> int:
+        return _Run(
+            source=payouts,
+            out=out,
+            talk=talk,
+            settings=who.settings(os.environ, rate=pacing.rate, policy=pacing.policy),
+            files=files or FileOptions(),
+            safety=safety or SafetyOptions(),
+        ).run()
+
+    return guarded(talk, work)

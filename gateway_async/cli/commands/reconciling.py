@@ -1,0 +1,243 @@
+"""`reconcile`: a ledger file against the gateway's records."""
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import attrs
+from cyclopts import Parameter
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from gateway_async.cli.commands.common import DONE, NOT_ALL_DONE, UNSETTLED, guarded
+from gateway_async.cli.files.outfile import Existing, out_file
+from gateway_async.cli.files.snapshot import snapshot
+from gateway_async.cli.inputs import InputFile, check_file
+from gateway_async.cli.ledgers import DIFFERENCE_COLUMNS, LedgerReader, difference_cells
+from gateway_async.cli.options import FileOptions, GatewayOptions, Out, PaceOptions, Source
+from gateway_async.cli.runs import drive, make_client
+from gateway_async.cli.shows import gauged
+from gateway_async.cli.stopping import Stop
+from gateway_async.errors import ConfigurationError
+from gateway_async.reconciliation import reconcile as reconcile_ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from gateway_async.cli.files.writing import Sink
+    from gateway_async.cli.settings.settings import Settings
+    from gateway_async.cli.talk import Talk
+    from gateway_async.errors import GatewayError
+    from gateway_async.reconciliation import Difference, Summary
+    from gateway_async.signing import Credentials
+
+_YES_OR_NO = {"yes": True, "no": False}
+
+
+class _Writer:
+    """Writes each difference beside the row of its entry: both come in the order of the ledger."""
+
+    def __init__(self, file: InputFile, sink: "Sink", columns: "list[str]") -> None:
+        self._sink = sink
+        self._columns = columns
+        self._rows = enumerate(file.rows())
+        self._at, self._row = next(self._rows)
+
+    def write(self, difference: "Difference") -> None:
+        while self._at < difference.index:
+            self._at, self._row = next(self._rows)
+        cells = self._row.cells
+        given = {name: cells[name] for name in self._columns if name in cells}
+        found = difference_cells(difference, self._row.line)
+        self._sink.write({**given, **dict(zip(DIFFERENCE_COLUMNS, found, strict=True))})
+
+
+@attrs.frozen(kw_only=True)
+class _Run:
+    source: "Path"
+    out: "Path | None"
+    talk: "Talk"
+    settings: "Settings"
+    files: FileOptions
+
+    def run(self) -> int:
+        with snapshot(self.source, self.files.stdio) as taken:
+            file = check_file(taken, LedgerReader())
+            credentials = self.settings.credentials(os.environ, self.talk.warn)
+            with contextlib.ExitStack() as opened:
+                write = self._writer(file, opened)
+                stop = opened.enter_context(Stop(self.talk))
+                started = time.monotonic()
+                summary, failure = asyncio.run(self._drive(file, credentials, write, stop))
+        self._report(summary, time.monotonic() - started)
+        if failure is not None:
+            self.talk.tell("failure", f"it ended early: {failure}")
+        return UNSETTLED if failure is not None else _exit_code(summary)
+
+    def _writer(
+        self, file: InputFile, opened: contextlib.ExitStack
+    ) -> "Callable[[Difference], None]":
+        if self.out is None:
+            return lambda difference: print(difference, file=sys.stdout)  # noqa: T201  # its output
+        out = opened.enter_context(
+            out_file(self.out, self.files.stdio, existing=Existing.REPLACED, warn=self.talk.warn)
+        )
+        columns = file.passed_through(DIFFERENCE_COLUMNS)
+        sink = out.sink([*columns, *DIFFERENCE_COLUMNS])
+        opened.callback(sink.close)
+        return _Writer(file, sink, columns).write
+
+    async def _drive(
+        self,
+        file: InputFile,
+        credentials: "Credentials",
+        write: "Callable[[Difference], None]",
+        stop: Stop,
+    ) -> "tuple[Summary, GatewayError | None]":
+        async with make_client(self.settings, credentials) as gateway:
+            reconciliation = reconcile_ledger(
+                gateway,
+                file.orders(),
+                states=self.settings.states,
+                refund_statuses=self.settings.refund_statuses,
+                policy=self.settings.policy,
+            )
+            with gauged(self.talk, "reconcile", file.totals.orders) as gauge:
+
+                def see(difference: "Difference") -> None:
+                    write(difference)
+                    gauge.counts[difference.kind] += 1
+
+                failure = await drive(
+                    reconciliation,
+                    see,
+                    stop=stop,
+                    tick=lambda: gauge.reach(reconciliation.progress.entries),
+                )
+                gauge.reach(reconciliation.summary.entries)
+        return reconciliation.summary, failure
+
+    def _report(self, summary: "Summary", seconds: float) -> None:
+        self.talk.show(
+            "summary",
+            _table(summary),
+            matched=summary.matched,
+            differing=summary.differing,
+            unanswered=summary.unanswered,
+            differences={kind: n for kind, n in summary.differences.items() if n},
+            currencies={code: attrs.asdict(totals) for code, totals in summary.currencies.items()},
+            unexpected=summary.unexpected,
+            requests=summary.requests,
+            exhausted=summary.exhausted,
+            seconds=round(seconds, 3),
+        )
+        if self.talk.is_json:
+            return
+        self.talk.tell("summary", _in_words(summary))
+
+
+def _table(summary: "Summary") -> Table:
+    """Return the totals of both sides, by currency."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("currency")
+    table.add_column("side")
+    for name in ("payments", "amount", "refunded"):
+        table.add_column(name, justify="right", overflow="fold")
+    for code, totals in summary.currencies.items():
+        for side in ("ledger", "gateway"):
+            count, *sums = (
+                getattr(totals, f"{side}_{name}") for name in ("count", "amount", "refunded")
+            )
+            table.add_row(code, side, f"{count:,}", *(f"{amount:,f}" for amount in sums))
+    return table
+
+
+def _in_words(summary: "Summary") -> str:
+    counts = f"{summary.matched:,} matched, {summary.differing:,} differing"
+    lines = [f"{summary.entries:,} entries: {counts}, {summary.unanswered:,} unanswered"]
+    lines += [f"  {kind}: {count:,}" for kind, count in summary.differences.items() if count]
+    if summary.unexpected:
+        lines.append(f"records that nobody asked for: {summary.unexpected:,}")
+    if not summary.exhausted:
+        lines.append("the ledger was not taken to its end")
+    return "\n".join(lines)
+
+
+def _exit_code(summary: "Summary") -> int:
+    """0: all matched. 1: some differ. 3: some were not answered, or not asked for."""
+    if summary.unanswered or not summary.exhausted:
+        return UNSETTLED
+    return DONE if summary.ok else NOT_ALL_DONE
+
+
+def _states(given: "tuple[str, ...]", settings: "Settings") -> "Mapping[str, Any] | None":
+    """Read `3000=paid` and the like; the words of one value add up."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for one in given:
+        value, is_pair, words = one.partition("=")
+        if not (value and is_pair and words):
+            raise ConfigurationError(f"--state: expected such as 3000=paid, got {one!r}")
+        found[value].update(words.split(","))
+    return dict(found) or settings.states
+
+
+def _refund_statuses(given: "tuple[str, ...]", settings: "Settings") -> "Mapping[str, bool] | None":
+    """Read `1=yes` and the like."""
+    found = {}
+    for one in given:
+        value, _, word = one.partition("=")
+        if not value or word not in _YES_OR_NO:
+            raise ConfigurationError(f"--refund-status: expected such as 2=no, got {one!r}")
+        found[value] = _YES_OR_NO[word]
+    return found or settings.refund_statuses
+
+
+_Repeated = Parameter(negative="", consume_multiple=False)
+
+
+def reconcile(  # noqa: PLR0913  # one keyword an option
+    ledger: Source,
+    /,
+    *,
+    out: Out | None = None,
+    state: Annotated[tuple[str, ...], _Repeated] = (),
+    refund_status: Annotated[tuple[str, ...], _Repeated] = (),
+    pace: PaceOptions | None = None,
+    files: FileOptions | None = None,
+    gateway: GatewayOptions | None = None,
+) -> int:
+    """Compare a ledger with the gateway's records, payments and refunds.
+
+    Args:
+        ledger: The file with your entries, one a row: order_no or transaction_id or both,
+            currency, amount, and refunded and state if you like; - for standard input.
+        out: The file for the differences, each beside its entry; - for standard output. Without
+            it they are printed, one a line.
+        state: What a payment_status means in your books, such as 3000=paid; may be repeated.
+            Without it, no state is compared.
+        refund_status: Whether a refund of this refund_status gave money back, such as 2=no; may
+            be repeated. Without it, 1=yes.
+    """
+    who, pacing = gateway or GatewayOptions(), pace or PaceOptions()
+    talk = who.talk()
+
+    def work() -> int:
+        settings = who.settings(os.environ, rate=pacing.rate, policy=pacing.policy)
+        return _Run(
+            source=ledger,
+            out=out,
+            talk=talk,
+            settings=attrs.evolve(
+                settings,
+                states=_states(state, settings),
+                refund_statuses=_refund_statuses(refund_status, settings),
+            ),
+            files=files or FileOptions(),
+        ).run()
+
+    return guarded(talk, work)

@@ -1,0 +1,228 @@
+"""`recover`: unknown outcomes of an earlier command, settled from the gateway's own records."""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from gateway_async.cli.cells import to_text
+from gateway_async.cli.commands.common import UNSETTLED, Results, guarded
+from gateway_async.cli.files.outfile import Existing, out_file
+from gateway_async.cli.files.problems import Problem, Problems, TableError
+from gateway_async.cli.files.snapshot import Snapshot, snapshot
+from gateway_async.cli.inputs import explain
+from gateway_async.cli.layouts import LAYOUTS, STATUS, Layout
+from gateway_async.cli.options import FileOptions, GatewayOptions, Out, Source
+from gateway_async.cli.outcomes import (
+    EvidenceError,
+    operation_of,
+    read_outcome,
+    status_of,
+)
+from gateway_async.cli.runs import make_client
+from gateway_async.cli.stopping import Stop
+from gateway_async.errors import InvalidOrderError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from gateway_async.batching.outcomes import Outcome
+    from gateway_async.cli.files.rows import Row
+    from gateway_async.cli.settings.settings import Settings
+    from gateway_async.cli.talk import Talk
+    from gateway_async.signing import Credentials
+
+_UNKNOWN, _SUCCEEDED = "unknown", "succeeded"
+_NO_EVIDENCE = (
+    "there is an unknown order, and no row says by sent_operation what it was sent for: this is "
+    "no outcome file of capture, cancel, review or refund, or it lost its columns"
+)
+
+
+@attrs.define(kw_only=True)
+class _Scan:
+    """What an outcome file holds, found in one pass.
+
+    Attributes:
+        counts: How many rows have each status.
+        operations: The commands that its rows were sent by.
+        wanted: The transactions with an unknown order.
+    """
+
+    counts: Counter[str] = attrs.field(factory=Counter)
+    operations: dict[str, None] = attrs.field(factory=dict)
+    wanted: set[str] = attrs.field(factory=set)
+
+    def see(self, row: "Row") -> None:
+        """Take a row in."""
+        status = str(status_of(row.cells))
+        self.counts[status] += 1
+        if status in {_UNKNOWN, _SUCCEEDED} and (name := operation_of(row.cells)):
+            self.operations[name] = None
+        if status == _UNKNOWN:
+            self.wanted.add(to_text(row.cells.get("transaction_id")))
+
+
+def _checked(taken: Snapshot, see: "Callable[[int, Row], None]") -> None:
+    """Go through the rows, and collect what is wrong with them.
+
+    Raises:
+        TableError: With every problem.
+    """
+    problems = Problems()
+    for position, row in enumerate(taken.rows()):
+        if row.problems:
+            problems.add(row.problems)
+            continue
+        try:
+            see(position, row)
+        except EvidenceError as error:
+            problems.add([_problem(taken, row, error.column, error.reason)])
+        except InvalidOrderError as error:
+            problems.add([_problem(taken, row, *explain(error, row.cells))])
+    problems.raise_if_any()
+
+
+def _problem(taken: Snapshot, row: "Row", column: str | None, reason: str) -> Problem:
+    return Problem(line=row.line, column=column, reason=reason, unit=taken.unit)
+
+
+def _layout(scan: _Scan) -> Layout:
+    """Return the columns of the command that wrote the file.
+
+    Raises:
+        TableError: If no row, or rows of several commands, say what they were sent by.
+    """
+    if len(scan.operations) == 1:
+        return LAYOUTS[next(iter(scan.operations))]
+    reason = _NO_EVIDENCE
+    if scan.operations:
+        reason = f"rows of several commands: {', '.join(scan.operations)}; recover each by itself"
+    raise TableError([Problem(line=1, column="sent_operation", reason=reason)])
+
+
+@attrs.define(kw_only=True)
+class _Evidence:
+    """The outcomes that a recovery needs: those in doubt, and what it must know beside them.
+
+    Attributes:
+        layout: The columns.
+        wanted: The transactions with an unknown order.
+        found: The outcomes, by their position in the file.
+    """
+
+    layout: Layout
+    wanted: "set[str]"
+    found: "dict[int, Outcome[Any, Any]]" = attrs.field(factory=dict)
+    _has_witness: bool = False
+
+    def see(self, position: int, row: "Row") -> None:
+        """Take a row in, if it matters."""
+        status = to_text(row.cells.get(STATUS))
+        is_beside = to_text(row.cells.get("transaction_id")) in self.wanted
+        is_witness = not self._has_witness and bool(row.cells.get("refund_reference_id"))
+        if status == _UNKNOWN or (status == _SUCCEEDED and (is_beside or is_witness)):
+            self.found[position] = read_outcome(row.cells, position, self.layout)
+            self._has_witness |= is_witness and status == _SUCCEEDED
+
+
+@attrs.frozen(kw_only=True)
+class _Run:
+    source: "Path"
+    out: "Path"
+    talk: "Talk"
+    settings: "Settings"
+    files: FileOptions
+
+    def run(self) -> int:
+        with snapshot(self.source, self.files.stdio) as taken:
+            scan = _Scan()
+            _checked(taken, lambda _, row: scan.see(row))
+            if not scan.wanted:
+                self.talk.tell("done", f"{taken.name} has no order that is unknown")
+                return 0
+            evidence = _Evidence(layout=_layout(scan), wanted=scan.wanted)
+            _checked(taken, evidence.see)
+            return self._settle(taken, scan, evidence)
+
+    def _settle(self, taken: Snapshot, scan: _Scan, evidence: _Evidence) -> int:
+        credentials = self.settings.credentials(os.environ, self.talk.warn)
+        results = Results(layout=evidence.layout)
+        results.tally.counts = Counter(scan.counts)
+        with (
+            out_file(
+                self.out, self.files.stdio, existing=Existing.REFUSED, warn=self.talk.warn
+            ) as out,
+            Stop(self.talk) as stop,
+        ):
+            started = time.monotonic()
+            settled = asyncio.run(self._recover(evidence, credentials, stop))
+            results.tally.seconds = time.monotonic() - started
+            if settled is None:
+                self.talk.refuse("stopped before anything was settled; nothing was written")
+                return UNSETTLED
+            for position, outcome in settled.items():
+                if str(evidence.found[position].status) == _UNKNOWN:
+                    results.tally.counts[_UNKNOWN] -= 1
+                    results.keep(outcome, position)
+            results.write_over(out, taken)
+        results.tally.report(self.talk, "recover")
+        return results.tally.exit_code
+
+    async def _recover(
+        self, evidence: _Evidence, credentials: "Credentials", stop: Stop
+    ) -> "dict[int, Outcome[Any, Any]] | None":
+        unknown = sum(str(one.status) == _UNKNOWN for one in evidence.found.values())
+        seconds = self.settings.recovery.settle_seconds
+        self.talk.tell(
+            "recovering",
+            f"looking {unknown:,} unknown orders up; an absence counts only {seconds:g} s after "
+            "their requests ended, so this may take as long",
+            unknown=unknown,
+        )
+        # A recovery that resends would move money: that is for the command itself.
+        recovery = attrs.evolve(self.settings.recovery, resend_absent=False)
+        settings = attrs.evolve(self.settings, recovery=recovery)
+        async with make_client(settings, credentials) as gateway:
+            with stop.cancelling(), contextlib.suppress(asyncio.CancelledError):
+                result = await gateway.recover(evidence.found.values())
+                return dict(zip(evidence.found, result, strict=True))
+        return None
+
+
+def recover(  # one keyword an option
+    outcomes: Source,
+    /,
+    *,
+    out: Out,
+    files: FileOptions | None = None,
+    gateway: GatewayOptions | None = None,
+) -> int:
+    """Settle what is unknown in an outcome file, from the gateway's own records.
+
+    Nothing is sent again. Refunds are settled by the references that were recorded before they
+    were sent, or by their markers; captures and cancels by what [dialect] payment_states says.
+
+    Args:
+        outcomes: The file that capture, cancel or refund wrote; - for standard input.
+        out: The file for the same rows, with what is known of them now; - for standard output. It
+            must not exist yet.
+    """
+    who = gateway or GatewayOptions()
+    talk = who.talk()
+
+    def work() -> int:
+        return _Run(
+            source=outcomes,
+            out=out,
+            talk=talk,
+            settings=who.settings(os.environ),
+            files=files or FileOptions(),
+        ).run()
+
+    return guarded(talk, work)

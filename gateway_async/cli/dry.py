@@ -1,0 +1,117 @@
+"""What would be sent, without sending it: no network at all."""
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from gateway_async.batching.intake import Intake
+from gateway_async.batching.plans import PLANS
+from gateway_async.cli.talk import standard_output
+from gateway_async.operations import PAYOUT
+from gateway_async.wire.encoding import payout_fields
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from gateway_async.batching.chunks import Chunk
+    from gateway_async.batching.plans import Plan
+    from gateway_async.cli.inputs import InputFile
+    from gateway_async.cli.layouts import Layout
+    from gateway_async.cli.settings.settings import Settings
+
+_CHUNKS_SHOWN = 20
+
+
+async def _chunks(plan: "Plan", settings: "Settings", file: "InputFile") -> "AsyncIterator[Chunk]":
+    """Cut the orders into the chunks that a batch would send."""
+    intake = Intake(plan, settings.dialect, settings.policy, file.orders())
+    while not intake.is_done:
+        await intake.fill()
+        chunk = intake.take()
+        if chunk is None:
+            return
+        yield chunk
+        intake.release(chunk, _NOTHING)
+
+
+@attrs.frozen
+class _Nothing:
+    """Stands for what became of a chunk that was not sent."""
+
+    statuses: bytes = b""
+    orders: tuple[Any, ...] = ()
+
+
+_NOTHING: Any = _Nothing()
+
+
+def show_plan(layout: "Layout", settings: "Settings", file: "InputFile") -> None:
+    """Show the requests that a batch would make, and the first of them in full, unsigned."""
+    asyncio.run(_show_plan(layout, settings, file))
+
+
+async def _show_plan(layout: "Layout", settings: "Settings", file: "InputFile") -> None:
+    plan = PLANS[layout.method]
+    console = standard_output()
+    table = Table(box=SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False)
+    for name in ("request", "orders", "first order", "last order"):
+        table.add_column(name, justify="right" if name in {"request", "orders"} else "left")
+    sizes: Counter[int] = Counter()
+    first = None
+    async for chunk in _chunks(plan, settings, file):
+        first = first or chunk
+        sizes[len(chunk)] += 1
+        if sizes.total() <= _CHUNKS_SHOWN:
+            table.add_row(
+                str(sizes.total()),
+                str(len(chunk)),
+                *map(_named, (chunk.orders[0], chunk.orders[-1])),
+            )
+    _print(console, f"{layout.operation}: {file.totals}")
+    where = f"{settings.base_url}{plan.operation.path}"
+    _print(console, f"{_plural(sizes.total(), 'request')} to {where}: {_sizes(sizes)}")
+    console.print(table)
+    if sizes.total() > _CHUNKS_SHOWN:
+        _print(console, f"... and {sizes.total() - _CHUNKS_SHOWN:,} more requests")
+    if first is not None:
+        if settings.recovery.refund_evidence == "marker" and layout.operation == "refund":
+            _print(console, "each refund_reason will begin with a marker of the run")
+        _print(console, "the first request, without identity and signature:")
+        for name, text in plan.fields(first, settings.dialect).items():
+            _print(console, f"{name} = {text}")
+    _print(console, "nothing was sent")
+
+
+def show_payouts(settings: "Settings", file: "InputFile") -> None:
+    """Show what payouts there are, and the fields of the first, unsigned."""
+    console = standard_output()
+    _print(console, f"payout: {file.totals}")
+    requests = _plural(file.totals.orders, "request")
+    _print(console, f"{requests} to {settings.base_url}{PAYOUT.path}, one a payout")
+    _print(console, "the fields of the first request, without identity and signature:")
+    _print(console, ", ".join(payout_fields(next(file.orders()), settings.dialect)))
+    _print(console, "nothing was sent")
+
+
+def _print(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def _sizes(sizes: "Counter[int]") -> str:
+    return ", ".join(
+        f"{count:,} of {_plural(size, 'order')}"
+        for size, count in sorted(sizes.items(), reverse=True)
+    )
+
+
+def _named(order: Any) -> str:  # noqa: ANN401  # any order
+    return str(order.order_no or order.transaction_id)

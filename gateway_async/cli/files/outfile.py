@@ -1,0 +1,159 @@
+"""The file that a command writes: begun before anything is sent, in its place at the very end.
+
+Law: no outcome is lost because a file takes no more: it then goes to a file of its own, or to
+standard output.
+"""
+
+import contextlib
+import os
+import sys
+import tempfile
+from enum import Enum
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import attrs
+
+from gateway_async.cli.files.formats import KINDS, STDIO, Format, format_of
+from gateway_async.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from gateway_async.cli.files.writing import Sink
+
+    Rows = Callable[[], Iterable[Mapping[str, Any]]]
+
+
+class Existing(Enum):
+    """What becomes of a file that is there already."""
+
+    REPLACED = "replaced"
+    """It was only looked up, and can be again."""
+
+    REFUSED = "refused"
+    """It may be the only record of what was done."""
+
+    SET_ASIDE = "set aside"
+    """It is kept under another name: the same command goes on with its job."""
+
+
+@attrs.frozen(kw_only=True)
+class OutFile:
+    """A file that is being written.
+
+    Attributes:
+        name: What it is called in messages.
+        format: Its format.
+        warn: Told where the rows went if the file took no more.
+    """
+
+    name: str
+    format: Format
+    warn: "Callable[[str], None]"
+    _file: "IO[bytes]" = attrs.field(repr=False)
+
+    def sink(self, columns: "Sequence[str]") -> "Sink":
+        """Begin to write rows; whoever does must close it."""
+        return KINDS[self.format].sink(self._file, columns)
+
+    def write_all(self, columns: "Sequence[str]", rows: "Rows") -> None:
+        """Write all rows: into the file, or else to where they are not lost.
+
+        Args:
+            columns: The columns.
+            rows: Gives the rows, and once more if they must be written again.
+        """
+        try:
+            self._write(self._file, self.format, columns, rows)
+        except OSError as error:
+            reason = f"{self.name} takes no more: {error.strerror or error}"
+        else:
+            return
+        kind = Format.CSV if self.format is Format.PARQUET else self.format
+        try:
+            with tempfile.NamedTemporaryFile(
+                prefix="gateway-async-outcomes-", suffix=f".{kind}", delete=False
+            ) as other:
+                self._write(other, kind, columns, rows)
+            self.warn(f"{reason}; the outcomes are in {other.name}")
+        except OSError:
+            self.warn(f"{reason}; the outcomes are on standard output")
+            self._write(sys.stdout.buffer, kind, columns, rows)
+
+    def _write(
+        self, file: "IO[bytes]", kind: Format, columns: "Sequence[str]", rows: "Rows"
+    ) -> None:
+        sink = KINDS[kind].sink(file, columns)
+        for row in rows():
+            sink.write(row)
+        sink.close()
+        file.flush()
+        if file is not sys.stdout.buffer:
+            os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def out_file(
+    path: Path, stdio: Format, *, existing: Existing, warn: "Callable[[str], None]"
+) -> "Iterator[OutFile]":
+    """Open a file for what a command will write; it is put in place when the block ends.
+
+    Args:
+        path: The file; `-` for standard output.
+        stdio: The format of standard output.
+        existing: What becomes of a file that is there already.
+        warn: Told what somebody should know.
+
+    Raises:
+        ConfigurationError: If it cannot be written, or is there already and must stay.
+    """
+    kind = format_of(path, stdio)
+    if path == STDIO:
+        _check_stdio(kind)
+        yield OutFile(name="standard output", format=kind, warn=warn, file=sys.stdout.buffer)
+        return
+    if existing is Existing.REFUSED and _is_filled(path):
+        raise ConfigurationError(
+            f"{path} exists already and may be the only record of an earlier run; "
+            "move it away, or name another file"
+        )
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        file = beside.open("xb")
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
+    is_over = False
+    try:
+        with file:
+            yield OutFile(name=str(path), format=kind, warn=warn, file=file)
+        is_over = True
+    finally:
+        # What was sent is written whatever ended the command; what was looked up may be again.
+        if beside.stat().st_size and (is_over or existing is not Existing.REPLACED):
+            _put_in_place(beside, path, existing, warn)
+        beside.unlink(missing_ok=True)
+
+
+def _put_in_place(
+    beside: Path, path: Path, existing: Existing, warn: "Callable[[str], None]"
+) -> None:
+    if existing is Existing.SET_ASIDE and _is_filled(path):
+        warn(f"{path} was there already; it is now {_set_aside(path)}")
+    beside.replace(path)
+
+
+def _check_stdio(kind: Format) -> None:
+    if not KINDS[kind].is_text:
+        raise ConfigurationError(f"standard output takes csv or jsonl, not {kind}")
+
+
+def _is_filled(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+def _set_aside(path: Path) -> Path:
+    number = 1
+    while (other := path.with_name(f"{path.name}.{number}")).exists():
+        number += 1
+    return path.rename(other)

@@ -1,0 +1,207 @@
+"""Options that several commands share, one class a group of them, as cyclopts reads them.
+
+There is none for the secret: options show in process lists and in the history of a shell.
+"""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import attrs
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from gateway_async.cli.files.formats import Format
+from gateway_async.cli.settings.settings import Given, Settings, read_settings
+from gateway_async.cli.talk import Talk
+from gateway_async.errors import ConfigurationError
+from gateway_async.journal import Journal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cyclopts import Token
+
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|h)?")
+_SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600}
+_USER_AND_PASSWORD = re.compile(r"//[^/@]*:[^/@]*@|[?&]password=")
+
+
+def _to_seconds(kind: Any, tokens: "Sequence[Token]") -> float:  # noqa: ANN401  # as cyclopts calls it
+    """Read a duration: `90`, `90s`, `15m` or `2h`.
+
+    Raises:
+        ValueError: For anything else.
+    """
+    del kind
+    found = _DURATION.fullmatch(tokens[0].value)
+    if found is None or not float(found[1]):
+        raise ValueError(f"{tokens[0].value!r} is no duration; write 90s, 15m or 2h")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+Source = Annotated[Path, Parameter(allow_leading_hyphen=True)]
+Out = Annotated[Path, Parameter(allow_leading_hyphen=True)]
+Line = Annotated[str, Parameter(parse=False)]
+"""The command as it was given, which `app` hands over."""
+_Seconds = Annotated[float | None, Parameter(converter=_to_seconds)]
+_AtLeastOne = Parameter(validator=Number(gte=1))
+_Flag = Parameter(negative="")
+
+
+@Parameter(name="*", group="Gateway")
+@attrs.frozen(kw_only=True)
+class GatewayOptions:
+    """Which gateway, and as whom.
+
+    Attributes:
+        config: The TOML file with settings; by default ~/.config/gateway-async/config.toml, if
+            there is one.
+        profile: A part of that file, [profiles.NAME], which goes over the rest of it.
+        base_url: The gateway's address.
+        merchant_id: The merchant identifier.
+        account_id: The merchant account identifier.
+        secret_file: The file that holds the signing secret.
+        keyring: The service under which the system's keyring holds the signing secret.
+        log_format: How everything on standard error is written: for people, or one JSON object a
+            line.
+    """
+
+    config: Path | None = None
+    profile: str | None = None
+    base_url: str | None = None
+    merchant_id: str | None = None
+    account_id: str | None = None
+    secret_file: Path | None = None
+    keyring: str | None = None
+    log_format: Literal["text", "json"] = "text"
+
+    def talk(self) -> Talk:
+        """Return what tells people what happens."""
+        return Talk(is_json=self.log_format == "json")
+
+    def settings(self, environment: "Mapping[str, str]", **more: Any) -> Settings:  # noqa: ANN401  # fields of `Given`
+        """Read all settings; see `read_settings`.
+
+        Args:
+            environment: The environment variables.
+            more: What other options say.
+        """
+        given = {field.name: getattr(self, field.name) for field in attrs.fields(type(self))}
+        del given["log_format"]
+        return read_settings(Given(**given, **more), environment)
+
+
+@Parameter(name="*", group="Pace")
+@attrs.frozen(kw_only=True)
+class PaceOptions:
+    """How fast, and when to stop.
+
+    Attributes:
+        concurrency: Requests in flight at most.
+        rate: Requests a second at most.
+        deadline: How long the whole may take, such as 90s, 15m or 2h; then nothing more is sent.
+        stop_after_unknown: After so many requests in a row without a readable reply, nothing more
+            is sent.
+        chunk_size: Orders in one request.
+    """
+
+    concurrency: Annotated[int | None, _AtLeastOne] = None
+    rate: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
+    deadline: _Seconds = None
+    stop_after_unknown: Annotated[int | None, _AtLeastOne] = None
+    chunk_size: Annotated[int | None, _AtLeastOne] = None
+
+    @property
+    def policy(self) -> dict[str, Any]:
+        """The fields of `BatchPolicy` that were said."""
+        said = {
+            "concurrency": self.concurrency,
+            "deadline_seconds": self.deadline,
+            "stop_after_unknown": self.stop_after_unknown,
+            "chunk_size": self.chunk_size,
+        }
+        return {name: value for name, value in said.items() if value is not None}
+
+
+@Parameter(name="*", group="Files")
+@attrs.frozen(kw_only=True)
+class FileOptions:
+    """How files are read and written.
+
+    Attributes:
+        format: The format of standard input and output, where a file is `-`.
+    """
+
+    format: Literal["csv", "jsonl"] = "csv"
+
+    @property
+    def stdio(self) -> Format:
+        """The format of standard input and output."""
+        return Format(self.format)
+
+
+@Parameter(name="*", group="Safety")
+@attrs.frozen(kw_only=True)
+class SafetyOptions:
+    """What happens before anything is sent.
+
+    Attributes:
+        dry_run: Show what would be sent, and send nothing: nothing leaves this machine.
+        yes: Do not ask before money is sent.
+    """
+
+    dry_run: Annotated[bool, _Flag] = False
+    yes: Annotated[bool, _Flag] = False
+
+
+@Parameter(name="*", group="Safety")
+@attrs.frozen(kw_only=True)
+class LookUpOptions:
+    """What happens before anything is asked.
+
+    Attributes:
+        dry_run: Show what would be asked, and ask nothing: nothing leaves this machine.
+    """
+
+    dry_run: Annotated[bool, _Flag] = False
+
+
+@Parameter(name="*", group="Job")
+@attrs.frozen(kw_only=True)
+class JournalOptions:
+    """Where jobs are kept.
+
+    Attributes:
+        journal: The journal: sqlite:///refunds.db, or postgresql://user@host/database. A URL with
+            a password goes into GATEWAY_JOURNAL or the TOML file.
+    """
+
+    journal: str | None = None
+
+    def checked(self) -> str | None:
+        """Return the URL.
+
+        Raises:
+            ConfigurationError: If it holds a password, which others could see.
+        """
+        if self.journal is not None and _USER_AND_PASSWORD.search(self.journal):
+            raise ConfigurationError(
+                "--journal: a password in an option shows in process lists; put the URL into "
+                "GATEWAY_JOURNAL, or the password into ~/.pgpass"
+            )
+        return self.journal
+
+
+def open_journal(settings: Settings) -> Journal:
+    """Make the journal that the settings name.
+
+    Raises:
+        ConfigurationError: If they name none, or one that cannot be.
+    """
+    if settings.journal is None:
+        raise ConfigurationError(
+            "--journal: say where jobs are kept, such as --journal sqlite:///refunds.db "
+            "(or GATEWAY_JOURNAL, or journal in the TOML file)"
+        )
+    return Journal.open(settings.journal, lease_seconds=settings.journal_lease_seconds)

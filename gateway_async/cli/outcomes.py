@@ -1,0 +1,218 @@
+"""Outcomes into cells, and, for `recover`, cells into outcomes. Pure.
+
+Law: the cells of an outcome hold all that recovery goes by, and no secret.
+"""
+
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+import orjson
+
+from gateway_async.batching.outcomes import Outcome, Sending
+from gateway_async.batching.plans import PLANS
+from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.cli.cells import to_text
+from gateway_async.cli.layouts import EVIDENCE_COLUMNS, LAYOUTS, OUTCOME_COLUMNS, STATUS
+from gateway_async.cli.orders import make_order
+from gateway_async.errors import GatewayError, OutcomeUnknownError, RejectedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gateway_async.cli.layouts import Layout
+
+    Cells = Mapping[str, object]
+
+_MARKER_TAIL = len("-0123456789]")
+_CHECKED_IN_FILE = ("order_no", "transaction_id", "amount", "currency", "refund_amount")
+"""Fields of a record that the gateway repeats of the order, for records made of cells."""
+
+
+class Told(Protocol):
+    """What became of one order, be it of a batch or a payout; see `Outcome`."""
+
+    @property
+    def order(self) -> Any:  # noqa: ANN401  # any order
+        """The order."""
+        ...
+
+    @property
+    def index(self) -> int:
+        """Its position in the input, from 0."""
+        ...
+
+    @property
+    def status(self) -> OutcomeStatus:
+        """What became of it."""
+        ...
+
+    @property
+    def error(self) -> GatewayError | None:
+        """Why it did not succeed."""
+        ...
+
+    @property
+    def record(self) -> Any:  # noqa: ANN401  # any record
+        """What the gateway says of it."""
+        ...
+
+    @property
+    def sending(self) -> Sending | None:
+        """What was noted when it was sent."""
+        ...
+
+
+def outcome_cells(outcome: Told, layout: "Layout") -> tuple[object, ...]:
+    """Return the result cells of one order; several records of it are joined by `;`."""
+    records = outcome.record if isinstance(outcome.record, tuple) else (outcome.record,)
+    code, text = _error_cells(outcome.error)
+    fields = (
+        ";".join(_text(getattr(record, field, None)) for record in records) or None
+        for field in layout.results.values()
+    )
+    evidence = _evidence(outcome, layout) if layout.keeps_evidence else ()
+    return (str(outcome.status), code, text, *fields, *evidence)
+
+
+def cells_without_outcome(
+    layout: "Layout", status: OutcomeStatus, reason: str
+) -> tuple[object, ...]:
+    """Return the result cells of an order that no outcome came for."""
+    empty = (None,) * (len(layout.result_columns) - len(OUTCOME_COLUMNS))
+    return (str(status), None, reason, *empty)
+
+
+def _error_cells(error: Exception | None) -> tuple[str | None, str | None]:
+    if isinstance(error, RejectedError):
+        return error.code or None, error.text or str(error)
+    return None, None if error is None else str(error)
+
+
+def _text(value: object) -> str:
+    return value.isoformat() if isinstance(value, date) else to_text(value)
+
+
+def _evidence(outcome: Told, layout: "Layout") -> "Sequence[object]":
+    sending = outcome.sending
+    if sending is None:
+        return (None,) * len(EVIDENCE_COLUMNS)
+    references = sending.references.get(outcome.order.transaction_id)
+    return (
+        layout.operation,
+        outcome.index,
+        datetime.fromtimestamp(sending.ended_at, UTC).isoformat(),
+        "yes" if sending.alone else "no",
+        sending.marker_of(outcome.index),
+        None if references is None else sorted(references),
+    )
+
+
+class EvidenceError(Exception):
+    """A row cannot be recovered by what its columns say.
+
+    Attributes:
+        column: The column that is wrong.
+        reason: What is wrong, and what would be right.
+    """
+
+    def __init__(self, column: str, reason: str) -> None:
+        super().__init__(f"{column}: {reason}")
+        self.column = column
+        self.reason = reason
+
+
+def operation_of(cells: "Cells") -> str:
+    """Return the command that a row was sent by; empty where it was not sent.
+
+    Raises:
+        EvidenceError: If there is no such command.
+    """
+    name = to_text(cells.get("sent_operation"))
+    if name and (name not in LAYOUTS or LAYOUTS[name].looks_up):
+        raise EvidenceError("sent_operation", f"{name[:40]!r} is no command that sends orders")
+    return name
+
+
+def status_of(cells: "Cells") -> OutcomeStatus:
+    """Return the status of a row.
+
+    Raises:
+        EvidenceError: If it has none.
+    """
+    text = to_text(cells.get(STATUS))
+    try:
+        return OutcomeStatus(text)
+    except ValueError:
+        known = ", ".join(OutcomeStatus)
+        raise EvidenceError(STATUS, f"expected one of {known}, got {text[:40]!r}") from None
+
+
+def read_outcome(cells: "Cells", position: int, layout: "Layout") -> Outcome[Any, Any]:
+    """Make the outcome that a row stands for, succeeded or unknown.
+
+    Args:
+        cells: The row.
+        position: Its position in the file, which counts where no other is known.
+        layout: The command that it was sent by.
+
+    Raises:
+        EvidenceError: If its columns are none that a command wrote.
+        InvalidOrderError: If its columns make no order.
+    """
+    status = status_of(cells)
+    order = make_order(layout, cells)
+    sending = _sending(cells, order.transaction_id)
+    is_done = status is OutcomeStatus.SUCCEEDED
+    return Outcome(
+        order=order,
+        index=position if sending is None else _index(cells),
+        status=status,
+        error=None if is_done else OutcomeUnknownError(to_text(cells.get("error"))),
+        items=(_item(cells, layout),) if is_done else (),
+        record_class=PLANS[layout.method].record_class,
+        sending=sending,
+    )
+
+
+def _item(cells: "Cells", layout: "Layout") -> dict[str, Any]:
+    names = (*_CHECKED_IN_FILE, *layout.results.values())
+    return {name: text for name in names if (text := to_text(cells.get(name)))}
+
+
+def _sending(cells: "Cells", transaction_id: str) -> Sending | None:
+    if not to_text(cells.get("sent_operation")):
+        return None
+    try:
+        ended_at = datetime.fromisoformat(to_text(cells.get("sent_ended_at"))).timestamp()
+    except ValueError:
+        raise EvidenceError(
+            "sent_ended_at", "expected a time such as 2026-11-20T03:00:00+00:00"
+        ) from None
+    marker = to_text(cells.get("sent_marker"))
+    references = _references(cells.get("sent_references_before"))
+    return Sending(
+        ended_at=ended_at,
+        references={} if references is None else {transaction_id: references},
+        marker=marker[1:-_MARKER_TAIL] if marker else None,
+        alone=to_text(cells.get("sent_alone")) == "yes",
+    )
+
+
+def _index(cells: "Cells") -> int:
+    try:
+        return int(to_text(cells.get("sent_index")))
+    except ValueError:
+        raise EvidenceError("sent_index", "expected a whole number") from None
+
+
+def _references(value: object) -> frozenset[str] | None:
+    if isinstance(value, str) and value:
+        try:
+            value = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            value = "no JSON"
+    if value is None or value == "":
+        return None
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return frozenset(value)
+    raise EvidenceError("sent_references_before", 'expected JSON such as ["R1"] or []')

@@ -1,0 +1,243 @@
+"""Payouts from rows: nested parts are dotted columns, or objects where the format has them. Pure.
+
+Particulars of persons and accounts are in no message.
+"""
+
+from collections.abc import Mapping
+from datetime import date
+from decimal import Decimal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import orjson
+
+from gateway_async.cli.cells import amount_problem, identifier_problem, text_problem, to_text
+from gateway_async.cli.inputs import explain
+from gateway_async.cli.layouts import STATUS, Layout
+from gateway_async.cli.orders import NEVER_AGAIN
+from gateway_async.errors import InvalidOrderError
+from gateway_async.models.payouts import (
+    BankDetails,
+    Beneficiary,
+    BeneficiaryAddress,
+    BeneficiaryInfo,
+    Payer,
+    PayerAddress,
+    PayerInfo,
+    PayoutRequest,
+    PersonDocument,
+)
+from gateway_async.wire.encoding import payout_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gateway_async.cli.inputs import Cells
+    from gateway_async.dialect import Dialect
+
+    Wrong = Iterator[tuple[str | None, str]]
+
+PAYOUT = Layout(
+    operation="payout",
+    help="Pay out funds: request_id, payment_amount, payment_currency, beneficiary.* and more.",
+    order=PayoutRequest,
+    required=("request_id", "payment_amount", "payment_currency"),
+    amounts=frozenset({"payment_amount"}),
+    identity=("request_id",),
+    total="payment_amount",
+    results={
+        "payout_status": "status",
+        "failure_reason": "failure_reason",
+        "failure_type": "failure_type",
+        "payout_transaction_id": "transaction_id",
+        "short_reference_id": "short_reference_id",
+        "fee_amount": "fee_amount",
+        "fee_currency": "fee_currency",
+        "amount_payer_pays": "amount_payer_pays",
+        "amount_beneficiary_receives": "amount_beneficiary_receives",
+    },
+    confirms=True,
+)
+"""The columns of a file of payouts."""
+
+_PARTS: "Mapping[type, Mapping[str, type]]" = MappingProxyType(
+    {
+        PayoutRequest: {"beneficiary": Beneficiary, "payer": Payer},
+        Beneficiary: {
+            "additional_info": BeneficiaryInfo,
+            "address": BeneficiaryAddress,
+            "bank_details": BankDetails,
+        },
+        Payer: {"additional_info": PayerInfo, "address": PayerAddress},
+    }
+)
+"""By class, which of its fields are objects, and of which class."""
+
+_LISTS: "Mapping[str, type]" = MappingProxyType({"person_documents": PersonDocument, "labels": str})
+_DATES = frozenset({"date_of_birth", "payment_date"})
+_OWN = tuple(attrs.fields_dict(PayoutRequest))
+
+
+class _WrongCellError(Exception):
+    def __init__(self, column: str, reason: str) -> None:
+        super().__init__(reason)
+        self.column = column
+        self.reason = reason
+
+
+class PayoutReader:
+    """Reads payouts; see `Reader`.
+
+    Args:
+        dialect: Says how many decimal places an amount may have.
+    """
+
+    def __init__(self, dialect: "Dialect") -> None:
+        self._dialect = dialect
+        self._places: dict[str, str] = {}
+
+    def missing(self, cells: "Cells") -> list[str]:
+        """Return the columns that must be there and are not."""
+        return [name for name in PAYOUT.required if name not in cells]
+
+    def reasons(self, cells: "Cells", place: str) -> "Wrong":
+        """Return columns of a row that are wrong, and why."""
+        found = [(column, reason) for column, reason in self._by_column(cells) if reason]
+        yield from found
+        if found:
+            return
+        try:
+            request = self.make(cells)
+            payout_fields(request, self._dialect)
+        except _WrongCellError as error:
+            yield error.column, error.reason
+            return
+        except InvalidOrderError as error:
+            yield explain(error, _OWN)
+            return
+        first = self._places.setdefault(request.request_id.lower(), place)
+        if first != place:
+            yield "request_id", f"the same payout as in {first}"
+
+    def make(self, cells: "Cells") -> PayoutRequest:
+        """Make the payout of a row."""
+        made: PayoutRequest = _make(PayoutRequest, _tree(cells), "")
+        return made
+
+    def moved(self, cells: "Cells") -> tuple[str, Decimal]:
+        """Return the currency and the amount that a row pays out."""
+        return to_text(cells["payment_currency"]), Decimal(to_text(cells["payment_amount"]))
+
+    def _by_column(self, cells: "Cells") -> "Iterator[tuple[str, str | None]]":
+        places = self._dialect.places(to_text(cells["payment_currency"]))
+        yield "request_id", identifier_problem(cells["request_id"])
+        yield "payment_currency", identifier_problem(cells["payment_currency"])
+        yield "payment_amount", amount_problem(cells["payment_amount"], places)
+        if source := cells.get("source_amount"):
+            yield (
+                "source_amount",
+                amount_problem(source, self._dialect.places(to_text(cells.get("source_currency")))),
+            )
+        yield STATUS, NEVER_AGAIN.get(to_text(cells.get(STATUS)))
+
+
+def _tree(cells: "Cells") -> dict[str, Any]:
+    """Make nested objects of dotted columns; columns that are no payout's are left out.
+
+    Raises:
+        _WrongCellError: For an object whose parts also have columns of their own.
+    """
+    tree: dict[str, Any] = {}
+    for column, value in cells.items():
+        *parents, name = column.split(".")
+        if (parents[0] if parents else name) not in _OWN or (parents and _is_empty(value)):
+            continue
+        branch = tree
+        for parent in parents:
+            branch = branch.setdefault(parent, {})
+            if not isinstance(branch, dict):
+                raise _WrongCellError(column, f"{parent} has a column of its own beside it")
+        if not _is_empty(value) or name not in branch:
+            branch[name] = value
+    return tree
+
+
+def _is_empty(value: object) -> bool:
+    return value is None or value == ""
+
+
+def _make(kind: type, tree: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401  # of `kind`
+    """Make one object of its fields.
+
+    Raises:
+        _WrongCellError: Naming the column that is wrong.
+        InvalidOrderError: Where the client finds it wrong.
+    """
+    known = attrs.fields_dict(kind)
+    fields = {}
+    for name, value in tree.items():
+        column = f"{path}{name}"
+        if name not in known:
+            raise _WrongCellError(column, f"not known; there are: {', '.join(known)}")
+        if not _is_empty(value):
+            fields[name] = _field(kind, name, value, column)
+    return kind(**fields)
+
+
+def _field(kind: type, name: str, value: object, column: str) -> object:
+    part = _PARTS.get(kind, {}).get(name)
+    if part is not None:
+        return _make(part, _object(value, column), f"{column}.")
+    if name in _LISTS:
+        return _list(_LISTS[name], value, column)
+    if name in _DATES:
+        return _date(value, column)
+    if (kind, name) == (PayoutRequest, "payment_amount") or name == "source_amount":
+        return to_text(value)
+    if problem := text_problem(value):
+        raise _WrongCellError(column, problem)
+    return to_text(value)
+
+
+def _object(value: object, column: str) -> Mapping[str, Any]:
+    found = _from_json(value)
+    if not isinstance(found, Mapping):
+        raise _WrongCellError(column, f"expected columns such as {column}.name, or an object")
+    return found
+
+
+def _list(kind: type, value: object, column: str) -> tuple[object, ...]:
+    found = _from_json(value)
+    if not isinstance(found, list):
+        raise _WrongCellError(column, "expected a list, in a text as JSON such as [...]")
+    if kind is str:
+        if not all(isinstance(one, str) for one in found):
+            raise _WrongCellError(column, "expected a list of texts")
+        return tuple(found)
+    return tuple(
+        _make(kind, _object(one, f"{column}[{number}]"), f"{column}[{number}].")
+        for number, one in enumerate(found)
+    )
+
+
+def _from_json(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _date(value: object, column: str) -> date:
+    if type(value) is date:
+        return value
+    try:
+        text = to_text(value)
+        found = date.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.isoformat() != text:
+        raise _WrongCellError(column, "expected a date such as 2026-11-20")
+    return found

@@ -1,0 +1,72 @@
+"""Ctrl-C and SIGTERM: the first drains, the second does not wait, and none loses an outcome."""
+
+import asyncio
+import contextlib
+import signal
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType, TracebackType
+
+    from gateway_async.cli.talk import Talk
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SAID = (
+    "stopping: waiting for what is in flight; press Ctrl-C again not to wait",
+    "stopping at once: what is in flight is not waited for, and ends as unknown",
+)
+
+
+class Stop:
+    """Takes the signals while it is entered.
+
+    Inside `cancelling`, each cancels the task that is there; outside, it is only counted, so that
+    what is known is written whatever happens.
+
+    Attributes:
+        count: How many came.
+    """
+
+    def __init__(self, talk: "Talk") -> None:
+        self.count = 0
+        self._talk = talk
+        self._before: dict[signal.Signals, object] = {}
+        self._target: tuple[asyncio.AbstractEventLoop, asyncio.Task[object]] | None = None
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.signal(number, self._come) for number in _SIGNALS}
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: "TracebackType | None",
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # what `signal` gave
+
+    @contextlib.contextmanager
+    def cancelling(self) -> "Iterator[None]":
+        """Let each signal cancel the running task; one that came before does so at once."""
+        task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        self._target = None if task is None else (loop, task)
+        if self.count:
+            loop.call_soon(self._cancel)
+        try:
+            yield
+        finally:
+            self._target = None
+
+    def _come(self, number: int, frame: "FrameType | None") -> None:
+        del number, frame
+        self.count += 1
+        if self._target is not None:  # nothing is said here: a line may be half written
+            self._target[0].call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        self._talk.tell("stopping", _SAID[min(self.count, len(_SAID)) - 1], signals=self.count)
+        if self._target is not None:
+            self._target[1].cancel()

@@ -1,0 +1,102 @@
+"""What the command line says on standard error: lines for people, or one JSON object a line."""
+
+import contextlib
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TextIO
+
+import attrs
+import orjson
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.table import Table
+
+_LOGGER = "gateway_async"
+_PIPE_COLUMNS = 160
+
+
+def _standard_error() -> TextIO:
+    return sys.stderr
+
+
+def standard_output() -> Console:
+    """Return a console for what a command is asked for; in a pipe, lines stay whole."""
+    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PIPE_COLUMNS)
+
+
+@attrs.frozen(kw_only=True)
+class Talk:
+    """Says what happens.
+
+    Attributes:
+        is_json: Whether each line is a JSON object.
+        console: Where it is said.
+    """
+
+    is_json: bool = False
+    console: Console = attrs.field(factory=lambda: Console(file=_standard_error()))
+
+    @property
+    def has_bar(self) -> bool:
+        """Whether a progress bar can be seen."""
+        return self.console.is_terminal and not self.is_json
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether somebody is there to answer."""
+        return self.console.is_terminal and sys.stdin.isatty()
+
+    def tell(self, event: str, message: str, /, **fields: object) -> None:
+        """Say one thing.
+
+        Args:
+            event: What kind of thing it is, for machines.
+            message: The same in words.
+            fields: Particulars, for machines.
+        """
+        if not self.is_json:
+            self.console.print(message, markup=False, highlight=False, soft_wrap=True)
+            return
+        time = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = {"time": time, "event": event, "message": message, **fields}
+        self.console.file.write(orjson.dumps(line, default=str).decode() + "\n")
+        self.console.file.flush()
+
+    def warn(self, message: str) -> None:
+        """Say that something is unwise."""
+        self.tell("warning", f"warning: {message}")
+
+    def refuse(self, message: str) -> None:
+        """Say why the command does not run."""
+        self.tell("error", f"gateway-async: {message}")
+
+    def show(self, event: str, table: "Table", /, **fields: object) -> None:
+        """Show a table; its particulars, for machines."""
+        if self.is_json:
+            self.tell(event, event, **fields)
+        else:
+            self.console.print(table)
+
+    @contextlib.contextmanager
+    def passing_on_logs(self) -> "Iterator[None]":
+        """Say what the library logs as warning or worse."""
+        handler = _Handler(self)
+        logger = logging.getLogger(_LOGGER)
+        logger.addHandler(handler)
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+
+
+class _Handler(logging.Handler):
+    def __init__(self, talk: Talk) -> None:
+        super().__init__(logging.WARNING)
+        self._talk = talk
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._talk.tell("log", record.getMessage(), level=record.levelname, logger=record.name)
