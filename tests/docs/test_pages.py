@@ -6,14 +6,20 @@ from pathlib import Path
 import pytest
 
 PAGES = Path(__file__).parents[2] / "docs"
+NAMES = ("web.md", "testing.md")
 _PROGRAM = re.compile(
-    r"^```python\n(.*?)^```\n\nIt prints:\n\n```\n(.*?)^```$", re.DOTALL | re.MULTILINE
+    r"^```python\n((?:(?!```).*\n)*)```\n\nIt prints:\n\n```\n((?:(?!```).*\n)*)```$", re.MULTILINE
 )
 PROGRAMS = [
     pytest.param(*found.groups(), id=f"{page}-{number}")
-    for page in ("web.md",)
+    for page in NAMES
     for number, found in enumerate(_PROGRAM.finditer((PAGES / page).read_text()), start=1)
 ]
+
+
+def test_every_program_is_found() -> None:
+    announced = [(PAGES / page).read_text().count("It prints:") for page in NAMES]
+    assert len(PROGRAMS) == sum(announced)
 
 
 @pytest.mark.parametrize(("program", "printed"), PROGRAMS)

@@ -1,0 +1,42 @@
+"""The fixtures serve pytest-asyncio, anyio and Django alike: the suites of the page pass."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
+SUITES = dict(re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))
+
+
+def _run(pytester: pytest.Pytester, mode: str, suites: dict[str, str]) -> pytest.RunResult:
+    pytester.makepyfile(**{name.removesuffix(".py"): text for name, text in suites.items()})
+    pytester.makeconftest(SUITES["conftest.py"])
+    pytester.makeini(
+        f"""
+        [pytest]
+        asyncio_mode = {mode}
+        asyncio_default_fixture_loop_scope = function
+        filterwarnings = error
+        """
+    )
+    return pytester.runpytest_subprocess("-p", "no:cacheprovider", "-q")
+
+
+def test_pytest_asyncio_in_strict_mode_and_anyio(pytester: pytest.Pytester) -> None:
+    names = ("test_with_pytest_asyncio.py", "test_with_anyio.py")
+    result = _run(pytester, "strict", {name: SUITES[name] for name in names})
+    result.assert_outcomes(passed=3)
+
+
+def test_pytest_asyncio_in_auto_mode(pytester: pytest.Pytester) -> None:
+    suite = SUITES["test_with_pytest_asyncio.py"].replace("@pytest.mark.asyncio\n", "")
+    result = _run(pytester, "auto", {"test_with_pytest_asyncio.py": suite})
+    result.assert_outcomes(passed=2)
+
+
+def test_django(pytester: pytest.Pytester) -> None:
+    name = "test_with_django.py"
+    _run(pytester, "strict", {name: SUITES[name]}).assert_outcomes(passed=3)

@@ -1,0 +1,157 @@
+"""A sandbox on a thread of its own is asked from others as if it were here."""
+
+import asyncio
+import threading
+from collections import Counter, deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from gateway_async import ConfigurationError, Dialect, GatewayClient, OrderRef, OutcomeStatus
+from gateway_async.sandbox import Faults, PaymentStatus, Sandbox
+from gateway_async.sandbox.faults import DropReply
+from gateway_async.testing import sandbox_client, threaded_sandbox
+from tests.orders import orders_for
+
+pytest_plugins = ["gateway_async.testing"]
+
+
+def _threads() -> list[str]:
+    return [t.name for t in threading.enumerate() if t.name.startswith("gateway_async sandbox")]
+
+
+def test_what_is_asked_happens_on_the_sandboxs_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+    add = Faults.add
+
+    def spy(self: Faults, *given: Any) -> None:
+        threads.append(threading.current_thread().name)
+        add(self, *given)
+
+    monkeypatch.setattr(Faults, "add", spy)
+    with threaded_sandbox() as sandbox:
+        sandbox.faults.add("refund", DropReply())
+        assert threads == _threads()
+    assert _threads() == []
+
+
+def test_the_books_are_read_from_here_while_others_write(
+    gateway_sandbox: Sandbox, gateway_client: GatewayClient
+) -> None:
+    def write(_: int) -> list[str]:
+        return [order.transaction_id for order in gateway_sandbox.seed(20)]
+
+    with ThreadPoolExecutor(8) as executor:
+        made = executor.map(write, range(16))
+        read = [len(list(gateway_sandbox.ledger)) for _ in range(20)]
+    names = [name for some in made for name in some]
+    assert len(set(names)) == len(gateway_sandbox.ledger) == 320
+    assert read == sorted(read)
+    page = asyncio.run(gateway_client.recent_transactions())
+    assert len(page.records) == 100
+
+
+def test_every_part_may_be_used_from_here(
+    gateway_sandbox: Sandbox, gateway_client: GatewayClient
+) -> None:
+    (order,) = gateway_sandbox.seed(1, status="captured")
+    gateway_sandbox.faults.add("query", DropReply(times=1))
+    assert "DropReply" in repr(gateway_sandbox.faults)
+
+    async def use() -> None:
+        assert (await gateway_client.query([OrderRef(order_no=order.order_no)])).ok
+        assert (await gateway_client.refund(orders_for("refund", [order]))).ok
+
+    asyncio.run(use())
+    assert gateway_sandbox.requests["query"] == 2
+    assert gateway_sandbox.requests.total() == 3
+    assert [logged.operation for logged in gateway_sandbox.requests.last][-1] == "refund"
+    assert gateway_sandbox.faults.struck == Counter(DropReply=1)
+    transaction = gateway_sandbox.ledger.transaction(order.transaction_id)
+    assert transaction.status is PaymentStatus.CAPTURED
+    assert gateway_sandbox.ledger.effects("refund", order.transaction_id) == 1
+    assert gateway_sandbox.notifications == deque()
+    assert gateway_sandbox.land_late_effects() == 0
+    assert "1 transactions" in repr(gateway_sandbox)
+    with pytest.raises(ConfigurationError, match="no status"):
+        gateway_sandbox.seed(1, status="nonsense")
+    with pytest.raises(AttributeError, match="nonsense"):
+        gateway_sandbox.nonsense  # type: ignore[attr-defined]  # noqa: B018  # on purpose
+
+
+def test_what_was_read_does_not_change_behind_our_back(gateway_sandbox: Sandbox) -> None:
+    read = gateway_sandbox.faults.struck
+    read["DropReply"] += 1
+    assert gateway_sandbox.faults.struck == Counter()
+
+
+def test_the_books_stay_readable_when_it_has_ended() -> None:
+    with threaded_sandbox() as sandbox:
+        (order,) = sandbox.seed(1)
+    assert sandbox.ledger.transaction(order.transaction_id).order_no == order.order_no
+    assert [transaction.order_no for transaction in sandbox.ledger] == [order.order_no]
+
+
+async def test_what_is_asynchronous_there_is_awaited_here(
+    monkeypatch: pytest.MonkeyPatch, gateway_sandbox: Sandbox
+) -> None:
+    async def wait_there(_: Sandbox, seconds: float) -> str:
+        await asyncio.sleep(seconds)
+        return threading.current_thread().name
+
+    monkeypatch.setattr(Sandbox, "wait_there", wait_there, raising=False)
+    waiting: Any = gateway_sandbox.wait_there  # type: ignore[attr-defined]  # see above
+    assert await waiting(seconds=0.001) in _threads()
+
+
+def test_a_sandbox_that_cannot_start_says_why() -> None:
+    with threaded_sandbox() as sandbox:
+        port = int(sandbox.base_url.rpartition(":")[2])
+        with pytest.raises(ConfigurationError, match="cannot listen"), threaded_sandbox(port=port):
+            pass
+    with pytest.raises(TypeError), threaded_sandbox(nonsense=1):
+        pass
+    assert _threads() == []
+
+
+def test_every_test_has_a_sandbox_of_its_own(gateway_sandbox: Sandbox) -> None:
+    assert len(gateway_sandbox.ledger) == 0
+    with threaded_sandbox() as another:
+        another.seed(1)
+        assert len(gateway_sandbox.ledger) == 0
+
+
+class TestSettings:
+    @pytest.fixture
+    def gateway_sandbox_settings(self) -> dict[str, Any]:
+        return {"merchant_id": "M7", "secret": "another"}
+
+    @pytest.fixture
+    def gateway_client_settings(self) -> dict[str, Any]:
+        return {"dialect": Dialect(notification_answer="taken")}
+
+    def test_settings_are_overridden(
+        self, gateway_sandbox: Sandbox, gateway_client: GatewayClient
+    ) -> None:
+        assert gateway_sandbox.merchant_id == "M7"
+        assert gateway_client.dialect.notification_answer == "taken"
+        assert asyncio.run(gateway_client.recent_transactions()).records == ()
+
+
+def test_a_client_is_closed_and_sends_nothing_more() -> None:
+    with threaded_sandbox() as sandbox:
+        (order,) = sandbox.seed(1, status="captured")
+        with sandbox_client(sandbox) as gateway:
+            pass
+        with pytest.raises(ConfigurationError, match="closed"):
+            gateway.refund(orders_for("refund", [order]))
+
+
+async def test_a_client_is_used_in_the_loop_of_a_test(
+    gateway_sandbox: Sandbox, gateway_client: GatewayClient
+) -> None:
+    (order,) = gateway_sandbox.seed(1, status="captured")
+    gateway_sandbox.faults.add("refund", DropReply(times=1))
+    result = await gateway_client.refund(orders_for("refund", [order]))
+    assert result.counts[OutcomeStatus.UNKNOWN] == 1
