@@ -132,7 +132,8 @@ class Coalescer:
     Orders leave together once there are as many as one request may have, or the first of them has
     waited for the linger time. `BatchPolicy.concurrency` requests at most are on their way; the
     others fill up while they wait. Every request is a `Batch` of its own, under the policy of the
-    coalescer. An outcome's `index` is its position in its request.
+    coalescer; its deadline counts from when the request leaves. An outcome's `index` is its
+    position in its request.
 
     Equal look-ups that wait share one answer. One that is on its way is not shared: its answer
     may be older than the question. An order that moves money, of a transaction of which one of
@@ -318,9 +319,11 @@ class Coalescer:
             policy=self._policy,
             recovery=self._recovery,
         )
-        # In a context of its own: a request is no more of one awaiter than of another.
+        # In a context of its own: a request belongs to no single awaiter, and to no other request.
         request = asyncio.get_running_loop().create_task(
-            batch, name=f"gateway_async coalesced {lane.plan.operation}", context=self._context
+            batch,
+            name=f"gateway_async coalesced {lane.plan.operation}",
+            context=self._context.copy(),
         )
         self._requests.add(request)
         request.add_done_callback(partial(self._settle, lane, entries, batch))

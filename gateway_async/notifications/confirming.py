@@ -20,6 +20,8 @@ import orjson
 
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import InvalidOrderError
+from gateway_async.notifications.reading import plain_fields
+from gateway_async.signing import SIGNATURE_FIELD
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -110,8 +112,8 @@ class Confirmer:
         if self.on_payout is None:
             return Fate.ABSENT
         name = f"payout {notification.request_id}"
-        shown = {n: t for n, t in notification.fields.items() if type(t) is str}
-        news = _digest(shown)
+        fields = plain_fields(notification)
+        news = _digest({n: text for n, text in fields.items() if n != SIGNATURE_FIELD})
         async with self._turn(name):
             if self.memory.holds(name, news):
                 return Fate.TAKEN

@@ -81,7 +81,10 @@ def parse(
 
     Raises:
         NotificationError: It is too large, cannot be read, has a field twice, or names no order.
+        TypeError: The body is not of bytes.
     """
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise TypeError(f"body: expected bytes, got {type(body).__name__}")
     if len(body) > max_bytes:
         raise NotificationError(f"the notification is larger than {max_bytes} bytes")
     content_type = next((v for n, v in headers.items() if n.lower() == "content-type"), "")
@@ -209,4 +212,4 @@ def _identifying_text(name: str, text: str, value: object) -> str:
 def _hidden(name: str, text: str, value: object) -> str:
     """Return a text that does not show where it, or something in it, is named like a secret."""
     is_secret = without_secrets({name: value}) != {name: value}
-    return SignatureText(text) if is_secret else text
+    return SignatureText(text) if is_secret else str(text)

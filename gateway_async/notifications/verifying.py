@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
+from gateway_async.errors import ConfigurationError
 from gateway_async.operations import BodyFormat, Operation, OperationClass
-from gateway_async.signing import SIGNATURE_FIELD
+from gateway_async.signing import SIGNATURE_FIELD, Signer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
-
-    from gateway_async.signing import Signer
 
 NOTIFICATION = Operation(
     name="notification", path="", kind=OperationClass.READ, body=BodyFormat.FORM
@@ -50,9 +49,20 @@ class SignatureVerifier:
 
     Attributes:
         signer: The signer; it is told that the operation is a "notification". Never shown.
+
+    Raises:
+        ConfigurationError: If it is none.
     """
 
-    signer: "Signer" = attrs.field(repr=False)
+    signer: Signer = attrs.field(repr=False)
+
+    @signer.validator
+    def _check(self, _: object, signer: object) -> None:
+        if not isinstance(signer, Signer):
+            raise ConfigurationError(
+                "SignatureVerifier.signer: expected an object with sign(operation, fields), got "
+                f"{type(signer).__name__}"
+            )
 
     def __call__(
         self, headers: "Mapping[str, str]", body: bytes, fields: "Mapping[str, str]"

@@ -229,15 +229,17 @@ async def test_a_request_belongs_to_no_single_awaiter() -> None:
 
     def sign(*_: object) -> str:
         seen.append(handler.get())
+        handler.set("another request")
         return "signature"
 
     async def handle(single: Coalescer, name: str, order: RefundOrder) -> Outcome[Any, Any]:
         handler.set(name)
         return await single.refund(order)
 
-    async with client_over(MemoryTransport(all_done), signer=sign).coalesced() as single:
+    gateway = client_over(MemoryTransport(all_done), signer=sign)
+    async with gateway.coalesced(policy=BatchPolicy(chunk_size=1)) as single:
         await asyncio.gather(*(handle(single, o.order_no, o) for o in refunds(3)))
-    assert seen == ["nobody"]
+    assert seen == ["nobody"] * 3
 
 
 async def test_a_refund_whose_reply_was_lost_is_recovered_by_its_baseline(

@@ -63,6 +63,7 @@ def test_nested_fields_and_numbers_keep_their_very_text() -> None:
     assert notification.order_no == "2023051612301234567890"
     assert notification.fields["more"] == '{"a": [1.10, null]}'
     assert notification.fields["none"] == "null"
+    assert {type(text) for text in notification.fields.values()} == {str}
 
 
 def test_what_is_said_of_a_payout_is_recognised() -> None:
@@ -151,6 +152,11 @@ def test_what_is_announced_and_not_known_is_refused(content_type: str, reason: s
         _parse(b'{"order_no": "A"}', content_type)
 
 
+def test_text_is_not_taken_for_a_body() -> None:
+    with pytest.raises(TypeError, match="body: expected bytes, got str"):
+        parse({}, "order_no=A-1")  # type: ignore[arg-type]  # on purpose
+
+
 def test_a_smaller_cap_is_kept() -> None:
     with pytest.raises(NotificationError, match="larger than 10 bytes"):
         _parse(b"order_no=A-1", max_bytes=10)
@@ -209,3 +215,5 @@ def test_a_signature_is_verified_over_every_other_field() -> None:
     assert not verifier({}, b"", {**right, "encryption_data": "é"})
     assert not verifier({}, b"", fields)
     assert "s3cret" not in repr(verifier)
+    with pytest.raises(ConfigurationError, match=r"SignatureVerifier\.signer: expected"):
+        SignatureVerifier("s3cret")  # type: ignore[arg-type]  # on purpose

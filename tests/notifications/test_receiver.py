@@ -221,6 +221,27 @@ async def test_a_verifier_must_say_true(is_asynchronous: bool) -> None:
     assert statuses == [200, 403, 403, 403, 403]
 
 
+async def test_a_payout_whose_state_is_a_number_is_told_each_time_that_it_changes() -> None:
+    heard: list[Any] = []
+    receiver = NotificationReceiver(
+        client_over(MemoryTransport(all_done)),
+        print,
+        on_payout=heard.append,
+        verifier=lambda *_: True,
+    )
+    for state in (1, 2, 2):
+        body = b'{"request_id": "7f0c", "state": %d, "encryption_data": "s%d"}' % (state, state)
+        assert (await tell(receiver, body))[0] == 200
+    assert [notification.fields["state"] for notification in heard] == ["1", "2"]
+
+
+async def test_payouts_that_nobody_takes_are_left_to_be_repeated() -> None:
+    receiver = NotificationReceiver(
+        client_over(MemoryTransport(all_done)), print, verifier=lambda *_: True
+    )
+    assert (await tell(receiver, b"request_id=7f0c"))[0] == 404
+
+
 async def test_a_verifier_sees_what_came_and_may_break(caplog: pytest.LogCaptureFixture) -> None:
     seen = []
 
