@@ -1,0 +1,154 @@
+"""A shopper, and the shop's people, in the example shop."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import attrs
+import pytest
+import pytest_asyncio
+from playwright.async_api import Page, expect
+
+from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.entries import PaymentStatus, Transaction
+from gateway_async.sandbox.faults import LostNotification
+from tests.browser.test_scene import NASTY
+from tests.browsers import Visit
+from tests.examples.loading import load_example
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@attrs.frozen
+class Story:
+    """A visit to the shop, and the gateway behind it."""
+
+    url: str
+    orders: dict[str, Any]
+    sandbox: Sandbox
+    visit: Visit
+
+    @property
+    def page(self) -> Page:
+        return self.visit.page
+
+    async def order(self, tea: str, *, name: str = "Ada", note: str = "") -> None:
+        await self.page.goto(self.url)
+        await self.page.fill("input[name=first_name]", name)
+        await self.page.fill("input[name=note]", note)
+        await self.page.click(f"button[value={tea}]")
+        await self.expect_state("new")
+
+    async def press(self, name: str) -> None:
+        await self.page.get_by_role("button", name=name).click()
+
+    async def expect_state(self, state: str) -> None:
+        await expect(self.page.locator(".state")).to_have_text(state)
+
+    def payment(self) -> Transaction:
+        (payment,) = self.sandbox.ledger
+        return payment
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def story(visit: Visit) -> AsyncIterator[Story]:
+    async with load_example("shop").open_shop() as (shop, sandbox):
+        yield Story(shop.url, shop.orders, sandbox, visit)
+
+
+async def test_from_the_catalogue_to_a_refund(story: Story) -> None:
+    await story.page.goto(story.url)
+    await story.visit.keep_screenshots("shop-catalogue")
+    await story.order("Oolong", name="Ada Lovelace", note="Please ring twice")
+    await story.visit.keep_screenshots("shop-order")
+    await story.press("Pay 12.50 EUR")
+    await expect(story.page.locator("h1")).to_have_text("Pay Leaf & Kettle")
+    assert story.payment().amount == story.orders[story.payment().order_no].amount
+    await story.page.click("button[value=pay]")
+    await story.expect_state("paid")
+    await story.visit.keep_screenshots("shop-paid")
+    await story.sandbox.deliver_notifications()
+    assert [one.status for one in story.sandbox.notifications] == [200]
+
+    await story.press("Capture 12.50 EUR")
+    await story.expect_state("captured")
+    await story.page.fill("input[name=refund_amount]", "4.20")
+    await story.press("Refund")
+    await expect(story.page.locator("dl")).to_contain_text("4.20 EUR")
+    await story.expect_state("captured")
+    await story.visit.keep_screenshots("shop-refunded")
+    assert not await story.visit.is_too_wide()
+    payment = story.payment()
+    assert (payment.status, str(payment.refunded_amount)) == (PaymentStatus.CAPTURED, "4.20")
+    assert [refund.reason for refund in payment.refunds] == ["returned"]
+
+
+async def test_a_card_is_taken_or_declined(story: Story) -> None:
+    await story.order("Sencha")
+    await story.press("Pay by card")
+    await story.expect_state("paid")
+    assert story.payment().status is PaymentStatus.AUTHORISED
+
+    await story.order("Sencha")
+    await story.page.fill("input[name=card]", "4000 0000 0000 0002")
+    await story.press("Pay by card")
+    await story.expect_state("declined")
+    await story.visit.keep_screenshots("shop-declined")
+    await story.page.click("text=Order again")
+    await expect(story.page.locator("h1")).to_have_text("Tea, by the 100 grams")
+
+
+async def test_a_shopper_who_declines_leaves_or_goes_back(story: Story) -> None:
+    await story.order("Darjeeling")
+    order_url = story.page.url
+    await story.press("Pay 9.90 EUR")
+    await story.page.click("button[value=leave]")
+    await story.expect_state("waiting")
+    await story.visit.keep_screenshots("shop-waiting")
+    await story.press("Go to the payment page")
+    await expect(story.page.locator(".amount")).to_have_text("9.90 EUR")
+    await story.page.go_back()
+    assert story.page.url == order_url
+    await story.expect_state("waiting")
+    await story.press("Go to the payment page")
+    await story.page.click("button[value=decline]")
+    await story.expect_state("declined")
+    assert story.payment().status is PaymentStatus.DECLINED
+
+
+async def test_double_clicks_reloads_and_back_act_once(story: Story) -> None:
+    await story.order("Pu-erh")
+    await story.page.get_by_role("button", name="Pay 21.00 EUR").dblclick()
+    await story.page.locator("button[value=pay]").dblclick()
+    await story.expect_state("paid")
+    await story.page.reload()
+    await story.page.get_by_role("button", name="Capture").dblclick()
+    await story.expect_state("captured")
+    await story.page.get_by_role("button", name="Refund").dblclick()
+    await expect(story.page.locator("dl")).to_contain_text("5.00 EUR")
+    await story.page.go_back()
+    await story.page.reload()
+    await story.expect_state("captured")
+    payment = story.payment()
+    assert dict(payment.effects) == {"checkout": 1, "capture": 1, "refund": 1}
+    assert payment.refusals.total() == 0
+
+
+async def test_what_a_shopper_writes_stays_text(story: Story) -> None:
+    await story.order("Oolong", name=NASTY, note=NASTY)
+    shown = await story.page.locator("dd").all_inner_texts()
+    assert [text.split() for text in shown].count(NASTY[:200].split()) == 2
+    await story.visit.keep_screenshots("shop-hostile-texts")
+    assert not await story.visit.is_too_wide()
+    await story.press("Pay 12.50 EUR")
+    await story.page.click("button[value=pay]")
+    await story.expect_state("paid")
+    assert await story.page.locator("script, img").count() == 0
+    assert story.payment().details["note"] == NASTY[:200]
+
+
+async def test_a_lost_notification_is_no_harm(story: Story) -> None:
+    story.sandbox.faults.add("checkout", LostNotification())
+    await story.order("Oolong")
+    await story.press("Pay 12.50 EUR")
+    await story.page.click("button[value=pay]")
+    await story.expect_state("paid")
