@@ -1,0 +1,242 @@
+"""The example shop believes the gateway alone, and repeats nothing that may have been done."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from html import unescape
+from typing import Any
+
+import aiohttp
+import attrs
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from gateway_async import GatewayClient
+from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.faults import DropReply, LostNotification, Status
+from tests.examples.loading import EXAMPLES, load_example
+
+pytest_plugins = ["gateway_async.testing"]
+
+FORM = {"tea": "Oolong", "first_name": "Ada", "note": "x"}
+CARD = {
+    "card": "4111 1111 1111 1111",
+    "expiration_month": "12",
+    "expiration_year": "2030",
+    "security_code": "9753",
+}
+
+
+@attrs.frozen
+class Till:
+    """The shop, as a browser without scripts sees it."""
+
+    shop: Any
+    sandbox: Sandbox
+    browser: TestClient[Any, Any]
+
+    async def order(self) -> Any:
+        """Order, and return the shop's order."""
+        async with self.browser.post("/orders", data=FORM, allow_redirects=False) as response:
+            assert response.status == 303
+            return self.shop.orders[response.headers["Location"].rpartition("/")[2]]
+
+    async def page(self, order: Any) -> str:
+        async with self.browser.get(f"/orders/{order.order_no}") as response:
+            assert response.status == 200
+            return await response.text()
+
+    async def press(self, order: Any, action: str, **fields: str) -> str:
+        """Send the form that the order's page has now."""
+        fields = {"token": order.token, **fields}
+        url = f"/orders/{order.order_no}/{action}"
+        async with self.browser.post(url, data=fields) as response:
+            assert response.status == 200
+            return await response.text()
+
+    async def choose(self, loading_page: str, choice: str) -> None:
+        """Choose on the gateway's page, and never come back."""
+        (page_id,) = re.findall(r'"gbc_id": "([^"]+)"', loading_page)
+        async with (
+            aiohttp.ClientSession() as http,
+            http.post(f"{self.sandbox.base_url}/pay/{page_id}", data={"choice": choice}),
+        ):
+            pass
+
+    def effects(self, order: Any) -> dict[str, int]:
+        payments = self.sandbox.ledger.payments_of(order.order_no)
+        return dict(sum((payment.effects for payment in payments), Counter()))
+
+
+@pytest.fixture
+async def till(gateway_sandbox: Sandbox, gateway_client: GatewayClient) -> AsyncIterator[Till]:
+    listening = socket.create_server(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    async with gateway_client.coalesced() as single:
+        shop = load_example("shop").Shop(gateway_client, single, url)
+        server = TestServer(shop.app, socket_factory=lambda *_: listening)
+        async with TestClient(server) as browser:
+            yield Till(shop, gateway_sandbox, browser)
+
+
+async def captured(till: Till) -> Any:
+    order = await till.order()
+    await till.press(order, "card", **CARD)
+    await till.press(order, "capture")
+    assert order.state == "captured"
+    return order
+
+
+async def test_a_shopper_who_never_comes_back_has_paid_all_the_same(till: Till) -> None:
+    order = await till.order()
+    await till.choose(await till.press(order, "checkout"), "pay")
+    await till.sandbox.deliver_notifications()
+    assert order.state == "paid"
+    assert [one.status for one in till.sandbox.notifications] == [200]
+
+
+async def test_without_a_notification_the_order_page_asks(till: Till) -> None:
+    till.sandbox.faults.add("checkout", LostNotification())
+    order = await till.order()
+    await till.choose(await till.press(order, "checkout"), "decline")
+    assert order.state == "waiting"
+    assert "declined" in await till.page(order)
+
+
+async def test_a_forged_notification_pays_nothing(till: Till) -> None:
+    order = await till.order()
+    await till.press(order, "checkout")
+    forged = {"order_no": order.order_no, "order_status": "1", "payment_status": "3000"}
+    async with till.browser.post("/notify", data=forged) as response:
+        assert response.status == 200  # it is as it was: the gateway says so
+    assert order.state == "waiting"
+
+
+@pytest.mark.parametrize("token", ["", "stale"])
+async def test_a_form_without_the_present_token_does_nothing(till: Till, token: str) -> None:
+    order = await till.order()
+    used = order.token
+    await till.press(order, "card", **CARD)
+    await till.press(order, "capture", token=used if token else "")
+    await till.press(order, "card", **CARD)
+    assert till.effects(order) == {"pay_direct": 1}
+
+
+@pytest.mark.parametrize("action", ["card", "capture"])
+async def test_what_was_done_without_a_reply_is_found_out_and_not_repeated(
+    till: Till, action: str
+) -> None:
+    order = await till.order()
+    till.sandbox.faults.add("pay_direct" if action == "card" else action, DropReply(times=1))
+    await till.press(order, "card", **CARD)
+    assert order.state == "paid"
+    await till.press(order, "capture")
+    assert order.state == "captured"
+    assert till.effects(order) == {"pay_direct": 1, "capture": 1}
+
+
+async def test_a_refund_without_a_reply_is_not_made_again(till: Till) -> None:
+    order = await captured(till)
+    till.sandbox.faults.add("refund", DropReply(times=1))
+    assert "not confirmed this yet" in await till.press(order, "refund", refund_amount="2.00")
+    await till.press(order, "refund", refund_amount="2.00")
+    assert order.state == "unknown"
+    assert till.effects(order)["refund"] == 1
+    assert "2.00 EUR" in await till.page(order)
+
+
+async def test_a_card_payment_that_may_have_been_made_is_not_offered_again(
+    till: Till,
+) -> None:
+    order = await till.order()
+    till.sandbox.faults.add("pay_direct", Status(503))
+    till.sandbox.faults.add("query", Status(503))
+    page = await till.press(order, "card", **CARD)
+    assert order.state == "unknown"
+    assert "not confirmed this yet" in page
+    assert "<input" not in page
+    till.sandbox.faults.clear()
+    assert "<input" not in await till.page(order)
+
+
+async def test_a_refund_that_is_declined_is_explained(till: Till) -> None:
+    order = await captured(till)
+    await till.press(order, "refund", refund_amount="12.00")
+    page = await till.press(order, "refund", refund_amount="2.00")
+    assert "above what is left" in page
+    assert (order.state, str(order.refunded)) == ("captured", "12.00")
+
+
+@pytest.mark.parametrize(
+    ("action", "fields", "said"),
+    [
+        ("card", {**CARD, "card": "4111 x"}, "card: "),
+        ("refund", {"refund_amount": "much"}, "refund_amount"),
+        ("refund", {"refund_amount": "-1"}, "refund_amount"),
+        ("refund", {}, "refund_amount"),
+    ],
+)
+async def test_bad_input_is_named_and_nothing_is_sent(
+    till: Till, action: str, fields: dict[str, str], said: str
+) -> None:
+    order = await (captured(till) if action == "refund" else till.order())
+    before = order.state
+    page = unescape(await till.press(order, action, **fields))
+    (message,) = re.findall(r'<p class="message">([^<]+)</p>', page)
+    assert said in message
+    assert "4111 x" not in page
+    assert order.state == before
+    assert till.effects(order).get(action, 0) == 0
+
+
+async def test_a_card_is_kept_nowhere(till: Till, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    order = await till.order()
+    page = await till.press(order, "card", **CARD)
+    kept = repr((till.shop.orders, attrs.asdict(order, recurse=False), caplog.text, page))
+    for secret in ("4111 1111", "41111111", "9753"):
+        assert secret not in kept
+
+
+async def test_what_is_not_there_is_refused(till: Till) -> None:
+    async with till.browser.post("/orders", data={**FORM, "tea": "Coffee"}) as response:
+        assert response.status == 400
+    async with till.browser.get("/orders/T-1") as response:
+        assert response.status == 404
+    order = await till.order()
+    async with till.browser.post(f"/orders/{order.order_no}/delete") as response:
+        assert response.status == 404
+
+
+async def test_orders_do_not_pile_up(till: Till) -> None:
+    first = await till.order()
+    till.shop.orders.update((str(number), first) for number in range(999))
+    await till.order()
+    assert len(till.shop.orders) == 1000
+    assert first.order_no not in till.shop.orders
+
+
+async def test_it_is_small_opens_with_one_command_and_closes_quietly() -> None:
+    script = EXAMPLES / "shop.py"
+    assert len(script.read_text(encoding="utf-8").splitlines()) < 200
+    command = [sys.executable, "-W", "error", str(script)]
+    env = {**os.environ, "PYTHONPATH": str(EXAMPLES.parents[1])}
+    with subprocess.Popen(  # noqa: ASYNC220, S603  # our own file, and it answers at once
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        address = re.fullmatch(r"The shop is open at (http://127\.0\.0\.1:\d+)\n", line)
+        try:
+            assert address is not None
+            async with aiohttp.ClientSession() as http, http.get(address[1]) as response:
+                assert "Darjeeling" in await response.text()
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60) == ("", "")
+        assert process.returncode == 0
