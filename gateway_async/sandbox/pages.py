@@ -77,7 +77,7 @@ window.addEventListener("load", function () {{
 
 _BADGE = '<p class="badge">Sandbox: no money moves here</p>'
 _PAYMENT = """{badge}
-<h1>Pay {website}</h1>
+<h1>Pay <bdi>{website}</bdi></h1>
 <p class="amount">{amount} <small>{currency}</small></p>
 <dl>
 {rows}
@@ -118,7 +118,7 @@ def payment_page(  # the parts of the page
     website: str,
     amount: str,
     currency: str,
-    rows: "Sequence[tuple[str, str]]",
+    rows: "Sequence[tuple[str, Sequence[Sequence[str]]]]",
 ) -> str:
     """Return the page on which the shopper pays, declines or leaves.
 
@@ -127,13 +127,19 @@ def payment_page(  # the parts of the page
         website: Who is paid.
         amount: How much.
         currency: Currency code.
-        rows: What else is shown, each a name and a value; rows without a value are left out.
+        rows: What else is shown, each a name and lines of parts; rows without any are left out.
     """
     parts = {"action": action, "website": website, "amount": amount, "currency": currency}
-    shown = (_ROW.format(html.escape(name), html.escape(value)) for name, value in rows if value)
+    shown = (_ROW.format(html.escape(name), _lines(lines)) for name, lines in rows if any(lines))
     escaped = {name: html.escape(value) for name, value in parts.items()}
     body = _PAYMENT.format(badge=_BADGE, rows="\n".join(shown), **escaped)
     return _page("Sandbox payment", body)
+
+
+def _lines(lines: "Sequence[Sequence[str]]") -> str:
+    # Each part is isolated: one that turns the direction of writing must not turn its neighbours.
+    parts = ((f"<bdi>{html.escape(part)}</bdi>" for part in line) for line in lines)
+    return "\n".join(" · ".join(line) for line in parts)
 
 
 def message_page(title: str, text: str, *, back: str = "") -> str:

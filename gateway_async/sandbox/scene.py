@@ -42,6 +42,9 @@ _DECIDED: "Mapping[PaymentStatus, tuple[str, str]]" = MappingProxyType(
 _PAID = ("Paid", "This payment was made before, and is not made a second time.")
 
 
+_SINGLE_ROWS = (("Note", "note"), ("Method", "payment_method"))
+
+
 @attrs.frozen(kw_only=True)
 class Scene:
     """The pages of one sandbox.
@@ -120,14 +123,17 @@ class Scene:
         return to_location(back if choice in _CHOICES else left)
 
 
-def _rows(transaction: Transaction) -> list[tuple[str, str]]:
+def _rows(transaction: Transaction) -> "list[tuple[str, list[list[str]]]]":
     details = transaction.details
-    names = (details.get("first_name", ""), details.get("last_name", ""))
-    entries = details.get("items", "").split("#;#")
+    items = [entry.split("#,#") for entry in details.get("items", "").split("#;#") if entry]
+    name = [details[part] for part in ("first_name", "last_name") if part in details]
     return [
-        ("Order", transaction.order_no),
-        ("Name", " ".join(name for name in names if name)),
-        ("Items", "\n".join(" · ".join(entry.split("#,#")) for entry in entries)),
-        ("Note", details.get("note", "")),
-        ("Method", details.get("payment_method", "")),
+        ("Order", [[transaction.order_no]]),
+        ("Name", [name]),
+        ("Items", items),
+        *((shown, [_one(details.get(field))]) for shown, field in _SINGLE_ROWS),
     ]
+
+
+def _one(text: str | None) -> list[str]:
+    return [text] if text else []

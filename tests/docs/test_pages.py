@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 PAGES = Path(__file__).parents[2] / "docs"
-NAMES = ("web.md", "testing.md")
+NAMES = ("sandbox.md", "web.md", "testing.md")
 _PROGRAM = re.compile(
     r"^```python\n((?:(?!```).*\n)*)```\n\nIt prints:\n\n```\n((?:(?!```).*\n)*)```$", re.MULTILINE
 )
