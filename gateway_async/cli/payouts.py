@@ -176,7 +176,7 @@ class Payouts(AsyncIterator[PayoutOutcome]):
         try:
             came = await self._gateway.payout(payout)
         except asyncio.CancelledError as cancelled:
-            came = getattr(cancelled, "outcome", NotSentError("nothing was sent: stopped before"))
+            came = getattr(cancelled, "outcome", came)
             raise
         except GatewayError as error:
             came = error

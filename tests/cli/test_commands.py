@@ -1,89 +1,27 @@
 """The commands as a user runs them: a process of its own, against the sandbox."""
 
 import asyncio
-import csv
-import os
+import json
 import signal
 import sys
-from collections import Counter
-from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-import attrs
 import pytest
 
-from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox import Sandbox, SeededOrder
 from gateway_async.sandbox.faults import DropReply, NoReply
-
-START = "from gateway_async.cli import main; main()"
-COLUMNS = ("transaction_id", "order_no", "currency", "amount")
-
-
-@attrs.frozen
-class Ended:
-    code: int | None
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture
-async def sandbox() -> AsyncIterator[Sandbox]:
-    async with Sandbox() as running:
-        yield running
-
-
-async def start(sandbox: Sandbox | None, *arguments: object) -> asyncio.subprocess.Process:
-    settings = {} if sandbox is None else environment(sandbox)
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("GATEWAY_", "COLUMNS"))}
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", "-c", START, *map(str, arguments)),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**kept, **settings, "COLUMNS": "200"},
-    )
-
-
-def environment(sandbox: Sandbox) -> dict[str, str]:
-    return {
-        "GATEWAY_BASE_URL": sandbox.base_url,
-        "GATEWAY_MERCHANT_ID": sandbox.merchant_id,
-        "GATEWAY_ACCOUNT_ID": sandbox.account_id,
-        "GATEWAY_SECRET": sandbox.secret,
-    }
-
-
-async def run(sandbox: Sandbox | None, *arguments: object) -> Ended:
-    process = await start(sandbox, *arguments)
-    stdout, stderr = await process.communicate()
-    return Ended(process.returncode, stdout.decode(), stderr.decode())
-
-
-def write(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -> Path:
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([header, *rows])
-    return path
-
-
-def write_refunds(sandbox: Sandbox, path: Path, count: int) -> Path:
-    rows = [
-        (f"customer {i}", p.transaction_id, p.order_no, p.currency, p.amount, "1.00", "broken")
-        for i, p in enumerate(sandbox.seed(count, status="captured", amount="9.00"))
-    ]
-    return write(path, ("customer", *COLUMNS, "refund_amount", "refund_reason"), rows)
-
-
-def outcomes(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def names(directory: Path) -> list[str]:
-    return sorted(path.name for path in directory.iterdir())
-
-
-def statuses(path: Path) -> Counter[str]:
-    return Counter(row["status"] for row in outcomes(path))
+from tests.cli.running import (
+    COLUMNS,
+    REFUND_COLUMNS,
+    START,
+    names,
+    outcomes,
+    run,
+    start,
+    statuses,
+    write,
+    write_refunds,
+)
 
 
 async def test_refund_writes_every_outcome_in_the_order_of_the_input(
@@ -185,12 +123,12 @@ async def test_ctrl_c_writes_every_outcome_that_is_known(sandbox: Sandbox, tmp_p
     assert statuses(out) == {"unknown": 400, "not_sent": 600}
 
 
-@pytest.mark.parametrize("name", ["GATEWAY_BASE_URL", "GATEWAY_SECRET"])
-async def test_without_settings_nothing_is_written(name: str, tmp_path: Path) -> None:
+async def test_without_settings_nothing_is_written(tmp_path: Path) -> None:
     orders = write(tmp_path / "orders.csv", ("order_no",), [("O1",)])
     ended = await run(None, "query", orders, "--out", tmp_path / "out.csv")
     assert ended.code == 2
-    assert name in ended.stderr
+    assert "GATEWAY_BASE_URL" in ended.stderr
+    assert "GATEWAY_SECRET" in ended.stderr
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -255,4 +193,77 @@ async def test_without_the_extra_one_line_says_what_to_install() -> None:
     assert stderr.decode() == (
         "gateway-async: the command line needs cyclopts; "
         "install it with: pip install 'gateway-async[cli]'\n"
+    )
+
+
+async def test_a_dry_run_shows_what_would_be_sent_and_needs_no_gateway(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    orders = write_refunds(sandbox, tmp_path / "orders.csv", 120)
+    ended = await run(None, "refund", orders, "--dry-run", "--chunk-size", 40)
+    assert (ended.code, ended.stderr) == (0, "")
+    assert "refund: 120 orders, EUR 120.00" in ended.stdout
+    assert "3 requests to a gateway that is not named yet/v1/refund: 3 of 40 orders" in ended.stdout
+    sent = next(x for x in ended.stdout.splitlines() if x.startswith("refund_orders = "))
+    first = json.loads(sent.partition(" = ")[2])
+    assert (len(first), first[0]["refund_amount"]) == (40, "1.00")
+    assert ended.stdout.endswith("nothing was sent\n")
+    assert sandbox.requests.total() == 0
+    assert names(tmp_path) == ["orders.csv"]
+
+
+async def test_money_is_not_sent_where_nobody_can_confirm_it(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    orders = write_refunds(sandbox, tmp_path / "orders.csv", 2)
+    ended = await run(sandbox, "refund", orders, "--out", tmp_path / "out.csv")
+    assert ended.code == 2
+    assert "refund 2 orders, EUR 2.00 at http://127.0.0.1" in ended.stderr
+    assert "--yes" in ended.stderr
+    assert sandbox.requests.total() == 0
+    assert names(tmp_path) == ["orders.csv"]
+
+
+async def test_a_pipe_of_json_lines_in_and_out(sandbox: Sandbox) -> None:
+    (payment,) = sandbox.seed(1, status="captured", amount="9.00")
+    order = dict(zip(REFUND_COLUMNS, (*payment_cells(payment), "1.00", "late"), strict=True))
+    line = json.dumps({"customer": {"id": 7}, "price": 1.10, **order})
+    ended = await run(
+        *(sandbox, "refund", "-", "--format", "jsonl", "--yes", "--out", "-"),
+        *("--log-format", "json", "--rate", 100, "--concurrency", 1),
+        stdin=line.replace('"9.00"', "9.00") + "\n",
+    )
+    assert ended.code == 0, ended.stderr
+    (row,) = map(json.loads, ended.stdout.splitlines())
+    assert (row["customer"], row["price"], row["amount"]) == ({"id": 7}, 1.1, 9.0)
+    assert (row["status"], row["sent_references_before"]) == ("succeeded", [])
+    said = [json.loads(line) for line in ended.stderr.splitlines()]
+    assert said[-1]["event"] == "summary"
+    assert said[-1]["counts"] == {"succeeded": 1}
+
+
+def payment_cells(payment: SeededOrder) -> list[str]:
+    return [str(getattr(payment, name)) for name in COLUMNS]
+
+
+async def test_rows_that_were_not_sent_are_sent_from_the_outcome_file(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 150), tmp_path / "out.csv"
+    sandbox.faults.add("refund", DropReply(times=1))
+    ended = await run(
+        *(sandbox, "refund", orders, "--yes", "--out", out),
+        *("--concurrency", 1, "--stop-after-unknown", 1),
+    )
+    assert ended.code == 3
+    assert statuses(out) == {"unknown": 50, "not_sent": 100}
+    rest = tmp_path / "out-rest.csv"
+    line = f"gateway-async refund {out} --only not_sent --out {rest}"
+    assert line in ended.stderr
+    assert f"gateway-async recover {out} --out {tmp_path}/out-recovered.csv" in ended.stderr
+    again = await run(sandbox, *line.split()[1:], "--yes")
+    assert again.code == 0, again.stderr
+    assert statuses(rest) == {"succeeded": 100}
+    assert all(
+        sandbox.ledger.effects("refund", row["transaction_id"]) == 1 for row in outcomes(orders)
     )

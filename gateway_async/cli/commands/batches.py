@@ -178,6 +178,9 @@ class BatchCommand:
         if self.job is not None:
             what = f"{unknown} unknown and {not_sent} not sent; go on with\n  {self._resuming}"
             self.talk.tell("resume", what, command=self._resuming)
+            held = f"gateway-async jobs show {shlex.quote(self.job)}{self._journal_option}"
+            text = f"what still stays as it is waits for your decision; it is listed by\n  {held}"
+            self.talk.tell("next", text, command=held)
             return
         name = self.layout.operation
         if unknown:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.cli.cells import to_text
-from gateway_async.cli.commands.common import UNSETTLED, Results, guarded
+from gateway_async.cli.commands.common import DONE, UNSETTLED, Results, guarded
 from gateway_async.cli.files.outfile import Existing, out_file
 from gateway_async.cli.files.problems import Problem, Problems, TableError
 from gateway_async.cli.files.snapshot import Snapshot, snapshot
@@ -107,7 +107,7 @@ def _layout(scan: _Scan) -> Layout:
 
 
 @attrs.define(kw_only=True)
-class _Evidence:
+class Evidence:
     """The outcomes that a recovery needs: those in doubt, and what it must know beside them.
 
     Attributes:
@@ -131,6 +131,24 @@ class _Evidence:
             self._has_witness |= is_witness and status == _SUCCEEDED
 
 
+def find_evidence(taken: Snapshot) -> tuple[Counter[str], Evidence | None]:
+    """Read an outcome file in two passes.
+
+    Returns:
+        How many rows have each status, and what a recovery needs; None where nothing is unknown.
+
+    Raises:
+        TableError: With everything that is wrong with the file.
+    """
+    scan = _Scan()
+    _checked(taken, lambda _, row: scan.see(row))
+    if not scan.wanted:
+        return scan.counts, None
+    evidence = Evidence(layout=_layout(scan), wanted=scan.wanted)
+    _checked(taken, evidence.see)
+    return scan.counts, evidence
+
+
 @attrs.frozen(kw_only=True)
 class _Run:
     source: "Path"
@@ -141,19 +159,16 @@ class _Run:
 
     def run(self) -> int:
         with snapshot(self.source, self.files.stdio) as taken:
-            scan = _Scan()
-            _checked(taken, lambda _, row: scan.see(row))
-            if not scan.wanted:
+            counts, evidence = find_evidence(taken)
+            if evidence is None:
                 self.talk.tell("done", f"{taken.name} has no order that is unknown")
-                return 0
-            evidence = _Evidence(layout=_layout(scan), wanted=scan.wanted)
-            _checked(taken, evidence.see)
-            return self._settle(taken, scan, evidence)
+                return DONE
+            return self._settle(taken, counts, evidence)
 
-    def _settle(self, taken: Snapshot, scan: _Scan, evidence: _Evidence) -> int:
+    def _settle(self, taken: Snapshot, counts: Counter[str], evidence: "Evidence") -> int:
         credentials = self.settings.credentials(os.environ, self.talk.warn)
         results = Results(layout=evidence.layout)
-        results.tally.counts = Counter(scan.counts)
+        results.tally.counts = Counter(counts)
         with (
             out_file(
                 self.out, self.files.stdio, existing=Existing.REFUSED, warn=self.talk.warn
@@ -175,7 +190,7 @@ class _Run:
         return results.tally.exit_code
 
     async def _recover(
-        self, evidence: _Evidence, credentials: "Credentials", stop: Stop
+        self, evidence: Evidence, credentials: "Credentials", stop: Stop
     ) -> "dict[int, Outcome[Any, Any]] | None":
         unknown = sum(str(one.status) == _UNKNOWN for one in evidence.found.values())
         seconds = self.settings.recovery.settle_seconds

@@ -1,0 +1,96 @@
+"""The installed command, run as a user runs it: a process of its own."""
+
+import asyncio
+import csv
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+
+from gateway_async.sandbox import Sandbox
+
+START = "from gateway_async.cli import main; main()"
+COLUMNS = ("transaction_id", "order_no", "currency", "amount")
+REFUND_COLUMNS = (*COLUMNS, "refund_amount", "refund_reason")
+
+
+@attrs.frozen
+class Ended:
+    """How a command ended."""
+
+    code: int | None
+    stdout: str
+    stderr: str
+
+
+def environment(sandbox: Sandbox | None) -> dict[str, str]:
+    """Return the environment of a command that talks to a sandbox, and of nothing else."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("GATEWAY_", "COLUMNS"))}
+    usual = {**kept, "COLUMNS": "200", "XDG_CONFIG_HOME": "/nowhere"}
+    if sandbox is None:
+        return usual
+    return {
+        **usual,
+        "GATEWAY_BASE_URL": sandbox.base_url,
+        "GATEWAY_MERCHANT_ID": sandbox.merchant_id,
+        "GATEWAY_ACCOUNT_ID": sandbox.account_id,
+        "GATEWAY_SECRET": sandbox.secret,
+    }
+
+
+async def start(
+    sandbox: Sandbox | None, *arguments: object, cwd: Path | None = None, pipe: bool = False
+) -> asyncio.subprocess.Process:
+    """Start a command."""
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-W", "error", "-c", START, *map(str, arguments)),
+        stdin=asyncio.subprocess.PIPE if pipe else asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environment(sandbox),
+        cwd=cwd,
+    )
+
+
+async def run(
+    sandbox: Sandbox | None, *arguments: object, cwd: Path | None = None, stdin: str | None = None
+) -> Ended:
+    """Run a command to its end."""
+    process = await start(sandbox, *arguments, cwd=cwd, pipe=stdin is not None)
+    stdout, stderr = await process.communicate(None if stdin is None else stdin.encode())
+    return Ended(process.returncode, stdout.decode(), stderr.decode())
+
+
+def write(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -> Path:
+    """Write a CSV file."""
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
+
+
+def write_refunds(sandbox: Sandbox, path: Path, count: int) -> Path:
+    """Write refunds of payments that the sandbox then has."""
+    rows = [
+        (f"customer {i}", p.transaction_id, p.order_no, p.currency, p.amount, "1.00", "broken")
+        for i, p in enumerate(sandbox.seed(count, status="captured", amount="9.00"))
+    ]
+    return write(path, ("customer", *REFUND_COLUMNS), rows)
+
+
+def outcomes(path: Path) -> list[dict[str, str]]:
+    """Read a CSV file."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def statuses(path: Path) -> Counter[str]:
+    """Count the statuses of an outcome file."""
+    return Counter(row["status"] for row in outcomes(path))
+
+
+def names(directory: Path) -> list[str]:
+    """Return the names of the files in a directory."""
+    return sorted(path.name for path in directory.iterdir())

@@ -1,0 +1,105 @@
+"""A command in a pseudo-terminal: what a person sees, and may type."""
+
+import asyncio
+import fcntl
+import os
+import pty
+import re
+import sys
+import termios
+from pathlib import Path
+from typing import Self
+
+from gateway_async.sandbox import Sandbox
+from tests.cli.running import START, environment
+
+CTRL_C = "\x03"
+_ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+_WINDOW = b"\x28\x00\xa0\x00\x00\x00\x00\x00"
+"""40 lines of 160 columns, as the kernel takes it."""
+
+
+class Terminal:
+    """A command that has a terminal for itself; used as an async context manager.
+
+    Args:
+        sandbox: The gateway that it talks to.
+        arguments: The arguments of the command.
+        cwd: Where it is run.
+    """
+
+    def __init__(self, sandbox: Sandbox, *arguments: object, cwd: Path) -> None:
+        self._sandbox = sandbox
+        self._arguments = tuple(map(str, arguments))
+        self._cwd = cwd
+        self._seen = b""
+        self._more = asyncio.Event()
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, _WINDOW)
+        kept = {k: v for k, v in environment(self._sandbox).items() if k != "COLUMNS"}
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-W", "error", "-c", START, *self._arguments),
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**kept, "TERM": "xterm"},
+            cwd=self._cwd,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(slave)
+        asyncio.get_running_loop().add_reader(self._master, self._read)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+        asyncio.get_running_loop().remove_reader(self._master)
+        os.close(self._master)
+
+    @property
+    def text(self) -> str:
+        """Everything that was shown so far, without colours and movements of the cursor."""
+        return _ESCAPES.sub(b"", self._seen).decode(errors="replace")
+
+    def type(self, text: str) -> None:
+        """Press keys."""
+        os.write(self._master, text.encode())
+
+    async def until(self, words: str) -> None:
+        """Wait until something is shown."""
+        while words not in self.text:
+            assert not self._is_closed, f"{words!r} was not shown:\n{self.text}"
+            self._more.clear()
+            await self._more.wait()
+
+    async def ended(self) -> int:
+        """Wait for the end, and return the exit code."""
+        code = await self._process.wait()
+        while not self._is_closed:
+            self._more.clear()
+            await self._more.wait()
+        return code
+
+    async def ended_by(self, keys: str) -> int:
+        """Press keys, again where nobody was listening yet, until it ends."""
+        end = asyncio.ensure_future(self.ended())
+        while not end.done():
+            self.type(keys)
+            await asyncio.wait({end}, timeout=10)
+        return end.result()
+
+    def _read(self) -> None:
+        try:
+            piece = os.read(self._master, 65_536)
+        except OSError:  # as Linux says that nobody has the other end
+            piece = b""
+        self._seen += piece
+        if not piece:
+            self._is_closed = True
+            asyncio.get_running_loop().remove_reader(self._master)
+        self._more.set()

@@ -1,0 +1,70 @@
+"""A job that is interrupted at random goes on by the line that was printed: nothing doubled."""
+
+import asyncio
+import random
+import re
+import shlex
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gateway_async.sandbox import Sandbox
+from tests.cli.running import outcomes, start, write_refunds
+
+ORDERS = 300
+REQUESTS = 2 * ORDERS // 10
+NEVER = 10_000
+CONFIG = """
+journal = "sqlite:///jobs.db"
+journal_lease_seconds = 1
+[recovery]
+settle_seconds = 0.1
+"""
+
+
+async def interrupted(
+    sandbox: Sandbox, arguments: Sequence[str], cwd: Path, number: signal.Signals, requests: int
+) -> tuple[int | None, str]:
+    """Run a command, and send it a signal once so many more requests came."""
+    wanted = sandbox.requests.total() + requests
+    process = await start(sandbox, *arguments, cwd=cwd)
+    ended = asyncio.ensure_future(process.communicate())
+    while sandbox.requests.total() < wanted and not ended.done():
+        await asyncio.wait({ended}, timeout=0.002)
+    if process.returncode is None:
+        process.send_signal(number)
+    _, stderr = await ended
+    return process.returncode, stderr.decode()
+
+
+@pytest.mark.parametrize(("seed", "resends"), [(1, True), (2, False)])
+async def test_nothing_is_doubled_or_lost_whatever_the_moment(
+    seed: int, resends: bool, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    drawn = random.Random(seed)
+    write_refunds(sandbox, tmp_path / "orders.csv", ORDERS)
+    (tmp_path / "config.toml").write_text(CONFIG + f"resend_absent = {str(resends).lower()}\n")
+    line = (
+        "gateway-async refund orders.csv --yes --job night --out out.csv --config config.toml "
+        "--chunk-size 10 --concurrency 3"
+    )
+    arguments = shlex.split(line)[1:]
+    signals = [signal.SIGKILL, signal.SIGINT]
+    drawn.shuffle(signals)
+    for number in signals:
+        requests = drawn.randrange(1, REQUESTS // 2)
+        _, said = await interrupted(sandbox, arguments, tmp_path, number, requests)
+        (printed, *_) = re.findall(r"^  (gateway-async .*)$", said, re.MULTILINE)
+        assert printed == line
+        arguments = shlex.split(printed)[1:]
+        for row in outcomes(tmp_path / "orders.csv"):
+            assert sandbox.ledger.effects("refund", row["transaction_id"]) <= 1
+    _, said = await interrupted(sandbox, arguments, tmp_path, signal.SIGINT, NEVER)
+    rows = outcomes(tmp_path / "out.csv")
+    assert [row["customer"] for row in rows] == [f"customer {i}" for i in range(ORDERS)]
+    for row in rows:
+        done = sandbox.ledger.effects("refund", row["transaction_id"])
+        assert (row["status"], done) in {("succeeded", 1), ("not_sent", 0)}, said
+        assert done or not resends, said

@@ -1,0 +1,126 @@
+"""`reconcile`: 100,000 lines, with differences of each kind planted, and exactly those found."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway_async.cli.app import run as run_here
+from gateway_async.reconciliation import LedgerEntry
+from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.faults import ExtraItems, Status
+from tests.cli.running import outcomes, run, write
+from tests.reconciliation.planting import PLANTS, entry_of, pay
+
+LINES = 100_000
+LINES_OF_A_PAYMENT = 50
+"""A payment may stand in several lines: so the books are the smaller part of the work."""
+HEADER = ("order_no", "transaction_id", "currency", "amount", "refunded", "state", "booked_by")
+CONFIG = """
+[reconcile]
+states = { "3000" = ["paid", "refunded"], "4100" = "reserved" }
+"""
+
+
+def cells(entry: LedgerEntry, clerk: str) -> tuple[object, ...]:
+    return (*(getattr(entry, name) for name in HEADER[:-1]), clerk)
+
+
+def ledger(sandbox: Sandbox, kinds: list[str]) -> Iterator[tuple[object, ...]]:
+    """Yield lines that fit, and in between those that do not."""
+    fitting = entry_of(pay(sandbox, "first"))
+    for number, kind in enumerate(kinds):
+        if kind:
+            yield cells(PLANTS[kind](sandbox, f"N{number}"), f"clerk {number}")
+            continue
+        if number % LINES_OF_A_PAYMENT == 0:
+            fitting = entry_of(pay(sandbox, f"N{number}", refunds=["1.50"]))
+        yield cells(fitting, f"clerk {number}")
+
+
+async def test_every_planted_difference_is_found_among_100_000_lines_and_no_other(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    planted = [*PLANTS] * 7
+    kinds = [*planted, *[""] * (LINES - len(planted))]
+    random.Random(7).shuffle(kinds)
+    file = write(tmp_path / "ledger.csv", HEADER, [*ledger(sandbox, kinds)])
+    config, out = tmp_path / "config.toml", tmp_path / "differences.csv"
+    config.write_text(CONFIG)
+    ended = await run(sandbox, "reconcile", file, "--out", out, "--config", config)
+    assert ended.code == 1, ended.stderr
+    rows = outcomes(out)
+    assert [(int(row["ledger_line"]) - 2, row["difference"]) for row in rows] == [
+        (number, kind) for number, kind in enumerate(kinds) if kind
+    ]
+    assert all(row["booked_by"] == f"clerk {int(row['ledger_line']) - 2}" for row in rows)
+    matched = f"{LINES - len(planted):,} matched, {len(planted)} differing, 0 unanswered"
+    assert f"{LINES:,} entries: {matched}" in ended.stderr
+    assert Counter(row["difference"] for row in rows) == dict.fromkeys(PLANTS, 7)
+
+
+async def test_differences_are_printed_where_there_is_no_file_for_them(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    lines = [
+        cells(PLANTS["amount"](sandbox, "N1"), "Ann"),
+        cells(entry_of(pay(sandbox, "N2"), state="reserved"), "Bob"),
+    ]
+    file = write(tmp_path / "ledger.csv", HEADER, lines)
+    ended = await run(sandbox, "reconcile", file, "--state", "3000=paid,refunded")
+    assert ended.code == 1, ended.stderr
+    first, second = ended.stdout.splitlines()
+    assert first.endswith("amount: ledger 10.01, gateway 10.00")
+    assert second.endswith("state: ledger reserved, gateway 3000")
+
+
+async def test_what_the_gateway_does_not_answer_exits_3(sandbox: Sandbox, tmp_path: Path) -> None:
+    lines = [cells(entry_of(pay(sandbox, f"N{number}")), "Ann") for number in range(3)]
+    file = write(tmp_path / "ledger.csv", HEADER, lines)
+    config, out = tmp_path / "config.toml", tmp_path / "differences.csv"
+    config.write_text("[retry]\nattempts = 1\n")
+    sandbox.faults.add("query", Status(503, "1"))
+    ended = await run(sandbox, "reconcile", file, "--out", out, "--config", config)
+    assert ended.code == 3, ended.stderr
+    assert [row["difference"] for row in outcomes(out)] == ["unanswered"] * 3
+    assert "0 matched, 0 differing, 3 unanswered" in ended.stderr
+
+
+async def test_records_that_nobody_asked_for_exit_1(sandbox: Sandbox, tmp_path: Path) -> None:
+    lines = [cells(entry_of(pay(sandbox, "N1", refunds=["1.00"])), "Ann")]
+    file = write(tmp_path / "ledger.csv", HEADER, lines)
+    sandbox.faults.add("search_refunds", ExtraItems(times=1))
+    ended = await run(sandbox, "reconcile", file)
+    assert ended.code == 1, ended.stderr
+    assert "records that nobody asked for: 1" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("O1,T1,EUR,much,0,,", "line 2, column amount: 'much' is not an amount"),
+        ("O1,T1,EUR,1,-1,,", "line 2, column refunded: '-1' is not an amount"),
+        ("O1,T1,,1,0,,", "line 2, column currency: empty"),
+        (",,EUR,1,0,,", "line 2, column order_no or transaction_id: fill one of the two"),
+    ],
+)
+def test_a_wrong_line_of_a_ledger_is_named(
+    line: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "ledger.csv"
+    file.write_text(",".join(HEADER) + "\n" + line + "\n")
+    assert run_here(["reconcile", str(file)]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [(("--state", "3000"), "such as 3000=paid"), (("--refund-status", "1=maybe"), "such as 2=no")],
+)
+def test_a_wrong_meaning_is_refused(
+    option: tuple[str, str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_here(["reconcile", "ledger.csv", *option]) == 2
+    assert words in capsys.readouterr().err

@@ -1,0 +1,118 @@
+"""`recover`: what is unknown in an outcome file is settled by what the file itself carries."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gateway_async.cli.commands.recovering import find_evidence
+from gateway_async.cli.files.formats import Format
+from gateway_async.cli.files.problems import TableError
+from gateway_async.cli.files.snapshot import Snapshot
+from gateway_async.cli.layouts import EVIDENCE_COLUMNS
+from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
+from tests.cli.running import (
+    REFUND_COLUMNS,
+    names,
+    outcomes,
+    run,
+    statuses,
+    write_refunds,
+)
+
+QUICKLY = "[recovery]\nsettle_seconds = 0.2\n"
+
+
+async def test_lost_refunds_are_settled_and_what_was_not_done_is_sent(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 150), tmp_path / "out.jsonl"
+    config = tmp_path / "config.toml"
+    config.write_text(QUICKLY)
+    sandbox.faults.add("refund", DropReply(times=1))
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    sent = await run(sandbox, "refund", orders, "--yes", "--out", out)
+    assert sent.code == 3, sent.stderr
+    recovered = tmp_path / "recovered.csv"
+    ended = await run(sandbox, "recover", out, "--out", recovered, "--config", config)
+    assert ended.code == 3, ended.stderr
+    assert "100 unknown" in ended.stderr
+    rows = outcomes(recovered)
+    assert [row["customer"] for row in rows] == [f"customer {i}" for i in range(150)]
+    for row in rows:
+        done = sandbox.ledger.effects("refund", row["transaction_id"])
+        assert row["status"] == ("succeeded" if done else "not_sent")
+        assert bool(row["refund_reference_id"]) == bool(done)
+    assert statuses(recovered) == {"succeeded": 100, "not_sent": 50}
+    assert sandbox.requests["refund"] == 3
+
+    rest = tmp_path / "rest.csv"
+    again = await run(sandbox, "refund", recovered, "--only", "not_sent", "--yes", "--out", rest)
+    assert again.code == 0, again.stderr
+    assert {sandbox.ledger.effects("refund", row["transaction_id"]) for row in rows} == {1}
+    assert sandbox.secret not in out.read_text() + recovered.read_text() + ended.stderr
+
+
+async def test_a_file_without_anything_unknown_asks_nothing(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.csv"
+    out.write_text(f"{HEADER}\n{row('succeeded')}\n")
+    ended = await run(sandbox, "recover", out, "--out", tmp_path / "recovered.csv")
+    assert ended.code == 0
+    assert "no order that is unknown" in ended.stderr
+    assert sandbox.requests.total() == 0
+    assert names(tmp_path) == ["out.csv"]
+
+
+HEADER = ",".join((*REFUND_COLUMNS, "status", "error", "refund_reference_id", *EVIDENCE_COLUMNS))
+
+
+def row(
+    status: str,
+    name: str = "T1",
+    *,
+    reference: str = "",
+    evidence: Sequence[str] = ("refund", "0", "2026-11-20T03:00:00+00:00", "yes", "", "[]"),
+) -> str:
+    order = (name, "O1", "EUR", "9.00", "1.00", "", status, "", reference)
+    return ",".join((*order, *evidence))
+
+
+def evidence_of(*rows: str) -> dict[int, str]:
+    body = "\n".join([HEADER, *rows]).encode()
+    taken = Snapshot(name="out.csv", format=Format.CSV, file=io.BytesIO(body))
+    _, evidence = find_evidence(taken)
+    assert evidence is not None
+    return {position: str(found.status) for position, found in evidence.found.items()}
+
+
+def test_only_what_recovery_must_know_is_held() -> None:
+    assert evidence_of(
+        row("unknown", "T1"),
+        row("succeeded", "T2"),
+        row("succeeded", "T3", reference="T3-01"),
+        row("succeeded", "T4", reference="T4-01"),
+        row("succeeded", "T1", reference="T1-01"),
+        row("declined", "T5", evidence=("",) * 6),
+        row("not_sent", "T1", evidence=("",) * 6),
+    ) == {0: "unknown", 2: "succeeded", 4: "succeeded"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([row("lost")], "line 2, column status: expected one of succeeded"),
+        ([row("unknown", evidence=("",) * 6)], "no row says by sent_operation"),
+        ([row("unknown"), row("unknown", evidence=("capture", "1", "", "", "", ""))], "several"),
+        ([row("unknown", evidence=("query", "0", "", "", "", ""))], "'query' is no command"),
+        ([row("unknown", evidence=("refund", "0", "once", "", "", ""))], "column sent_ended_at"),
+        ([row("unknown", "")], "column transaction_id"),
+    ],
+)
+def test_a_file_that_cannot_be_recovered_is_refused_by_line(rows: list[str], words: str) -> None:
+    with pytest.raises(TableError) as caught:
+        evidence_of(*rows)
+    assert words in str(caught.value)

@@ -1,0 +1,55 @@
+"""The commands in a terminal: they ask, show a bar, and can be stopped."""
+
+from pathlib import Path
+
+from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.faults import Drip, NoReply
+from tests.cli.running import names, statuses, write_refunds
+from tests.cli.terminal import CTRL_C, Terminal
+
+
+async def test_a_refund_asks_with_its_totals_and_takes_no_for_an_answer(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    orders = write_refunds(sandbox, tmp_path / "orders.csv", 3)
+    async with Terminal(sandbox, "refund", orders, "--out", "out.csv", cwd=tmp_path) as terminal:
+        await terminal.until(f"refund 3 orders, EUR 3.00 at {sandbox.base_url}. Go on? [y/N]")
+        terminal.type("\r")
+        assert await terminal.ended() == 2
+    assert "nothing was sent" in terminal.text
+    assert sandbox.requests.total() == 0
+    assert names(tmp_path) == ["orders.csv"]
+
+
+async def test_a_bar_shows_what_became_of_orders_until_two_ctrl_c_end_it(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    orders = write_refunds(sandbox, tmp_path / "orders.csv", 500)
+    sandbox.faults.add("refund", Drip(100_000, 0.0, times=3))
+    sandbox.faults.add("refund", NoReply())
+    command = ("refund", orders, "--out", "out.csv", "--concurrency", 1)
+    async with Terminal(sandbox, *command, cwd=tmp_path) as terminal:
+        await terminal.until("Go on? [y/N]")
+        terminal.type("yes\r")
+        await terminal.until("150/500")
+        await terminal.until("150 succeeded")
+        assert "/s " in terminal.text
+        terminal.type(CTRL_C)
+        await terminal.until("stopping: waiting for what is in flight")
+        terminal.type(CTRL_C)
+        await terminal.until("stopping at once")
+        assert await terminal.ended() == 3
+    assert statuses(tmp_path / "out.csv") == {"succeeded": 150, "unknown": 50, "not_sent": 300}
+    shown = " ".join(terminal.text.split())
+    assert "gateway-async recover out.csv --out out-recovered.csv" in shown
+    assert "gateway-async refund out.csv --only not_sent --out out-rest.csv" in shown
+    assert sandbox.secret not in terminal.text
+
+
+async def test_ctrl_c_at_the_question_sends_nothing(sandbox: Sandbox, tmp_path: Path) -> None:
+    orders = write_refunds(sandbox, tmp_path / "orders.csv", 1)
+    async with Terminal(sandbox, "refund", orders, "--out", "out.csv", cwd=tmp_path) as terminal:
+        await terminal.until("Go on? [y/N]")
+        assert await terminal.ended_by(CTRL_C) == 2
+    assert "stopped before anything was sent" in terminal.text
+    assert names(tmp_path) == ["orders.csv"]
