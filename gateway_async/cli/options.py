@@ -131,9 +131,12 @@ class FileOptions:
 
     Attributes:
         format: The format of standard input and output, where a file is `-`.
+        report: The file for a report on the run, one page of HTML for a browser; it is replaced
+            if it is there.
     """
 
     format: Literal["csv", "jsonl"] = "csv"
+    report: Path | None = None
 
     @property
     def stdio(self) -> Format:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gateway_async.cli.stopping import Stop
     from gateway_async.cli.talk import Talk
     from gateway_async.signing import Credentials
+    from gateway_async.telemetry import Telemetry
 
 _REASONS_SHOWN = 3
 _REASONS_KEPT = 1000
@@ -81,7 +82,8 @@ class Tally:
     @property
     def exit_code(self) -> int:
         """0: all succeeded. 1: some declined or absent. 3: some unknown or not sent."""
-        code = max((_EXIT_CODES.get(status, 0) for status in self.counts), default=0)
+        statuses = (status for status, count in self.counts.items() if count)
+        code = max((_EXIT_CODES.get(status, 0) for status in statuses), default=0)
         return code if self.failure is None else UNFINISHED
 
     def report(self, talk: "Talk", name: str) -> None:
@@ -106,8 +108,15 @@ class Tally:
             talk.tell("failure", f"it ended early: {self.failure}")
 
 
-def make_client(settings: "Settings", credentials: "Credentials") -> GatewayClient:
+def make_client(
+    settings: "Settings", credentials: "Credentials", telemetry: "Telemetry | None" = None
+) -> GatewayClient:
     """Make the client that the settings describe.
+
+    Args:
+        settings: The settings.
+        credentials: Who speaks, and how it signs.
+        telemetry: Who hears what it does.
 
     Raises:
         ConfigurationError: If a setting is wrong, or a rate needs an extra that is not installed.
@@ -121,6 +130,7 @@ def make_client(settings: "Settings", credentials: "Credentials") -> GatewayClie
         recovery=settings.recovery,
         dialect=settings.dialect,
         limiter=None if settings.rate is None else _limiter(settings.rate),
+        telemetry=telemetry,
     )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _LOGGER = "gateway_async"
+_WAITS = "gateway_async.jobs"
 _PIPE_COLUMNS = 160
 
 
@@ -83,19 +84,22 @@ class Talk:
 
     @contextlib.contextmanager
     def passing_on_logs(self) -> "Iterator[None]":
-        """Say what the library logs as warning or worse."""
+        """Say what the library logs as warning or worse, and what makes a job wait."""
         handler = _Handler(self)
-        logger = logging.getLogger(_LOGGER)
+        logger, waits = logging.getLogger(_LOGGER), logging.getLogger(_WAITS)
+        before = waits.level
         logger.addHandler(handler)
+        waits.setLevel(logging.INFO)
         try:
             yield
         finally:
             logger.removeHandler(handler)
+            waits.setLevel(before)
 
 
 class _Handler(logging.Handler):
     def __init__(self, talk: Talk) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__()
         self._talk = talk
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -38,6 +38,7 @@ from gateway_async.cli.options import (
     open_journal,
 )
 from gateway_async.cli.orders import OrderReader
+from gateway_async.cli.reports import About, Reporting, reporting
 from gateway_async.cli.runs import make_client
 from gateway_async.cli.stopping import Stop
 from gateway_async.errors import InvalidOrderError
@@ -97,8 +98,19 @@ class BatchCommand:
             return self._send(file, out)
 
     def _send(self, file: InputFile, path: Path) -> int:
+        about = About(
+            command=self.layout.operation,
+            base_url=self.settings.base_url,
+            source=self.source,
+            out=path,
+            job=self.job,
+        )
+        with reporting(self.files.report, about, self.talk) as told:
+            return self._send_all(file, path, told)
+
+    def _send_all(self, file: InputFile, path: Path, told: Reporting) -> int:
         credentials = self.settings.credentials(os.environ, self.talk.warn)
-        results = Results(layout=self.layout)
+        results = Results(layout=self.layout, told=told)
         with out_file(path, self.files.stdio, existing=self._existing, warn=self.talk.warn) as out:
             if self.layout.confirms:
                 what = wording(self.layout, file.totals, self.settings.base_url)
@@ -136,7 +148,8 @@ class BatchCommand:
             if self.job is not None:
                 journal = await opened.enter_async_context(open_journal(self.settings))
                 options["job"] = journal.job(self.job)
-            gateway = await opened.enter_async_context(make_client(self.settings, credentials))
+            client = make_client(self.settings, credentials, results.told.telemetry)
+            gateway = await opened.enter_async_context(client)
             send: Callable[..., Any] = getattr(gateway, self.layout.method)
             await collect(
                 send(file.orders(), **options),
@@ -181,18 +194,21 @@ class BatchCommand:
             held = f"gateway-async jobs show {shlex.quote(self.job)}{self._journal_option}"
             text = f"what still stays as it is waits for your decision; it is listed by\n  {held}"
             self.talk.tell("next", text, command=held)
+            results.told.next_lines.append(self._resuming)
             return
         name = self.layout.operation
         if unknown:
             self._advise(
+                results.told,
                 f"{unknown} may have been done: settle them before you send any again",
                 "recover",
                 "recovered",
             )
         if not_sent:
-            self._advise(f"{not_sent} were not sent; send them", f"{name} --only not_sent", "rest")
+            what = f"{not_sent} were not sent; send them"
+            self._advise(results.told, what, f"{name} --only not_sent", "rest")
 
-    def _advise(self, what: str, command: str, suffix: str) -> None:
+    def _advise(self, told: Reporting, what: str, command: str, suffix: str) -> None:
         out = self.out or Path("outcomes.csv")
         name, *options = command.split(" ", 1)
         if out == STDIO:
@@ -209,6 +225,7 @@ class BatchCommand:
             ]
         )
         self.talk.tell("next", f"{what}:\n  {line}", command=line)
+        told.next_lines.append(line)
 
 
 def _order_command(layout: Layout) -> Callable[..., int]:

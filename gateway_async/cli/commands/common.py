@@ -9,6 +9,7 @@ import orjson
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.cli.files.problems import TableError
 from gateway_async.cli.outcomes import cells_without_outcome, outcome_cells
+from gateway_async.cli.reports import Reporting
 from gateway_async.cli.runs import Tally, drive, note_totals
 from gateway_async.cli.shows import gauged
 from gateway_async.errors import GatewayError
@@ -91,25 +92,38 @@ class Results:
 
     Attributes:
         layout: The columns.
-        tally: What it adds up to.
+        told: What is told to the report.
         rest: What rows ended as that no outcome came for, and why.
     """
 
     layout: "Layout"
-    tally: Tally = attrs.field(factory=Tally)
+    told: Reporting = attrs.field(factory=Reporting)
     rest: tuple[OutcomeStatus, str] = (OutcomeStatus.UNKNOWN, _NOT_KNOWN)
     _kept: dict[int, bytes] = attrs.field(factory=dict, repr=False)
 
+    @property
+    def tally(self) -> Tally:
+        """What it adds up to."""
+        return self.told.tally
+
     def keep(self, outcome: "Told", position: int | None = None) -> None:
         """Keep one outcome, by its position in the file if that is not its index."""
-        self.tally.see(outcome)
         where = outcome.index if position is None else position
         self._kept[where] = orjson.dumps(outcome_cells(outcome, self.layout))
+        self.count(outcome, where)
+
+    def count(self, outcome: "Told", position: int | None = None) -> None:
+        """Count one outcome, and tell the report."""
+        self.tally.see(outcome)
+        if self.told.report is not None:
+            self.told.report.see(outcome, position)
 
     def write(self, out: "OutFile", file: "InputFile") -> None:
         """Write every row with its result beside it, in the order of the input."""
         if lost := file.totals.orders - len(self._kept):
             self.tally.counts[str(self.rest[0])] += lost
+            if self.told.report is not None:
+                self.told.report.miss(lost, *self.rest)
         columns = self.layout.result_columns
         passed = file.passed_through(columns)
         without = cells_without_outcome(self.layout, *self.rest)

@@ -31,6 +31,7 @@ from gateway_async.cli.options import (
     open_journal,
 )
 from gateway_async.cli.outcomes import outcome_cells
+from gateway_async.cli.reports import About, Reporting, reporting
 from gateway_async.cli.runs import make_client
 from gateway_async.cli.stopping import Stop
 from gateway_async.cli.talk import standard_output
@@ -162,16 +163,18 @@ def outcomes(  # noqa: PLR0913  # one keyword an option
 
     async def work(found: "Journal", talk: "Talk") -> int:
         status = await found.status(name)
-        with out_file(
-            out,
-            (files or FileOptions()).stdio,
-            existing=Existing.REPLACED,
-            warn=talk.warn,
-        ) as file:
+        about = About(command="jobs outcomes", out=out, job=name)
+        options = files or FileOptions()
+        with (
+            reporting(options.report, about, talk) as told,
+            out_file(out, options.stdio, existing=Existing.REPLACED, warn=talk.warn) as file,
+        ):
             layout = _layout(status.operation)
+            results = Results(layout=layout, told=told)
             sink = file.sink(_job_columns(layout))
             async for row in _rows(found, name):
                 if not state or row.state.value in state:
+                    results.count(row.outcome())
                     sink.write(_job_cells(row, layout))
             sink.close()
         return DONE
@@ -218,6 +221,13 @@ class _Resuming:
     line: str
 
     def run(self) -> int:
+        about = About(
+            command="jobs resume", base_url=self.settings.base_url, out=self.out, job=self.name
+        )
+        with reporting(self.files.report, about, self.talk) as told:
+            return self._resume(told)
+
+    def _resume(self, told: Reporting) -> int:
         credentials = self.settings.credentials(os.environ, self.talk.warn)
         with out_file(
             self.out, self.files.stdio, existing=Existing.SET_ASIDE, warn=self.talk.warn
@@ -227,13 +237,14 @@ class _Resuming:
             if layout.confirms and totals.orders:
                 what = wording(layout, totals, self.settings.base_url)
                 confirm(self.talk, f"job {self.name}: {what}", yes=self.yes)
-            results = Results(layout=layout)
+            results = Results(layout=layout, told=told)
             with Stop(self.talk) as stop:
                 rows = asyncio.run(self._drive(credentials, results, stop, status.total))
                 out.write_all(_job_columns(layout), lambda: rows)
         results.tally.report(self.talk, f"resume {self.name}")
         if results.tally.exit_code > 1:
             self.talk.tell("resume", f"go on with\n  {self.line}", command=self.line)
+            told.next_lines.append(self.line)
         return results.tally.exit_code
 
     async def _head(self) -> "tuple[JobStatus, Totals]":
@@ -254,7 +265,8 @@ class _Resuming:
     ) -> "list[Mapping[str, Any]]":
         async with contextlib.AsyncExitStack() as opened:
             journal = await opened.enter_async_context(open_journal(self.settings))
-            gateway = await opened.enter_async_context(make_client(self.settings, credentials))
+            client = make_client(self.settings, credentials, results.told.telemetry)
+            gateway = await opened.enter_async_context(client)
             await collect(
                 gateway.resume(journal.job(self.name)),
                 talk=self.talk,

@@ -28,6 +28,7 @@ from gateway_async.cli.options import (
 )
 from gateway_async.cli.payout_rows import PAYOUT, PayoutReader
 from gateway_async.cli.payouts import Payouts
+from gateway_async.cli.reports import About, Reporting, reporting
 from gateway_async.cli.runs import make_client
 from gateway_async.cli.stopping import Stop
 
@@ -60,8 +61,18 @@ class _Run:
             return self._send(file, out)
 
     def _send(self, file: InputFile, path: "Path") -> int:
+        about = About(
+            command=PAYOUT.operation,
+            base_url=self.settings.base_url,
+            source=self.source,
+            out=path,
+        )
+        with reporting(self.files.report, about, self.talk) as told:
+            return self._send_all(file, path, told)
+
+    def _send_all(self, file: InputFile, path: "Path", told: Reporting) -> int:
         credentials = self.settings.credentials(os.environ, self.talk.warn)
-        results = Results(layout=PAYOUT)
+        results = Results(layout=PAYOUT, told=told)
         with out_file(
             path, self.files.stdio, existing=Existing.REFUSED, warn=self.talk.warn
         ) as out:
@@ -80,7 +91,7 @@ class _Run:
     async def _drive(
         self, file: InputFile, credentials: "Credentials", results: Results, stop: Stop
     ) -> None:
-        async with make_client(self.settings, credentials) as gateway:
+        async with make_client(self.settings, credentials, results.told.telemetry) as gateway:
             payouts = Payouts(
                 gateway,
                 file.orders(),

@@ -19,6 +19,7 @@ from gateway_async.cli.files.snapshot import snapshot
 from gateway_async.cli.inputs import InputFile, check_file
 from gateway_async.cli.ledgers import DIFFERENCE_COLUMNS, LedgerReader, difference_cells
 from gateway_async.cli.options import FileOptions, GatewayOptions, Out, PaceOptions, Source
+from gateway_async.cli.reports import About, Reporting, reporting
 from gateway_async.cli.runs import drive, make_client
 from gateway_async.cli.shows import gauged
 from gateway_async.cli.stopping import Stop
@@ -70,14 +71,25 @@ class _Run:
             file = check_file(taken, LedgerReader())
             credentials = self.settings.credentials(os.environ, self.talk.warn)
             with contextlib.ExitStack() as opened:
+                told = opened.enter_context(reporting(self.files.report, self._about, self.talk))
                 write = self._writer(file, opened)
                 stop = opened.enter_context(Stop(self.talk))
                 started = time.monotonic()
-                summary, failure = asyncio.run(self._drive(file, credentials, write, stop))
+                summary, failure = asyncio.run(self._drive(file, credentials, write, stop, told))
+                told.summary, told.tally.failure = summary, failure
         self._report(summary, time.monotonic() - started)
         if failure is not None:
             self.talk.tell("failure", f"it ended early: {failure}")
         return UNSETTLED if failure is not None else _exit_code(summary)
+
+    @property
+    def _about(self) -> About:
+        return About(
+            command="reconcile",
+            base_url=self.settings.base_url,
+            source=self.source,
+            out=self.out,
+        )
 
     def _writer(
         self, file: InputFile, opened: contextlib.ExitStack
@@ -98,8 +110,9 @@ class _Run:
         credentials: "Credentials",
         write: "Callable[[Difference], None]",
         stop: Stop,
+        told: Reporting,
     ) -> "tuple[Summary, GatewayError | None]":
-        async with make_client(self.settings, credentials) as gateway:
+        async with make_client(self.settings, credentials, told.telemetry) as gateway:
             reconciliation = reconcile_ledger(
                 gateway,
                 file.orders(),
@@ -111,6 +124,8 @@ class _Run:
 
                 def see(difference: "Difference") -> None:
                     write(difference)
+                    if told.report is not None:
+                        told.report.see_difference(difference)
                     gauge.counts[difference.kind] += 1
 
                 failure = await drive(

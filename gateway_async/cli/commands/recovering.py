@@ -23,6 +23,7 @@ from gateway_async.cli.outcomes import (
     read_outcome,
     status_of,
 )
+from gateway_async.cli.reports import About, Reporting, reporting
 from gateway_async.cli.runs import make_client
 from gateway_async.cli.stopping import Stop
 from gateway_async.errors import InvalidOrderError
@@ -166,8 +167,17 @@ class _Run:
             return self._settle(taken, counts, evidence)
 
     def _settle(self, taken: Snapshot, counts: Counter[str], evidence: "Evidence") -> int:
+        about = About(
+            command="recover", base_url=self.settings.base_url, source=self.source, out=self.out
+        )
+        with reporting(self.files.report, about, self.talk) as told:
+            return self._settle_all(taken, counts, evidence, told)
+
+    def _settle_all(
+        self, taken: Snapshot, counts: Counter[str], evidence: "Evidence", told: Reporting
+    ) -> int:
         credentials = self.settings.credentials(os.environ, self.talk.warn)
-        results = Results(layout=evidence.layout)
+        results = Results(layout=evidence.layout, told=told)
         results.tally.counts = Counter(counts)
         with (
             out_file(
@@ -176,9 +186,10 @@ class _Run:
             Stop(self.talk) as stop,
         ):
             started = time.monotonic()
-            settled = asyncio.run(self._recover(evidence, credentials, stop))
+            settled = asyncio.run(self._recover(evidence, credentials, stop, told))
             results.tally.seconds = time.monotonic() - started
             if settled is None:
+                told.report = None
                 self.talk.refuse("stopped before anything was settled; nothing was written")
                 return UNSETTLED
             for position, outcome in settled.items():
@@ -190,7 +201,7 @@ class _Run:
         return results.tally.exit_code
 
     async def _recover(
-        self, evidence: Evidence, credentials: "Credentials", stop: Stop
+        self, evidence: Evidence, credentials: "Credentials", stop: Stop, told: Reporting
     ) -> "dict[int, Outcome[Any, Any]] | None":
         unknown = sum(str(one.status) == _UNKNOWN for one in evidence.found.values())
         seconds = self.settings.recovery.settle_seconds
@@ -203,7 +214,7 @@ class _Run:
         # A recovery that resends would move money: that is for the command itself.
         recovery = attrs.evolve(self.settings.recovery, resend_absent=False)
         settings = attrs.evolve(self.settings, recovery=recovery)
-        async with make_client(settings, credentials) as gateway:
+        async with make_client(settings, credentials, told.telemetry) as gateway:
             with stop.cancelling(), contextlib.suppress(asyncio.CancelledError):
                 result = await gateway.recover(evidence.found.values())
                 return dict(zip(evidence.found, result, strict=True))

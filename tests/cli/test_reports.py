@@ -1,0 +1,141 @@
+"""`--report`, as a user gives it: one page that tells what the command wrote elsewhere."""
+
+import asyncio
+import re
+import signal
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from gateway_async.sandbox.faults import DropReply, Latency, NoReply
+from tests.cli.test_commands import COLUMNS, outcomes, run, start, write, write_refunds
+from tests.report.test_page import Read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gateway_async.sandbox import Sandbox
+
+
+def _read(path: "Path") -> Read:
+    read = Read(path.read_text(encoding="utf-8"))
+    assert read.problems == []
+    return read
+
+
+async def test_a_refund_run_is_told_with_what_to_do_next(
+    sandbox: "Sandbox", tmp_path: "Path"
+) -> None:
+    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 130), tmp_path / "out.csv"
+    night = tmp_path / "night.html"
+    sandbox.faults.add("refund", DropReply(times=1))
+    sandbox.faults.add("refund", Latency(seconds=0.02))
+    ended = await run(sandbox, "refund", orders, "--yes", "--out", out, "--report", night)
+    assert ended.code == 3, ended.stderr
+    assert f"report: {night}" in ended.stderr
+    read = _read(night)
+    rows = outcomes(out)
+    unknown = [row for row in rows if row["status"] == "unknown"]
+    assert len(unknown) in (30, 50)
+    assert sorted(read.column("Transaction")) == sorted(row["transaction_id"] for row in unknown)
+    assert set(read.column("Next")) == {"Never send again; recover"}
+    counts = {row[0]: row[2] for row in read.tables[0]}
+    assert counts == {"succeeded": str(130 - len(unknown)), "unknown": str(len(unknown))}
+    assert f"gateway-async recover {out} --out {tmp_path / 'out-recovered.csv'}" in read.text
+    assert "6 exchanges: half within " in read.text  # a baseline and a refund a request
+    assert "EUR" in read.tables[1][1]
+    assert sandbox.secret not in night.read_text()
+    assert {path.name for path in tmp_path.iterdir()} == {"night.html", "orders.csv", "out.csv"}
+
+
+async def test_a_job_says_how_to_go_on_and_is_told_again_from_its_journal(
+    sandbox: "Sandbox", tmp_path: "Path"
+) -> None:
+    orders = write_refunds(sandbox, tmp_path / "orders.csv", 60)
+    job = ("--job", "november", "--journal", f"sqlite:///{tmp_path / 'j.db'}")
+    night, out = tmp_path / "night.html", tmp_path / "out.csv"
+    sandbox.faults.add("refund", NoReply())
+    line = ("refund", orders, "--yes", "--out", out, *job, "--report", night)
+    process = await start(sandbox, *line)
+    while not sandbox.requests["refund"]:  # noqa: ASYNC110  # the sandbox has no event for it
+        await asyncio.sleep(0.01)
+    ending = asyncio.create_task(process.communicate())
+    for _ in range(2):  # twice in one moment would count as once
+        process.send_signal(signal.SIGINT)
+        await asyncio.wait({ending}, timeout=0.5)
+    await ending
+    assert process.returncode == 3
+    read = _read(night)
+    assert "november" in read.text
+    assert f"gateway-async refund {orders} --yes --out {out}" in read.text
+    assert "Never send again; run the job again" in read.column("Next")
+    sandbox.faults.clear()
+    ended = await run(
+        sandbox, *("jobs", "outcomes", "november", *job[2:]), "--out", out, "--report", night
+    )
+    assert ended.code == 0, ended.stderr
+    assert set(_read(night).column("What")) <= {"unknown", "not sent"}
+    assert len(_read(night).column("What")) == 60
+
+
+async def test_a_reconciliation_lists_its_differences(sandbox: "Sandbox", tmp_path: "Path") -> None:
+    header = (*COLUMNS, "refunded")
+    seeded = sandbox.seed(30, status="captured", amount="9.00", currency="EUR")
+    rows = [
+        (p.transaction_id, p.order_no, p.currency, "9.01" if n == 3 else p.amount, "0")
+        for n, p in enumerate(seeded)
+    ]
+    hostile = "<script>alert(1)</script>"
+    rows.append(("nobody", hostile, "EUR", Decimal("1.00"), "0"))
+    ledger, page = write(tmp_path / "ledger.csv", header, rows), tmp_path / "books.html"
+    ended = await run(sandbox, "reconcile", ledger, "--report", page)
+    assert ended.code == 1, ended.stderr
+    read = _read(page)
+    assert read.column("What") == ["amount", "absent at gateway"]
+    assert read.column("#") == ["4", "31"]
+    assert read.column("Ledger")[0] == "9.01"
+    assert read.column("Order")[1] == hostile
+    assert read.tags["script"] == 1
+    assert {row[0]: row[2] for row in read.tables[0]} == {"matched": "29", "differing": "2"}
+    assert re.search(r"EUR payments271\.0131270\.00301\.01", "".join(read.tables[1][1]))
+
+
+async def test_look_ups_and_recovery_have_a_report_too(
+    sandbox: "Sandbox", tmp_path: "Path"
+) -> None:
+    refs = [(p.order_no,) for p in sandbox.seed(3)]
+    orders = write(tmp_path / "refs.csv", ("order_no",), [*refs, ("nobody",)])
+    page = tmp_path / "page.html"
+    ended = await run(sandbox, "query", orders, "--out", tmp_path / "found.csv", "--report", page)
+    assert ended.code == 1, ended.stderr
+    assert _read(page).column("Next") == ["Check the number"]
+
+    refunds, out = write_refunds(sandbox, tmp_path / "orders.csv", 2), tmp_path / "out.csv"
+    sandbox.faults.add("refund", DropReply(times=1))
+    assert (await run(sandbox, "refund", refunds, "--yes", "--out", out)).code == 3
+    ended = await run(
+        sandbox, "recover", out, "--out", tmp_path / "recovered.csv", "--report", page
+    )
+    assert ended.code == 0, ended.stderr
+    assert "All 2 orders succeeded." in _read(page).text
+
+
+async def test_nothing_is_sent_where_the_report_could_not_be_written(
+    sandbox: "Sandbox", tmp_path: "Path"
+) -> None:
+    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 1), tmp_path / "out.csv"
+    for page in (tmp_path / "nowhere" / "night.html", "-"):
+        ended = await run(sandbox, "refund", orders, "--yes", "--out", out, f"--report={page}")
+        assert ended.code == 2
+        assert "--report: " in ended.stderr
+    assert sandbox.requests["refund"] == 0
+
+
+async def test_a_run_that_never_began_leaves_the_last_report_alone(
+    sandbox: "Sandbox", tmp_path: "Path"
+) -> None:
+    orders, page = write_refunds(sandbox, tmp_path / "orders.csv", 1), tmp_path / "night.html"
+    page.write_text("yesterday's")
+    ended = await run(sandbox, "refund", orders, "--out", tmp_path / "out.csv", "--report", page)
+    assert ended.code == 2
+    assert page.read_text() == "yesterday's"
+    assert {path.name for path in tmp_path.iterdir()} == {"night.html", "orders.csv"}
