@@ -14,7 +14,8 @@ from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.cli.cells import to_text
 from gateway_async.cli.layouts import EVIDENCE_COLUMNS, LAYOUTS, OUTCOME_COLUMNS, STATUS
 from gateway_async.cli.orders import make_order
-from gateway_async.errors import GatewayError, OutcomeUnknownError, RejectedError
+from gateway_async.errors import OutcomeUnknownError, RejectedError
+from gateway_async.report.collecting import Told as Reported
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,33 +29,8 @@ _CHECKED_IN_FILE = ("order_no", "transaction_id", "amount", "currency", "refund_
 """Fields of a record that the gateway repeats of the order, for records made of cells."""
 
 
-class Told(Protocol):
+class Told(Reported, Protocol):
     """What became of one order, be it of a batch or a payout; see `Outcome`."""
-
-    @property
-    def order(self) -> Any:  # noqa: ANN401  # any order
-        """The order."""
-        ...
-
-    @property
-    def index(self) -> int:
-        """Its position in the input, from 0."""
-        ...
-
-    @property
-    def status(self) -> OutcomeStatus:
-        """What became of it."""
-        ...
-
-    @property
-    def error(self) -> GatewayError | None:
-        """Why it did not succeed."""
-        ...
-
-    @property
-    def record(self) -> Any:  # noqa: ANN401  # any record
-        """What the gateway says of it."""
-        ...
 
     @property
     def sending(self) -> Sending | None:

@@ -44,6 +44,10 @@ for (const table of document.querySelectorAll("table.listing")) {
   kinds.addEventListener("change", filter);
 
   const collator = new Intl.Collator(undefined, { numeric: true });
+  const unsort = () => {
+    body.append(...rows);
+    heads.forEach(head => head.removeAttribute("aria-sort"));
+  };
   const sort = (column, descending) => {
     const compare = heads[column].className === "number"
       ? (one, other) => Number(one) - Number(other)
@@ -58,6 +62,7 @@ for (const table of document.querySelectorAll("table.listing")) {
     });
     order.value = String(column);
   };
+  order.add(new Option("as listed", ""));
   heads.forEach((head, column) => {
     const button = document.createElement("button");
     button.type = "button";
@@ -67,7 +72,10 @@ for (const table of document.querySelectorAll("table.listing")) {
     const isUp = () => head.getAttribute("aria-sort") === "ascending";
     button.addEventListener("click", () => sort(column, isUp()));
   });
-  order.addEventListener("change", () => sort(Number(order.value), false));
+  order.addEventListener("change", () => {
+    if (order.value) sort(Number(order.value), false);
+    else unsort();
+  });
   filter();
 }
 """

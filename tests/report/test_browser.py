@@ -64,6 +64,8 @@ async def test_it_fits_a_desk_and_a_phone_in_light_and_dark(show: "Show") -> Non
         assert not await visit.is_too_wide()
     await visit.page.get_by_role("combobox", name="Sort by").select_option(label="Order")
     orders = await _shown(visit.page, 2)
+    await visit.page.get_by_role("combobox", name="Sort by").select_option(label="as listed")
+    assert (await _shown(visit.page, 1))[0] == "unknown"
     assert orders == sorted(orders, key=lambda name: int(name[2:]))
     await visit.keep_screenshots("report")
     paper = await visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
