@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from gateway_async.sandbox.faults import DropReply, Latency, NoReply
-from tests.cli.test_commands import COLUMNS, outcomes, run, start, write, write_refunds
+from tests.cli.running import COLUMNS, outcomes, run, start, write, write_refunds
 from tests.report.test_page import Read
 
 if TYPE_CHECKING:
