@@ -1,41 +1,9 @@
 """Every safety rule of the library, and what the library would look like without it."""
 
-import attrs
+from tests.mutants.mutant import SEEDS, Mutant
+from tests.mutants.web import WEB
 
-SEEDS = "seeds"
-"""The simulation, at most a thousand seeds of it."""
-
-
-@attrs.frozen
-class Mutant:
-    """A rule taken out.
-
-    Attributes:
-        rule: What no longer holds.
-        path: The file below `gateway_async/`.
-        old: The text that keeps the rule; it occurs once.
-        new: What stands there instead.
-        guard: What must notice: `SEEDS`, or a selection of tests.
-    """
-
-    rule: str
-    path: str
-    old: str
-    new: str
-    guard: str = SEEDS
-
-    def apply(self, source: str) -> str:
-        """Return the source without the rule.
-
-        Raises:
-            ValueError: If the rule is not there, or not only there.
-        """
-        if source.count(self.old) != 1:
-            raise ValueError(
-                f"{self.rule}: {self.path} has the text {source.count(self.old)} times"
-            )
-        return source.replace(self.old, self.new)
-
+__all__ = ["MUTANTS", "SEEDS", "Mutant"]
 
 _SENDING = (
     Mutant(
@@ -424,4 +392,4 @@ _KEEPING = (
     ),
 )
 
-MUTANTS = (*_SENDING, *_READING, *_RUNNING, *_RECOVERING, *_KEEPING, *_HIDING)
+MUTANTS = (*_SENDING, *_READING, *_RUNNING, *_RECOVERING, *_KEEPING, *_HIDING, *WEB)

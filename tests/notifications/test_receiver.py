@@ -73,11 +73,12 @@ def _start(work: Any) -> "asyncio.Task[tuple[int, str]]":
 
 async def test_a_repeat_waits_for_the_first_and_shares_its_success() -> None:
     gateway, handler = States("1", "1"), Handler()
-    receiver = NotificationReceiver(gateway.client(), handler)
+    receiver = NotificationReceiver(gateway.client(), handler, linger_seconds=0)
     first = _start(tell(receiver, TOLD))
     await handler.called.wait()
     second = _start(tell(receiver, TOLD))
     await settle_down()
+    assert gateway.asked == 2
     assert not second.done()
     handler.goes_on.set()
     assert [(await task)[0] for task in (first, second)] == [200, 200]
@@ -87,11 +88,12 @@ async def test_a_repeat_waits_for_the_first_and_shares_its_success() -> None:
 async def test_a_repeat_of_what_failed_meanwhile_is_told_again() -> None:
     gateway, handler = States("1", "1"), Handler()
     handler.error = LookupError()
-    receiver = NotificationReceiver(gateway.client(), handler)
+    receiver = NotificationReceiver(gateway.client(), handler, linger_seconds=0)
     first = _start(tell(receiver, TOLD))
     await handler.called.wait()
     second = _start(tell(receiver, TOLD))
     await settle_down()
+    assert (gateway.asked, handler.heard) == (2, ["1"])
     handler.goes_on.set()
     assert (await first)[0] == 500
     assert (await second)[0] == 500
@@ -116,7 +118,7 @@ async def test_an_answer_that_was_overtaken_is_not_told() -> None:
 async def test_what_changes_at_every_look_is_left_to_be_repeated() -> None:
     gateway, handler = States(*map(str, range(20))), Handler()
     handler.goes_on.set()
-    receiver = NotificationReceiver(gateway.client(), handler)
+    receiver = NotificationReceiver(gateway.client(), handler, linger_seconds=0)
     receiver._memory.is_newer = lambda *_: True  # type: ignore[method-assign]  # always overtaken
     assert (await tell(receiver, TOLD))[0] == 503
     assert handler.heard == []
@@ -124,7 +126,7 @@ async def test_what_changes_at_every_look_is_left_to_be_repeated() -> None:
 
 async def test_a_cancelled_handler_is_not_remembered() -> None:
     gateway, handler = States("1", "1"), Handler()
-    receiver = NotificationReceiver(gateway.client(), handler)
+    receiver = NotificationReceiver(gateway.client(), handler, linger_seconds=0)
     first = _start(tell(receiver, TOLD))
     await handler.called.wait()
     first.cancel()
