@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -54,11 +53,10 @@ async def test_an_awaiter_that_is_cancelled_before_its_request_leaves_is_withdra
 
 async def test_an_awaiter_that_is_cancelled_as_its_request_leaves_is_withdrawn_too() -> None:
     transport = MemoryTransport(all_done)
-    async with client_over(transport).coalesced(linger_seconds=0.02) as single:
+    async with client_over(transport).coalesced(linger_seconds=0) as single:
         first, second = (_start(single.refund(order)) for order in refunds(2))
         await asyncio.sleep(0)
-        asyncio.get_running_loop().call_later(0.01, first.cancel)
-        time.sleep(0.05)  # noqa: ASYNC251  # both are due now: the first is cancelled, and they leave
+        asyncio.get_running_loop().call_soon(first.cancel)  # in the step in which both leave
         assert (await second).status is SUCCEEDED
     assert first.cancelled()
     assert [asked.transactions for asked in transport.asked] == [["T000001"]]
@@ -90,13 +88,13 @@ async def test_an_order_that_was_withdrawn_may_be_asked_for_again_at_once() -> N
 async def test_whoever_came_second_leaves_in_time_where_the_first_is_withdrawn() -> None:
     transport = MemoryTransport(all_done)
     one, other = refunds(2)
-    async with client_over(transport).coalesced(linger_seconds=0.01) as single:
+    async with client_over(transport).coalesced(linger_seconds=0.02) as single:
         first = _start(single.refund(one))
-        await settle_down()
-        single._linger_seconds = 0.03  # as if it had come so much later
+        await asyncio.sleep(0)
+        single._linger_seconds = 0.04  # as if it had come so much later
         second = _start(single.refund(other))
-        await settle_down()
-        await _cancel(first)
+        await asyncio.sleep(0)
+        first.cancel()
         assert (await second).status is SUCCEEDED
 
 
