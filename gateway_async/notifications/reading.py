@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 64 * 1024
 _MOST_FIELDS = 1000
 _LONGEST_NAME = 200
+_DEEPEST = 32
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 
 
@@ -121,8 +122,6 @@ def _read(body: bytes, charset: str) -> "dict[str, tuple[str, Any]]":
         return _read_json(text.encode()) if start == b"{" else _read_form(text, charset)
     except (ReplyUnreadableError, NotificationError) as error:
         problem = str(error)
-    except RecursionError:
-        problem = "expected a JSON object, got one that is nested too deep"
     # Outside the handler: the caught errors' frames hold the body.
     raise NotificationError(problem)
 
@@ -139,10 +138,21 @@ def _decode(body: bytes, charset: str) -> str:
 
 def _read_json(body: bytes) -> "dict[str, tuple[str, Any]]":
     values = decode_json(body)
+    _check_depth(values)
     texts = reply_fields(body)
     # The parsers above let the last of several win; whoever checks the first would be fooled.
     json.loads(body, object_pairs_hook=_without_repeats, parse_int=str, parse_float=str)
     return {name: (texts[name], value) for name, value in values.items()}
+
+
+def _check_depth(values: "dict[str, Any]") -> None:
+    level: list[Any] = [values]
+    for _ in range(_DEEPEST):
+        children = [c for part in level for c in (part.values() if type(part) is dict else part)]
+        level = [child for child in children if isinstance(child, dict | list)]
+        if not level:
+            return
+    raise NotificationError(f"JSON nested more than {_DEEPEST} deep")
 
 
 def _without_repeats(pairs: list[tuple[str, object]]) -> None:

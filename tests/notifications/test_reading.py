@@ -66,6 +66,11 @@ def test_nested_fields_and_numbers_keep_their_very_text() -> None:
     assert {type(text) for text in notification.fields.values()} == {str}
 
 
+def test_json_may_be_nested_as_deep_as_anybody_needs() -> None:
+    notification = _parse(b'{"order_no": "A", "a": ' + b"[" * 31 + b"]" * 31 + b"}")
+    assert notification.order_no == "A"
+
+
 def test_what_is_said_of_a_payout_is_recognised() -> None:
     notification = _parse(b"request_id=7f0c&transaction_id=T1&status=COMPLETED")
     assert notification.is_payout
@@ -115,7 +120,8 @@ REFUSED = {
     "deep XML": (b"<respon>" + b"<a>" * 40 + b"</a>" * 40 + b"</respon>", "more than 32 deep"),
     "cut XML": (b"<respon><order_no>A</order", "broken or truncated"),
     "deep JSON": (b'{"order_no": "A", "a": ' + b"[" * 20_000 + b"]" * 20_000 + b"}", "JSON"),
-    "rather deep JSON": (b'{"order_no": "A", "a": ' + b"[" * 1020 + b"]" * 1020 + b"}", "deep"),
+    "rather deep JSON": (b'{"order_no": "A", "a": ' + b"[" * 32 + b"]" * 32 + b"}", "32 deep"),
+    "deep objects": (b'{"order_no": "A"' + b', "a": {"b": 1' * 32 + b"}" * 33, "32 deep"),
     "cut JSON": (b'{"order_no": "A"', "truncated JSON"),
     "an array": (b'["order_no"]', "names no order"),
     "a number with a fraction": (b'{"order_no": 2.02e21}', "order_no: expected text"),
