@@ -50,7 +50,7 @@ DEFAULT_LINGER_SECONDS = 0.005
 UNCLAIMED_KEPT = 1000
 
 _ABANDON_SECONDS = 0.05
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger("gateway_async.coalescer")
 
 
 @attrs.define(eq=False)
@@ -275,7 +275,7 @@ class Coalescer:
     def _keep(self, outcome: Outcome[Any, Any]) -> None:
         order, amounts = outcome.order, ("amount", "refund_amount")
         told = [f"{n}={getattr(order, n)}" for n in amounts if hasattr(order, n)]
-        _LOG.warning(
+        _log.warning(
             "unclaimed, since whoever asked for it was cancelled: %s (%s %s) is %s%s",
             describe(order),
             ", ".join(told),
@@ -286,7 +286,7 @@ class Coalescer:
         self.unclaimed.append(outcome)
         if len(self.unclaimed) > UNCLAIMED_KEPT:
             forgotten = self.unclaimed.pop(0)
-            _LOG.error("unclaimed is full: %s is in the log alone", describe(forgotten.order))
+            _log.error("unclaimed is full: %s is in the log alone", describe(forgotten.order))
 
     # Sending
 
@@ -345,14 +345,14 @@ class Coalescer:
             if not entry.tell(outcome) and not lane.plan.is_look_up:
                 self._keep(outcome)
         if not request.cancelled() and (failure := request.exception()) is not None:
-            _LOG.error(
+            _log.error(
                 "a %s was cut short by a collaborator", lane.plan.operation, exc_info=failure
             )
         self._send_due()
 
     def _tell_of_unexpected(self, plan: Plan, batch: Batch[Any, Any]) -> None:
         if batch.result.unexpected:
-            _LOG.warning(
+            _log.warning(
                 "the reply to a %s listed %d records of orders that nobody asked for",
                 plan.operation,
                 len(batch.result.unexpected),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Handler = Callable[[Any], Awaitable[object] | object]
 
 _MOST_LOOKS = 5
-_LOG = logging.getLogger("gateway_async.notifications")
+_log = logging.getLogger("gateway_async.notifications")
 
 
 class Fate(Enum):
@@ -158,14 +158,14 @@ class Confirmer:
             if inspect.isawaitable(told):
                 await told
         except Exception:  # noqa: BLE001  # the application's code: the gateway is to repeat it
-            _LOG.exception("the handler of notifications raised; the gateway is to repeat it")
+            _log.exception("the handler of notifications raised; the gateway is to repeat it")
             return Fate.FAILED
         self.memory.keep(name, news)
         return Fate.TAKEN
 
 
 def _unanswered(outcome: "Outcome[Any, Any]") -> Fate:
-    _LOG.warning("a notification could not be confirmed: %s", outcome.error or outcome.status)
+    _log.warning("a notification could not be confirmed: %s", outcome.error or outcome.status)
     return Fate.UNANSWERED
 
 

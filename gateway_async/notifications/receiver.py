@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
     Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-_LOG = logging.getLogger("gateway_async.notifications")
+_log = logging.getLogger("gateway_async.notifications")
 _BODY_SECONDS = 10.0
 _BUSY_SECONDS = "5"
 
@@ -219,7 +219,7 @@ class NotificationReceiver:
                 headers, body, dialect=self._gateway.dialect, max_bytes=self._max_body_bytes
             )
         except NotificationError as error:
-            _LOG.info("a notification was refused: %s", error)
+            _log.info("a notification was refused: %s", error)
             return _Answer(400, str(error))
         return await self._refusal(notification, headers, body) or await self._hear(notification)
 
@@ -244,7 +244,7 @@ class NotificationReceiver:
                 right = await right
         except Exception as error:  # noqa: BLE001  # the merchant's code: its frames know the signature
             frame = traceback.extract_tb(error.__traceback__)[-1]
-            _LOG.error(  # as above
+            _log.error(  # as above
                 "the verifier raised %s at %s:%s",
                 type(error).__name__,
                 frame.filename,
