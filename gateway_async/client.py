@@ -1,41 +1,19 @@
 """`GatewayClient`: one short method an operation."""
 
-import contextlib
-import sys
-import warnings
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
-
-import attrs
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from gateway_async import calls
 from gateway_async.batching.batch import plain_batch
 from gateway_async.batching.plans import PLANS
-from gateway_async.checks import (
-    caller_place,
-    check_instance,
-    check_limiter,
-    checked_base_url,
-    checked_count,
-    checked_seconds,
-    setting,
-)
+from gateway_async.checks import checked_seconds
 from gateway_async.coalescer import DEFAULT_LINGER_SECONDS, Coalescer
-from gateway_async.dialect import Dialect
-from gateway_async.errors import ConfigurationError
+from gateway_async.connection import Connection
 from gateway_async.jobs.batch import job_batch, resumed_batch
 from gateway_async.recovery import Recovery
-from gateway_async.session import Session
-from gateway_async.settings import BatchPolicy, RecoveryPolicy, RetryPolicy, Timeouts
-from gateway_async.signing import Credentials
-from gateway_async.single import carry_out
-from gateway_async.transport import AiohttpTransport
-from gateway_async.watching import Observer
+from gateway_async.settings import BatchPolicy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Iterable, Mapping
-    from contextlib import AbstractAsyncContextManager
-
-    from aiohttp import ClientSession
 
     from gateway_async.batching.batch import Batch
     from gateway_async.batching.outcomes import Outcome
@@ -64,18 +42,13 @@ if TYPE_CHECKING:
         CheckoutPage,
         DirectPaymentResult,
     )
-    from gateway_async.session import Request
-    from gateway_async.telemetry import Telemetry
 
     O = TypeVar("O")  # noqa: E741  # an order
     T = TypeVar("T")
     Orders: TypeAlias = Iterable[T] | AsyncIterable[T]
 
-DEFAULT_MAX_REPLY_BYTES = 16 * 1024 * 1024
-DEFAULT_MAX_CONNECTIONS = 100
 
-
-class GatewayClient:
+class GatewayClient(Connection):
     """The gateway, for one merchant account.
 
     Use it as ``async with GatewayClient(...) as gateway``, or close it with `aclose`. It can be
@@ -102,53 +75,6 @@ class GatewayClient:
     Raises:
         ConfigurationError: If a setting is wrong.
     """
-
-    def __init__(  # noqa: PLR0913  # one keyword a setting or collaborator
-        self,
-        base_url: str,
-        credentials: Credentials,
-        *,
-        timeouts: Timeouts | None = None,
-        retry: RetryPolicy | None = None,
-        policy: BatchPolicy | None = None,
-        recovery: RecoveryPolicy | None = None,
-        dialect: Dialect | None = None,
-        session: "ClientSession | None" = None,
-        limiter: "AbstractAsyncContextManager[object] | None" = None,
-        telemetry: "Telemetry | None" = None,
-        max_reply_bytes: int = DEFAULT_MAX_REPLY_BYTES,
-        max_connections: int = DEFAULT_MAX_CONNECTIONS,
-    ) -> None:
-        self._made_at = caller_place(sys._getframe(1))  # noqa: SLF001  # the only cheap way to know
-        self._policy = setting("policy", policy, BatchPolicy)
-        self._recovery = setting("recovery", recovery, RecoveryPolicy)
-        check_instance("credentials", credentials, Credentials)
-        check_limiter(limiter)
-        timeouts = setting("timeouts", timeouts, Timeouts)
-        self._closed = False
-        self._transport = AiohttpTransport(
-            checked_base_url(base_url),
-            timeouts=timeouts,
-            max_reply_bytes=checked_count("max_reply_bytes", max_reply_bytes),
-            max_connections=max(
-                checked_count("max_connections", max_connections), self._policy.concurrency
-            ),
-            session=session,
-        )
-        self._session = Session(
-            transport=self._transport,
-            observer=Observer(telemetry, self._transport.base_url),
-            credentials=credentials,
-            dialect=setting("dialect", dialect, Dialect),
-            timeouts=timeouts,
-            retry=setting("retry", retry, RetryPolicy),
-            limiter=limiter or contextlib.nullcontext(),
-        )
-
-    @property
-    def dialect(self) -> Dialect:
-        """What the interface leaves open, as this client was told."""
-        return self._session.dialect
 
     # Batches
 
@@ -393,36 +319,6 @@ class GatewayClient:
         del fields  # a traceback would show them
         return await self._single(request)
 
-    # Life
-
-    async def aclose(self) -> None:
-        """Close the connections that were opened on the running loop; `session=` stays open."""
-        self._closed = True
-        await self._transport.aclose()
-
-    async def __aenter__(self) -> Self:
-        self._closed = False
-        self._transport.reopen()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.aclose()
-
-    def __del__(self) -> None:
-        transport = getattr(self, "_transport", None)
-        if transport is not None and transport.left_open:
-            filename, line = self._made_at
-            warnings.warn_explicit(
-                "a GatewayClient made here was left open; use `async with`, or await its aclose()",
-                ResourceWarning,
-                filename,
-                line,
-                source=self,
-            )
-
-    def __repr__(self) -> str:
-        return f"<GatewayClient {self._transport.base_url} {self._session.credentials}>"
-
     def _batch(
         self, name: str, orders: object, policy: BatchPolicy | None, job: "Job | None" = None
     ) -> "Batch[Any, Any]":
@@ -431,21 +327,3 @@ class GatewayClient:
         if job is None:
             return plain_batch(self._session, plan, orders, policy=policy, recovery=self._recovery)
         return job_batch(self._session, plan, orders, job, policy=policy, recovery=self._recovery)
-
-    def _batch_policy(self, policy: BatchPolicy | None) -> BatchPolicy:
-        policy = self._policy if policy is None else setting("policy", policy, BatchPolicy)
-        # More requests than connections would only wait for each other, and time out.
-        concurrency = min(policy.concurrency, self._transport.capacity)
-        return attrs.evolve(policy, concurrency=concurrency)
-
-    async def _single(self, request: "Request[T]", about: object = None) -> "T":
-        self._check_open()
-        return await carry_out(
-            self._session, request, about, drain_seconds=self._policy.drain_seconds
-        )
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ConfigurationError(
-                "this GatewayClient is closed; enter it again with `async with`, or make another"
-            )
