@@ -9,6 +9,16 @@ if TYPE_CHECKING:
 
 ORDERS = 50
 """Orders in the one reply, and so in every request."""
+RECORDS = 100
+"""Records in the reply to a query."""
+
+_ENVELOPE = {
+    "merchant_id": "M1",
+    "account_id": "A1",
+    "encryption_data": "0" * 64,
+    "return_status": "1",
+    "return_message": "OK",
+}
 
 _REFUND = {
     "currency": "EUR",
@@ -38,15 +48,83 @@ def refund() -> bytes:
         {**names(number), **_REFUND, "refund_reference_id": f"T{number:020}-01"}
         for number in range(ORDERS)
     ]
-    envelope = {
+    return http(orjson.dumps({**_ENVELOPE, "refund_orders": items}))
+
+
+def _transaction(number: int) -> dict[str, Any]:
+    """Return a transaction with every field that the interface lists (record 2.5)."""
+    return {
+        **names(number),
+        "reference_no": f"R{number:012}",
+        "amount": f"{number}.{number:02}",
+        "currency": "EUR",
+        "payment_status": "3000",
+        "query_result": "1",
+        "is3ds": "0",
+        "transaction_date": f"20230516{number % 24:02}3012",
+        "website": "https://shop.example",
+        "shopper_email": f"shopper{number}@shop.example",
+        "shopper_phone": f"+49301234{number:03}",
+        "delivery_information": {
+            "delivery_address": f"Unter den Linden {number}",
+            "delivery_city": "Berlin",
+            "delivery_country": "DE",
+            "delivery_firstname": "Erika",
+            "delivery_lastname": "Mustermann",
+            "delivery_postal_code": "10117",
+            "delivery_state": "BE",
+        },
+        "antifraud_provider": "provider",
+        "fraud_check_result": [{"check_items": "ip address", "status": "ACCEPT"}],
+        "subscription_result": {
+            "contract_name": "monthly",
+            "recurring_id": f"S{number:012}",
+            "recurring_status": "1",
+            "recurring_deduction_period": "30",
+            "recurring_deduction_time": "2023-06-16",
+        },
+    }
+
+
+def transactions_json() -> bytes:
+    """Return the body of a reply to a query: a hundred whole transactions."""
+    records = [_transaction(number) for number in range(RECORDS)]
+    return orjson.dumps({**_ENVELOPE, "orders_list": records})
+
+
+def transactions() -> bytes:
+    """A query found a hundred transactions (section 4, row 4)."""
+    return http(transactions_json())
+
+
+def payment() -> bytes:
+    """A payment by card was made; every field that the interface lists is there (2.3)."""
+    fields = {
         "merchant_id": "M1",
         "account_id": "A1",
+        "order_no": "N0000000001",
+        "amount": "129.90",
+        "currency": "EUR",
+        "transaction_id": "T00000000000000000001",
+        "card": "411111******1111",
+        "order_status": "1",
+        "result_info": "V0000:success",
+        "contract_name": "monthly",
+        "recurring_id": "S000000000001",
+        "recurring_deduction_period": "30",
+        "recurring_deduction_time": "2023-06-16 12:30:12",
+        "note": "leave it at the door",
+        "token_id": "tok-0123456789abcdef",
+        "connector": "connector",
+        "threeds_result": "authenticated",
+        "risk_action": "ACCEPT",
+        "risk_score": "12",
+        "risk_reasons": "<name>ip address</name><status>ok</status>",
         "encryption_data": "0" * 64,
-        "return_status": "1",
-        "return_message": "OK",
-        "refund_orders": items,
     }
-    return http(orjson.dumps(envelope))
+    elements = "".join(f"<{name}>{text}</{name}>" for name, text in fields.items())
+    text = f'<?xml version="1.0" encoding="UTF-8"?><respon>{elements}</respon>'
+    return http(text.encode(), content_type="application/xml")
 
 
 def elasticsearch_bulk() -> bytes:
@@ -96,6 +174,8 @@ def stripe_refund() -> bytes:
 
 REPLIES: "Mapping[str, Callable[[], bytes]]" = {
     "refund": refund,
+    "transactions": transactions,
+    "payment": payment,
     "elasticsearch_bulk": elasticsearch_bulk,
     "stripe_refund": stripe_refund,
 }
