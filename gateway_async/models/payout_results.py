@@ -18,22 +18,22 @@ from gateway_async.models.records import Record
 from gateway_async.models.values import SignatureText
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class BeneficiaryInfoRecord(BeneficiaryInfo, Record):
     """Particulars of a beneficiary, as the gateway repeats them."""
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class BeneficiaryAddressRecord(BeneficiaryAddress, Record):
     """The address of a beneficiary, as the gateway repeats it."""
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class PersonDocumentRecord(PersonDocument, Record):
     """A document of a beneficiary, as the gateway repeats it."""
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class BankDetailsRecord(BankDetailsBase, Record):
     """The account that is paid to: without `bank_code`, which replies lack.
 
@@ -44,7 +44,7 @@ class BankDetailsRecord(BankDetailsBase, Record):
     local_clearing_system: str | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class BeneficiaryRecord(PartyBase, Record):
     """Who is paid, as the gateway repeats it.
 
@@ -61,17 +61,17 @@ class BeneficiaryRecord(PartyBase, Record):
     bank_details: BankDetailsRecord | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class PayerInfoRecord(PayerInfo, Record):
     """Particulars of a payer, as the gateway repeats them."""
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class PayerAddressRecord(PayerAddress, Record):
     """The address of a payer, as the gateway repeats it."""
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class PayerRecord(PartyBase, Record):
     """Who pays, as the gateway repeats it.
 
@@ -84,7 +84,7 @@ class PayerRecord(PartyBase, Record):
     address: PayerAddressRecord | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class PayoutResult(Record):
     """What a payout comes to.
 

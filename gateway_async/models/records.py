@@ -7,14 +7,31 @@ shown.
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import attrs
 
 from gateway_async.models.values import SignatureText
 
 
-@attrs.frozen(kw_only=True, slots=False)
+class _Nothing(dict[str, Any]):
+    """An empty dict that stays empty, so that all records can share it."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("what a record holds is not changed; make a dict of it first")
+
+    __setitem__ = setdefault = update = __ior__ = _refuse
+
+    def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[()]]:
+        return dict, ()
+
+
+NOTHING = _Nothing()
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class Record:
     """What all that is read from a reply has in common.
 
@@ -26,11 +43,11 @@ class Record:
             under `record`.
     """
 
-    extra: Mapping[str, object] = attrs.field(factory=dict, repr=False, hash=False)
-    unreadable: Mapping[str, str] = attrs.field(factory=dict, hash=False)
+    extra: Mapping[str, object] = attrs.field(default=NOTHING, repr=False, hash=False)
+    unreadable: Mapping[str, str] = attrs.field(default=NOTHING, hash=False)
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class DeliveryInformation(Record):
     """Where an order is delivered.
 
@@ -53,7 +70,7 @@ class DeliveryInformation(Record):
     delivery_state: str | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class FraudCheckResult(Record):
     """One fraud check of an order.
 
@@ -66,7 +83,7 @@ class FraudCheckResult(Record):
     status: str | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class SubscriptionResult(Record):
     """The subscription that an order belongs to.
 
@@ -85,7 +102,7 @@ class SubscriptionResult(Record):
     recurring_deduction_time: str | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class TransactionRecord(Record):
     """One transaction of a query (section 2.5).
 
@@ -126,7 +143,7 @@ class TransactionRecord(Record):
     subscription_result: SubscriptionResult | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class RefundRecord(Record):
     """One refund, as a refund or a search of refunds gives it (section 2.6).
 
@@ -164,7 +181,7 @@ class RefundRecord(Record):
     refund_processing_date: str | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class _OrderRecord(Record):
     """What the records of captured, cancelled and reviewed orders share."""
 
@@ -174,7 +191,7 @@ class _OrderRecord(Record):
     amount: Decimal | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class CaptureRecord(_OrderRecord):
     """What became of one order to capture (section 2.7).
 
@@ -191,7 +208,7 @@ class CaptureRecord(_OrderRecord):
     error_message: str | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class CancelRecord(_OrderRecord):
     """What became of one order to cancel (section 2.7).
 
@@ -208,7 +225,7 @@ class CancelRecord(_OrderRecord):
     error_message: str | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class ReviewRecord(_OrderRecord):
     """What became of one order to review (section 2.7).
 
@@ -230,7 +247,7 @@ class ReviewRecord(_OrderRecord):
 _Element = TypeVar("_Element", bound=Record)
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class Page(Record, Generic[_Element]):
     """One reply of a look-up that asks for no order in particular (section 2.1).
 

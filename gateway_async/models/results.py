@@ -9,7 +9,7 @@ from gateway_async.models.records import Record
 from gateway_async.models.values import MaskedCard, SignatureText
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class RiskReasons(Record):
     """Why a payment was found risky or not.
 
@@ -22,7 +22,7 @@ class RiskReasons(Record):
     status: str | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class DirectPaymentResult(Record):
     """What a payment by card comes to (section 2.3).
 
@@ -73,7 +73,7 @@ class DirectPaymentResult(Record):
     encryption_data: SignatureText | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class ApmPaymentResult(Record):
     """What a payment by an alternative payment method comes to (section 2.4).
 

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
-from operator import itemgetter
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -17,14 +16,13 @@ import attrs
 import cattrs
 import orjson
 
-from gateway_async.models.records import Page, Record
+from gateway_async.models.records import NOTHING, Page, Record
 from gateway_async.models.values import MASK, MaskedCard, SignatureText
 
-_Hook = Callable[[Any, Any], Any]
+_Hook = Callable[..., Any]
 _RecordType = TypeVar("_RecordType", bound=Record)
 
 _ADDED_FIELDS = frozenset(attrs.fields_dict(Record))
-_PLAIN_TYPES = frozenset((str, NoneType))
 _SECRET_TYPES = (MaskedCard, SignatureText)
 _EXACT_FLOATS = 2.0**53
 _DATE_LENGTH = len("YYYY-MM-DD")
@@ -45,7 +43,7 @@ def read_record(model: type[_RecordType], value: object) -> _RecordType:
     """Return a record from what a reply holds in its place, whatever that is."""
     if not isinstance(value, dict):
         return _blank_record(value, model)
-    record: _RecordType = _converter().get_structure_hook(model)(value, None)
+    record: _RecordType = _reader(model)(value)  # type: ignore[arg-type]  # classes can be hashed
     return record
 
 
@@ -60,9 +58,15 @@ def read_page(
         list_field: The field that holds the records.
     """
     envelope = {name: value for name, value in reply.items() if name != list_field}
-    elements = _converter().get_structure_hook(tuple[model, ...])(reply.get(list_field), None)  # type: ignore[valid-type]  # made at run time
+    elements = _reader(tuple[model, ...])(reply.get(list_field))  # type: ignore[valid-type]  # made at run time
     page: Page[_RecordType] = read_record(Page, envelope)
     return attrs.evolve(page, records=elements)
+
+
+@functools.cache
+def _reader(wanted: Any) -> _Hook:  # noqa: ANN401  # any annotation
+    """Return what reads such a value; made when first needed."""
+    return _converter().get_structure_hook(wanted)
 
 
 @functools.cache
@@ -108,20 +112,23 @@ def _read_text(value: object, _: object = None) -> str:
 
 
 def _read_decimal(value: object, _: object = None) -> Decimal | None:
-    if isinstance(value, float):
-        # Beyond this a float has lost digits, and its repr would make some up.
-        if not -_EXACT_FLOATS < value < _EXACT_FLOATS:
-            raise _UnreadableError
-        return Decimal(repr(value))
-    text = value if type(value) is str else _read_text(value)
     try:
-        number = Decimal(text)
+        number = Decimal(value if type(value) is str else _number_text(value))
     except InvalidOperation:
-        _require_blank(text)
+        _require_blank(_read_text(value))
         return None
     if number.is_finite():
         return number
     raise _UnreadableError
+
+
+def _number_text(value: object) -> str:
+    if not isinstance(value, float):
+        return _read_text(value)
+    # Beyond this a float has lost digits, and its repr would make some up.
+    if not -_EXACT_FLOATS < value < _EXACT_FLOATS:
+        raise _UnreadableError
+    return repr(value)
 
 
 def _require_blank(text: str) -> None:
@@ -171,18 +178,17 @@ def _list_reader(wanted: Any, converter: cattrs.BaseConverter) -> _Hook:  # noqa
     element_type = get_args(wanted)[0]
     if isinstance(element_type, TypeVar):
         element_type = element_type.__bound__
-    read = converter.get_structure_hook(element_type)
+    read: _Hook = converter.get_structure_hook(element_type)
     read_other = _blank_record if issubclass(element_type, Record) else read
 
     def read_list(value: object, _: object = None) -> tuple[object, ...]:
-        if value is None or value == "":
-            return ()
-        elements = value if isinstance(value, list | tuple) else [value]
+        if type(value) is not list:
+            value = () if value is None or value == "" else (value,)
         # One element that is no object does not spoil the others.
         return tuple(
             [
-                read(element, None) if type(element) is dict else read_other(element, element_type)
-                for element in elements
+                read(element) if type(element) is dict else read_other(element, element_type)
+                for element in value
             ]
         )
 
@@ -193,60 +199,121 @@ def _blank_record(value: object, model: type[_RecordType]) -> _RecordType:
     return model(unreadable={"record": _shown(value)})
 
 
-class _Unfrozen:
-    """An instance to fill in one step, then made a record: a record itself is frozen."""
-
-
 def _record_reader(model: type[Record], converter: cattrs.BaseConverter) -> _Hook:
     """Compile the reader of one class.
 
-    All texts are checked in one step and all fields set in one step: a loop over each field
-    would take most of the time that reading takes.
+    What it reads may lack fields, and is otherwise clean; anything else is left to the careful
+    reader, from the start. Written out field by field it takes a third of the time of a loop.
     """
-    fields = [field for field in attrs.fields(model) if field.name not in _ADDED_FIELDS]
-    types = {field.name: _without_none(field.type) for field in fields}
-    blank = {field.name: field.default for field in fields}
-    size = len(blank)
-    texts = [name for name, wanted in types.items() if wanted is str]
-    others = [
-        (name, converter.get_structure_hook(wanted))
-        for name, wanted in types.items()
+    fields = _own_fields(model)
+    readers: dict[str, _Hook] = {
+        name: converter.get_structure_hook(wanted)
+        for name, wanted, _ in fields
         if wanted is not str
+    }
+    source = _READER.format(
+        size=len(fields),
+        fields="".join(
+            (_OTHER_FIELD if name in readers else _TEXT_FIELD).format(name=name, default=default)
+            for name, _, default in fields
+        ),
+    )
+    names: dict[str, Any] = {
+        "blank": dict.fromkeys(name for name, _, _ in fields),
+        "model": model,
+        "NOTHING": NOTHING,
+        "Unfrozen": _unfrozen(model),
+        "read_carefully": _careful_reader(model, converter),
+        **{f"read_{name}": read for name, read in readers.items()},
+    }
+    exec(source, names)  # noqa: S102  # of the templates above and our own fields' names
+    read: _Hook = names["read"]
+    return read
+
+
+_READER = """
+def read(value, wanted=None):
+    if type(value) is not dict:
+        return read_carefully(value)
+    if len(value) == {size}:
+        known = value
+    else:
+        known = blank | value
+        if len(known) != {size}:
+            return read_carefully(value)
+    record = Unfrozen()
+    try:
+        {fields}
+        record.extra = record.unreadable = NOTHING
+    except (KeyError, ValueError):
+        return read_carefully(value)
+    record.__class__ = model
+    return record
+"""
+_TEXT_FIELD = """
+        record.{name} = found = known["{name}"]
+        if type(found) is not str and found is not None:
+            return read_carefully(value)
+"""
+_OTHER_FIELD = """
+        found = known["{name}"]
+        record.{name} = {default} if found is None else read_{name}(found)
+"""
+
+
+def _careful_reader(model: type[Record], converter: cattrs.BaseConverter) -> _Hook:
+    """Return what reads any value in the place of an object, field by field."""
+    fields = _own_fields(model)
+    blank = {name: default for name, _, default in fields}
+    readers: list[tuple[str, _Hook]] = [
+        (name, converter.get_structure_hook(wanted)) for name, wanted, _ in fields
     ]
-    every = [*others, *((name, _read_text) for name in texts)]
-    texts_of = itemgetter(*texts) if others else dict.values
+    hidden = {name for name, wanted, _ in fields if wanted in _SECRET_TYPES}
+    unfrozen = _unfrozen(model)
 
     def read(value: object, _: object = None) -> object:
         if type(value) is not dict:
             return _read_stranger(read, value)
-        values = blank | value
-        extra = {} if len(values) == size else _take_extra(values, blank)
-        unreadable: dict[str, str] = {}
-        for name, read_value in (
-            others if _PLAIN_TYPES.issuperset(map(type, texts_of(values))) else every
-        ):
-            if (raw := values[name]) is None:
-                values[name] = blank[name]
-                continue
+        unreadable = {}
+        record = unfrozen()
+        for name, read_value in readers:
+            found = value.get(name)
             try:
-                values[name] = read_value(raw, None)
+                known = blank[name] if found is None else read_value(found)
             except ValueError:
-                values[name] = blank[name]
-                unreadable[name] = _shown(raw) if types[name] not in _SECRET_TYPES else MASK
-        values["extra"] = extra
-        values["unreadable"] = unreadable
-        record = _Unfrozen()
-        record.__dict__ = values
-        record.__class__ = model  # type: ignore[assignment]  # same layout: neither has slots
+                known = blank[name]
+                unreadable[name] = MASK if name in hidden else _shown(found)
+            setattr(record, name, known)
+        record.extra = _extra(value, blank)
+        record.unreadable = unreadable
+        record.__class__ = model
         return record
 
     return read
 
 
+def _own_fields(model: type[Record]) -> list[tuple[str, Any, object]]:
+    """Return name, type and default of each field that a reply may have."""
+    return [
+        (field.name, _without_none(field.type), field.default)
+        for field in attrs.fields(model)
+        if field.name not in _ADDED_FIELDS
+    ]
+
+
+def _unfrozen(model: type[Record]) -> type[Any]:
+    """Return a class whose empty instances are filled and then made records.
+
+    A frozen instance costs over twice as much to fill.
+    """
+    kept = {name: getattr(object, name) for name in ("__init__", "__setattr__", "__delattr__")}
+    return type(model.__name__, (model,), {"__slots__": (), **kept})
+
+
 def _read_stranger(read: _Hook, value: object) -> object:
     """Read what stands in the place of an object: some writers put a list around it."""
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
-        return read(value[0], None)
+        return read(value[0])
     if value in ("", []):
         return None
     raise _UnreadableError
@@ -258,11 +325,11 @@ def _without_none(wanted: Any) -> Any:  # noqa: ANN401  # any annotation
     return wanted
 
 
-def _take_extra(values: dict[str, Any], known: Mapping[str, object]) -> dict[str, object]:
-    names = [name for name in values if name not in known]
+def _extra(value: Mapping[str, Any], known: Mapping[str, object]) -> dict[str, object]:
     return {
-        name: without_secrets({name: value})[name]
-        for name, value in ((name, values.pop(name)) for name in names)
+        name: without_secrets({name: element})[name]
+        for name, element in value.items()
+        if name not in known
     }
 
 

@@ -1,11 +1,17 @@
 """Reading records from replies, however sloppy."""
 
+import copy
 import pickle
+import sys
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_origin
 
 import attrs
+import cattrs
+import orjson
 import pytest
 from hypothesis import given, strategies as st
 
@@ -23,6 +29,7 @@ from gateway_async.models.records import (
 )
 from gateway_async.models.results import DirectPaymentResult, RiskReasons
 from gateway_async.models.values import MASK
+from gateway_async.wire import converter
 from gateway_async.wire.converter import read_page, read_record
 
 RECORD_MODELS: list[type[Record]] = sorted(
@@ -270,6 +277,111 @@ def test_reading_never_raises(data: st.DataObject) -> None:
     record = read_record(model, value)
     assert type(record) is model
     assert repr(pickle.loads(pickle.dumps(record))) == repr(record)  # noqa: S301  # our own
+
+
+_ODD: st.SearchStrategy[object] = _json | st.sampled_from(
+    ["", " ", [], {}, [{}], 7, 1.5, True, None, "1.50", ["a", {}]]
+)
+
+
+def _readable(model: Any, data: st.DataObject) -> dict[str, Any]:
+    """Draw what the gateway may say in the place of a record, with nothing odd about it."""
+    return {
+        field.name: _readable_value(field.type, data)
+        for field in attrs.fields(model)
+        if field.name not in attrs.fields_dict(Record)
+        if data.draw(st.integers(0, 9))
+    }
+
+
+def _readable_value(wanted: Any, data: st.DataObject) -> object:
+    part = next(part for part in (*get_args(wanted), wanted) if part is not NoneType)
+    if get_origin(wanted) is tuple:
+        element = getattr(part, "__bound__", part)
+        return [_readable_value(element, data) for _ in range(data.draw(st.integers(0, 2)))]
+    if attrs.has(part):
+        return _readable(part, data)
+    if part in _TEXTS:
+        return data.draw(st.sampled_from(_TEXTS[part]))
+    return data.draw(st.text(max_size=5) | st.none())
+
+
+_TEXTS: dict[object, list[str]] = {
+    Decimal: ["1.50", "0", "-3", "", "1e5"],
+    datetime: ["20230516123012", "2024-01-31T10:00:00+02:00", ""],
+    date: ["2024-01-31", ""],
+}
+
+
+def _spoil(value: object, data: st.DataObject) -> object:
+    """Put something odd in some place of it, however deep."""
+    if not isinstance(value, dict) or not value or not data.draw(st.integers(0, 3)):
+        return data.draw(_ODD)
+    name = data.draw(st.sampled_from([*value, "unlisted"]))
+    return {**value, name: _spoil(value.get(name), data)}
+
+
+def _careful_converter() -> cattrs.Converter:
+    """Return the converter, with all that makes it quick left out."""
+    careful = cattrs.Converter()
+    converter.configure_values(careful)
+    converter.configure_lists(careful)
+    careful.register_structure_hook_factory(converter._is_record, converter._careful_reader)
+    return careful
+
+
+_CAREFUL = _careful_converter()
+
+
+@given(st.data())
+def test_quick_reading_reads_what_careful_reading_reads(data: st.DataObject) -> None:
+    model = data.draw(st.sampled_from(RECORD_MODELS))
+    value: object = _readable(model, data)
+    for _ in range(data.draw(st.integers(0, 2))):
+        value = _spoil(value, data)
+    if isinstance(value, dict):
+        quick, careful = read_record(model, value), _CAREFUL.structure(value, model)
+        assert (quick, repr(quick)) == (careful, repr(careful))
+        assert (quick.extra, quick.unreadable) == (careful.extra, careful.unreadable)
+
+
+def _steps(act: Callable[[], object]) -> int:
+    """Count the Python functions, and those of C, that are called."""
+    steps = 0
+
+    def count(_: object, event: str, __: object) -> None:
+        nonlocal steps
+        steps += event in {"call", "c_call"}
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        act()
+    finally:
+        sys.setprofile(before)
+    return steps
+
+
+@pytest.mark.parametrize("lacking", [(), ("amount", "website", "delivery_information")])
+def test_a_clean_record_is_read_in_few_steps(lacking: tuple[str, ...]) -> None:
+    item = {name: value for name, value in TRANSACTION.items() if name not in lacking}
+    read_record(TransactionRecord, item)
+    assert _steps(lambda: read_record(TransactionRecord, item)) < 50
+
+
+def test_records_with_nothing_unusual_share_what_is_empty() -> None:
+    records = [read_record(TransactionRecord, TRANSACTION) for _ in range(2)]
+    assert records[0].extra is records[1].extra is records[0].unreadable
+    shared: Any = records[0].extra
+    for change, words in (
+        (shared.update, ({"a": 1},)),
+        (shared.setdefault, ("a", 1)),
+        (shared.__setitem__, ("a", 1)),
+        (shared.__ior__, ({"a": 1},)),
+    ):
+        with pytest.raises(TypeError, match="make a dict of it first"):
+            change(*words)
+    assert orjson.dumps([shared, copy.deepcopy(shared), shared | {"a": 1}]) == b'[{},{},{"a":1}]'
 
 
 def test_reading_survives_deep_nesting() -> None:
