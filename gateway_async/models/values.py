@@ -3,6 +3,7 @@
 Nothing here knows which model a field belongs to, except for naming it in an error.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
@@ -24,6 +25,7 @@ CURRENCY = "currency"
 MASK = "***"
 _SHOWN_HEAD, _SHOWN_TAIL = 6, 4
 _SHORTEST_CARD = 12
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 def mask_card(number: str) -> str:
@@ -159,7 +161,7 @@ def _is_left_out(value: object, field: "attrs.Attribute[Any]") -> bool:
 
 def is_encodable(text: str) -> bool:
     """Say whether UTF-8 can carry the text: half a surrogate pair it cannot."""
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+    return text.isascii() or _HALF_PAIR.search(text) is None
 
 
 def _check_encodable(text: str, instance: object, name: str) -> None:

@@ -6,11 +6,11 @@ becomes plain text. It knows no credentials, no signature and no network.
 """
 
 import functools
+import string
 from datetime import date
 from decimal import Decimal
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
 import attrs
 import orjson
@@ -41,6 +41,11 @@ if TYPE_CHECKING:
     from gateway_async.operations import Operation
 
 _MOST_DIGITS = 30
+
+_EQUALS, _NEXT_PAIR = "\udcfe", "\udcff"
+"""Stand for `=` and `&` while a form is escaped; so encoded, they are bytes foreign to UTF-8."""
+_KEPT = f"{string.ascii_letters}{string.digits}_.-~% ".encode() + b"\xfe\xff"
+"""What is not escaped, or not as the others are."""
 
 
 class JsonText(str):
@@ -138,7 +143,11 @@ def encode_form(fields: "Mapping[str, str]") -> bytes:
         InvalidOrderError: For text that UTF-8 cannot carry.
     """
     _check_encodable(fields)
-    return urlencode(fields).encode()
+    pairs = _NEXT_PAIR.join([f"{name}{_EQUALS}{text}" for name, text in fields.items()])
+    form = pairs.encode(errors="surrogateescape").replace(b"%", b"%25")
+    for byte in set(form.translate(None, _KEPT)):
+        form = form.replace(bytes((byte,)), b"%%%02X" % byte)
+    return form.replace(b" ", b"+").replace(b"\xfe", b"=").replace(b"\xff", b"&")
 
 
 def amount_text(amount: Decimal, places: int) -> str | None:
@@ -160,6 +169,8 @@ def _is_written(text: str, places: int) -> bool:
 
 
 def _check_encodable(fields: "Mapping[str, str]") -> None:
+    if is_encodable("".join((*fields, *fields.values()))):
+        return
     for name, text in fields.items():
         if not is_encodable(name + text):
             raise InvalidOrderError(
@@ -179,11 +190,13 @@ def _values(instance: Any, dialect: "Dialect", owner: object = None) -> dict[str
     """
     names = dialect.wire_names
     owner = owner or instance
-    values = {
-        name: write(value, instance, dialect, owner)
-        for name, write in _writers(instance.__class__)
-        if (value := getattr(instance, name)) is not None and value != ()
-    }
+    values: dict[str, Any] = {}
+    for name, write in _writers(instance.__class__):
+        value = getattr(instance, name)
+        if type(value) is str:  # as most are
+            values[name] = value
+        elif value is not None and not (type(value) is tuple and not value):
+            values[name] = write(value, instance, dialect, owner)
     return _renamed(values, names) if names else values
 
 
@@ -276,7 +289,7 @@ def _value(value: Any, instance: object, dialect: "Dialect", owner: object) -> A
 
 
 def _texts(values: "Mapping[str, Any]") -> dict[str, str]:
-    return {name: _text(value) for name, value in values.items()}
+    return {name: value if type(value) is str else _text(value) for name, value in values.items()}
 
 
 def _text(value: Any) -> str:  # noqa: ANN401  # whatever `_values` gives

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from gateway_async.errors import ReplyUnreadableError
+from gateway_async.wire import decoding
 from gateway_async.wire.decoding import decode_json, decode_page, decode_respon, reply_fields
 from gateway_async.wire.encoding import JsonText
 from tests.interface_fields import PAGE_INPUTS
@@ -242,6 +243,66 @@ _PIECES = [
     b"<?xml version='1.0' encoding='utf-16'?>",
 ]
 _bodies = st.lists(st.sampled_from(_PIECES) | st.binary(max_size=4)).map(b"".join) | st.binary()
+
+
+_TAGS = [
+    *(f"<{slash}{name}>" for name in ("respon", "a", "b", "b-1", "b:c") for slash in ("", "/")),
+    *('<?xml version="1.0"?>', '<?xml version="1.0" encoding="UTF-8"?>', "<a/>", "<a k='1'>"),
+]
+_TEXTS = [
+    " ",
+    "\t\n",
+    "\r\n",
+    "1",
+    "ä",
+    "\u2028",
+    "\xa0",
+    "\x7f",
+    "\ufffe",
+    "\0",
+    "&lt;",
+    "]]>",
+    ">",
+]
+_elements = st.recursive(
+    st.sampled_from([*_TEXTS, ""]) | st.text(max_size=3),
+    lambda inner: st.lists(
+        st.tuples(st.sampled_from(["a", "b", "b-1"]), inner, st.sampled_from(["", " ", "\n"])),
+        max_size=3,
+    ).map(lambda parts: "".join(f"<{name}>{text}</{name}>{gap}" for name, text, gap in parts)),
+    max_leaves=8,
+)
+
+
+@given(
+    _elements, st.lists(st.tuples(st.integers(0, 99), st.sampled_from(_TAGS + _TEXTS)), max_size=2)
+)
+def test_plain_xml_is_read_as_the_parser_reads_it(
+    content: str, changes: list[tuple[int, str]]
+) -> None:
+    text = f"<respon>{content}</respon>"
+    for place, piece in changes:
+        text = text[:place] + piece + text[place:]
+    trimmed = text.strip(" \t\r\n").encode(errors="replace")
+    plain = decoding._plain_fields(trimmed)
+    assert plain is None or plain == decoding._parsed_fields(trimmed, len(trimmed))
+
+
+def test_a_usual_reply_needs_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(decoding, "_parsed_fields")
+    body = b"""<?xml version="1.0" encoding="UTF-8"?>
+        <respon>
+          <order_no>A</order_no><note></note>
+          <risk_reasons> <name>ip</name> <status>ok</status> </risk_reasons>
+        </respon>"""
+    reasons = {"name": "ip", "status": "ok"}
+    assert decode_respon(body) == {"order_no": "A", "note": "", "risk_reasons": reasons}
+
+
+def test_plain_xml_takes_a_time_in_proportion_to_its_size() -> None:
+    for piece in (b"<a> </a>", b"<a><b> </b>", b"<a>", b" ", b"<a> <b> </b> <c>"):
+        body = b"<respon>" + piece * (60_000 // len(piece)) + b"<respon>"
+        assert decoding._plain_fields(body) is None  # in the square of its size, this would hang
 
 
 def refusal(decode: Any, *arguments: object) -> ReplyUnreadableError | None:

@@ -3,7 +3,7 @@
 import traceback
 from decimal import Decimal
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 import attrs
 import orjson
@@ -188,6 +188,11 @@ def test_bodies_hold_the_very_texts_of_the_fields(fields: dict[str, str]) -> Non
     assert orjson.loads(encode_json(fields)) == fields
     pairs = parse_qsl(encode_form(fields).decode(), keep_blank_values=True, strict_parsing=False)
     assert dict(pairs) == fields
+
+
+@given(st.dictionaries(_texts | st.text("%+ &=\xff\xfe"), _texts | st.text("%+ &=~\0\xff")))
+def test_a_form_is_escaped_as_the_standard_library_escapes(fields: dict[str, str]) -> None:
+    assert encode_form(fields).decode() == urlencode(fields)
 
 
 def payment_with(**fields: Any) -> RedirectPayment:
