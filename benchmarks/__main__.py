@@ -20,11 +20,14 @@ QUESTIONS = (
     "refund_batch",
     "compare",
     "journal",
+    "direct_payment",
+    "decoding",
+    "import_time",
 )
 """The modules of this package that answer one question each."""
 
 HERE = Path(__file__).parent
-PACKAGES = ("aiohttp", "attrs", "cattrs", "orjson", "elasticsearch", "httpx", "stripe")
+PACKAGES = ("aiohttp", "attrs", "cattrs", "orjson", "elasticsearch", "httpx", "pydantic", "stripe")
 
 _MEASURE = """
 import json, sys

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import aiohttp
 
 from benchmarks.figures import alternate, at_most, cpu_seconds, median_of, ratio_of, show
-from benchmarks.refund_batch import stub
+from benchmarks.stub import stub
 from gateway_async import Credentials, DirectPayment, GatewayClient, HmacSigner, Item
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ async def client(url: str) -> None:
 
 def measure() -> "list[Figure]":
     """Return what a payment costs on either side, and the ratio."""
-    with stub(reply="payment") as url:
+    with stub("payment") as url:
 
         def slice_of(run: "Callable[[str], Coroutine[None, None, None]]") -> "Callable[[], float]":
             return lambda: cpu_seconds(lambda: run(url)) / PAYMENTS * 1e6

@@ -1,6 +1,6 @@
 """The replies that the stub can give, headers and all, by name."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 

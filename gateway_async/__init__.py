@@ -1,10 +1,12 @@
 """An asyncio client for a merchant payment gateway, honest about every single order."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from gateway_async.batching.batch import Batch
 from gateway_async.batching.outcomes import Outcome
 from gateway_async.batching.results import BatchResult, OutcomeView, Progress, UnexpectedRecords
 from gateway_async.batching.statuses import OutcomeStatus
-from gateway_async.calls import Reply
 from gateway_async.client import GatewayClient
 from gateway_async.coalescer import Coalescer
 from gateway_async.dialect import Dialect, PaymentState
@@ -29,7 +31,6 @@ from gateway_async.errors import (
     ReplyTooLargeError,
     ReplyUnreadableError,
 )
-from gateway_async.journal import Job, JobState, JobStatus, Journal
 from gateway_async.models.orders import (
     CancelOrder,
     CaptureOrder,
@@ -37,41 +38,6 @@ from gateway_async.models.orders import (
     RefundOrder,
     ReviewOrder,
 )
-from gateway_async.models.payment_parts import (
-    AccountOwner,
-    AdditionalInformation,
-    BasicItemData,
-    CartItem,
-    Discount,
-    Item,
-    MpiInfo,
-    Price,
-    Subscription,
-)
-from gateway_async.models.payments import ApmPayment, DirectPayment, RedirectPayment
-from gateway_async.models.payout_results import (
-    BankDetailsRecord,
-    BeneficiaryAddressRecord,
-    BeneficiaryInfoRecord,
-    BeneficiaryRecord,
-    PayerAddressRecord,
-    PayerInfoRecord,
-    PayerRecord,
-    PayoutResult,
-    PersonDocumentRecord,
-)
-from gateway_async.models.payouts import (
-    BankDetails,
-    Beneficiary,
-    BeneficiaryAddress,
-    BeneficiaryInfo,
-    Payer,
-    PayerAddress,
-    PayerInfo,
-    PayoutRequest,
-    PersonDocument,
-)
-from gateway_async.models.person import Bank, BankAccount, Labels, Person, PersonDocuments
 from gateway_async.models.records import (
     CancelRecord,
     CaptureRecord,
@@ -83,15 +49,54 @@ from gateway_async.models.records import (
     SubscriptionResult,
     TransactionRecord,
 )
-from gateway_async.models.results import (
-    ApmPaymentResult,
-    CheckoutPage,
-    DirectPaymentResult,
-    RiskReasons,
-)
 from gateway_async.operations import OPERATIONS, BodyFormat, Operation, OperationClass
 from gateway_async.settings import BatchPolicy, RecoveryPolicy, RetryPolicy, Timeouts
 from gateway_async.signing import Credentials, HmacSigner, Signer
+
+if TYPE_CHECKING:
+    from gateway_async.calls import Reply
+    from gateway_async.journal import Job, JobState, JobStatus, Journal
+    from gateway_async.models.payment_parts import (
+        AccountOwner,
+        AdditionalInformation,
+        BasicItemData,
+        CartItem,
+        Discount,
+        Item,
+        MpiInfo,
+        Price,
+        Subscription,
+    )
+    from gateway_async.models.payments import ApmPayment, DirectPayment, RedirectPayment
+    from gateway_async.models.payout_results import (
+        BankDetailsRecord,
+        BeneficiaryAddressRecord,
+        BeneficiaryInfoRecord,
+        BeneficiaryRecord,
+        PayerAddressRecord,
+        PayerInfoRecord,
+        PayerRecord,
+        PayoutResult,
+        PersonDocumentRecord,
+    )
+    from gateway_async.models.payouts import (
+        BankDetails,
+        Beneficiary,
+        BeneficiaryAddress,
+        BeneficiaryInfo,
+        Payer,
+        PayerAddress,
+        PayerInfo,
+        PayoutRequest,
+        PersonDocument,
+    )
+    from gateway_async.models.person import Bank, BankAccount, Labels, Person, PersonDocuments
+    from gateway_async.models.results import (
+        ApmPaymentResult,
+        CheckoutPage,
+        DirectPaymentResult,
+        RiskReasons,
+    )
 
 __all__ = [
     "OPERATIONS",
@@ -194,3 +199,64 @@ __all__ = [
     "TransactionRecord",
     "UnexpectedRecords",
 ]
+
+_LATER = {
+    "gateway_async.calls": ("Reply",),
+    "gateway_async.journal": ("Job", "JobState", "JobStatus", "Journal"),
+    "gateway_async.models.payment_parts": (
+        "AccountOwner",
+        "AdditionalInformation",
+        "BasicItemData",
+        "CartItem",
+        "Discount",
+        "Item",
+        "MpiInfo",
+        "Price",
+        "Subscription",
+    ),
+    "gateway_async.models.payments": ("ApmPayment", "DirectPayment", "RedirectPayment"),
+    "gateway_async.models.payout_results": (
+        "BankDetailsRecord",
+        "BeneficiaryAddressRecord",
+        "BeneficiaryInfoRecord",
+        "BeneficiaryRecord",
+        "PayerAddressRecord",
+        "PayerInfoRecord",
+        "PayerRecord",
+        "PayoutResult",
+        "PersonDocumentRecord",
+    ),
+    "gateway_async.models.payouts": (
+        "BankDetails",
+        "Beneficiary",
+        "BeneficiaryAddress",
+        "BeneficiaryInfo",
+        "Payer",
+        "PayerAddress",
+        "PayerInfo",
+        "PayoutRequest",
+        "PersonDocument",
+    ),
+    "gateway_async.models.person": ("Bank", "BankAccount", "Labels", "Person", "PersonDocuments"),
+    "gateway_async.models.results": (
+        "ApmPaymentResult",
+        "CheckoutPage",
+        "DirectPaymentResult",
+        "RiskReasons",
+    ),
+}
+"""Where the names are that many users never need; each module is loaded with its first name."""
+
+
+if not TYPE_CHECKING:  # a type checker sees the imports above, and misspelt names
+
+    def __getattr__(name: str) -> object:
+        for module, names in _LATER.items():
+            if name in names:
+                value = globals()[name] = getattr(import_module(module), name)
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

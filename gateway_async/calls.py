@@ -32,8 +32,10 @@ from gateway_async.operations import (
 from gateway_async.session import Request
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.wire.converter import read_page, read_record
-from gateway_async.wire.decoding import charset_of, decode_json, decode_page, decode_respon
+from gateway_async.wire.decoding import charset_of, decode_json
 from gateway_async.wire.encoding import JsonText, payment_fields, payout_fields
+from gateway_async.wire.pages import decode_page
+from gateway_async.wire.respon import decode_respon
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,14 +2,11 @@
 
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from gateway_async import calls
 from gateway_async.batching.batch import plain_batch
 from gateway_async.batching.plans import PLANS
 from gateway_async.checks import checked_seconds
 from gateway_async.coalescer import DEFAULT_LINGER_SECONDS, Coalescer
 from gateway_async.connection import Connection
-from gateway_async.jobs.batch import job_batch, resumed_batch
-from gateway_async.recovery import Recovery
 from gateway_async.settings import BatchPolicy
 
 if TYPE_CHECKING:
@@ -18,6 +15,7 @@ if TYPE_CHECKING:
     from gateway_async.batching.batch import Batch
     from gateway_async.batching.outcomes import Outcome
     from gateway_async.batching.results import BatchResult
+    from gateway_async.calls import Reply
     from gateway_async.journal.job import Job
     from gateway_async.models.orders import (
         CancelOrder,
@@ -168,6 +166,8 @@ class GatewayClient(Connection):
             ConfigurationError: If `job` is none.
         """
         self._check_open()
+        from gateway_async.jobs.batch import resumed_batch
+
         return resumed_batch(
             self._session, job, policy=self._batch_policy(policy), recovery=self._recovery
         )
@@ -195,6 +195,8 @@ class GatewayClient(Connection):
             TypeError: If it is given anything but outcomes.
         """
         self._check_open()
+        from gateway_async.recovery import Recovery
+
         recovery = Recovery(self._session, self._recovery, self._policy)
         return await recovery.recover(outcomes)
 
@@ -234,6 +236,8 @@ class GatewayClient(Connection):
             NotSentError: If nothing was sent.
             OutcomeUnknownError: If no readable reply came.
         """
+        from gateway_async import calls
+
         return await self._single(calls.recent_request(PLANS["query"], self._session.dialect))
 
     async def recent_refunds(self) -> "Page[RefundRecord]":
@@ -244,6 +248,8 @@ class GatewayClient(Connection):
             NotSentError: If nothing was sent.
             OutcomeUnknownError: If no readable reply came.
         """
+        from gateway_async import calls
+
         return await self._single(
             calls.recent_request(PLANS["search_refunds"], self._session.dialect)
         )
@@ -263,6 +269,8 @@ class GatewayClient(Connection):
             asyncio.CancelledError: If the caller is cancelled; its `outcome` is the result or the
                 error of a payment that was in flight.
         """
+        from gateway_async import calls
+
         request = calls.direct_request(payment, self._session.dialect)
         return await self._single(request, payment)
 
@@ -272,6 +280,8 @@ class GatewayClient(Connection):
         Returns:
             What the gateway says; send the shopper to its `issuer_url`, which is never fetched.
         """
+        from gateway_async import calls
+
         return await self._single(calls.apm_request(payment, self._session.dialect), payment)
 
     async def checkout(self, payment: "RedirectPayment") -> "CheckoutPage":
@@ -280,6 +290,8 @@ class GatewayClient(Connection):
         Returns:
             The page to send to the shopper, as it came.
         """
+        from gateway_async import calls
+
         return await self._single(calls.checkout_request(payment, self._session.dialect), payment)
 
     async def payout(self, request: "PayoutRequest") -> "PayoutResult":
@@ -288,6 +300,8 @@ class GatewayClient(Connection):
         Returns:
             What the gateway says, whatever that is; a failed payout is no error.
         """
+        from gateway_async import calls
+
         return await self._single(calls.payout_request(request, self._session.dialect), request)
 
     async def call(
@@ -298,7 +312,7 @@ class GatewayClient(Connection):
         body: str = "form",
         reply: str = "json",
         repeatable: bool = False,
-    ) -> calls.Reply:
+    ) -> "Reply":
         """Make any signed call, for operations whose shape the interface does not show.
 
         Args:
@@ -315,6 +329,8 @@ class GatewayClient(Connection):
             NotSentError: Nothing was sent.
             OutcomeUnknownError: It may have been done.
         """
+        from gateway_async import calls
+
         request = calls.custom_request(path, fields, body=body, reply=reply, repeatable=repeatable)
         del fields  # a traceback would show them
         return await self._single(request)
@@ -326,4 +342,6 @@ class GatewayClient(Connection):
         plan, policy = PLANS[name], self._batch_policy(policy)
         if job is None:
             return plain_batch(self._session, plan, orders, policy=policy, recovery=self._recovery)
+        from gateway_async.jobs.batch import job_batch
+
         return job_batch(self._session, plan, orders, job, policy=policy, recovery=self._recovery)

@@ -3,6 +3,7 @@
 import contextlib
 import sys
 import warnings
+from importlib import import_module
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import attrs
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 DEFAULT_MAX_REPLY_BYTES = 16 * 1024 * 1024
 DEFAULT_MAX_CONNECTIONS = 100
 
+_NEEDED_UNDER_WAY = ("cattrs", "tenacity", "gateway_async.wire.respon")
+"""Loaded with the first client: once requests are under way, loading could fail, and lose one."""
+
 
 class Connection:
     """The way to the gateway: made anywhere, opened by its first request, closed once.
@@ -67,6 +71,8 @@ class Connection:
         check_limiter(limiter)
         timeouts = setting("timeouts", timeouts, Timeouts)
         self._closed = False
+        for module in _NEEDED_UNDER_WAY:
+            import_module(module)
         self._transport = AiohttpTransport(
             checked_base_url(base_url),
             timeouts=timeouts,

@@ -15,7 +15,6 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import attrs
-import tenacity
 
 from gateway_async.errors import (
     CertificateError,
@@ -38,6 +37,8 @@ from gateway_async.wire.encoding import encode_form, encode_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractAsyncContextManager
+
+    from tenacity import RetryCallState
 
     from gateway_async.dialect import Dialect
     from gateway_async.settings import RetryPolicy, Timeouts
@@ -306,6 +307,8 @@ class Call(Generic[T]):
         first = await self._attempt(message)
         if not self._may_repeat(first):
             return first
+        import tenacity  # noqa: PLC0415  # only what is repeated needs it
+
         retrying = tenacity.AsyncRetrying(
             sleep=self._gate.sleep,
             wait=self._pause,
@@ -410,12 +413,12 @@ class Call(Generic[T]):
         if seconds is not None:
             self._gate.pause(min(seconds, self._session.retry.max_pause_seconds))
 
-    def _pause(self, state: tenacity.RetryCallState) -> float:
+    def _pause(self, state: "RetryCallState") -> float:
         retry = self._session.retry
         limit = retry.first_pause_seconds * 2 ** min(state.attempt_number - 1, _MOST_DOUBLINGS)
         return random.uniform(0, min(limit, retry.max_pause_seconds))  # noqa: S311  # jitter
 
-    def _is_over(self, state: tenacity.RetryCallState) -> bool:
+    def _is_over(self, state: "RetryCallState") -> bool:
         wakes = max(self._loop.time() + state.upcoming_sleep, self._gate.paused_until)
         return (
             state.attempt_number >= self._session.retry.attempts

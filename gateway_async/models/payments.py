@@ -24,6 +24,7 @@ from gateway_async.models.payment_parts import (
 )
 from gateway_async.models.person import Person
 from gateway_async.models.values import (
+    JOINED,
     amount_field,
     card_field,
     describe,
@@ -53,7 +54,7 @@ def _check_items(
 
 def _items_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
     """Declare `items`: refused unless they can be told apart again on the wire."""
-    return objects_field(Item, validator=_check_items, **options)
+    return objects_field(Item, validator=_check_items, metadata={JOINED: join_items}, **options)
 
 
 @attrs.frozen(kw_only=True)

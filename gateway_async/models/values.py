@@ -22,6 +22,8 @@ NUMBER = "number"
 """Metadata of a field that the interface calls a number: it goes out as one, not as text."""
 CURRENCY = "currency"
 """Metadata of an amount: the name of the field that holds its currency."""
+JOINED = "joined"
+"""Metadata of an array that goes out as one text: what makes the text."""
 MASK = "***"
 _SHOWN_HEAD, _SHOWN_TAIL = 6, 4
 _SHORTEST_CARD = 12

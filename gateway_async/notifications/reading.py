@@ -19,9 +19,9 @@ from gateway_async.wire.decoding import (
     charset_of,
     codec_of,
     decode_json,
-    decode_respon,
     reply_fields,
 )
+from gateway_async.wire.respon import decode_respon
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,14 +10,16 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from types import NoneType, UnionType
-from typing import Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 import attrs
-import cattrs
 import orjson
 
 from gateway_async.models.records import NOTHING, Page, Record
 from gateway_async.models.values import MASK, MaskedCard, SignatureText
+
+if TYPE_CHECKING:
+    import cattrs
 
 _Hook = Callable[..., Any]
 _RecordType = TypeVar("_RecordType", bound=Record)
@@ -70,7 +72,9 @@ def _reader(wanted: Any) -> _Hook:  # noqa: ANN401  # any annotation
 
 
 @functools.cache
-def _converter() -> cattrs.Converter:
+def _converter() -> "cattrs.Converter":
+    import cattrs  # noqa: PLC0415  # only who reads records needs it
+
     converter = cattrs.Converter()
     configure_values(converter)
     configure_lists(converter)
@@ -78,18 +82,18 @@ def _converter() -> cattrs.Converter:
     return converter
 
 
-def configure_values(converter: cattrs.Converter) -> None:
+def configure_values(converter: "cattrs.Converter") -> None:
     """Teach a converter the values that the fields of a record are made of."""
     for value_type, read in _VALUE_READERS.items():
         converter.register_structure_hook(value_type, read)
 
 
-def configure_lists(converter: cattrs.Converter) -> None:
+def configure_lists(converter: "cattrs.Converter") -> None:
     """Teach a converter tuples: from a list, from a single element, and from nothing."""
     converter.register_structure_hook_factory(_is_tuple, _list_reader)
 
 
-def configure_records(converter: cattrs.Converter) -> None:
+def configure_records(converter: "cattrs.Converter") -> None:
     """Teach a converter every subclass of `Record`; each is compiled when first read."""
     converter.register_structure_hook_factory(_is_record, _record_reader)
 
@@ -174,7 +178,7 @@ _VALUE_READERS: dict[type, _Hook] = {
 }
 
 
-def _list_reader(wanted: Any, converter: cattrs.BaseConverter) -> _Hook:  # noqa: ANN401  # a generic alias
+def _list_reader(wanted: Any, converter: "cattrs.BaseConverter") -> _Hook:  # noqa: ANN401  # a generic alias
     element_type = get_args(wanted)[0]
     if isinstance(element_type, TypeVar):
         element_type = element_type.__bound__
@@ -199,7 +203,7 @@ def _blank_record(value: object, model: type[_RecordType]) -> _RecordType:
     return model(unreadable={"record": _shown(value)})
 
 
-def _record_reader(model: type[Record], converter: cattrs.BaseConverter) -> _Hook:
+def _record_reader(model: type[Record], converter: "cattrs.BaseConverter") -> _Hook:
     """Compile the reader of one class.
 
     What it reads may lack fields, and is otherwise clean; anything else is left to the careful
@@ -261,7 +265,7 @@ _OTHER_FIELD = """
 """
 
 
-def _careful_reader(model: type[Record], converter: cattrs.BaseConverter) -> _Hook:
+def _careful_reader(model: type[Record], converter: "cattrs.BaseConverter") -> _Hook:
     """Return what reads any value in the place of an object, field by field."""
     fields = _own_fields(model)
     blank = {name: default for name, _, default in fields}

@@ -16,9 +16,9 @@ import attrs
 import orjson
 
 from gateway_async.errors import ConfigurationError, InvalidOrderError
-from gateway_async.models.payment_parts import Item, join_items
 from gateway_async.models.values import (
     CURRENCY,
+    JOINED,
     NUMBER,
     SensitiveText,
     describe,
@@ -247,6 +247,8 @@ def _writers(model: type) -> "tuple[tuple[str, Callable[..., Any]], ...]":
 def _writer(field: "attrs.Attribute[Any]") -> "Callable[..., Any]":
     if CURRENCY in field.metadata:
         return functools.partial(_amount, field=field)
+    if JOINED in field.metadata:
+        return functools.partial(_joined, join=field.metadata[JOINED])
     return _number if field.metadata.get(NUMBER) else _value
 
 
@@ -270,6 +272,10 @@ def _amount(
     )
 
 
+def _joined(value: object, *_: object, join: "Callable[[Any], str]") -> str:
+    return join(value)
+
+
 def _number(value: Decimal, *_: object) -> orjson.Fragment:
     return orjson.Fragment(str(value))
 
@@ -283,8 +289,6 @@ def _value(value: Any, instance: object, dialect: "Dialect", owner: object) -> A
         return value.isoformat()
     if not isinstance(value, tuple):
         return _values(value, dialect, owner)
-    if isinstance(value[0], Item):
-        return join_items(value)
     return [_value(element, instance, dialect, owner) for element in value]
 
 

@@ -103,7 +103,7 @@ _READING = (
     ),
     Mutant(
         "a document type definition is refused",
-        "wire/decoding.py",
+        "wire/respon.py",
         "forbid_dtd=True, forbid_entities=True, forbid_external=True",
         "forbid_dtd=False, forbid_entities=False, forbid_external=False",
         "tests/wire/test_decoding.py tests/faults/test_hostile_replies.py",

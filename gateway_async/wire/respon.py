@@ -1,0 +1,156 @@
+"""The `respon` XML to plain values (sections 2 and 4 of the interface).
+
+It is read whole, or `ReplyUnreadableError` says what kind of thing came, and never quotes it. No
+document type definition and no entity is ever expanded. This module knows no model.
+"""
+
+import re
+from typing import Any
+
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import DefusedXMLParser, ParseError
+
+from gateway_async.errors import ReplyUnreadableError
+from gateway_async.wire.decoding import XML, kind_of, trim
+
+_DEEPEST = 32
+
+_LONGEST_PLAIN = 65_536
+_NAME = "[A-Za-z_][A-Za-z0-9_.-]*"
+_TEXT = r"[^<>&\x00-\x08\x0b-\x1f\ufffe\uffff]*"
+_GAP = r"[ \t\n]*"
+_LEAF = rf"<(?P<leaf>{_NAME})>{_TEXT}</(?P=leaf)>"
+_PLAIN_LEAF = re.compile(rf"<({_NAME})>({_TEXT})</\1>")
+_PLAIN_ELEMENT = re.compile(rf"<({_NAME})>(?:({_TEXT})|{_GAP}((?:{_LEAF}{_GAP})+))</\1>")
+_PLAIN_RESPON = re.compile(
+    rf"""
+    (?:<\?xml[ ]version="1\.0"(?:[ ]encoding="(?i:utf-8)")?\?>)? {_GAP}
+    <respon>
+        (?P<content>
+            (?:{_GAP} <(?P<name>{_NAME})> (?:{_TEXT}|{_GAP}(?:{_LEAF}{_GAP})+) </(?P=name)>)*
+        ) {_GAP}
+    </respon>
+    """,
+    re.VERBOSE,
+)
+
+
+def decode_respon(body: bytes) -> dict[str, Any]:
+    """Return the elements below the root element `respon`, by name.
+
+    An element without children is its text, one with children is a dict (with text of its own
+    under `#text`), and elements of the same name are a list. Attributes and namespaces are
+    dropped; none is shown.
+
+    Raises:
+        ReplyUnreadableError: For anything else, for a document type definition or an entity
+            declaration, and for elements nested more than 32 deep.
+    """
+    trimmed = trim(body)
+    plain = _plain_fields(trimmed) if len(trimmed) < _LONGEST_PLAIN else None
+    return _parsed_fields(trimmed, len(body)) if plain is None else plain
+
+
+def _plain_fields(trimmed: bytes) -> dict[str, Any] | None:
+    """Read the plainest XML, as nearly all replies are; return None for any other.
+
+    It has names and texts, one object deep at most, and nothing that a parser is needed for.
+    """
+    try:
+        respon = _PLAIN_RESPON.fullmatch(trimmed.decode())
+    except UnicodeDecodeError:
+        return None
+    if respon is None:
+        return None
+    elements = _PLAIN_ELEMENT.findall(respon["content"])
+    fields: dict[str, Any] = {name: text for name, text, _, _ in elements}
+    size = len(fields)
+    for name, _, content, _ in elements:
+        if content:
+            leaves = _PLAIN_LEAF.findall(content)
+            fields[name] = dict(leaves)
+            size += len(fields[name]) - len(leaves)
+    return fields if size == len(elements) else None
+
+
+def _parsed_fields(trimmed: bytes, size: int) -> dict[str, Any]:
+    builder = _ElementBuilder()
+    parser = DefusedXMLParser(
+        target=builder, forbid_dtd=True, forbid_entities=True, forbid_external=True
+    )
+    # Straight from expat: the layer between would only write names that are taken apart again.
+    parser.parser.StartElementHandler = builder.start
+    parser.parser.EndElementHandler = builder.end
+    try:
+        parser.feed(trimmed)
+        parser.close()
+    except _NestedTooDeepError:
+        problem = f"XML nested more than {_DEEPEST} deep"
+    except DefusedXmlException:
+        problem = "XML with a document type definition or an entity declaration"
+    except (ParseError, ValueError, LookupError):
+        # The last two: an encoding that is not known, or that the bytes do not fit.
+        problem = "broken or truncated XML"
+    else:
+        if builder.root == "respon":
+            return builder.fields()
+        problem = "XML with another root element"
+    kind = kind_of(trimmed)
+    raise ReplyUnreadableError(
+        f"expected XML <respon>, got {problem if kind == XML else kind} ({size} bytes)"
+    )
+
+
+class _NestedTooDeepError(Exception):
+    """Elements are nested deeper than any reply of the interface."""
+
+
+class _ElementBuilder:
+    """Builds plain values from parser events, without recursion.
+
+    Attributes:
+        root: The name of the root element, without its namespace.
+    """
+
+    def __init__(self) -> None:
+        self.root = ""
+        self._open: list[tuple[dict[str, Any], list[str]]] = [({}, [])]
+
+    def start(self, tag: str, attributes: object) -> None:
+        del attributes
+        if len(self._open) > _DEEPEST:
+            raise _NestedTooDeepError
+        if not self.root:
+            self.root = _local_name(tag)
+        self._open.append(({}, []))
+
+    def data(self, text: str) -> None:
+        self._open[-1][1].append(text)
+
+    def end(self, tag: str) -> None:
+        children, texts = self._open.pop()
+        text = "".join(texts)
+        value = _element_value(children, text) if children else text
+        siblings = self._open[-1][0]
+        name = _local_name(tag) if "}" in tag else tag
+        if name not in siblings:
+            siblings[name] = value
+        elif isinstance(siblings[name], list):
+            siblings[name].append(value)
+        else:
+            siblings[name] = [siblings[name], value]
+
+    def close(self) -> None:
+        """Do nothing: the parser asks for it."""
+
+    def fields(self) -> dict[str, Any]:
+        value = self._open[0][0][self.root]
+        return value if isinstance(value, dict) else {"#text": value} if value.strip() else {}
+
+
+def _local_name(tag: str) -> str:
+    return tag.rpartition("}")[2]
+
+
+def _element_value(children: dict[str, Any], text: str) -> dict[str, Any]:
+    return {**children, "#text": text} if text.strip() else children

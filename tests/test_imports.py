@@ -1,0 +1,82 @@
+"""What `import gateway_async` loads, and where its names are."""
+
+import subprocess
+import sys
+
+import pytest
+
+import gateway_async
+from gateway_async import DirectPayment, GatewayError
+from gateway_async.models import payments
+
+SELDOM = (
+    "cattrs",
+    "defusedxml",
+    "gateway_async.calls",
+    "gateway_async.jobs",
+    "gateway_async.journal",
+    "gateway_async.models.payments",
+    "gateway_async.models.payouts",
+    "gateway_async.notifications",
+    "gateway_async.reconciliation",
+    "gateway_async.recovery",
+    "gateway_async.sandbox",
+    "html.parser",
+    "sqlalchemy",
+    "opentelemetry",
+    "tenacity",
+)
+
+
+_STAGES = """
+import sys
+import gateway_async
+print(*sys.modules)
+gateway_async.PayoutRequest
+print(*sys.modules)
+me = gateway_async.Credentials(merchant_id="M", account_id="A", signer=lambda *_: "")
+gateway_async.GatewayClient("https://gateway.example", me)
+print(*sys.modules)
+from gateway_async import *
+print(*dir())
+"""
+
+
+@pytest.fixture(scope="module")
+def stages() -> list[set[str]]:
+    """What is loaded after each stage, in an interpreter of its own; at last, the names there."""
+    done = subprocess.run([sys.executable, "-c", _STAGES], capture_output=True, check=True)  # noqa: S603  # this interpreter
+    return [set(line.split()) for line in done.stdout.decode().splitlines()]
+
+
+def test_importing_loads_only_what_most_users_need(stages: list[set[str]]) -> None:
+    assert "gateway_async.client" in stages[0]
+    assert stages[0] & set(SELDOM) == set()
+
+
+def test_a_name_loads_its_own_module_only(stages: list[set[str]]) -> None:
+    assert "gateway_async.models.payouts" in stages[1] - stages[0]
+    assert stages[1] & {"gateway_async.calls", "gateway_async.models.payments"} == set()
+
+
+def test_a_client_loads_what_it_needs_before_anything_is_sent(stages: list[set[str]]) -> None:
+    assert {"cattrs", "tenacity", "gateway_async.wire.respon"} <= stages[2] - stages[1]
+
+
+def test_every_public_name_is_there_in_order(stages: list[set[str]]) -> None:
+    assert sorted(gateway_async.__all__, key=_as_sorted_by_ruff) == gateway_async.__all__
+    assert set(gateway_async.__all__) <= set(dir(gateway_async))
+    assert set(gateway_async.__all__) <= stages[3]
+
+
+def _as_sorted_by_ruff(name: str) -> tuple[bool, str]:
+    return not name.isupper(), name
+
+
+def test_names_that_load_later_are_the_very_classes() -> None:
+    assert DirectPayment is payments.DirectPayment
+
+
+def test_a_name_that_is_none_is_refused() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'GatewayErrors'"):
+        getattr(gateway_async, GatewayError.__name__ + "s")
