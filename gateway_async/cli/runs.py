@@ -13,7 +13,14 @@ import attrs
 
 from gateway_async.cli.shows import summary_table
 from gateway_async.client import GatewayClient
-from gateway_async.errors import ConfigurationError, GatewayError, InvalidOrderError
+from gateway_async.errors import (
+    ConfigurationError,
+    GatewayError,
+    InvalidOrderError,
+    JobBusyError,
+    JobConflictError,
+    JobNotFoundError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -31,6 +38,8 @@ _REASONS_KEPT = 1000
 _SECONDS_BETWEEN_TICKS = 0.5
 _EXIT_CODES = {"unknown": 3, "not_sent": 3, "declined": 1, "absent": 1}
 UNFINISHED = 3
+_NOT_BEGUN = (InvalidOrderError, JobBusyError, JobConflictError, JobNotFoundError)
+"""Errors that say that this run sent nothing."""
 
 
 class Streamed(Protocol):
@@ -174,8 +183,8 @@ async def drive(
             async with streamed:
                 async for one in streamed:
                     see(one)
-    except InvalidOrderError:
-        raise  # nothing was sent, and the file can be told by line
+    except _NOT_BEGUN:
+        raise
     except GatewayError as error:
         failure = error
     finally:

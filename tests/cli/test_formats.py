@@ -1,0 +1,281 @@
+"""JSON Lines and Parquet in and out; CSV is in `test_inputs`."""
+
+import io
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from gateway_async.cli.app import run
+from gateway_async.cli.files.formats import KINDS, STDIO, Format, format_of
+from gateway_async.cli.files.outfile import Existing, out_file
+from gateway_async.cli.files.problems import TableError
+from gateway_async.cli.files.rows import LONGEST_LINE_BYTES
+from gateway_async.cli.files.snapshot import Snapshot, snapshot
+from gateway_async.cli.inputs import InputFile, check_file
+from gateway_async.cli.layouts import LAYOUTS
+from gateway_async.cli.orders import OrderReader
+from gateway_async.dialect import Dialect
+from gateway_async.errors import ConfigurationError
+from gateway_async.models.orders import RefundOrder
+
+CELLS = {
+    "transaction_id": "T1",
+    "order_no": "O1",
+    "currency": "EUR",
+    "amount": "10.00",
+    "refund_amount": "2.50",
+}
+ORDER = RefundOrder(
+    transaction_id="T1",
+    order_no="O1",
+    currency="EUR",
+    amount=Decimal("10.00"),
+    refund_amount=Decimal("2.50"),
+)
+
+
+def check(body: bytes, kind: Format) -> InputFile:
+    taken = Snapshot(name=f"orders.{kind}", format=kind, file=io.BytesIO(body))
+    return check_file(taken, OrderReader(LAYOUTS["refund"], Dialect()))
+
+
+def problem(body: bytes, kind: Format) -> str:
+    with pytest.raises(TableError) as caught:
+        check(body, kind)
+    return str(caught.value.problems[0])
+
+
+def json_lines(*rows: object) -> bytes:
+    return "\n".join(map(json.dumps, rows)).encode()
+
+
+def parquet(rows: Sequence[Mapping[str, object]] = (CELLS,), **columns: object) -> bytes:
+    file = io.BytesIO()
+    pl.DataFrame([*rows]).with_columns(**columns).write_parquet(file)
+    return file.getvalue()
+
+
+def test_json_lines_are_orders_and_numbers_are_exact() -> None:
+    body = (
+        b'\xef\xbb\xbf\n{"note": [1], "transaction_id": "T1", "order_no": "O1", '
+        b'"currency": "EUR", "amount": 10.00, "refund_amount": 2.5}\n\n'
+    )
+    file = check(body, Format.JSONL)
+    assert [*file.orders()] == [ORDER]
+    assert str(file.totals) == "1 order, EUR 2.5"
+    assert [row.line for row in file.rows()] == [2]
+    assert file.passed_through({"currency"}) == [
+        *("note", "transaction_id", "order_no", "amount", "refund_amount")
+    ]
+
+
+def test_a_long_whole_number_is_an_identifier_digit_by_digit() -> None:
+    body = json_lines({**CELLS, "transaction_id": 2023051612301234567890})
+    (order,) = check(body, Format.JSONL).orders()
+    assert order.transaction_id == "2023051612301234567890"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "line 1: the file is empty"),
+        (b"\n \n", "line 1: the file is empty"),
+        (b'{"amount": 1', "line 1: not JSON: Expecting ',' delimiter, at character 13"),
+        (b"[1]", 'line 1: not an object; a line is like {"order_no": "O1"}'),
+        (b'{"amount": NaN}', "line 1: NaN is not a number of JSON"),
+        (b'{"a": 1, "b": 1, "a": 2}', "line 1: 'a' stands in one object more than once"),
+        (b"[" * 60_000, "line 1: nested too deeply"),
+        ('{"note": "é"}'.encode("latin-1"), "line 1: byte 11 is not UTF-8"),
+        ('{"note": "é"}'.encode("utf-16"), "line 1: the file is UTF-16"),
+        (b'{"note": "\0"}', "line 1: a NUL byte"),
+        (b'{"note": "' + b"x" * LONGEST_LINE_BYTES + b'"}', "line 1: more than 65536 bytes"),
+        (json_lines(CELLS, {"order_no": "O2"}), "line 2, column transaction_id: missing; there"),
+        (json_lines({**CELLS, "amount": "1,5"}), "line 1, column amount: '1,5' is not an amount"),
+        (json_lines({**CELLS, "amount": True}), "line 1, column amount: '' is not an amount"),
+        (json_lines({**CELLS, "amount": 1.005}), "'1.005' has more than 2 decimal places"),
+        (json_lines({**CELLS, "order_no": None}), "line 1, column order_no: empty"),
+        (json_lines({**CELLS, "order_no": 1.5}), "line 1, column order_no: expected a text"),
+        (json_lines({**CELLS, "order_no": {}}), "line 1, column order_no: expected a text"),
+        (json_lines({**CELLS, "refund_reason": [1]}), "line 1, column refund_reason: expected a"),
+        (json_lines(CELLS, CELLS), "line 2, column transaction_id: the same order as in line 1"),
+    ],
+)
+def test_json_lines_that_are_wrong_are_named(body: bytes, words: str) -> None:
+    assert problem(body, Format.JSONL).startswith(words) or words in problem(body, Format.JSONL)
+
+
+@pytest.mark.parametrize("kind", [Format.CSV, Format.JSONL])
+@pytest.mark.parametrize("size", [LONGEST_LINE_BYTES + 1, 3 << 20])
+def test_a_line_without_an_end_is_not_read_to_its_end(kind: Format, size: int) -> None:
+    file = io.BytesIO(b"x" * size + b"\n" + b"y" * size)
+    taken = Snapshot(name="orders", format=kind, file=file)
+    with pytest.raises(TableError, match="line 1: more than 65536 bytes"):
+        check_file(taken, OrderReader(LAYOUTS["refund"], Dialect()))
+    assert file.tell() <= 2 << 20
+
+
+def test_lines_are_whole_wherever_the_file_is_cut() -> None:
+    lines = [{**CELLS, "transaction_id": f"T{n}", "note": "é" * 300} for n in range(4000)]
+    body = b"\r\n".join(json.dumps(line, ensure_ascii=False).encode() for line in lines)
+    assert len(body) > 2 << 20
+    rows = [*check(body, Format.JSONL).rows()]
+    assert [row.line for row in rows] == [*range(1, 4001)]
+    assert all(row.cells == line for row, line in zip(rows, lines, strict=True))
+
+
+def test_parquet_is_orders() -> None:
+    decimals = {"refund_amount": pl.col("refund_amount").cast(pl.Decimal(10, 2))}
+    file = check(parquet(**decimals), Format.PARQUET)
+    assert [*file.orders()] == [ORDER]
+    assert [*file.orders()] == [ORDER]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "row 1: not a Parquet file"),
+        (b"PAR1 and no more", "row 1: not a Parquet file"),
+        (parquet([CELLS])[:-9], "row 1: not a Parquet file"),
+        (parquet([{"order_no": "O1"}]), "row 1, column transaction_id: missing; there are"),
+        (parquet([{**CELLS, "amount": "x"}]), "row 1, column amount: 'x' is not an amount"),
+        (parquet([{**CELLS, "amount": 1.5}]), "row 1, column amount: 1.5 is a binary number"),
+        (parquet([{**CELLS, "order_no": None}]), "row 1, column order_no: empty"),
+        (parquet([CELLS, CELLS]), "row 2, column transaction_id: the same order as in row 1"),
+    ],
+)
+def test_parquet_that_is_wrong_is_named(body: bytes, words: str) -> None:
+    assert problem(body, Format.PARQUET).startswith(words)
+
+
+def test_parquet_without_rows() -> None:
+    file = io.BytesIO()
+    pl.DataFrame([CELLS]).clear().write_parquet(file)
+    assert problem(file.getvalue(), Format.PARQUET) == "row 1: the file has no rows"
+
+
+def test_without_the_extra_a_line_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "polars", None)
+    path = tmp_path / "orders.parquet"
+    path.write_bytes(parquet())
+    assert run(["refund", str(path), "--dry-run"]) == 2
+    assert "pip install 'gateway-async[parquet]'" in capsys.readouterr().err
+
+
+def written(kind: Format, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> bytes:
+    file = io.BytesIO()
+    sink = KINDS[kind].sink(file, columns)
+    for row in rows:
+        sink.write(row)
+    sink.close()
+    return file.getvalue()
+
+
+ROWS = [
+    {"order_no": "O1", "price": Decimal("1.10"), "day": date(2026, 11, 20), "tags": ["a"]},
+    {"order_no": 'x,"\n', "note": None},
+]
+COLUMNS = ("order_no", "price", "day", "tags", "note")
+
+
+def test_csv_has_every_column_as_text() -> None:
+    assert written(Format.CSV, ROWS, COLUMNS).decode() == (
+        'order_no,price,day,tags,note\nO1,1.10,2026-11-20,"[""a""]",\n"x,""\n",,,,\n'
+    )
+
+
+def test_json_lines_keep_numbers_and_lists() -> None:
+    assert written(Format.JSONL, ROWS, COLUMNS).decode().splitlines() == [
+        '{"order_no":"O1","price":1.10,"day":"2026-11-20","tags":["a"]}',
+        '{"order_no":"x,\\"\\n","note":null}',
+    ]
+
+
+def test_parquet_keeps_columns_of_one_kind() -> None:
+    frame = pl.read_parquet(io.BytesIO(written(Format.PARQUET, ROWS, COLUMNS)))
+    assert frame.to_dicts() == [
+        {
+            "order_no": "O1",
+            "price": Decimal("1.10"),
+            "day": date(2026, 11, 20),
+            "tags": ["a"],
+            "note": None,
+        },
+        {"order_no": 'x,"\n', "price": None, "day": None, "tags": None, "note": None},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("a.csv", "csv"), ("a.JSONL", "jsonl"), ("a.ndjson", "jsonl"), ("a", "csv"), ("-", "jsonl")],
+)
+def test_the_ending_says_the_format(name: str, kind: str) -> None:
+    assert format_of(Path(name), Format.JSONL) == kind
+
+
+@pytest.mark.parametrize("name", ["a.xlsx", "a.json", "a.csv.gz"])
+def test_an_ending_of_another_format_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"expected a name that ends in \.csv"):
+        format_of(Path(name), Format.CSV)
+
+
+def test_what_changes_in_a_file_meanwhile_does_not_matter(tmp_path: Path) -> None:
+    path = tmp_path / "orders.csv"
+    path.write_text(",".join(CELLS) + "\n" + ",".join(CELLS.values()) + "\n")
+    with snapshot(path, Format.CSV) as taken:
+        file = check_file(taken, OrderReader(LAYOUTS["refund"], Dialect()))
+        path.write_text("")
+        assert [*file.orders()] == [ORDER]
+
+
+class _Full(io.BytesIO):
+    """A disk that takes no more."""
+
+    def write(self, _: object, /) -> int:
+        raise OSError(28, "No space left on device")
+
+    def fileno(self) -> int:
+        return -1
+
+
+def test_outcomes_go_elsewhere_where_their_file_takes_no_more(tmp_path: Path) -> None:
+    warnings: list[str] = []
+    with out_file(
+        tmp_path / "out.csv", Format.CSV, existing=Existing.REFUSED, warn=warnings.append
+    ) as out:
+        object.__setattr__(out, "_file", _Full())
+        out.write_all(["order_no"], lambda: [{"order_no": "O1"}])
+    (warning,) = warnings
+    assert "No space left on device" in warning
+    other = Path(warning.rpartition(" ")[2])
+    assert other.read_text() == "order_no\nO1\n"
+    other.unlink()
+
+
+def test_a_file_of_a_job_is_kept_under_another_name(tmp_path: Path) -> None:
+    warnings: list[str] = []
+    for text in ("one", "two", "three"):
+        with out_file(
+            tmp_path / "out.csv", Format.CSV, existing=Existing.SET_ASIDE, warn=warnings.append
+        ) as out:
+            out.write_all([text], list)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "out.csv": "three\n",
+        "out.csv.1": "one\n",
+        "out.csv.2": "two\n",
+    }
+    assert len(warnings) == 2
+
+
+def test_parquet_does_not_go_through_a_pipe() -> None:
+    taken = out_file(STDIO, Format.PARQUET, existing=Existing.REFUSED, warn=print)
+    with pytest.raises(ConfigurationError, match="csv or jsonl"), taken:
+        pass

@@ -1,0 +1,91 @@
+"""What is shown while a command works, by a clock that a test sets."""
+
+import io
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from gateway_async.cli.shows import SECONDS_BETWEEN_LINES, Gauged, Lines
+from gateway_async.cli.talk import Talk
+
+
+class Clock:
+    """Goes as a test says."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def talk(*, is_json: bool = False) -> tuple[Talk, Callable[[], list[str]]]:
+    file = io.StringIO()
+    console = Console(file=file, width=200)
+    return Talk(is_json=is_json, console=console), lambda: file.getvalue().splitlines()
+
+
+def gauged(told: Talk, clock: Clock, total: int | None = 1000) -> Gauged:
+    return Gauged(Lines(told, "refund", total, clock), SECONDS_BETWEEN_LINES, clock)
+
+
+def test_without_a_terminal_a_line_comes_every_few_seconds() -> None:
+    told, lines = talk()
+    clock = Clock()
+    gauge = gauged(told, clock)
+    for number in range(99):
+        clock.now += 0.125
+        gauge.advance("unknown" if number % 10 == 0 else "succeeded")
+    assert lines() == [
+        "refund: 40 of 1,000, 8/s, 120 s left, 36 succeeded, 4 unknown",
+        "refund: 80 of 1,000, 8/s, 115 s left, 72 succeeded, 8 unknown",
+    ]
+
+
+def test_a_line_comes_also_where_nothing_happens() -> None:
+    told, lines = talk()
+    clock = Clock()
+    gauge = gauged(told, clock)
+    for _ in range(11):
+        clock.now += 1.0
+        gauge.tick()
+    assert lines() == ["refund: 0 of 1,000, 0/s"] * 2
+
+
+def test_lines_can_be_json() -> None:
+    told, lines = talk(is_json=True)
+    clock = Clock()
+    gauge = gauged(told, clock, total=None)
+    gauge.advance("declined")
+    clock.now += SECONDS_BETWEEN_LINES
+    gauge.tick()
+    (line,) = map(json.loads, lines())
+    assert line["event"] == "progress"
+    assert (line["done"], line["total"], line["rate"]) == (1, None, 0.2)
+    assert line["counts"] == {"declined": 1}
+
+
+@pytest.mark.parametrize("text", ["[bold]no markup[/bold]", "a, " * 200 + "b", "line\nline"])
+def test_what_is_said_is_not_changed(text: str) -> None:
+    told, lines = talk()
+    told.tell("event", text)
+    assert "\n".join(lines()) == text
+    told, lines = talk(is_json=True)
+    told.tell("event", text, amount=1)
+    (line,) = lines()
+    found: dict[str, Any] = json.loads(line)
+    assert (found["event"], found["message"], found["amount"]) == ("event", text, 1)
+
+
+def test_what_the_library_warns_of_is_passed_on() -> None:
+    told, lines = talk(is_json=True)
+    with told.passing_on_logs():
+        logging.getLogger("gateway_async.session").warning("slow %s", "reply")
+        logging.getLogger("gateway_async.session").info("nothing")
+    logging.getLogger("gateway_async.session").warning("afterwards")
+    (line,) = map(json.loads, lines())
+    assert (line["message"], line["level"]) == ("slow reply", "WARNING")
