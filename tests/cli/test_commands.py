@@ -1,15 +1,17 @@
 """The commands as a user runs them: a process of its own, against the sandbox."""
 
 import asyncio
+import contextlib
 import json
-import signal
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from gateway_async.cli.app import COMMANDS, run as run_here
 from gateway_async.sandbox import Sandbox, SeededOrder
-from gateway_async.sandbox.faults import DropReply, NoReply
+from gateway_async.sandbox.faults import DropReply
 from tests.cli.running import (
     COLUMNS,
     REFUND_COLUMNS,
@@ -17,7 +19,6 @@ from tests.cli.running import (
     names,
     outcomes,
     run,
-    start,
     statuses,
     write,
     write_refunds,
@@ -108,27 +109,16 @@ async def test_the_outcomes_of_a_refund_can_be_looked_up(sandbox: Sandbox, tmp_p
     assert [row["found_refund_amount"] for row in outcomes(looked_up)] == ["1.00", "1.00"]
 
 
-async def test_ctrl_c_writes_every_outcome_that_is_known(sandbox: Sandbox, tmp_path: Path) -> None:
-    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 1000), tmp_path / "out.csv"
-    sandbox.faults.add("refund", NoReply())
-    process = await start(sandbox, "refund", orders, "--yes", "--out", out)
-    assert process.stderr is not None
-    while sandbox.requests["refund"] < 8 and process.returncode is None:  # noqa: ASYNC110  # no event
-        await asyncio.sleep(0.01)
-    for _ in range(2):
-        process.send_signal(signal.SIGINT)
-        assert (await process.stderr.readline()).startswith(b"stopping")
-    await process.communicate()
-    assert process.returncode == 3
-    assert statuses(out) == {"unknown": 400, "not_sent": 600}
-
-
-async def test_without_settings_nothing_is_written(tmp_path: Path) -> None:
+def test_without_settings_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("BASE_URL", "MERCHANT_ID", "ACCOUNT_ID", "SECRET"):
+        monkeypatch.delenv(f"GATEWAY_{name}", raising=False)
     orders = write(tmp_path / "orders.csv", ("order_no",), [("O1",)])
-    ended = await run(None, "query", orders, "--out", tmp_path / "out.csv")
-    assert ended.code == 2
-    assert "GATEWAY_BASE_URL" in ended.stderr
-    assert "GATEWAY_SECRET" in ended.stderr
+    assert run_here(["query", str(orders), "--out", str(tmp_path / "out.csv")]) == 2
+    said = capsys.readouterr().err
+    assert "GATEWAY_BASE_URL" in said
+    assert "GATEWAY_SECRET" in said
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -153,12 +143,13 @@ async def test_a_bad_file_sends_nothing(sandbox: Sandbox, tmp_path: Path) -> Non
         (("query", "a.csv", "--out", "b.csv", "--by", "colour"), "colour"),
     ],
 )
-async def test_wrong_usage_exits_2(
-    sandbox: Sandbox, arguments: tuple[str, ...], words: str
+def test_wrong_usage_exits_2(
+    arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ended = await run(sandbox, *arguments)
-    assert ended.code == 2
-    assert words in ended.stderr + ended.stdout
+    assert run_here(arguments) == 2
+    told = capsys.readouterr()
+    assert words in told.err
+    assert not told.out
 
 
 async def test_an_unwritable_outcome_file_sends_nothing(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -169,18 +160,30 @@ async def test_an_unwritable_outcome_file_sends_nothing(sandbox: Sandbox, tmp_pa
     assert not sandbox.requests["refund"]
 
 
-async def test_help_names_commands_settings_and_exit_codes() -> None:
-    ended = await run(None, "--help")
-    assert ended.code == 0
-    for word in ("refund", "search-refunds", "demo", "GATEWAY_SECRET", "unknown"):
-        assert word in ended.stdout
+def test_help_names_commands_settings_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_here(["--help"]) == 0
+    told = capsys.readouterr().out
+    for word in (*COMMANDS, "GATEWAY_SECRET", "unknown"):
+        assert word in told
+
+
+@pytest.mark.parametrize("command", [*COMMANDS])
+def test_every_command_has_help_and_none_takes_a_secret(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.suppress(SystemExit):  # as argparse ends
+        assert run_here([command, "--help"]) == 0
+    told = capsys.readouterr().out
+    assert "--help" in told or command in told
+    assert not re.search(r"--secret(?!-file|-env)", told)
 
 
 @pytest.mark.parametrize("orders", [1, 200])
-async def test_the_demo_settles_what_was_lost_and_agrees_with_the_books(orders: int) -> None:
-    ended = await run(None, "demo", "--orders", orders)
-    assert ended.code == 0, ended.stdout + ended.stderr
-    assert "books agree" in ended.stdout
+def test_the_demo_settles_what_was_lost_and_agrees_with_the_books(
+    orders: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_here(["demo", "--orders", str(orders)]) == 0
+    assert "books agree" in capsys.readouterr().out
 
 
 async def test_without_the_extra_one_line_says_what_to_install() -> None:

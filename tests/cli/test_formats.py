@@ -56,7 +56,7 @@ def json_lines(*rows: object) -> bytes:
     return "\n".join(map(json.dumps, rows)).encode()
 
 
-def parquet(rows: Sequence[Mapping[str, object]] = (CELLS,), **columns: object) -> bytes:
+def parquet(rows: Sequence[Mapping[str, object]] = (CELLS,), /, **columns: pl.Expr) -> bytes:
     file = io.BytesIO()
     pl.DataFrame([*rows]).with_columns(**columns).write_parquet(file)
     return file.getvalue()
@@ -179,7 +179,7 @@ def written(kind: Format, rows: Sequence[Mapping[str, Any]], columns: Sequence[s
     return file.getvalue()
 
 
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {"order_no": "O1", "price": Decimal("1.10"), "day": date(2026, 11, 20), "tags": ["a"]},
     {"order_no": 'x,"\n', "note": None},
 ]

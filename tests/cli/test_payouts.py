@@ -65,7 +65,7 @@ def read(rows: list[dict[str, Any]]) -> InputFile:
     return check_file(taken, PayoutReader(Dialect()))
 
 
-def row(number: int = 1, **fields: Any) -> dict[str, Any]:
+def row(number: int = 1, /, **fields: Any) -> dict[str, Any]:
     return {"request_id": key(number), "payment_amount": "10", "payment_currency": "EUR", **fields}
 
 
@@ -158,7 +158,7 @@ def test_one_request_id_is_paid_once() -> None:
     ],
 )
 def test_what_a_payout_came_to_is_not_guessed(
-    result: dict[str, str], status: str, words: str
+    result: dict[str, Any], status: str, words: str
 ) -> None:
     found, error = judge_payout(PayoutResult(**result), frozenset({"COMPLETED"}))
     assert found == status

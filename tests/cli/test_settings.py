@@ -143,6 +143,15 @@ def test_every_group_of_settings_can_be_reached(write: Write) -> None:
     assert signature(credentials(settings)) == expected.sign(REFUND, {"order_no": "O1"})
 
 
+def test_the_file_on_the_page_can_be_read(write: Write) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
+    text = page.partition("```toml\n")[2].partition("```")[0]
+    path = write(text)
+    settings = read(path, profile="test")
+    assert settings.secret_places[str(path)].file == Path("/home/me/.gateway-test-secret")
+    assert settings.refund_statuses == {"1": True, "2": False}
+
+
 def test_a_profile_goes_over_the_rest(write: Write) -> None:
     path = write("""
         rate = 5
