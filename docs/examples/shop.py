@@ -76,7 +76,7 @@ class Shop:
         self.app, order = web.Application(), "/orders/{order_no}"
         self.app.router.add_get("/", self._show_catalogue)
         self.app.router.add_post("/orders", self.take_order)
-        self.app.router.add_get(order, self.show_order)
+        self.app.router.add_get(order + "{on:/checkout|}", self.show_order)
         self.app.router.add_post(f"{order}/{{action:{'|'.join(ACTIONS)}}}", self.act)
         self.app.router.add_post("/notify", NotificationReceiver(gateway, self.settle).handle)
 
@@ -102,8 +102,10 @@ class Shop:
         raise web.HTTPNotFound(text="There is no such order.")
 
     async def show_order(self, request: web.Request) -> web.Response:
-        """Show what the gateway confirms; ask it while that may change."""
+        """Show what the gateway confirms, asking while that may change; or forward to its page."""
         order = self._find(request)
+        if request.match_info["on"] and order.page:  # as often as Back or Reload want it
+            return web.Response(text=order.page, content_type="text/html")
         if order.state in ("waiting", "unknown"):
             await self.look_up(order)
         shown = {field.name: getattr(order, field.name) for field in attrs.fields(Order)}
@@ -144,12 +146,11 @@ class Shop:
                     if not isinstance(error, ga.OutcomeUnknownError):
                         order.state, order.message = order.before, str(error)
                 await self.look_up(order)
-        if action == "checkout" and order.state == "waiting":
-            return web.Response(text=order.page or "Please order again.", content_type="text/html")
-        raise web.HTTPSeeOther(f"/orders/{order.order_no}")
+        on = "/checkout" if action == "checkout" and order.state == "waiting" else ""
+        raise web.HTTPSeeOther(f"/orders/{order.order_no}{on}")
 
     async def _checkout(self, order: Order, _: object) -> None:
-        """Open the gateway's payment page, which is sent as it is: it forwards the shopper."""
+        """Open the gateway's payment page, and keep what forwards the shopper to it."""
         payment = ga.RedirectPayment(**order.fields("first_name", "note") | self.told)
         order.page = (await self.gateway.checkout(payment)).html
 

@@ -24,6 +24,7 @@ class Site:
         sandbox: The gateway.
         gateway: The client.
         payment: What the button begins.
+        html: The loading page; it has an address of its own, so that Back begins no payment.
         sent: The fields of the last request, exactly as they went out.
         told: The notifications that came.
     """
@@ -32,6 +33,7 @@ class Site:
     sandbox: Sandbox = attrs.field(init=False)
     gateway: GatewayClient = attrs.field(init=False)
     payment: RedirectPayment | ApmPayment = attrs.field(init=False)
+    html: str = ""
     sent: dict[str, str] = attrs.field(factory=dict)
     told: list[Mapping[str, str]] = attrs.field(factory=list)
 
@@ -40,6 +42,7 @@ class Site:
         app = web.Application()
         app.router.add_get("/cart", self._show_cart)
         app.router.add_post("/cart", self._pay)
+        app.router.add_get("/checkout", self._forward)
         app.router.add_post("/notify", self._notify)
         app.router.add_get("/{name:back|left}", self._show_end)
         return app
@@ -57,7 +60,11 @@ class Site:
         if isinstance(self.payment, ApmPayment):
             result = await self.gateway.pay_apm(self.payment)
             raise web.HTTPSeeOther(result.issuer_url or "")
-        return _page((await self.gateway.checkout(self.payment)).html)
+        self.html = (await self.gateway.checkout(self.payment)).html
+        raise web.HTTPSeeOther("/checkout")
+
+    async def _forward(self, _: web.Request) -> web.Response:
+        return web.Response(text=self.html, content_type="text/html")
 
     async def _notify(self, request: web.Request) -> web.Response:
         self.told.append({name: str(value) for name, value in (await request.post()).items()})
