@@ -7,25 +7,32 @@ leave together are a `Batch`.
 """
 
 import asyncio
-import contextlib
 import contextvars
 import logging
 from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
 from gateway_async.batching.batch import Batch, check_size, plain_batch
 from gateway_async.batching.outcomes import Outcome
-from gateway_async.batching.plans import PLANS, Plan
+from gateway_async.batching.plans import PLANS
 from gateway_async.batching.statuses import OutcomeStatus
-from gateway_async.errors import ConfigurationError, DuplicateOrderError, NotSentError
+from gateway_async.errors import (
+    ConfigurationError,
+    DuplicateOrderError,
+    InvalidOrderError,
+    NotSentError,
+    OutcomeUnknownError,
+)
+from gateway_async.lanes import Entry, Lane
 from gateway_async.models.values import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gateway_async.batching.plans import Plan
+    from gateway_async.lanes import Waiter
     from gateway_async.models.orders import (
         CancelOrder,
         CaptureOrder,
@@ -43,82 +50,11 @@ if TYPE_CHECKING:
     from gateway_async.session import Session
     from gateway_async.settings import BatchPolicy, RecoveryPolicy
 
-    Identity: TypeAlias = tuple[str, str]
-    Waiter: TypeAlias = asyncio.Future[Outcome[Any, Any]]
-
 DEFAULT_LINGER_SECONDS = 0.005
 UNCLAIMED_KEPT = 1000
 
 _ABANDON_SECONDS = 0.05
 _log = logging.getLogger("gateway_async.coalescer")
-
-
-@attrs.define(eq=False)
-class _Entry:
-    """One order, and who waits for its outcome.
-
-    Attributes:
-        order: The order.
-        due_at: Loop time at which it has lingered long enough.
-        waiters: Who waits; several, where they look up the same.
-        has_left: Whether its request is on its way, or over.
-    """
-
-    order: Any
-    due_at: float
-    waiters: "set[Waiter]" = attrs.field(factory=set)
-    has_left: bool = False
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether anybody still waits: a cancelled awaiter is told only in its next step."""
-        return not all(waiter.done() for waiter in self.waiters)
-
-    def tell(self, outcome: Outcome[Any, Any]) -> bool:
-        """Hand the outcome to those who wait, and say whether anybody did."""
-        waiting = [waiter for waiter in self.waiters if not waiter.done()]
-        for waiter in waiting:
-            waiter.set_result(outcome)
-        return bool(waiting)
-
-
-@attrs.define(eq=False)
-class _Lane:
-    """The orders that may share a request: of one operation, and named in the same way.
-
-    Attributes:
-        plan: The operation.
-        size: Orders in one request at most.
-        waiting: The orders that wait, the first to leave first.
-        in_flight: The identities of orders that move money and are on their way.
-        alarm: What wakes the coalescer when the first of them has lingered long enough.
-    """
-
-    plan: Plan
-    size: int
-    waiting: "dict[Identity, _Entry]" = attrs.field(factory=dict)
-    in_flight: "set[Identity]" = attrs.field(factory=set)
-    alarm: asyncio.TimerHandle | None = None
-
-    @property
-    def due_at(self) -> float:
-        """When its first order has lingered long enough."""
-        return next(iter(self.waiting.values())).due_at
-
-    def is_due(self, now: float) -> bool:
-        """Say whether a request may leave: full, or its first order has lingered."""
-        return len(self.waiting) >= self.size or (bool(self.waiting) and self.due_at <= now)
-
-    def cut(self) -> list[_Entry]:
-        """Take the orders of one request; they have left."""
-        self.waiting = {name: one for name, one in self.waiting.items() if one.is_wanted}
-        identities = list(islice(self.waiting, self.size))
-        entries = [self.waiting.pop(identity) for identity in identities]
-        for entry in entries:
-            entry.has_left = True
-        if not self.plan.is_look_up:
-            self.in_flight.update(identities)
-        return entries
 
 
 class Coalescer:
@@ -167,7 +103,7 @@ class Coalescer:
         self._policy = attrs.evolve(policy, concurrency=1, duplicates="reject")
         self._concurrency = policy.concurrency
         self._recovery = recovery
-        self._lanes: dict[tuple[str, str], _Lane] = {}
+        self._lanes: dict[tuple[str, str], Lane] = {}
         self._requests: set[asyncio.Task[Any]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._context = contextvars.Context()
@@ -232,7 +168,7 @@ class Coalescer:
                 self._forsake(lane, entry, waiter)
         return outcome
 
-    def _join(self, plan: Plan, order: Any, now: float) -> tuple[_Lane, _Entry]:  # noqa: ANN401  # anything may come in
+    def _join(self, plan: "Plan", order: Any, now: float) -> tuple[Lane, Entry]:  # noqa: ANN401  # anything may come in
         """Let an order wait in its lane, or beside an equal one that waits to be looked up."""
         error = plan.check(order, self._session.dialect)
         if error is not None:
@@ -250,19 +186,19 @@ class Coalescer:
                 f"{describe(order)}: a {plan.operation} of {identity[0]} {identity[1]!r} is under "
                 "way in this coalescer; await its outcome first"
             )
-        entry = lane.waiting[identity] = _Entry(order, now + self._linger_seconds)
+        entry = lane.waiting[identity] = Entry(order, now + self._linger_seconds)
         if len(lane.waiting) in (1, lane.size):
             self._set_alarm(lane, now)
         return lane, entry
 
-    def _lane(self, plan: Plan, kind: str) -> _Lane:
+    def _lane(self, plan: "Plan", kind: str) -> Lane:
         name = (plan.operation.name, kind)
         if name not in self._lanes:
             check_size(plan, self._policy)
-            self._lanes[name] = _Lane(plan, self._policy.chunk_size or plan.limit)
+            self._lanes[name] = Lane(plan, self._policy.chunk_size or plan.limit)
         return self._lanes[name]
 
-    def _forsake(self, lane: _Lane, entry: _Entry, waiter: "Waiter") -> None:
+    def _forsake(self, lane: Lane, entry: Entry, waiter: "Waiter") -> None:
         """Note that an awaiter went without its outcome."""
         entry.waiters.discard(waiter)
         identity = lane.plan.identity(entry.order)
@@ -290,7 +226,7 @@ class Coalescer:
 
     # Sending
 
-    def _set_alarm(self, lane: _Lane, now: float) -> None:
+    def _set_alarm(self, lane: Lane, now: float) -> None:
         """Look again when a lane is due; a full one after those that come in the same moment."""
         if lane.alarm is not None:
             lane.alarm.cancel()
@@ -311,7 +247,7 @@ class Coalescer:
             if lane.waiting and not lane.is_due(now):
                 self._set_alarm(lane, now)
 
-    def _send(self, lane: _Lane, entries: list[_Entry]) -> None:
+    def _send(self, lane: Lane, entries: list[Entry]) -> None:
         batch = plain_batch(
             self._session,
             lane.plan,
@@ -330,33 +266,23 @@ class Coalescer:
 
     def _settle(
         self,
-        lane: _Lane,
-        entries: list[_Entry],
+        lane: Lane,
+        entries: list[Entry],
         batch: Batch[Any, Any],
         request: asyncio.Task[Any],
     ) -> None:
         self._requests.discard(request)
         lane.in_flight.difference_update(lane.plan.identity(entry.order) for entry in entries)
-        outcomes = _not_sent(entries, "the request could not be made")
-        with contextlib.suppress(RuntimeError):  # it ended before there was a result
-            outcomes = list(batch.result)
-            self._tell_of_unexpected(lane.plan, batch)
-        for entry, outcome in zip(entries, outcomes, strict=True):
-            if not entry.tell(outcome) and not lane.plan.is_look_up:
-                self._keep(outcome)
-        if not request.cancelled() and (failure := request.exception()) is not None:
-            _log.error(
-                "a %s was cut short by a collaborator", lane.plan.operation, exc_info=failure
-            )
-        self._send_due()
-
-    def _tell_of_unexpected(self, plan: Plan, batch: Batch[Any, Any]) -> None:
-        if batch.result.unexpected:
-            _log.warning(
-                "the reply to a %s listed %d records of orders that nobody asked for",
-                plan.operation,
-                len(batch.result.unexpected),
-            )
+        failure = None if request.cancelled() else request.exception()
+        outcomes = _alike(entries, OutcomeUnknownError("its outcome could not be read"))
+        try:
+            outcomes = _read(batch, entries, failure)
+        finally:  # no defect may leave anybody waiting
+            for entry, outcome in zip(entries, outcomes, strict=True):
+                if not entry.tell(outcome) and not lane.plan.is_look_up:
+                    self._keep(outcome)
+            self._send_due()
+        _report(lane.plan, batch, failure)
 
     # Life
 
@@ -405,7 +331,8 @@ class Coalescer:
         for lane in self._lanes.values():
             entries = list(lane.waiting.values())
             lane.waiting.clear()
-            for entry, outcome in zip(entries, _not_sent(entries, reason), strict=True):
+            told = _alike(entries, NotSentError(f"nothing was sent: {reason}"))
+            for entry, outcome in zip(entries, told, strict=True):
                 entry.tell(outcome)
 
     def _checked_loop(self) -> asyncio.AbstractEventLoop:
@@ -421,9 +348,34 @@ class Coalescer:
         return loop
 
 
-def _not_sent(entries: "Sequence[_Entry]", reason: str) -> list[Outcome[Any, Any]]:
-    error = NotSentError(f"nothing was sent: {reason}")
+def _alike(
+    entries: "Sequence[Entry]", error: NotSentError | OutcomeUnknownError
+) -> list[Outcome[Any, Any]]:
+    is_sent = isinstance(error, OutcomeUnknownError)
+    status = OutcomeStatus.UNKNOWN if is_sent else OutcomeStatus.NOT_SENT
     return [
-        Outcome(order=entry.order, index=index, status=OutcomeStatus.NOT_SENT, error=error)
+        Outcome(order=entry.order, index=index, status=status, error=error)
         for index, entry in enumerate(entries)
     ]
+
+
+def _read(
+    batch: Batch[Any, Any], entries: "Sequence[Entry]", failure: BaseException | None
+) -> list[Outcome[Any, Any]]:
+    """Return the outcomes of a batch that is over; one that was refused whole has no result."""
+    if isinstance(failure, InvalidOrderError):
+        return _alike(entries, NotSentError(f"nothing was sent: {failure}"))
+    return list(batch.result)
+
+
+def _report(plan: "Plan", batch: Batch[Any, Any], failure: BaseException | None) -> None:
+    """Write down what concerns no order in particular."""
+    if failure is not None:
+        _log.error("a %s was cut short by a collaborator", plan.operation, exc_info=failure)
+        return
+    if batch.result.unexpected:
+        _log.warning(
+            "the reply to a %s listed %d records of orders that nobody asked for",
+            plan.operation,
+            len(batch.result.unexpected),
+        )

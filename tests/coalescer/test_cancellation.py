@@ -8,7 +8,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-from gateway_async import BatchPolicy, ConfigurationError, OutcomeStatus
+from gateway_async import (
+    BatchPolicy,
+    BatchResult,
+    ConfigurationError,
+    DuplicateOrderError,
+    OutcomeStatus,
+)
+from gateway_async.batching.chunks import SeenIdentities
 from gateway_async.coalescer import UNCLAIMED_KEPT, Coalescer
 from gateway_async.sandbox import Sandbox
 from tests.coalescer.held import HeldReplies, settle_down
@@ -273,6 +280,31 @@ async def test_a_collaborators_error_reaches_no_awaiter(caplog: pytest.LogCaptur
         outcomes = await asyncio.gather(*(single.refund(order) for order in refunds(2)))
     assert [outcome.status for outcome in outcomes] == [NOT_SENT] * 2
     assert "ZeroDivisionError" in caplog.text
+
+
+async def test_an_outcome_that_cannot_be_read_is_unknown_and_nobody_hangs(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr(BatchResult, "__iter__", broken)
+    async with client_over(MemoryTransport(all_done)).coalesced() as single:
+        outcomes = await asyncio.gather(*(single.refund(order) for order in refunds(2)))
+    assert [outcome.status for outcome in outcomes] == [UNKNOWN] * 2
+    assert "RecursionError" in caplog.text
+
+
+async def test_orders_that_are_refused_together_are_not_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    transport = MemoryTransport(all_done)
+    monkeypatch.setattr(SeenIdentities, "refuse", lambda *_: DuplicateOrderError("the same"))
+    async with client_over(transport).coalesced() as single:
+        outcome = await single.refund(refunds(1)[0])
+    assert outcome.status is NOT_SENT
+    assert "the same" in str(outcome.error)
+    assert transport.asked == []
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -11,7 +11,7 @@ _SERVERS = "tests/notifications/test_servers.py"
 _COALESCING = (
     Mutant(
         "an order that was withdrawn as its request left is not sent",
-        "coalescer.py",
+        "lanes.py",
         "for name, one in self.waiting.items() if one.is_wanted}",
         "for name, one in self.waiting.items()}",
         _CANCELLATION,
@@ -40,8 +40,8 @@ _COALESCING = (
     Mutant(
         "an outcome of money that nobody waits for is kept",
         "coalescer.py",
-        "            if not entry.tell(outcome) and not lane.plan.is_look_up:\n",
-        "            if not entry.tell(outcome) and False:\n",
+        "if not entry.tell(outcome) and not lane.plan.is_look_up:",
+        "if not entry.tell(outcome) and False:",
         _CANCELLATION,
     ),
     Mutant(
