@@ -188,13 +188,12 @@ def _list_reader(wanted: Any, converter: "cattrs.BaseConverter") -> _Hook:  # no
     def read_list(value: object, _: object = None) -> tuple[object, ...]:
         if type(value) is not list:
             value = () if value is None or value == "" else (value,)
-        # One element that is no object does not spoil the others.
-        return tuple(
-            [
-                read(element) if type(element) is dict else read_other(element, element_type)
-                for element in value
-            ]
-        )
+        read_all = []
+        for element in value:
+            # One element that is no object does not spoil the others.
+            known = read(element) if type(element) is dict else read_other(element, element_type)
+            read_all.append(known)
+        return tuple(read_all)
 
     return read_list
 

@@ -2,8 +2,6 @@
 
 import copy
 import pickle
-import sys
-from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from types import NoneType
@@ -31,6 +29,7 @@ from gateway_async.models.results import DirectPaymentResult, RiskReasons
 from gateway_async.models.values import MASK
 from gateway_async.wire import converter
 from gateway_async.wire.converter import read_page, read_record
+from tests.steps import count_calls
 
 RECORD_MODELS: list[type[Record]] = sorted(
     {
@@ -345,28 +344,11 @@ def test_quick_reading_reads_what_careful_reading_reads(data: st.DataObject) -> 
         assert (quick.extra, quick.unreadable) == (careful.extra, careful.unreadable)
 
 
-def _steps(act: Callable[[], object]) -> int:
-    """Count the Python functions, and those of C, that are called."""
-    steps = 0
-
-    def count(_: object, event: str, __: object) -> None:
-        nonlocal steps
-        steps += event in {"call", "c_call"}
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        act()
-    finally:
-        sys.setprofile(before)
-    return steps
-
-
 @pytest.mark.parametrize("lacking", [(), ("amount", "website", "delivery_information")])
-def test_a_clean_record_is_read_in_few_steps(lacking: tuple[str, ...]) -> None:
+def test_a_clean_record_is_read_in_few_calls(lacking: tuple[str, ...]) -> None:
     item = {name: value for name, value in TRANSACTION.items() if name not in lacking}
     read_record(TransactionRecord, item)
-    assert _steps(lambda: read_record(TransactionRecord, item)) < 50
+    assert count_calls(lambda: read_record(TransactionRecord, item)) < 50
 
 
 def test_records_with_nothing_unusual_share_what_is_empty() -> None:
