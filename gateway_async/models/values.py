@@ -3,7 +3,6 @@
 Nothing here knows which model a field belongs to, except for naming it in an error.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
@@ -27,7 +26,6 @@ JOINED = "joined"
 MASK = "***"
 _SHOWN_HEAD, _SHOWN_TAIL = 6, 4
 _SHORTEST_CARD = 12
-_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 def mask_card(number: str) -> str:
@@ -163,7 +161,11 @@ def _is_left_out(value: object, field: "attrs.Attribute[Any]") -> bool:
 
 def is_encodable(text: str) -> bool:
     """Say whether UTF-8 can carry the text: half a surrogate pair it cannot."""
-    return text.isascii() or _HALF_PAIR.search(text) is None
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_encodable(text: str, instance: object, name: str) -> None:

@@ -46,6 +46,7 @@ _EQUALS, _NEXT_PAIR = "\udcfe", "\udcff"
 """Stand for `=` and `&` while a form is escaped; so encoded, they are bytes foreign to UTF-8."""
 _KEPT = f"{string.ascii_letters}{string.digits}_.-~% ".encode() + b"\xfe\xff"
 """What is not escaped, or not as the others are."""
+_ESCAPES = tuple((bytes([byte]), b"%%%02X" % byte) for byte in range(256))
 
 
 class JsonText(str):
@@ -146,7 +147,7 @@ def encode_form(fields: "Mapping[str, str]") -> bytes:
     pairs = _NEXT_PAIR.join([f"{name}{_EQUALS}{text}" for name, text in fields.items()])
     form = pairs.encode(errors="surrogateescape").replace(b"%", b"%25")
     for byte in set(form.translate(None, _KEPT)):
-        form = form.replace(bytes((byte,)), b"%%%02X" % byte)
+        form = form.replace(*_ESCAPES[byte])
     return form.replace(b" ", b"+").replace(b"\xfe", b"=").replace(b"\xff", b"&")
 
 
