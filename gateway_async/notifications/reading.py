@@ -86,13 +86,25 @@ def parse(
     """
     if not isinstance(body, bytes | bytearray | memoryview):
         raise TypeError(f"body: expected bytes, got {type(body).__name__}")
+    problem = ""
+    try:
+        return _parse(headers, body, dialect or Dialect(), max_bytes)
+    except (NotificationError, ReplyUnreadableError) as error:
+        problem = str(error)
+    del headers, body  # a traceback would show them, and so would the frames of the caught error
+    raise NotificationError(problem)
+
+
+def _parse(
+    headers: "Mapping[str, str]", body: bytes, dialect: Dialect, max_bytes: int
+) -> Notification:
     if len(body) > max_bytes:
         raise NotificationError(f"the notification is larger than {max_bytes} bytes")
     content_type = next((v for n, v in headers.items() if n.lower() == "content-type"), "")
     if content_type.strip().lower().startswith("multipart/"):
         raise NotificationError("expected a form, JSON or XML, got a multipart body")
     values = _read(bytes(body), charset_of(content_type) or "utf-8")
-    names = (dialect or Dialect()).notification_fields
+    names = dialect.notification_fields
     found = {kind: _identifier(kind, fields, values) for kind, fields in names.items()}
     if not any(found.values()):
         expected = ", ".join(name for fields in names.values() for name in fields)
@@ -114,16 +126,10 @@ def _read(body: bytes, charset: str) -> "dict[str, tuple[str, Any]]":
     start = body.lstrip(_BLANK)[:1]
     if not start:
         raise NotificationError("expected a form, JSON or XML, got an empty body")
-    problem = ""
-    try:
-        if start == b"<":
-            return _read_xml(body)
-        text = _decode(body, charset)
-        return _read_json(text.encode()) if start == b"{" else _read_form(text, charset)
-    except (ReplyUnreadableError, NotificationError) as error:
-        problem = str(error)
-    # Outside the handler: the caught errors' frames hold the body.
-    raise NotificationError(problem)
+    if start == b"<":
+        return _read_xml(body)
+    text = _decode(body, charset)
+    return _read_json(text.encode()) if start == b"{" else _read_form(text, charset)
 
 
 def _decode(body: bytes, charset: str) -> str:
@@ -170,8 +176,6 @@ def _read_xml(body: bytes) -> "dict[str, tuple[str, Any]]":
 
 
 def _read_form(text: str, charset: str) -> "dict[str, tuple[str, Any]]":
-    problem = ""
-    pairs = []
     try:
         pairs = parse_qsl(
             text.strip(),
@@ -181,11 +185,9 @@ def _read_form(text: str, charset: str) -> "dict[str, tuple[str, Any]]":
             max_num_fields=_MOST_FIELDS,
         )
     except UnicodeDecodeError:
-        problem = f"the notification is not in {charset}"
+        raise NotificationError(f"the notification is not in {charset}") from None
     except ValueError:
-        problem = f"the notification has more than {_MOST_FIELDS} fields"
-    if problem:
-        raise NotificationError(problem)
+        raise NotificationError(f"the notification has more than {_MOST_FIELDS} fields") from None
     values = {name: (value, value) for name, value in pairs}
     if len(values) != len(pairs):
         raise NotificationError("the notification has a field twice")

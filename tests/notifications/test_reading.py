@@ -2,6 +2,8 @@
 
 import json
 import pickle
+import traceback
+import types
 from typing import Any
 from urllib.parse import urlencode
 
@@ -206,6 +208,34 @@ def test_a_notification_shows_no_signature_and_no_card(body: bytes) -> None:
         assert "s3cret" not in text
         assert "411111111" not in text
     assert "A-1" in repr(notification)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        b"encryption_data=s3cret",
+        b"encryption_data=s3cret&order_no=A&order_no=B",
+        b"encryption_data=s3cret&order_no=%ff",
+        b'{"encryption_data": "s3cret", "order_no": "A"',
+        b"<respon><encryption_data>s3cret</encryption_data><order_no>",
+        b"encryption_data=s3cret" + b"x" * 70_000,
+    ],
+)
+def test_an_error_holds_no_signature(wrong: bytes) -> None:
+    with pytest.raises(NotificationError) as caught:
+        _parse(wrong)
+    seen: list[str] = []
+    error: BaseException | None = caught.value
+    while error is not None:
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        seen += [str(error), *(repr(f.f_locals) for f in frames if _is_ours(f))]
+        error = error.__context__ or error.__cause__
+    assert seen
+    assert "s3cret" not in "".join(seen)
+
+
+def _is_ours(frame: types.FrameType) -> bool:
+    return str(frame.f_globals["__name__"]).startswith("gateway_async")
 
 
 def test_a_signature_is_verified_over_every_other_field() -> None:
