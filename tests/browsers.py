@@ -26,6 +26,7 @@ from playwright.async_api import (
     Request,
     Route,
     async_playwright,
+    expect,
 )
 
 SCREENSHOTS = Path(__file__).parent.parent / "build" / "screenshots"
@@ -83,6 +84,7 @@ def find_chromium() -> str:
 async def open_browser() -> AsyncIterator[Browser]:
     """Start Chromium, and end it with the block."""
     path = find_chromium()
+    expect.set_options(timeout=_PATIENCE_SECONDS * 1000)
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=path, args=_ARGUMENTS)
         try:

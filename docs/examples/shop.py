@@ -27,6 +27,7 @@ TEAS = {"Oolong": "12.50", "Darjeeling": "9.90", "Sencha": "14.00", "Pu-erh": "2
 STATES = {"4000": "waiting", "4900": "declined", "4100": "paid", "3000": "captured"}
 STEPS = ("new", *STATES.values())
 CARD = ("card", "expiration_month", "expiration_year", "security_code")
+HEADERS = {"Cache-Control": "no-store", "X-Frame-Options": "DENY"}
 ACTIONS = {"checkout": "new", "card": "new", "capture": "paid", "refund": "captured"}
 
 
@@ -61,9 +62,8 @@ def render(name: str, **values: object) -> str:
 
 def respond(*parts: str) -> web.Response:
     """Answer with a page of rendered parts."""
-    headers = {"Cache-Control": "no-store", "X-Frame-Options": "DENY"}
     html = "".join((render("head"), *parts, render("foot")))
-    return web.Response(text=html, content_type="text/html", headers=headers)
+    return web.Response(text=html, content_type="text/html", headers=HEADERS)
 
 
 class Shop:
@@ -105,7 +105,7 @@ class Shop:
         """Show what the gateway confirms, asking while that may change; or forward to its page."""
         order = self._find(request)
         if request.match_info["on"] and order.page:  # as often as Back or Reload want it
-            return web.Response(text=order.page, content_type="text/html")
+            return web.Response(text=order.page, content_type="text/html", headers=HEADERS)
         if order.state in ("waiting", "unknown"):
             await self.look_up(order)
         shown = {field.name: getattr(order, field.name) for field in attrs.fields(Order)}

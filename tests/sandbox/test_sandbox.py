@@ -1,4 +1,5 @@
 import csv
+import json
 import os
 import re
 import signal
@@ -99,6 +100,31 @@ def test_options_become_faults(monkeypatch: pytest.MonkeyPatch) -> None:
         "status=503",
     ):
         assert part in shown
+
+
+async def test_the_command_says_where_shoppers_go_and_how_merchants_are_told() -> None:
+    options = ["--port", "0", "--notify-format", "json", "--notify-unsigned"]
+    options += [
+        "--return-url",
+        "http://127.0.0.1:1/back",
+        "--cancel-url",
+        "http://127.0.0.1:1/left",
+    ]
+    fields = {**DIRECT, "notify_url": "http://127.0.0.1:1/n"}
+    async with (
+        aiohttp.ClientSession() as http,
+        make_sandbox(make_parser().parse_args(options)) as sandbox,
+    ):
+        merchant = Merchant(sandbox=sandbox, http=http)
+        await pay(merchant, fields)
+        async with merchant.post("checkout", fields, form=True) as response:
+            page = await response.text()
+        await sandbox.deliver_notifications()
+    assert '"http://127.0.0.1:1/back"' in page
+    assert '"http://127.0.0.1:1/left"' in page
+    (told,) = sandbox.notifications
+    assert json.loads(told.body)["order_no"] == DIRECT["order_no"]
+    assert b"encryption_data" not in told.body
 
 
 @pytest.mark.parametrize(("text", "expected"), [("50ms", 0.05), ("2s", 2.0), ("0.5", 0.5)])

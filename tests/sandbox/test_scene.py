@@ -77,6 +77,16 @@ async def test_the_first_choice_counts_and_is_told_once(
     assert len(merchant.sandbox.notifications) == (status is not PaymentStatus.WAITING)
 
 
+async def test_inputs_that_lead_nowhere_are_told_so(merchant: Merchant) -> None:
+    async with merchant.http.post(
+        f"{merchant.sandbox.base_url}/v1/checkout",
+        data={"gbc_id": "../" * 10_000},
+        allow_redirects=False,
+    ) as response:
+        assert response.status == 404
+        assert "no such payment" in await response.text()
+
+
 async def test_what_the_browser_changed_in_the_inputs_does_not_count(merchant: Merchant) -> None:
     page = await read_page(merchant, await begin(merchant, PAYMENT))
     assert "12.30" in page

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import attrs
 from aiohttp import web
@@ -137,8 +136,8 @@ class Server:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self.courier.stop()
         await self._runner.cleanup()
+        await self.courier.stop()
 
     # The merchant
 
@@ -158,8 +157,7 @@ class Server:
         except UnreadableBodyError as error:
             fields, problem = {}, str(error)
         if request.path == CHECKOUT.path and "gbc_id" in fields:
-            # A page of its own, so that Reload and Back ask for it again and post nothing.
-            return _see_other(f"/pay/{quote(fields['gbc_id'], safe='')}")
+            return self._lead_to_page(fields["gbc_id"])
         operation = operation_of(request.path, fields)
         plan = self._faults.plan(operation.name)
         count = count_orders(operation, fields)
@@ -214,6 +212,12 @@ class Server:
         return len(waiting)
 
     # The shopper
+
+    def _lead_to_page(self, page_id: str) -> web.Response:
+        if self._scene.find(page_id) is None:
+            return self._payment_page(page_id)
+        # An address of its own: Reload and Back ask for it again, and post nothing.
+        return _see_other(f"/pay/{page_id}")
 
     async def _show_payment_page(self, request: web.Request) -> web.StreamResponse:
         return self._payment_page(request.match_info["page_id"])
