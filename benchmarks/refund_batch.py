@@ -1,20 +1,27 @@
 """What does a refund batch cost an order, against aiohttp alone?
 
 Run as ``python -m benchmarks.refund_batch``. The floor posts one body, written beforehand, and
-parses the replies with orjson; the client signs, writes, sends, matches and judges. Both run in
+parses the replies with orjson; the client signs, writes, sends, matches and judges. All run in
 turn against the same stub in another process; figures are CPU time of this process.
 """
 
 import asyncio
 import itertools
-import statistics
-import time
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import orjson
 
+from benchmarks.figures import (
+    Figure,
+    alternate,
+    at_most,
+    cpu_seconds,
+    median_of,
+    ratio_of,
+    show,
+)
 from benchmarks.replies import ORDERS, names
 from benchmarks.stub import stub
 from gateway_async import (
@@ -24,13 +31,16 @@ from gateway_async import (
     HmacSigner,
     OutcomeStatus,
     RefundOrder,
+    RefundRecord,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable, Coroutine, Iterator
 
-REQUESTS = 400
-ROUNDS = 7
+    from gateway_async import BatchResult
+
+REQUESTS = 200
+ROUNDS = 15
 CONCURRENCY = 8
 
 
@@ -64,6 +74,26 @@ def make_body() -> bytes:
     return orjson.dumps({**identity, "refund_orders": orders, "encryption_data": "0" * 64})
 
 
+def client_at(url: str) -> GatewayClient:
+    """Return a client of the stub, which knows few orders, so that they repeat."""
+    return GatewayClient(
+        url,
+        Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("secret")),
+        policy=BatchPolicy(concurrency=CONCURRENCY, duplicates="allow"),
+    )
+
+
+def one_by_one() -> "Iterator[RefundOrder]":
+    """Return all orders of one run, to be taken one by one."""
+    return itertools.chain.from_iterable(itertools.repeat(make_orders(), REQUESTS))
+
+
+def expect(done: int) -> None:
+    """See that every order was done."""
+    if done != REQUESTS * ORDERS:
+        raise RuntimeError(f"only {done} of {REQUESTS * ORDERS} orders succeeded")
+
+
 async def floor(url: str) -> None:
     """Do what nobody can do without: post bytes and parse replies."""
     body = make_body()
@@ -79,39 +109,77 @@ async def floor(url: str) -> None:
         await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
 
 
+async def awaited(url: str) -> "BatchResult[RefundOrder, RefundRecord]":
+    """Await the whole batch, and ask whether all went well."""
+    async with client_at(url) as gateway:
+        result = await gateway.refund(one_by_one())
+    expect(result.counts[OutcomeStatus.SUCCEEDED] * result.ok)
+    return result
+
+
+async def awaited_of_list(url: str) -> None:
+    """The same with the orders in a list, which is checked whole before anything is sent."""
+    orders = list(one_by_one())
+    async with client_at(url) as gateway:
+        result = await gateway.refund(orders)
+    expect(result.counts[OutcomeStatus.SUCCEEDED] * result.ok)
+
+
 async def client(url: str) -> None:
-    """Refund the same orders by the client, streamed, with all that keeps them safe."""
-    credentials = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("secret"))
-    policy = BatchPolicy(concurrency=CONCURRENCY, duplicates="allow")
-    orders = itertools.chain.from_iterable(itertools.repeat(make_orders(), REQUESTS))
+    """Refund the same orders by the client, streamed, and look at every outcome."""
     succeeded = 0
-    async with (
-        GatewayClient(url, credentials, policy=policy) as gateway,
-        gateway.refund(orders) as batch,
-    ):
+    async with client_at(url) as gateway, gateway.refund(one_by_one()) as batch:
         async for outcome in batch:
             succeeded += outcome.status is OutcomeStatus.SUCCEEDED
-    if succeeded != REQUESTS * ORDERS:
-        raise RuntimeError(f"only {succeeded} of {REQUESTS * ORDERS} orders succeeded")
+    expect(succeeded)
 
 
-def cpu_an_order(run: "Callable[[str], Awaitable[None]]", url: str) -> float:
-    """Return the CPU time of one run, in microseconds an order."""
-    started = time.process_time()
-    asyncio.run(run(url))  # type: ignore[arg-type]  # a coroutine function
-    return (time.process_time() - started) / (REQUESTS * ORDERS) * 1e6
+async def awaited_and_read(url: str) -> None:
+    """Await the whole batch, and read every record."""
+    result = await awaited(url)
+    expect(sum(isinstance(outcome.record, RefundRecord) for outcome in result))
 
 
-def main() -> None:
-    """Run both in turn, and print the ratios' median and quartiles."""
+async def streamed_and_read(url: str) -> None:
+    """Stream the batch, and read every record as it comes."""
+    read = 0
+    async with client_at(url) as gateway, gateway.refund(one_by_one()) as batch:
+        async for outcome in batch:
+            read += isinstance(outcome.record, RefundRecord)
+    expect(read)
+
+
+SIDES: "dict[str, tuple[Callable[[str], Coroutine[Any, Any, object]], float | None]]" = {
+    "aiohttp and orjson, bodies written beforehand": (floor, None),
+    "awaited, result.ok and counts read": (awaited, 1.7),
+    "the same, the orders in a list": (awaited_of_list, 1.7),
+    "streamed, every status read": (client, 1.7),
+    "awaited, every record read": (awaited_and_read, 2.4),
+    "streamed, every record read": (streamed_and_read, 2.4),
+}
+"""Each side, and how often it may cost the first of them."""
+
+
+def measure() -> list[Figure]:
+    """Run all sides in turn.
+
+    Returns:
+        The CPU time of an order for each, and as a multiple of the floor.
+    """
     with stub() as url:
-        pairs = [(cpu_an_order(floor, url), cpu_an_order(client, url)) for _ in range(ROUNDS)]
-    ratios = [ours / least for least, ours in pairs]
-    lower, median, upper = statistics.quantiles(ratios, n=4)
-    print(f"floor  {statistics.median(least for least, _ in pairs):6.2f} µs CPU an order")
-    print(f"client {statistics.median(ours for _, ours in pairs):6.2f} µs CPU an order")
-    print(f"ratio  {median:6.2f} (quartiles {lower:.2f} and {upper:.2f})")
+
+        def side(run: "Callable[[str], Coroutine[Any, Any, object]]") -> "Callable[[], float]":
+            return lambda: cpu_seconds(lambda: run(url)) / (REQUESTS * ORDERS) * 1e6
+
+        costs = alternate({name: side(run) for name, (run, _) in SIDES.items()}, ROUNDS)
+    least = next(iter(costs.values()))
+    absolute = [median_of(name, cost, "µs CPU an order") for name, cost in costs.items()]
+    return absolute + [
+        ratio_of(name, costs[name], least, "x floor", goal=at_most(goal))
+        for name, (_, goal) in SIDES.items()
+        if goal is not None
+    ]
 
 
 if __name__ == "__main__":
-    main()
+    show(measure())

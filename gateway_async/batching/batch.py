@@ -119,6 +119,16 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
         return self
 
     async def __anext__(self) -> Outcome[O, R]:
+        if not self._ready:
+            await self._make_ready()
+        return self._ready.pop()
+
+    async def _make_ready(self) -> None:
+        """Make the outcomes of the next block that is settled.
+
+        Raises:
+            StopAsyncIteration: At the end.
+        """
         run = self._run
         if run is None or not run.streamed:
             raise RuntimeError(f"stream {self!r} inside `async with`")
@@ -136,7 +146,6 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
                     await run.finish()
             else:
                 await run.change()
-        return self._ready.pop()
 
     async def __aexit__(
         self,

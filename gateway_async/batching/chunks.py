@@ -14,7 +14,7 @@ from gateway_async.errors import DuplicateOrderError, NotSentError
 from gateway_async.models.values import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     Identity = Callable[[Any], tuple[str, str]]
 
@@ -43,6 +43,37 @@ class Chunk:
         )
 
 
+@attrs.define
+class Page:
+    """Orders with their positions in the input.
+
+    Attributes:
+        indices: The positions; a range where they are without a gap.
+        orders: The orders.
+    """
+
+    indices: list[int] | range = attrs.field(factory=list)
+    orders: list[Any] = attrs.field(factory=list)
+
+    def __len__(self) -> int:
+        return len(self.orders)
+
+    def append(self, index: int, order: object) -> None:
+        """Add an order."""
+        if isinstance(self.indices, range):
+            self.indices = list(self.indices)
+        self.indices.append(index)
+        self.orders.append(order)
+
+    def to_chunk(self) -> Chunk:
+        """Return the orders as a chunk."""
+        if isinstance(self.indices, range):
+            return Chunk(self.indices, tuple(self.orders))
+        numbered = sorted(zip(self.indices, self.orders, strict=True), key=itemgetter(0))
+        indices, orders = zip(*numbered, strict=True)
+        return Chunk(_compact(indices), orders)
+
+
 def transaction_identity(order: Any) -> tuple[str, str]:  # noqa: ANN401  # any order
     """Name what moves when an order is executed: its transaction."""
     return ("transaction_id", order.transaction_id)
@@ -63,6 +94,14 @@ class SeenIdentities:
     def __init__(self, identity: "Identity") -> None:
         self._identity = identity
         self._hashes: set[int] = set()
+
+    def add(self, identities: "Collection[tuple[str, str]]") -> bool:
+        """Add identities if all of them are new; else none, and say so."""
+        hashes = set(map(hash, identities))
+        if len(hashes) < len(identities) or not hashes.isdisjoint(self._hashes):
+            return False
+        self._hashes |= hashes
+        return True
 
     def refuse(self, order: object) -> DuplicateOrderError | None:
         """Return why the order is refused; None for the first of its identity."""
@@ -93,7 +132,7 @@ class Chunker:
         self._identity = identity
         self._look_ahead = look_ahead
         self.serializes = serialize
-        self._open: list[tuple[int, Any]] = []
+        self._open = Page()
         self._open_identities: set[tuple[str, str]] = set()
         self._open_kind = ""
         self._held: deque[tuple[int, Any]] = deque()
@@ -102,9 +141,9 @@ class Chunker:
         self._unknown: set[tuple[str, str]] = set()
 
     @property
-    def wants_more(self) -> bool:
-        """Whether another order may be added."""
-        return len(self._open) < self._size and len(self._held) < self._look_ahead
+    def room(self) -> int:
+        """How many more orders may be added, be it into the chunk or held back."""
+        return min(self._size - len(self._open), self._look_ahead - len(self._held))
 
     @property
     def holds(self) -> bool:
@@ -117,25 +156,42 @@ class Chunker:
         if identity in self._unknown:
             self.refused.append((index, order, _after_unknown(order, identity[0])))
         elif self._may_join(identity):
-            self._open.append((index, order))
+            self._open.append(index, order)
             self._open_identities.add(identity)
             self._open_kind = identity[0]
         else:
             self._held.append((index, order))
             self._held_identities.add(identity)
 
+    def fitting(self, orders: "Sequence[object]") -> set[tuple[str, str]] | None:
+        """Return the identities of orders that make up one chunk as they are; else None."""
+        identities = set(map(self._identity, orders))
+        fits = (
+            not self._open
+            and len(identities) == len(orders)
+            and len({kind for kind, _ in identities}) == 1
+            and identities.isdisjoint(self._held_identities)
+            and identities.isdisjoint(self._in_flight)
+            and identities.isdisjoint(self._unknown)
+        )
+        return identities if fits else None
+
+    def open_with(self, page: Page, identities: set[tuple[str, str]]) -> None:
+        """Take in orders that are `fitting`, all at once."""
+        self._open = page
+        self._open_identities = identities
+        self._open_kind = next(iter(identities))[0]
+
     def take(self) -> Chunk | None:
         """Close the open chunk and return it; None if it has no order."""
         if not self._open:
             return None
-        self._open.sort(key=itemgetter(0))
-        indices, orders = zip(*self._open, strict=True)
+        page, self._open = self._open, Page()
         if self.serializes:
             self._in_flight |= self._open_identities
-        self._open = []
         self._open_identities = set()
         self._reconsider()
-        return Chunk(_compact(indices), orders)
+        return page.to_chunk()
 
     def release(self, chunk: Chunk, unknown: "Sequence[Any]") -> None:
         """Note that a chunk has come back, and which of its orders have an unknown outcome."""
@@ -145,12 +201,11 @@ class Chunker:
 
     def empty(self) -> Chunk | None:
         """Give up everything that waits, as one chunk that is not to be sent."""
-        left = sorted([*self._open, *self._held], key=itemgetter(0))
-        self._open, self._held = [], deque()
-        if not left:
-            return None
-        indices, orders = zip(*left, strict=True)
-        return Chunk(_compact(indices), orders)
+        left, self._open = self._open, Page()
+        for index, order in self._held:
+            left.append(index, order)
+        self._held.clear()
+        return left.to_chunk() if left else None
 
     def _may_join(self, identity: tuple[str, str]) -> bool:
         return (

@@ -7,19 +7,20 @@ and when, is not known here.
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from gateway_async.batching.chunks import Chunk, Chunker, SeenIdentities
+from gateway_async.batching.chunks import Chunk, Chunker, Page, SeenIdentities
 from gateway_async.batching.outcomes import UniformBlock, status_code
 from gateway_async.batching.sources import open_source
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import DuplicateOrderError, InvalidOrderError, NotSentError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 
     from gateway_async.batching.outcomes import Block
     from gateway_async.batching.plans import Plan
     from gateway_async.dialect import Dialect
     from gateway_async.settings import BatchPolicy
+    from gateway_async.wire.encoding import Row
 
 _CHECKED_AT_ONCE = 2000
 _LEFT_IN_A_BLOCK = 1000
@@ -59,16 +60,18 @@ class Intake:
         self._pulled = 0
         self.is_broken = False
         self._refused: list[UniformBlock] = []
+        self._rows: list[Row] | None = None
 
     @property
     def can_fill(self) -> bool:
         """Whether another order may be pulled."""
-        return (
-            not self.source.ended
-            and not self.is_broken
-            and self._chunker.wants_more
-            and len(self._refused) + len(self._chunker.refused) < self._size
-        )
+        return not self.source.ended and not self.is_broken and self._room > 0
+
+    @property
+    def _room(self) -> int:
+        """How many orders may be pulled, whatever becomes of each."""
+        refused = len(self._refused) + len(self._chunker.refused)
+        return min(self._chunker.room, self._size - refused)
 
     @property
     def is_exhausted(self) -> bool:
@@ -89,12 +92,9 @@ class Intake:
         if self.source.taken is None:
             return
         problems: dict[int, InvalidOrderError] = {}
-        for index, order in enumerate(self.source.taken):
-            error = self.check(order)
-            if error is not None:
-                problems[index] = error
-            if index % _CHECKED_AT_ONCE == 0:
-                await asyncio.sleep(0)
+        for start in range(0, len(self.source.taken), _CHECKED_AT_ONCE):
+            problems |= self._problems(start, self.source.taken[start : start + _CHECKED_AT_ONCE])
+            await asyncio.sleep(0)
         if problems:
             raise _refusal(problems, len(self.source.taken))
         self._checked = True
@@ -103,37 +103,65 @@ class Intake:
         """Yield what was not pulled yet, with its index, each to be checked by the caller."""
         while True:
             try:
-                numbered = await self._pull()
+                numbered = await self.source.pull()
             except StopAsyncIteration:
                 return
+            except BaseException:
+                self.is_broken = True
+                raise
             yield numbered
 
     async def fill(self) -> None:
         """Pull orders until a chunk is full, as far as the input has any."""
         while self.can_fill:
+            page = Page()
             try:
-                index, order = await self._pull()
-            except StopAsyncIteration:
-                return
-            self._pulled += 1
+                await self.source.pull_some(self._room, page)
+            except BaseException:
+                self.is_broken = True
+                raise
+            finally:
+                self._take_in(page)
+
+    def _take_in(self, page: Page) -> None:
+        """Check what was pulled, and cut it into chunks: nearly always all of it at once."""
+        self._pulled += len(page)
+        self._rows = None
+        if not page or self._open_with(page):
+            return
+        for index, order in zip(page.indices, page.orders, strict=True):
             error = None if self._checked else self.check(order)
             if error is None:
                 self._chunker.add(index, order)
             else:
                 self._refused.append(_refused(index, order, error))
 
-    async def _pull(self) -> tuple[int, Any]:
-        try:
-            return await self.source.pull()
-        except StopAsyncIteration:
-            raise
-        except BaseException:
-            self.is_broken = True
-            raise
+    def _open_with(self, page: Page) -> bool:
+        """Open a chunk with orders of which none is wrong or stands in another's way."""
+        rows = None if self._checked else self._plan.rows_if_right(page.orders, self._dialect)
+        if rows is None and not self._checked:
+            return False
+        identities = self._chunker.fitting(page.orders)
+        if identities is None or not (self._checked or self._are_new(identities)):
+            return False
+        self._chunker.open_with(page, identities)
+        self._rows = rows
+        return True
 
-    def take(self) -> Chunk | None:
-        """Return the next chunk, full or not; None if none can leave now."""
-        return self._chunker.take()
+    def _are_new(self, identities: "Collection[tuple[str, str]]") -> bool:
+        """Note identities, if duplicates are refused and none of these is one."""
+        return self._seen is None or self._seen.add(identities)
+
+    def take(self) -> "tuple[Chunk, list[Row] | None] | None":
+        """Return the next chunk, full or not; None if none can leave now.
+
+        Its orders come as they are written, too, where they were written to check them.
+        """
+        chunk, rows, self._rows = self._chunker.take(), self._rows, None
+        if chunk is None:
+            return None
+        # An open chunk only grows, so that as many are the same.
+        return chunk, rows if rows is not None and len(rows) == len(chunk) else None
 
     def take_refused(self) -> list[UniformBlock]:
         """Return the orders that may not be sent, each with its error."""
@@ -178,6 +206,17 @@ class Intake:
         for start in range(self._pulled, len(orders), _LEFT_IN_A_BLOCK):
             part = orders[start : start + _LEFT_IN_A_BLOCK]
             yield Chunk(range(start, start + len(part)), part)
+
+    def _problems(self, start: int, orders: "Sequence[object]") -> "dict[int, InvalidOrderError]":
+        """Return why some orders may not be sent, each by its index; each is to be checked once."""
+        if self._plan.rows_if_right(orders, self._dialect) is not None:
+            identities = set(map(self._plan.identity, orders))
+            if self._seen is None or (
+                len(identities) == len(orders) and self._seen.add(identities)
+            ):
+                return {}
+        checked = enumerate(map(self.check, orders), start)
+        return {index: error for index, error in checked if error is not None}
 
     def check(self, order: Any) -> InvalidOrderError | None:  # noqa: ANN401  # anything may come in
         """Return why an order may not be sent, or None; each is to be checked once."""

@@ -5,7 +5,8 @@ fits no order is reported. This module is pure, and does not know how the reply 
 """
 
 from decimal import Decimal, InvalidOperation
-from operator import attrgetter, itemgetter
+from itertools import product
+from operator import eq, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -20,7 +21,7 @@ from gateway_async.errors import (
 from gateway_async.operations import Operation, OperationClass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from gateway_async.dialect import Dialect
     from gateway_async.models.orders import OrderRef
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     Verdict = tuple[OutcomeStatus, GatewayError | None]
 
 _CASELESS = frozenset({"currency", "payment_currency", "request_id"})
+_NAMES = ("transaction_id", "order_no")
 _MESSAGES = ("error_message", "refund_message")
 _TWO_NAMES = "an item names one order by transaction_id and another by order_no"
 _LONGEST_SHOWN = 200
@@ -46,16 +48,22 @@ class Judgement:
         items: For each order, the items of the reply that are about it.
         unexpected: Items that are about no order of the chunk, as they came.
         cut: The reply is full and may have been cut: the orders must be asked in smaller chunks.
+        plain: Every order succeeded, and item n of the reply is the one about order n.
     """
 
     verdicts: "list[Verdict]"
     items: "list[tuple[Item, ...]]"
     unexpected: list[object]
     cut: bool = False
+    plain: bool = False
 
 
 def judge(
-    operation: Operation, orders: "Sequence[Any]", payload: "Item", dialect: "Dialect"
+    operation: Operation,
+    orders: "Sequence[Any]",
+    payload: "Item",
+    dialect: "Dialect",
+    rows: "Sequence[Item] | None" = None,
 ) -> Judgement:
     """Judge a decoded reply, order by order.
 
@@ -64,9 +72,13 @@ def judge(
         orders: The orders of the chunk; no two of the same identity.
         payload: The reply's JSON object.
         dialect: What the interface leaves open.
+        rows: The orders as they were written, if that is known: then most replies are judged at
+            a glance.
     """
-    judge_kind = _judge_look_up if operation.kind is OperationClass.READ else _judge_money
-    return judge_kind(operation, orders, payload, dialect)
+    if operation.kind is OperationClass.READ:
+        return _judge_look_up(operation, orders, payload, dialect)
+    plain = _judge_plain(operation, rows, payload, dialect) if rows else None
+    return plain or _judge_money(operation, orders, payload, dialect)
 
 
 def identifier(value: object) -> str | None:
@@ -94,17 +106,52 @@ def _listed(operation: Operation, payload: "Item") -> list[Any] | None:
 # Captures, cancels, reviews, refunds
 
 
+def _judge_plain(
+    operation: Operation, rows: "Sequence[Item]", payload: "Item", dialect: "Dialect"
+) -> Judgement | None:
+    """Judge the usual reply: item n repeats what was sent of order n, and says that it was done.
+
+    It comes to what `_judge_money` would come to; None for any other reply, be it right.
+    """
+    listed = payload.get(operation.list_field or "")
+    if not isinstance(listed, list) or len(listed) != len(rows):
+        return None
+    repeated = dict.fromkeys((*_NAMES, *dialect.echo_fields.get(operation.name, ())))
+    read = itemgetter(*repeated)
+    telling = (operation.status_field or "", *_MESSAGES)
+    try:
+        if not all(map(eq, map(read, listed), map(read, rows))):
+            return None
+        said = [_distinct([item.get(name) for item in listed]) for name in telling]
+    except (KeyError, TypeError):  # an item lacks a field, or is none
+        return None
+    if not all(text is None or isinstance(text, str) for texts in said for text in texts):
+        return None  # numbers, of which True equals 1
+    for texts in product(*said):
+        item = dict(zip(telling, texts, strict=True))
+        if _judge_status(operation, item, dialect) is not _SUCCEEDED:
+            return None
+    return plain_judgement(listed)
+
+
+def _distinct(texts: list[Any]) -> "Collection[Any]":
+    """Return each text once; nearly always all are the same, and none need be hashed."""
+    return texts[:1] if texts.count(texts[0]) == len(texts) else set(texts)
+
+
+def plain_judgement(listed: "Sequence[Item]") -> Judgement:
+    """Return what a reply says in which item n is the one about order n, and all succeeded."""
+    return Judgement([_SUCCEEDED] * len(listed), list(zip(listed)), [], plain=True)
+
+
 def _judge_money(
     operation: Operation, orders: "Sequence[Any]", payload: "Item", dialect: "Dialect"
 ) -> Judgement:
     listed = _listed(operation, payload) or []
-    match = _match_in_place(orders, listed) or _match_by_identity(orders, listed)
-    is_plainly_done = _plain_success(operation, orders, dialect)
+    match = _match_by_identity(orders, listed)
     verdicts: list[Verdict] = []
     for position, (order, items) in enumerate(zip(orders, match.items, strict=True)):
-        if len(items) == 1 and not match.conflicts and is_plainly_done(items[0], order):
-            verdicts.append(_SUCCEEDED)
-        elif position in match.conflicts:
+        if position in match.conflicts:
             verdicts.append(_unreadable(_TWO_NAMES))
         elif not items:
             verdicts.append(_judge_missing(payload, dialect))
@@ -118,19 +165,8 @@ class _Match:
     """Which items are about which order."""
 
     items: "list[tuple[Item, ...]]"
-    conflicts: frozenset[int] = frozenset()
-    unexpected: list[object] = attrs.field(factory=list)
-
-
-def _match_in_place(orders: "Sequence[Any]", listed: list[Any]) -> _Match | None:
-    """Match the usual reply, in which item n is about order n: by identity, item for item."""
-    in_place = len(listed) == len(orders) and all(
-        isinstance(item, dict)
-        and item.get("transaction_id") == order.transaction_id
-        and item.get("order_no", order.order_no) == order.order_no
-        for item, order in zip(listed, orders, strict=True)
-    )
-    return _Match([(item,) for item in listed]) if in_place else None
+    conflicts: set[int]
+    unexpected: list[object]
 
 
 def _match_by_identity(orders: "Sequence[Any]", listed: list[Any]) -> _Match:
@@ -152,7 +188,7 @@ def _match_by_identity(orders: "Sequence[Any]", listed: list[Any]) -> _Match:
         found[position].append(item)
         if named is not None and named != position:
             conflicts |= {position, named}
-    return _Match([tuple(items) for items in found], frozenset(conflicts), unexpected)
+    return _Match([tuple(items) for items in found], conflicts, unexpected)
 
 
 def _unique_positions(values: list[str]) -> dict[str, int]:
@@ -163,39 +199,6 @@ def _unique_positions(values: list[str]) -> dict[str, int]:
         if positions.setdefault(value, position) != position:
             repeated.add(value)
     return {value: n for value, n in positions.items() if value not in repeated}
-
-
-def _plain_success(
-    operation: Operation, orders: "Sequence[Any]", dialect: "Dialect"
-) -> "Callable[[Item, object], bool]":
-    """Return what sees at once, of most items, that all is well; the rest is judged in full."""
-    field, done = operation.status_field or "", dialect.done_statuses
-    prefixes = dialect.done_message_prefixes
-    fields = dialect.echo_fields.get(operation.name, ())
-    names = [name for name in fields if hasattr(orders[0], name)]
-    sent, said = _reader(attrgetter, names), _reader(itemgetter, names)
-
-    def is_plainly_done(item: "Item", order: object) -> bool:
-        status, message = item.get(field), item.get("refund_message")
-        if not isinstance(status, str) or status not in done or item.get("error_message"):
-            return False
-        if message and not (isinstance(message, str) and message.startswith(prefixes)):
-            return False
-        try:
-            return said(item) == tuple(map(str, sent(order)))
-        except KeyError:
-            return False
-
-    return is_plainly_done
-
-
-def _reader(
-    getter: "Callable[..., Callable[[Any], Any]]", names: "Sequence[str]"
-) -> "Callable[[Any], tuple[Any, ...]]":
-    """Return what reads several values at once, as a tuple however many they are."""
-    if len(names) > 1:
-        return getter(*names)
-    return lambda holder: tuple(getter(name)(holder) for name in names)
 
 
 def _judge_missing(payload: "Item", dialect: "Dialect") -> "Verdict":
@@ -293,6 +296,8 @@ def _shown(value: object) -> str:
 def _agree(field: str, sent: Decimal | str, value: object) -> bool:
     if isinstance(sent, Decimal):
         return _same_amount(sent, value)
+    if value == sent:
+        return True
     text = identifier(value) or ""
     return text.casefold() == sent.casefold() if field in _CASELESS else text == sent
 

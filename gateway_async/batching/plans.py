@@ -32,13 +32,14 @@ from gateway_async.operations import (
     Operation,
     OperationClass,
 )
-from gateway_async.wire.encoding import batch_field, check_amounts, selection_fields
+from gateway_async.wire.encoding import batch_field, check_amounts, order_rows, selection_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gateway_async.batching.chunks import Chunk, Identity
     from gateway_async.dialect import Dialect
+    from gateway_async.wire.encoding import Row
 
 
 @attrs.frozen(kw_only=True)
@@ -85,27 +86,47 @@ class Plan:
             return error.with_traceback(None)
         return None
 
+    def rows(self, orders: "Sequence[Any]", dialect: "Dialect") -> "list[Row]":
+        """Write orders as they stand in a request, each by itself; for look-ups there is nothing.
+
+        Raises:
+            InvalidOrderError: If an order cannot be sent.
+        """
+        if self.is_look_up:
+            selection_fields(orders, dialect)
+            return []
+        return order_rows(orders, dialect)
+
+    def rows_if_right(self, orders: "Sequence[object]", dialect: "Dialect") -> "list[Row] | None":
+        """Write orders if `check` finds fault with none of them; else None."""
+        if not set(map(type, orders)) <= {self.order_class}:
+            return None
+        try:
+            return self.rows(orders, dialect)
+        except InvalidOrderError:
+            return None
+
     def fields(
-        self, chunk: "Chunk", dialect: "Dialect", marker: str | None = None
+        self, chunk: "Chunk", rows: "Sequence[Row]", dialect: "Dialect"
     ) -> "Mapping[str, str]":
         """Write the orders of one chunk as fields of a request.
 
         Args:
             chunk: The orders.
+            rows: The same as they are written.
             dialect: What the interface leaves open.
-            marker: What the marker of each refund begins with, if any is sent.
         """
         if self.is_look_up:
             return selection_fields(chunk.orders, dialect)
-        orders: Sequence[Any] = chunk.orders
-        if marker is not None:
-            orders = [
-                attrs.evolve(
-                    order, refund_reason=marked(order.refund_reason, whole_marker(marker, index))
-                )
-                for index, order in zip(chunk.indices, orders, strict=True)
-            ]
-        return {self.operation.list_field or "": batch_field(self.operation, orders, dialect)}
+        return {self.operation.list_field or "": batch_field(rows, dialect)}
+
+
+def with_markers(rows: "Sequence[Row]", marker: str, indices: "Sequence[int]") -> "list[Row]":
+    """Put a marker before the reason of each refund."""
+    return [
+        {**row, "refund_reason": marked(row["refund_reason"], whole_marker(marker, index))}
+        for index, row in zip(indices, rows, strict=True)
+    ]
 
 
 PLANS: "Mapping[str, Plan]" = MappingProxyType(

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from gateway_async.batching.chunks import Chunk
     from gateway_async.session import Session
     from gateway_async.settings import RecoveryPolicy
+    from gateway_async.wire.encoding import Row
 
 _log = logging.getLogger("gateway_async.batches")
 
@@ -159,12 +160,12 @@ class Run(Lifecycle):
 
     async def _work(self) -> None:
         try:
-            while (chunk := await self._next_chunk()) is not None:
-                await self._settle(chunk)
+            while (taken := await self._next_chunk()) is not None:
+                await self._settle(*taken)
         finally:
             await self._sender.kept()
 
-    async def _next_chunk(self) -> "Chunk | None":
+    async def _next_chunk(self) -> "tuple[Chunk, Sequence[Row] | None] | None":
         async with self._taking:
             while self._may_take:
                 if self.streamed and len(self.tally.finished) >= self._policy.concurrency:
@@ -177,9 +178,9 @@ class Run(Lifecycle):
                         self._stop("the input failed")
                 for block in self._intake.take_refused():
                     self._note(block)
-                chunk = self._intake.take()
-                if chunk is not None or self._intake.is_done:
-                    return chunk
+                taken = self._intake.take()
+                if taken is not None or self._intake.is_done:
+                    return taken
                 if not self._intake.can_fill:
                     await self.change()
                 await asyncio.sleep(0)  # nor must one of which every order is wrong
@@ -194,7 +195,7 @@ class Run(Lifecycle):
         is_too_late = self._intake.source.waits and self.gate.is_too_late
         return not (self._leaving or self._intake.is_broken or is_too_late)
 
-    async def _settle(self, chunk: "Chunk") -> None:
+    async def _settle(self, chunk: "Chunk", rows: "Sequence[Row] | None") -> None:
         reason = self.gate.closed_because
         if reason is not None:
             self._sender.fail(chunk, NotSentError(f"nothing was sent: {reason}"))
@@ -204,7 +205,7 @@ class Run(Lifecycle):
         if self._looks_before:
             references = await self._references_before(chunk)
         if references is not None:
-            self._mind(await self._sender.send(chunk, references))
+            self._mind(await self._sender.send(chunk, references, rows))
 
     async def _references_before(self, chunk: "Chunk") -> "Mapping[str, frozenset[str]] | None":
         """Look up the baseline of a chunk; where that fails, record the chunk as not sent."""

@@ -12,13 +12,16 @@ import attrs
 
 from gateway_async.batching.matching import Judgement, judge
 from gateway_async.batching.outcomes import (
+    JudgedBlock,
     RepliedBlock,
     Sending,
     UniformBlock,
     count_statuses,
-    status_codes,
+    has_nested_signature,
+    verdict_codes,
     without_signatures,
 )
+from gateway_async.batching.plans import with_markers
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import (
     ConfigurationError,
@@ -33,7 +36,7 @@ from gateway_async.session import Exchange, Request
 from gateway_async.wire.decoding import decode_json
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from gateway_async.batching.chunks import Chunk
     from gateway_async.batching.log import Fate, JobLog
@@ -43,10 +46,11 @@ if TYPE_CHECKING:
     from gateway_async.session import Call, Gate, Session
     from gateway_async.transport import RawReply
     from gateway_async.watching import RequestWatch
+    from gateway_async.wire.encoding import Row
 
     References = Mapping[str, frozenset[str]]
     Payload = tuple[bytes, Mapping[str, Any]]
-    Known = UniformBlock | RepliedBlock
+    Known = UniformBlock | JudgedBlock | RepliedBlock
 
 T = TypeVar("T")
 
@@ -90,12 +94,15 @@ class Sender:
         factory=dict, init=False
     )
 
-    async def send(self, chunk: "Chunk", references: "References") -> GatewayError | None:
+    async def send(
+        self, chunk: "Chunk", references: "References", rows: "Sequence[Row] | None" = None
+    ) -> GatewayError | None:
         """Send one chunk and record what became of its orders.
 
         Args:
             chunk: The orders.
             references: Which refund references their transactions had before, if that is known.
+            rows: The orders as they are written, if that is known.
 
         Returns:
             Why there was no readable reply; None where there was one.
@@ -104,19 +111,26 @@ class Sender:
         if self.log is not None:
             number = await self._intend(self.log, chunk, references)
         with self.session.observer.request(self.plan.operation.name, len(chunk)) as watch:
-            return await self._send(chunk, references, number, watch)
+            return await self._send(chunk, references, number, rows, watch)
 
     async def _send(
-        self, chunk: "Chunk", references: "References", number: int | None, watch: "RequestWatch"
+        self,
+        chunk: "Chunk",
+        references: "References",
+        number: int | None,
+        rows: "Sequence[Row] | None",
+        watch: "RequestWatch",
     ) -> GatewayError | None:
-        exchange = await self._exchange(chunk, references, number, watch)
+        rows, exchange = await self._exchange(chunk, references, number, rows, watch)
         if exchange.value is None:
             return exchange.error
         reply, payload = exchange.value
         sending = self._sending(exchange, references)
         judgement = None
         try:
-            judgement = judge(self.plan.operation, chunk.orders, payload, self.session.dialect)
+            judgement = judge(
+                self.plan.operation, chunk.orders, payload, self.session.dialect, rows
+            )
         finally:  # no defect in judging may lose an order
             if judgement is None:
                 error = ReplyUnreadableError("the reply could not be judged")
@@ -216,13 +230,19 @@ class Sender:
             self.record(chunk, said)
 
     async def _exchange(
-        self, chunk: "Chunk", references: "References", number: int | None, watch: "RequestWatch"
-    ) -> "Exchange[Payload]":
+        self,
+        chunk: "Chunk",
+        references: "References",
+        number: int | None,
+        rows: "Sequence[Row] | None",
+        watch: "RequestWatch",
+    ) -> "tuple[Sequence[Row], Exchange[Payload]]":
         task = asyncio.current_task()
         call, exchange = None, None
         try:
             watch.begin()
-            call = self.calls[task] = self._call(chunk)
+            rows = self._rows(chunk, rows)
+            call = self.calls[task] = self._call(chunk, rows)
             exchange = await call.run()
         finally:  # even where a collaborator of the caller's raised
             self.calls.pop(task, None)
@@ -235,12 +255,18 @@ class Sender:
                 block = _uniform(chunk, made.error, sending)
                 watch.counts = {block.status: len(chunk)}
                 await self._conclude(chunk, block, number)
-        return exchange
+        return rows, exchange
 
-    def _call(self, chunk: "Chunk") -> "Call[Payload]":
+    def _rows(self, chunk: "Chunk", rows: "Sequence[Row] | None") -> "Sequence[Row]":
+        """Return the orders as they are written in this request."""
+        if rows is None:
+            rows = self.plan.rows(chunk.orders, self.session.dialect)
+        return with_markers(rows, self.marker, chunk.indices) if self.marker else rows
+
+    def _call(self, chunk: "Chunk", rows: "Sequence[Row]") -> "Call[Payload]":
         request = Request(
             operation=self.plan.operation,
-            fields=self.plan.fields(chunk, self.session.dialect, self.marker),
+            fields=self.plan.fields(chunk, rows, self.session.dialect),
             decode=_decode,
         )
         return self.session.call(request, self.gate, self.log.check if self.log else None)
@@ -255,17 +281,26 @@ class Sender:
 
     def _replied(
         self, chunk: "Chunk", judgement: Judgement, reply: bytes, sending: Sending
-    ) -> RepliedBlock:
+    ) -> JudgedBlock | RepliedBlock:
+        if self.streamed:
+            return JudgedBlock(
+                chunk=chunk,
+                statuses=verdict_codes(judgement),
+                record_class=self.plan.record_class,
+                many=self.plan.is_look_up,
+                sending=sending,
+                judgement=judgement,
+            )
         return RepliedBlock(
             chunk=chunk,
-            statuses=status_codes([status for status, _ in judgement.verdicts]),
-            reply=reply,
-            operation=self.plan.operation,
-            dialect=self.session.dialect,
+            statuses=verdict_codes(judgement),
             record_class=self.plan.record_class,
             many=self.plan.is_look_up,
             sending=sending,
-            judgement=judgement if self.streamed else None,
+            reply=reply,
+            operation=self.plan.operation,
+            dialect=self.session.dialect,
+            plain=judgement.plain,
         )
 
 
@@ -315,7 +350,5 @@ def _ended_by_itself(call: "Call[Payload] | None") -> "Exchange[Payload]":
 
 def _decode(raw: "RawReply") -> "Payload":
     """Read a reply as it is kept: judged now and later, it must come to the same."""
-    payload = decode_json(raw.body)
-    reply = without_signatures(raw.body)
-    is_in_items = reply.count(b'"encryption_data"') > 1
-    return reply, decode_json(reply) if is_in_items else payload
+    nested = has_nested_signature(raw.body)
+    return raw.body, decode_json(without_signatures(raw.body) if nested else raw.body)

@@ -3,12 +3,15 @@
 import abc
 import asyncio
 from collections.abc import AsyncIterable, Collection, Iterable, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from gateway_async.errors import InvalidOrderError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+
+    from gateway_async.batching.chunks import Page
 
 
 class Source(abc.ABC):
@@ -32,6 +35,17 @@ class Source(abc.ABC):
             StopAsyncIteration: At the end.
         """
 
+    async def pull_some(self, most: int, into: "Page") -> None:
+        """Add the next orders to an empty page; at the end of the input, set `ended`.
+
+        Whatever is raised, and a cancellation, too: what was added before counts as taken.
+        """
+        try:
+            while len(into) < most:
+                into.append(*await self.pull())
+        except StopAsyncIteration:
+            return
+
     @abc.abstractmethod
     async def aclose(self) -> None:
         """Close what is left."""
@@ -44,14 +58,26 @@ class _Iterated(Source):
         self, iterator: "Iterator[object]", taken: tuple[object, ...] | None = None
     ) -> None:
         self.taken = taken
-        self._iterator = enumerate(iterator)
+        self._iterator = iterator
+        self._index = 0
         self._close = getattr(iterator, "close", None)
 
     async def pull(self) -> tuple[int, object]:
-        for numbered in self._iterator:
-            return numbered
+        for order in self._iterator:
+            self._index += 1
+            return self._index - 1, order
         self.ended = True
         raise StopAsyncIteration
+
+    async def pull_some(self, most: int, into: "Page") -> None:
+        first, orders = self._index, into.orders
+        try:
+            for order in islice(self._iterator, most):
+                orders.append(order)  # what was added stays, if the next raises
+        finally:
+            self._index += len(orders)
+            into.indices = range(first, self._index)
+        self.ended = len(orders) < most
 
     async def aclose(self) -> None:
         if self._close is not None:

@@ -1,14 +1,11 @@
 """Orders: the elements of a batch (sections 2.7 and 4 of the interface)."""
 
-from typing import TYPE_CHECKING
+from decimal import Decimal
 
 import attrs
 
 from gateway_async.errors import InvalidOrderError
 from gateway_async.models.values import amount_field, describe, identifier_field, text_field
-
-if TYPE_CHECKING:
-    from decimal import Decimal
 
 
 @attrs.frozen(kw_only=True)
@@ -18,7 +15,7 @@ class _Order:
     transaction_id: str = identifier_field()
     order_no: str = identifier_field()
     currency: str = identifier_field()
-    amount: "Decimal" = amount_field()
+    amount: Decimal = amount_field()
 
 
 @attrs.frozen(kw_only=True)
@@ -73,7 +70,7 @@ class RefundOrder(_Order):
         refund_reason: Free text, sent as it is.
     """
 
-    refund_amount: "Decimal" = amount_field()
+    refund_amount: Decimal = amount_field()
     refund_reason: str = text_field(default="")
 
     def __attrs_post_init__(self) -> None:

@@ -14,6 +14,7 @@ from gateway_async.batching.outcomes import RepliedBlock, Sending, status_codes
 from gateway_async.batching.plans import PLANS
 from gateway_async.operations import OPERATIONS
 from gateway_async.wire.decoding import decode_json
+from gateway_async.wire.encoding import order_rows
 from tests.orders import (
     LIST_FIELDS,
     LOOK_UPS,
@@ -51,11 +52,32 @@ _JSON = st.recursive(
     ),
     max_leaves=5,
 )
+_STRANGE = st.sampled_from(
+    [
+        "1",
+        1,
+        True,
+        1.0,
+        "",
+        None,
+        " ",
+        "0",
+        0,
+        False,
+        [],
+        {},
+        "V0000:success",
+        "E1:no",
+        "EUR",
+        "eur",
+    ]
+)
 _DIALECTS = st.sampled_from(
     [
         Dialect(),
         Dialect(pending_statuses={"0"}, nothing_done_return_statuses={"0"}),
         Dialect(absent_query_results={"0"}, found_query_results={"1", "2"}),
+        Dialect(echo_fields={"capture": (), "refund": ("amount",)}, done_statuses={"1", "0"}),
     ]
 )
 
@@ -73,6 +95,20 @@ def _mutated(draw: st.DrawFn, operation: str, orders: list[Any]) -> dict[str, An
         if isinstance(item, dict):
             item[draw(st.sampled_from(_FIELDS))] = draw(_JSON)
     return reply_to(operation, items, return_status=draw(st.sampled_from(["1", "0", None, 1])))
+
+
+@st.composite
+def _nearly_right(draw: st.DrawFn, operation: str, orders: list[Any]) -> dict[str, Any]:
+    """A right reply, in order and whole, but for a field or two."""
+    items = [item_of(operation, order) for order in orders]
+    for _ in range(draw(st.integers(0, 2))):
+        item = draw(st.sampled_from(items))
+        field = draw(st.sampled_from(_FIELDS))
+        if draw(st.booleans()):
+            item[field] = draw(_STRANGE)
+        else:
+            item.pop(field, None)
+    return reply_to(operation, items)
 
 
 def _allowed(operation: str) -> set[OutcomeStatus]:
@@ -95,6 +131,57 @@ def test_each_order_has_one_verdict_and_each_item_one_place(
     placed = [item for items in judgement.items for item in items] + judgement.unexpected
     listed = payload[LIST_FIELDS[operation]]
     assert Counter(map(id, placed)) == Counter(map(id, listed))
+
+
+@given(
+    data=st.data(),
+    operation=st.sampled_from(MONEY_OPERATIONS),
+    dialect=_DIALECTS,
+    count=st.integers(1, 6),
+)
+def test_a_glance_sees_what_a_close_look_sees(
+    data: st.DataObject, operation: str, dialect: Dialect, count: int
+) -> None:
+    orders = orders_for(operation, made_up(count))
+    payload = data.draw(st.one_of(_mutated(operation, orders), _nearly_right(operation, orders)))
+    args = OPERATIONS[operation], orders, payload, dialect
+    glance, close = judge(*args, rows=order_rows(orders, dialect)), judge(*args)
+    assert [status for status, _ in glance.verdicts] == [status for status, _ in close.verdicts]
+    assert list(map(str, glance.verdicts)) == list(map(str, close.verdicts))
+    assert [list(map(id, items)) for items in glance.items] == [
+        list(map(id, items)) for items in close.items
+    ]
+    assert list(map(id, glance.unexpected)) == list(map(id, close.unexpected))
+    assert glance.cut is close.cut
+    assert not glance.plain or {s for s, _ in glance.verdicts} == {OutcomeStatus.SUCCEEDED}
+
+
+@pytest.mark.parametrize("operation", MONEY_OPERATIONS)
+def test_the_usual_reply_is_judged_at_a_glance(operation: str) -> None:
+    orders = orders_for(operation, made_up(50))
+    rows = order_rows(orders, Dialect())
+    payload = reply_to(operation, [item_of(operation, order) for order in orders])
+    assert judge(OPERATIONS[operation], orders, payload, Dialect(), rows).plain
+    payload[LIST_FIELDS[operation]].reverse()
+    assert not judge(OPERATIONS[operation], orders, payload, Dialect(), rows).plain
+
+
+@pytest.mark.parametrize("values", [("1", 1), (1, True), (True, 1), (1, 1.0)])
+def test_a_glance_takes_no_value_for_another_that_python_calls_equal(values: tuple[Any]) -> None:
+    orders = orders_for("capture", made_up(2))
+    listed = [
+        item_of("capture", order, capture_status=value)
+        for order, value in zip(orders, values, strict=True)
+    ]
+    args = OPERATIONS["capture"], orders, reply_to("capture", listed), Dialect()
+    assert (
+        [status for status, _ in judge(*args, order_rows(orders, Dialect())).verdicts]
+        == [status for status, _ in judge(*args).verdicts]
+        == [
+            OutcomeStatus.SUCCEEDED if type(value) in (str, int) else OutcomeStatus.UNKNOWN
+            for value in values
+        ]
+    )
 
 
 @given(data=st.data(), operation=OPERATION, count=st.integers(1, 4))

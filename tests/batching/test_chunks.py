@@ -58,7 +58,7 @@ class _Driver:
 
     def step(self) -> bool:
         choices = []
-        if self.waiting and self.chunker.wants_more:
+        if self.waiting and self.chunker.room > 0:
             choices.append(self.add)
         if self.chunker.holds:
             choices.append(self.take)

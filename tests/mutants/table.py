@@ -111,9 +111,9 @@ _READING = (
     Mutant(
         "items are matched by identity, not by position",
         "batching/matching.py",
-        "match = _match_in_place(orders, listed) or _match_by_identity(orders, listed)",
+        "match = _match_by_identity(orders, listed)",
         "match = _Match([(one,) if isinstance(one, dict) else ()"
-        " for one in [*listed, *[None] * len(orders)][: len(orders)]])",
+        " for one in [*listed, *[None] * len(orders)][: len(orders)]], set(), [])",
     ),
     Mutant(
         "an item that names two orders makes both unknown",
