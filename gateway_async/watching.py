@@ -243,6 +243,8 @@ class RequestWatch:
         made = self.exchange
         problem = made.error if made is not None else None
         unknown = self.counts.get(OutcomeStatus.UNKNOWN, 0)
+        if problem is None and not unknown and not _requests.isEnabledFor(logging.DEBUG):
+            return
         orders = "" if self._orders is None else f" of {_count(self._orders, 'order')}"
         if isinstance(problem, OutcomeUnknownError):
             _requests.warning("%s%s may have happened: %s", self._operation, orders, problem)

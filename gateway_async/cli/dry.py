@@ -32,9 +32,10 @@ async def _chunks(plan: "Plan", settings: "Settings", file: "InputFile") -> "Asy
     intake = Intake(plan, settings.dialect, settings.policy, file.orders())
     while not intake.is_done:
         await intake.fill()
-        chunk = intake.take()
-        if chunk is None:
+        taken = intake.take()
+        if taken is None:
             return
+        chunk, _ = taken
         yield chunk
         intake.release(chunk, _NOTHING)
 
@@ -82,7 +83,8 @@ async def _show_plan(layout: "Layout", settings: "Settings", file: "InputFile") 
         if settings.recovery.refund_evidence == "marker" and layout.operation == "refund":
             _print(console, "each refund_reason will begin with a marker of the run")
         _print(console, "the first request, without identity and signature:")
-        for name, text in plan.fields(first, settings.dialect).items():
+        rows = plan.rows(first.orders, settings.dialect)
+        for name, text in plan.fields(first, rows, settings.dialect).items():
             _print(console, f"{name} = {text}")
     _print(console, "nothing was sent")
 

@@ -52,7 +52,7 @@ _JSON = st.recursive(
     ),
     max_leaves=5,
 )
-_STRANGE = st.sampled_from(
+_STRANGE: st.SearchStrategy[Any] = st.sampled_from(
     [
         "1",
         1,
