@@ -88,10 +88,10 @@ def one_by_one() -> "Iterator[RefundOrder]":
     return itertools.chain.from_iterable(itertools.repeat(make_orders(), REQUESTS))
 
 
-def expect(done: int) -> None:
+def expect(done: int, orders: int) -> None:
     """See that every order was done."""
-    if done != REQUESTS * ORDERS:
-        raise RuntimeError(f"only {done} of {REQUESTS * ORDERS} orders succeeded")
+    if done != orders:
+        raise RuntimeError(f"only {done} of {orders} orders succeeded")
 
 
 async def floor(url: str) -> None:
@@ -113,7 +113,7 @@ async def awaited(url: str) -> "BatchResult[RefundOrder, RefundRecord]":
     """Await the whole batch, and ask whether all went well."""
     async with client_at(url) as gateway:
         result = await gateway.refund(one_by_one())
-    expect(result.counts[OutcomeStatus.SUCCEEDED] * result.ok)
+    expect(result.counts[OutcomeStatus.SUCCEEDED] * result.ok, REQUESTS * ORDERS)
     return result
 
 
@@ -122,7 +122,7 @@ async def awaited_of_list(url: str) -> None:
     orders = list(one_by_one())
     async with client_at(url) as gateway:
         result = await gateway.refund(orders)
-    expect(result.counts[OutcomeStatus.SUCCEEDED] * result.ok)
+    expect(result.counts[OutcomeStatus.SUCCEEDED] * result.ok, REQUESTS * ORDERS)
 
 
 async def client(url: str) -> None:
@@ -131,13 +131,13 @@ async def client(url: str) -> None:
     async with client_at(url) as gateway, gateway.refund(one_by_one()) as batch:
         async for outcome in batch:
             succeeded += outcome.status is OutcomeStatus.SUCCEEDED
-    expect(succeeded)
+    expect(succeeded, REQUESTS * ORDERS)
 
 
 async def awaited_and_read(url: str) -> None:
     """Await the whole batch, and read every record."""
     result = await awaited(url)
-    expect(sum(isinstance(outcome.record, RefundRecord) for outcome in result))
+    expect(sum(isinstance(outcome.record, RefundRecord) for outcome in result), REQUESTS * ORDERS)
 
 
 async def streamed_and_read(url: str) -> None:
@@ -146,7 +146,7 @@ async def streamed_and_read(url: str) -> None:
     async with client_at(url) as gateway, gateway.refund(one_by_one()) as batch:
         async for outcome in batch:
             read += isinstance(outcome.record, RefundRecord)
-    expect(read)
+    expect(read, REQUESTS * ORDERS)
 
 
 SIDES: "dict[str, tuple[Callable[[str], Coroutine[Any, Any, object]], float | None]]" = {
