@@ -101,27 +101,27 @@ class Intake:
 
     async def left(self) -> "AsyncIterator[tuple[int, Any]]":
         """Yield what was not pulled yet, with its index, each to be checked by the caller."""
-        while True:
-            try:
-                numbered = await self.source.pull()
-            except StopAsyncIteration:
-                return
-            except BaseException:
-                self.is_broken = True
-                raise
-            yield numbered
+        while not self.source.ended:
+            page = Page()
+            await self._pull(1, page)
+            for numbered in zip(page.indices, page.orders, strict=True):
+                yield numbered
 
     async def fill(self) -> None:
         """Pull orders until a chunk is full, as far as the input has any."""
         while self.can_fill:
             page = Page()
             try:
-                await self.source.pull_some(self._room, page)
-            except BaseException:
-                self.is_broken = True
-                raise
+                await self._pull(self._room, page)
             finally:
                 self._take_in(page)
+
+    async def _pull(self, most: int, into: Page) -> None:
+        try:
+            await self.source.pull_some(most, into)
+        except BaseException:
+            self.is_broken = True
+            raise
 
     def _take_in(self, page: Page) -> None:
         """Check what was pulled, and cut it into chunks: nearly always all of it at once."""
@@ -209,12 +209,9 @@ class Intake:
 
     def _problems(self, start: int, orders: "Sequence[object]") -> "dict[int, InvalidOrderError]":
         """Return why some orders may not be sent, each by its index; each is to be checked once."""
-        if self._plan.rows_if_right(orders, self._dialect) is not None:
-            identities = set(map(self._plan.identity, orders))
-            if self._seen is None or (
-                len(identities) == len(orders) and self._seen.add(identities)
-            ):
-                return {}
+        are_right = self._plan.rows_if_right(orders, self._dialect) is not None
+        if are_right and self._are_new(list(map(self._plan.identity, orders))):
+            return {}
         checked = enumerate(map(self.check, orders), start)
         return {index: error for index, error in checked if error is not None}
 
