@@ -65,11 +65,13 @@ class Intake:
     @property
     def can_fill(self) -> bool:
         """Whether another order may be pulled."""
-        return not self.source.ended and not self.is_broken and self._room > 0
+        return self._room > 0
 
     @property
     def _room(self) -> int:
         """How many orders may be pulled, whatever becomes of each."""
+        if self.source.ended or self.is_broken:
+            return 0
         refused = len(self._refused) + len(self._chunker.refused)
         return min(self._chunker.room, self._size - refused)
 
@@ -109,10 +111,10 @@ class Intake:
 
     async def fill(self) -> None:
         """Pull orders until a chunk is full, as far as the input has any."""
-        while self.can_fill:
+        while (room := self._room) > 0:
             page = Page()
             try:
-                await self._pull(self._room, page)
+                await self._pull(room, page)
             finally:
                 self._take_in(page)
 

@@ -15,6 +15,7 @@ from gateway_async.batching.markers import whole_marker
 from gateway_async.batching.matching import Judgement, identifier, judge, plain_judgement
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import GatewayError
+from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.wire.converter import read_record
 from gateway_async.wire.decoding import decode_json
 
@@ -110,9 +111,10 @@ def without_signatures(reply: bytes) -> bytes:
     return b"".join((reply[:first], emptied, reply[end:]))
 
 
-def has_nested_signature(reply: bytes) -> bool:
-    """Say whether a JSON reply carries another signature besides its own."""
-    return reply.find(_SIGNATURE_NAME) != reply.rfind(_SIGNATURE_NAME)
+def has_nested_signature(reply: bytes, payload: Mapping[str, Any]) -> bool:
+    """Say whether a JSON reply carries a signature elsewhere than beside its items."""
+    first, last = reply.find(_SIGNATURE_NAME), reply.rfind(_SIGNATURE_NAME)
+    return first != last or (first >= 0 and SIGNATURE_FIELD not in payload)
 
 
 class Block(Protocol):

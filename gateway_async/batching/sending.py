@@ -350,5 +350,7 @@ def _ended_by_itself(call: "Call[Payload] | None") -> "Exchange[Payload]":
 
 def _decode(raw: "RawReply") -> "Payload":
     """Read a reply as it is kept: judged now and later, it must come to the same."""
-    nested = has_nested_signature(raw.body)
-    return raw.body, decode_json(without_signatures(raw.body) if nested else raw.body)
+    payload = decode_json(raw.body)
+    if has_nested_signature(raw.body, payload):
+        payload = decode_json(without_signatures(raw.body))
+    return raw.body, payload

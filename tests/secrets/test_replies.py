@@ -41,6 +41,12 @@ def _in_items(reply: dict[str, Any], name: str) -> object:
     return {**reply, name: [{**item, "encryption_data": SIGNED} for item in reply[name]]}
 
 
+def _in_one_item(reply: dict[str, Any], name: str) -> object:
+    first, *others = reply[name]
+    del reply["encryption_data"]
+    return {**reply, name: [{**first, "encryption_data": SIGNED}, *others]}
+
+
 def _in_strangers(reply: dict[str, Any], name: str) -> object:
     marks = {"encryption_data": SIGNED}
     strangers = [{"transaction_id": "stranger", **marks}, [marks], [[marks]]]
@@ -67,6 +73,7 @@ CHANGES = [
     _twice,
     _with_quotes,
     _in_items,
+    _in_one_item,
     _in_strangers,
     _deep_inside,
     _where_an_amount_is_expected,
@@ -102,6 +109,20 @@ async def test_a_batch_keeps_no_secret_of_a_reply(
     net.catch_object("outcomes", list(result), deep=True)
     net.catch_object("records", [outcome.record for outcome in result], deep=True)
     net.catch_object("errors", [outcome.error for outcome in result], deep=True)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", BATCHES)
+async def test_a_stream_gives_no_secret_of_a_reply(
+    net: Dragnet, change: "Callable[[dict[str, Any], str], object]", name: str
+) -> None:
+    net.signatures.add(SIGNED)
+    async with BATCHES[name](client_of(_rewriting(change, name))) as batch:
+        outcomes = [outcome async for outcome in batch]
+    assert len(outcomes) == len(ORDERS)
+    net.catch_object("outcomes", outcomes, deep=True)
+    net.catch_object("records", [outcome.record for outcome in outcomes], deep=True)
+    net.catch_object("errors", [outcome.error for outcome in outcomes], deep=True)
 
 
 @pytest.mark.parametrize("change", CHANGES)
