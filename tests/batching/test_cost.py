@@ -53,5 +53,4 @@ async def test_an_order_costs_few_calls(
 ) -> None:
     await _calls(run, FEW)  # what is compiled at first use does not count
     few, many = await _calls(run, FEW), await _calls(run, MANY)
-    print((many - few) / (MANY - FEW))
     assert (many - few) / (MANY - FEW) < most
