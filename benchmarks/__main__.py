@@ -18,6 +18,8 @@ from benchmarks.figures import Figure, Goal, show
 
 QUESTIONS = (
     "refund_batch",
+    "memory",
+    "latency",
     "compare",
     "journal",
     "direct_payment",
