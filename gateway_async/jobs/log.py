@@ -68,12 +68,9 @@ class LeasedLog(JobLog):
     ) -> None:
         """Keep what became of it."""
         if all(status is OutcomeStatus.SUCCEEDED for status, _, _ in fates):
-            references = {
-                index: _reference(items)
-                for index, (_, _, items) in zip(chunk.indices, fates, strict=True)
-            }
+            references = [_reference(items) for _, _, items in fates]
             with self._noticing_loss():
-                await self._lease.succeed(request, references, ended_at=ended_at)
+                await self._lease.succeed(request, chunk.indices, references, ended_at=ended_at)
             return
         settlements = [
             _settlement(index, fate) for index, fate in zip(chunk.indices, fates, strict=True)
@@ -133,11 +130,11 @@ class NewOrders(Source):
     def __init__(self, lease: "Lease", operation: str, told: bytearray) -> None:
         self.failure: JournalError | None = None
         self._lease = lease
-        self._decode = codec_of(operation).decode
+        self._codec = codec_of(operation)
         self._told = told
         self._last = -1
-        self._page: list[tuple[int, str]] = []
-        self._ahead: asyncio.Future[list[tuple[int, str]]] | None = None
+        self._page: list[tuple[int, object]] = []
+        self._ahead: asyncio.Future[list[tuple[int, list[str]]]] | None = None
 
     async def pull(self) -> tuple[int, object]:
         """Take the next order, with its index."""
@@ -155,9 +152,14 @@ class NewOrders(Source):
             self._ahead = asyncio.ensure_future(
                 self._lease.new(after=self._last, limit=_READ_AHEAD)
             )
-            self._page = [one for one in reversed(page) if not self._told[one[0]]]
-        index, body = self._page.pop()
-        return index, self._decode(body)
+            self._page = self._untold(page)
+        return self._page.pop()
+
+    def _untold(self, page: "list[tuple[int, list[str]]]") -> list[tuple[int, object]]:
+        """Return the orders of a page that were not told yet, the first at the end."""
+        left = [one for one in reversed(page) if not self._told[one[0]]]
+        orders = self._codec.build([values for _, values in left])
+        return list(zip([index for index, _ in left], orders, strict=True))
 
     async def aclose(self) -> None:
         """End what is being read; the lease is ended by whoever took it."""

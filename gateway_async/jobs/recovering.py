@@ -91,19 +91,22 @@ class JobRecovery:
         Returns:
             How many orders are to be sent again.
         """
-        names = {outcome.order.transaction_id for outcome in found.outcomes}
-        now = _states(await self.lease.rows_of(names, tuple(JobState)))
-        changed = {name for name in names if now.get(name) != found.beside.get(name)}
-        made = [
-            self._settlement(outcome, hold=hold)
-            for outcome in found.outcomes
-            if outcome.order.transaction_id not in changed
-        ]
-        settlements = [settlement for settlement in made if settlement is not None]
-        kept = await asyncio.gather(*map(self.lease.resolve_unknown, settlements))
+        together: dict[str, list[Settlement]] = defaultdict(list)
+        for outcome in found.outcomes:
+            settlement = self._settlement(outcome, hold=hold)
+            if settlement is not None:
+                together[outcome.order.transaction_id].append(settlement)
+        kept = await asyncio.gather(
+            *(
+                self.lease.resolve_unknown(settlements, beside=found.beside[name])
+                for name, settlements in together.items()
+            )
+        )
         return sum(
-            is_kept and settlement.state is JobState.NEW
-            for is_kept, settlement in zip(kept, settlements, strict=True)
+            settlement.state is JobState.NEW
+            for is_kept, settlements in zip(kept, together.values(), strict=True)
+            if is_kept
+            for settlement in settlements
         )
 
     async def _beside(self, rows: "Sequence[Row]") -> "list[Row]":

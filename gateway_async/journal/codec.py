@@ -1,9 +1,11 @@
-"""Orders as the journal keeps them: one JSON text each. Pure.
+"""Orders as the journal keeps them: one JSON text for a block of them. Pure.
 
 Law: what is read back is what was kept, to the letter; two orders have the same canonical text
 exactly if they are equal and of the same class.
 """
 
+import struct
+import zlib
 from decimal import Decimal
 from operator import attrgetter
 from types import MappingProxyType
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _LONGEST_PLAIN = 30
-_LONGEST_KEY = 500
-"""In characters: 2000 bytes at most, where PostgreSQL's index takes 2700."""
 _NO_TEXT = str.maketrans(dict.fromkeys([0, *range(0xD800, 0xE000)], "\ufffd"))
 
 
@@ -32,15 +32,15 @@ class OrderCodec:
     Attributes:
         operation: The name of the operation.
         order_class: What its orders are.
-        names: Their fields.
-        read: Reads all fields at once.
+        read: Reads all fields of an order at once.
+        write: For each field, what fills it in; orders are frozen, and were checked when made.
         amounts: Which of the fields are amounts, by position.
     """
 
     operation: str
     order_class: type[Any]
-    names: tuple[str, ...]
     read: "Callable[[Any], tuple[Any, ...]]"
+    write: "tuple[Callable[[Any, Any], None], ...]"
     amounts: tuple[int, ...]
 
     def encode(self, order: object) -> str:
@@ -49,36 +49,72 @@ class OrderCodec:
         Raises:
             InvalidOrderError: For anything but an order of this operation.
         """
-        return self._text(order, str)
+        return self.encode_block([order])[0][1:-1].decode()
 
     def canonical(self, order: object) -> str:
         """Return the text that an order shares with those that are equal to it, and no other."""
-        return self._text(order, canonical_amount)
-
-    def _text(self, order: object, write: "Callable[[Decimal], str]") -> str:
-        if type(order) is not self.order_class:
-            raise InvalidOrderError(
-                f"expected {self.order_class.__name__}, got {type(order).__name__}"
-            )
-        values = list(self.read(order))
-        for position in self.amounts:
-            values[position] = write(values[position])
-        return orjson.dumps(values).decode()
+        return self.encode_block([order])[1][1:-1].decode()
 
     def decode(self, body: str) -> Any:  # noqa: ANN401  # any order
         """Return the order that such a text stands for."""
-        order = object.__new__(self.order_class)
-        values = orjson.loads(body)
-        for position in self.amounts:
-            values[position] = Decimal(values[position])
-        for name, value in zip(self.names, values, strict=True):
-            object.__setattr__(order, name, value)  # it was checked when it was made
-        return order
+        return self.build([orjson.loads(body)])[0]
+
+    def encode_block(self, orders: "Sequence[object]") -> tuple[bytes, bytes]:
+        """Return one text for many orders, as they are kept, and as equal ones would be.
+
+        Raises:
+            InvalidOrderError: For anything but orders of this operation.
+        """
+        for order in orders:
+            if type(order) is not self.order_class:
+                raise InvalidOrderError(
+                    f"expected {self.order_class.__name__}, got {type(order).__name__}"
+                )
+        columns: list[Sequence[Any]] = list(zip(*map(self.read, orders), strict=True))
+        plain = list(columns)
+        for at in self.amounts if columns else ():
+            columns[at] = [str(amount) for amount in columns[at]]
+            plain[at] = list(map(canonical_amount, plain[at], columns[at]))
+        kept = _dumped(columns)
+        return kept, kept if plain == columns else _dumped(plain)
+
+    def build(self, values: "Sequence[Sequence[Any]]") -> list[Any]:
+        """Return the orders that such texts stand for, once they are read."""
+        orders = [object.__new__(self.order_class) for _ in values]
+        for at, column in enumerate(zip(*values, strict=True)):
+            given = map(Decimal, column) if at in self.amounts else column
+            for order, value in zip(orders, given, strict=True):
+                self.write[at](order, value)
+        return orders
 
 
-def canonical_amount(amount: Decimal) -> str:
-    """Write an amount so that equal ones give the same text."""
-    text = str(amount)
+def body_of(values: "Sequence[str]") -> str:
+    """Return the text of one order of a block, whose text was read."""
+    return orjson.dumps(values).decode()
+
+
+def _dumped(columns: "Sequence[Sequence[Any]]") -> bytes:
+    return orjson.dumps(list(zip(*columns, strict=True)))
+
+
+def canonical_amount(amount: Decimal, written: str | None = None) -> str:
+    """Write an amount so that equal ones give the same text: with two decimals or more.
+
+    Args:
+        amount: The amount.
+        written: Its text, if that is known; it is the canonical one already in the usual case.
+    """
+    text = str(amount) if written is None else written
+    if text[-3:-2] == "." and text[0] != "-" and len(text) <= _LONGEST_PLAIN:
+        return text
+    plain = _without_zeros(amount, text)
+    if "E" in plain:
+        return plain
+    whole, _, decimals = plain.partition(".")
+    return f"{whole}.{decimals:0<2}"
+
+
+def _without_zeros(amount: Decimal, text: str) -> str:
     if len(text) <= _LONGEST_PLAIN and "E" not in text:
         plain = text.rstrip("0").rstrip(".") if "." in text else text
         return "0" if plain == "-0" else plain
@@ -99,16 +135,30 @@ def storable(text: str) -> str:
     return text.translate(_NO_TEXT)
 
 
-def lookup_key(transaction_id: str) -> str:
-    """Return what an order is found by; ids that differ only far behind share one."""
-    return storable(transaction_id[:_LONGEST_KEY])
+def lookup_key(transaction_id: str) -> int:
+    """Return what an order is found by: 32 bits, which others may share."""
+    return zlib.crc32(transaction_id.encode())
+
+
+def pack_keys(keys: "Sequence[int]") -> bytes:
+    """Write the keys of a block."""
+    return struct.pack(f"<{len(keys)}I", *keys)
+
+
+def unpack_keys(packed: bytes) -> tuple[int, ...]:
+    """Read the keys of a block."""
+    return struct.unpack(f"<{len(packed) // 4}I", packed)
 
 
 def _codec(operation: str, order_class: "type[Any]") -> OrderCodec:
-    fields: Sequence[attrs.Attribute[Any]] = attrs.fields(order_class)
-    names = tuple(field.name for field in fields)
-    amounts = tuple(at for at, name in enumerate(names) if name in {"amount", "refund_amount"})
-    return OrderCodec(operation, order_class, names, attrgetter(*names), amounts)
+    names = [field.name for field in attrs.fields(order_class)]
+    return OrderCodec(
+        operation=operation,
+        order_class=order_class,
+        read=attrgetter(*names),
+        write=tuple(getattr(order_class, name).__set__ for name in names),
+        amounts=tuple(at for at, name in enumerate(names) if name in {"amount", "refund_amount"}),
+    )
 
 
 CODECS: "Mapping[str, OrderCodec]" = MappingProxyType(

@@ -13,19 +13,19 @@ import attrs
 import sqlalchemy as sa
 
 from gateway_async.errors import JobConflictError
-from gateway_async.journal.codec import OrderCodec, codec_of, lookup_key, storable
+from gateway_async.journal.codec import OrderCodec, codec_of, lookup_key, pack_keys, storable
 from gateway_async.journal.leases import IMPORT_SLICE, LeaseKey, release_of, renew, take
-from gateway_async.journal.schema import JOBS, ORDERS, STATES, DatabaseNow
+from gateway_async.journal.schema import BLOCK, JOBS, ORDERS, STATES, DatabaseNow
 from gateway_async.journal.states import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from gateway_async.journal.writer import Transaction, Writer
 
     Subject = tuple[str, str, str]
 
-_PIECE = 1000
+_PIECE = 20 * BLOCK
 _DROPPED_AT_ONCE = 5000
 _SUBJECT = ("operation", "merchant_id", "account_id")
 
@@ -46,27 +46,22 @@ _FINISH = (
 )
 _KEEP = ORDERS.insert().values(
     job_id=sa.bindparam("the_job"),
-    position=sa.bindparam("at"),
-    transaction_id=sa.bindparam("transaction"),
-    body=sa.bindparam("the_body"),
+    first=sa.bindparam("at"),
+    lookup_keys=sa.bindparam("the_keys"),
+    bodies=sa.bindparam("the_bodies"),
 )
-_KEEP_STATES = STATES.insert().from_select(
-    ["job_id", "position", "slice", "state"],
-    sa.select(
-        ORDERS.c.job_id,
-        ORDERS.c.position,
-        sa.literal(0, sa.Integer),
-        sa.literal(str(JobState.NEW), sa.Text),
-    ).where(
-        ORDERS.c.job_id == sa.bindparam("the_job"),
-        ORDERS.c.position.between(sa.bindparam("first"), sa.bindparam("last")),
-    ),
+_KEEP_STATE = STATES.insert().values(
+    job_id=sa.bindparam("the_job"),
+    first=sa.bindparam("the_first"),
+    last=sa.bindparam("the_last"),
+    slice=0,
+    state=str(JobState.NEW),
 )
-_LAST = sa.select(sa.func.max(ORDERS.c.position)).where(ORDERS.c.job_id == sa.bindparam("the_job"))
+_LAST = sa.select(sa.func.max(ORDERS.c.first)).where(ORDERS.c.job_id == sa.bindparam("the_job"))
 _DROP = tuple(
     table.delete().where(
         table.c.job_id == sa.bindparam("the_job"),
-        table.c.position.between(sa.bindparam("first"), sa.bindparam("last")),
+        table.c.first.between(sa.bindparam("the_first"), sa.bindparam("the_last")),
     )
     for table in (STATES, ORDERS)
 )
@@ -113,9 +108,9 @@ class Submission:
     async def _compare(self, job: "sa.Row[Any]", pages: "AsyncIterator[Sequence[Any]]") -> int:
         digest, given = hashlib.sha256(), 0
         async for page in pages:
-            for bodies in _pieces(page):
-                _add(digest, [self.codec.canonical(order) for order in bodies])
-                given += len(bodies)
+            for start in range(0, len(page), BLOCK):
+                _add(digest, self.codec.encode_block(page[start : start + BLOCK])[1])
+            given += len(page)
             if given > job.total:
                 raise self._conflict(f"it has {job.total} orders, and more were given")
         if given != job.total:
@@ -133,24 +128,25 @@ class Submission:
 
     async def _import(self, key: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> int:
         digest, total = hashlib.sha256(), 0
-        async for page in pages:
-            for orders in _pieces(page):
-                bodies = [self.codec.encode(order) for order in orders]
-                _add(digest, [self.codec.canonical(order) for order in orders])
-                rows = [
+        async for piece in _pieces(pages):
+            rows = []
+            for start in range(0, len(piece), BLOCK):
+                orders = piece[start : start + BLOCK]
+                kept, canonical = self.codec.encode_block(orders)
+                _add(digest, canonical)
+                rows.append(
                     {
                         "the_job": key.job_id,
-                        "at": position,
-                        "transaction": lookup_key(order.transaction_id),
-                        "the_body": body,
+                        "at": total + start,
+                        "the_keys": pack_keys([lookup_key(one.transaction_id) for one in orders]),
+                        "the_bodies": kept.decode(),
                     }
-                    for position, (order, body) in enumerate(
-                        zip(orders, bodies, strict=True), total
-                    )
-                ]
-                keep = functools.partial(_keep, key=key, rows=rows, seconds=self.seconds)
-                await self.writer.run(self.what, keep)
-                total += len(rows)
+                )
+            keep = functools.partial(
+                _keep, key=key, rows=rows, last=total + len(piece) - 1, seconds=self.seconds
+            )
+            await self.writer.run(self.what, keep)
+            total += len(piece)
         finish = functools.partial(_finish, key=key, total=total, digest=digest.hexdigest())
         await self.writer.run(self.what, finish)
         return total
@@ -195,13 +191,26 @@ async def submit(
     return await submission.carry_out(pages)
 
 
-def _pieces(page: "Sequence[Any]") -> "Iterator[Sequence[Any]]":
-    for start in range(0, len(page), _PIECE):
-        yield page[start : start + _PIECE]
+async def _pieces(pages: "AsyncIterator[Sequence[Any]]") -> "AsyncIterator[Sequence[Any]]":
+    """Yield orders as they are kept at once: all pieces but the last are of the same size."""
+    piece: list[Any] = []
+    async for page in pages:
+        start = 0
+        while start < len(page):
+            taken = page[start : start + _PIECE - len(piece)]
+            piece += taken
+            start += len(taken)
+            if len(piece) == _PIECE:
+                yield piece
+                piece = []
+    if piece:
+        yield piece
 
 
-def _add(digest: "hashlib._Hash", bodies: "Sequence[str]") -> None:
-    digest.update("".join(f"{body}\n" for body in bodies).encode())
+def _add(digest: "hashlib._Hash", block: bytes) -> None:
+    """Go on with orders of a block, wherever blocks begin and end."""
+    digest.update(block[1:-1])
+    digest.update(b",")
 
 
 def _begin(inside: "Transaction", submission: Submission) -> "LeaseKey | sa.Row[Any]":
@@ -244,19 +253,19 @@ def _last(inside: "Transaction", key: LeaseKey) -> int:
 
 def _drop(inside: "Transaction", key: LeaseKey, first: int, seconds: float) -> None:
     renew(inside, key, seconds)
+    edges = {"the_first": first, "the_last": first + _DROPPED_AT_ONCE - 1}
     for statement in _DROP:
-        inside.execute(
-            statement, {"the_job": key.job_id, "first": first, "last": first + _DROPPED_AT_ONCE - 1}
-        )
+        inside.execute(statement, {"the_job": key.job_id, **edges})
 
 
 def _keep(
-    inside: "Transaction", key: LeaseKey, rows: "list[dict[str, Any]]", seconds: float
+    inside: "Transaction", key: LeaseKey, rows: "list[dict[str, Any]]", last: int, seconds: float
 ) -> None:
     renew(inside, key, seconds)
     inside.execute(_KEEP, rows)
-    edges = {"first": rows[0]["at"], "last": rows[-1]["at"]}
-    inside.execute(_KEEP_STATES, {"the_job": key.job_id, **edges})
+    inside.execute(
+        _KEEP_STATE, {"the_job": key.job_id, "the_first": rows[0]["at"], "the_last": last}
+    )
 
 
 def _finish(inside: "Transaction", key: LeaseKey, total: int, digest: str) -> None:

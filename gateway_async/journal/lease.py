@@ -7,6 +7,7 @@ long it runs is always shorter than the database's, as long as one of its clocks
 import functools
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from gateway_async.errors import LeaseLostError
@@ -122,8 +123,8 @@ class Lease:
         )
         return await self._run("read the orders", read)
 
-    async def new(self, *, after: int, limit: int) -> list[tuple[int, str]]:
-        """Return position and body of orders that are new, by position.
+    async def new(self, *, after: int, limit: int) -> list[tuple[int, list[str]]]:
+        """Return position and values of orders that are new, by position.
 
         Args:
             after: Behind which position to begin.
@@ -229,13 +230,19 @@ class Lease:
         await self._run("keep what became of the orders", settle)
 
     async def succeed(
-        self, request: int, references: Mapping[int, str], *, ended_at: float
+        self,
+        request: int,
+        indices: Sequence[int],
+        references: Sequence[str],
+        *,
+        ended_at: float,
     ) -> None:
         """Keep that orders in flight succeeded: `settle`, for the usual case.
 
         Args:
             request: The number of their request.
-            references: The gateway's reference of each, by its position, ascending; or "".
+            indices: Their positions, ascending.
+            references: The gateway's reference of each, or "".
             ended_at: When the request ended, in seconds since the epoch.
 
         Raises:
@@ -246,22 +253,36 @@ class Lease:
             writing.succeed,
             key=self._key,
             request=request,
+            indices=indices,
             references=references,
             ended_at=ended_at,
         )
         await self._run("keep what became of the orders", succeed)
 
-    async def resolve_unknown(self, settlement: "Settlement") -> bool:
-        """Keep what was found out about an unknown order.
+    async def resolve_unknown(
+        self,
+        settlements: "Sequence[Settlement]",
+        *,
+        beside: "Mapping[int, JobState]" = MappingProxyType({}),
+    ) -> bool:
+        """Keep what was found out about unknown orders, all of it or nothing.
+
+        Args:
+            settlements: What was found out.
+            beside: The states in which other orders must still be, by position, since what was
+                found out rests on them.
 
         Returns:
-            Whether it was still unknown; an operator may have decided.
+            Whether they were still unknown, and those beside in their states; an operator may
+            have decided.
 
         Raises:
             LeaseLostError: If the lease is no longer ours.
             JournalError: If what is unknown cannot become that.
         """
-        resolve = functools.partial(writing.resolve_unknown, key=self._key, found=settlement)
+        resolve = functools.partial(
+            writing.resolve_unknown, key=self._key, found=settlements, beside=beside
+        )
         return await self._run("keep what was found out", resolve)
 
     async def _run(self, what: str, operation: "Callable[[Transaction], T]") -> T:

@@ -152,10 +152,10 @@ def verify(inside: "Transaction", key: LeaseKey, *, alive: bool = False) -> None
     """
     is_alive = inside.leases.get(key)
     if is_alive is None:
-        row = inside.execute(_READ_SHARED, _parameters(key)).one_or_none()
-        if row is None or row.epoch != key.epoch:
+        row = inside.hot(_READ_SHARED, the_job=key.job_id, the_slice=key.slice_number).fetchone()
+        if row is None or row[0] != key.epoch:
             raise _lost(key, "another process took it")
-        is_alive = inside.leases[key] = row.seconds_left > 0
+        is_alive = inside.leases[key] = row[1] > 0
     if alive and not is_alive:
         raise _lost(key, "it ran out")
 

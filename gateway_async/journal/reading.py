@@ -1,78 +1,76 @@
 """What is read from the tables: rows, and how far jobs have come."""
 
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import sqlalchemy as sa
 
 from gateway_async.errors import JobNotFoundError
-from gateway_async.journal.codec import lookup_key
+from gateway_async.journal.codec import body_of, lookup_key, unpack_keys
 from gateway_async.journal.job import JobStatus
 from gateway_async.journal.rows import RequestNote, Row
-from gateway_async.journal.schema import JOBS, LEASES, ORDERS, REQUESTS, STATES, DatabaseNow
+from gateway_async.journal.schema import (
+    BLOCK,
+    JOBS,
+    LEASES,
+    ORDERS,
+    REQUESTS,
+    STATES,
+    DatabaseNow,
+)
 from gateway_async.journal.states import JobState
+from gateway_async.journal.stretches import Stretch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from gateway_async.journal.leases import LeaseKey
     from gateway_async.journal.writer import Transaction
 
 _ASKED_AT_ONCE = 500
+_BLOCKS_AT_ONCE = 100
+_KEYS_AT_ONCE = 5000
 _REQUESTS_SEARCHED = 20
 
 _JOB: "sa.BindParameter[int]" = sa.bindparam("the_job")
 _SLICE: "sa.BindParameter[int]" = sa.bindparam("the_slice")
 _STATES: "sa.BindParameter[Sequence[str]]" = sa.bindparam("the_states", expanding=True)
 
-_ROWS = (
-    sa.select(
-        STATES.c.position,
-        STATES.c.state,
-        STATES.c.request_id,
-        STATES.c.code,
-        STATES.c.text,
-        STATES.c.reference,
-        STATES.c.proof,
-        ORDERS.c.body,
-        JOBS.c.operation,
-    )
-    .join(
-        ORDERS, sa.and_(ORDERS.c.job_id == STATES.c.job_id, ORDERS.c.position == STATES.c.position)
-    )
-    .join(JOBS, JOBS.c.id == STATES.c.job_id)
-    .where(STATES.c.job_id == _JOB)
-    .order_by(STATES.c.position)
+_EARLIER = STATES.alias("earlier")
+_HOLDING_START = (
+    sa.select(sa.func.max(_EARLIER.c.first))
+    .where(_EARLIER.c.job_id == _JOB, _EARLIER.c.first <= sa.bindparam("start"))
+    .scalar_subquery()
 )
-_OF_SLICE = STATES.c.slice == _SLICE
-_AFTER = _ROWS.where(STATES.c.position > sa.bindparam("after")).limit(sa.bindparam("most"))
-_IN_STATES = _AFTER.where(_OF_SLICE, STATES.c.state.in_(_STATES))
-_BETWEEN = _ROWS.where(
-    _OF_SLICE, STATES.c.position.between(sa.bindparam("first"), sa.bindparam("last"))
-)
-_OF_TRANSACTIONS = _ROWS.where(
-    ORDERS.c.job_id == _JOB,
-    ORDERS.c.transaction_id.in_(sa.bindparam("transactions", expanding=True)),
-)
-_NEW = (
-    sa.select(STATES.c.position, ORDERS.c.body)
-    .join(
-        ORDERS, sa.and_(ORDERS.c.job_id == STATES.c.job_id, ORDERS.c.position == STATES.c.position)
-    )
+"""Where the stretch begins that holds a position: found by the key, however many there are."""
+_STRETCHES = (
+    sa.select(*(STATES.c[name] for name in Stretch._fields))
     .where(
         STATES.c.job_id == _JOB,
-        _OF_SLICE,
-        STATES.c.state == str(JobState.NEW),
-        STATES.c.position > sa.bindparam("after"),
+        STATES.c.first >= _HOLDING_START,
+        STATES.c.last >= sa.bindparam("start"),
     )
-    .order_by(STATES.c.position)
+    .order_by(STATES.c.first)
+)
+_UP_TO = _STRETCHES.where(STATES.c.first <= sa.bindparam("end"))
+_MOST = _STRETCHES.limit(sa.bindparam("most"))
+_IN_STATES = _MOST.where(STATES.c.slice == _SLICE, STATES.c.state.in_(_STATES))
+_WITH_REFERENCE = _MOST.where(STATES.c.state == str(JobState.SUCCEEDED), STATES.c.reference != "")
+
+_BODIES = (
+    sa.select(ORDERS.c.first, ORDERS.c.bodies)
+    .where(ORDERS.c.job_id == _JOB, ORDERS.c.first.in_(sa.bindparam("blocks", expanding=True)))
+    .order_by(ORDERS.c.first)
+)
+_KEYS = (
+    sa.select(ORDERS.c.first, ORDERS.c.lookup_keys)
+    .where(ORDERS.c.job_id == _JOB, ORDERS.c.first > sa.bindparam("after"))
+    .order_by(ORDERS.c.first)
     .limit(sa.bindparam("most"))
 )
-_AT = _ROWS.where(STATES.c.position == sa.bindparam("position"))
-_WITH_REFERENCE = _ROWS.where(
-    STATES.c.state == str(JobState.SUCCEEDED), STATES.c.reference != ""
-).limit(1)
+_OPERATION = sa.select(JOBS.c.operation).where(JOBS.c.id == _JOB)
 
 _REQUESTS = sa.select(REQUESTS).where(REQUESTS.c.id.in_(sa.bindparam("requests", expanding=True)))
 _SETTLED = (
@@ -82,11 +80,11 @@ _SETTLED = (
     .limit(_REQUESTS_SEARCHED)
 )
 
-_COUNTS = sa.select(STATES.c.job_id, STATES.c.state, sa.func.count().label("count")).group_by(
-    STATES.c.job_id, STATES.c.state
-)
+_COUNTS = sa.select(
+    STATES.c.job_id, STATES.c.state, sa.func.sum(STATES.c.last - STATES.c.first + 1)
+).group_by(STATES.c.job_id, STATES.c.state)
 _COUNTS_OF_JOB = _COUNTS.where(STATES.c.job_id == _JOB)
-_COUNTS_OF_SLICE = _COUNTS_OF_JOB.where(_OF_SLICE)
+_COUNTS_OF_SLICE = _COUNTS_OF_JOB.where(STATES.c.slice == _SLICE)
 _JOBS = sa.select(
     JOBS,
     sa.exists()
@@ -134,6 +132,12 @@ def read_counts(inside: "Transaction", key: "LeaseKey") -> "Mapping[JobState, in
     return {state: counts.get(state, 0) for state in JobState}
 
 
+def read_stretches(inside: "Transaction", job_id: int, first: int, last: int) -> list[Stretch]:
+    """Return the stretches that hold the orders from one position to another, both included."""
+    cursor = inside.hot(_UP_TO, the_job=job_id, start=first, end=last)
+    return [Stretch(*row) for row in cursor.fetchall()]
+
+
 def read_page(inside: "Transaction", name: str, after: int, most: int) -> list[Row]:
     """Return rows of a job in all states, by position, from behind a position.
 
@@ -141,45 +145,31 @@ def read_page(inside: "Transaction", name: str, after: int, most: int) -> list[R
         JobNotFoundError: If there is no such job.
     """
     job_id = find_job(inside, name).id
-    return _read(inside, _AFTER, {"the_job": job_id, "after": after, "most": most})
+    parameters = {"the_job": job_id, "start": after + 1, "most": most}
+    return _rows(inside, job_id, _pieces(inside, _MOST, parameters))
 
 
 def read_rows(
     inside: "Transaction", key: "LeaseKey", states: "Collection[JobState]", after: int, most: int
 ) -> list[Row]:
     """Return rows of a slice in these states, by position, from behind a position."""
-    parameters = {
-        "the_job": key.job_id,
-        "the_slice": key.slice_number,
-        "the_states": _names(states),
-        "after": after,
-        "most": most,
-    }
-    return _read(inside, _IN_STATES, parameters)
+    return _rows(inside, key.job_id, _pieces_in(inside, key, states, after, most))
 
 
 def read_new(
     inside: "Transaction", key: "LeaseKey", after: int, most: int
-) -> list[tuple[int, str]]:
-    """Return position and body of new orders of a slice, from behind a position."""
-    parameters = {
-        "the_job": key.job_id,
-        "the_slice": key.slice_number,
-        "after": after,
-        "most": most,
-    }
-    return [(row.position, row.body) for row in inside.execute(_NEW, parameters)]
+) -> list[tuple[int, list[str]]]:
+    """Return position and values of new orders of a slice, from behind a position."""
+    pieces = _pieces_in(inside, key, (JobState.NEW,), after, most)
+    positions = chain.from_iterable(range(each.first, each.last + 1) for each in pieces)
+    return list(zip(positions, _values(inside, key.job_id, pieces), strict=True))
 
 
 def read_between(inside: "Transaction", key: "LeaseKey", first: int, last: int) -> list[Row]:
     """Return the rows of a slice from one position to another, both included."""
-    parameters = {
-        "the_job": key.job_id,
-        "the_slice": key.slice_number,
-        "first": first,
-        "last": last,
-    }
-    return _read(inside, _BETWEEN, parameters)
+    found = read_stretches(inside, key.job_id, first, last)
+    pieces = [each.clipped(first, last) for each in found if each.slice == key.slice_number]
+    return _rows(inside, key.job_id, pieces)
 
 
 def read_of_transactions(
@@ -190,63 +180,163 @@ def read_of_transactions(
 ) -> list[Row]:
     """Return the rows of these transactions in these states, by position."""
     asked = frozenset(transaction_ids)
-    wanted = list({lookup_key(each) for each in asked})
-    rows = [
-        row
-        for start in range(0, len(wanted), _ASKED_AT_ONCE)
-        for row in _read(
-            inside,
-            _OF_TRANSACTIONS,
-            {"the_job": job_id, "transactions": wanted[start : start + _ASKED_AT_ONCE]},
-        )
-        if row.state in states and row.order.transaction_id in asked
-    ]
-    return sorted(rows, key=lambda row: row.index)
+    rows = _rows(inside, job_id, _singles(inside, job_id, _with_keys(inside, job_id, asked)))
+    return [row for row in rows if row.state in states and row.order.transaction_id in asked]
 
 
 def read_at(inside: "Transaction", job_id: int, position: int) -> Row | None:
     """Return the row at a position; None if there is none."""
-    rows = _read(inside, _AT, {"the_job": job_id, "position": position})
+    rows = _rows(inside, job_id, _singles(inside, job_id, [position]))
     return rows[0] if rows else None
 
 
 def read_witness(inside: "Transaction", job_id: int) -> Row | None:
     """Return a row that succeeded and has a reference; None if none is found."""
     for (settled,) in inside.execute(_SETTLED, {"the_job": job_id}).all():
-        for position in map(int, orjson.loads(settled)):
+        for position, _ in _references(settled):
             row = read_at(inside, job_id, position)
             if row is not None and row.state is JobState.SUCCEEDED and row.reference:
                 return row
-    rows = _read(inside, _WITH_REFERENCE, {"the_job": job_id})
-    return rows[0] if rows else None
+    pieces = _pieces(inside, _WITH_REFERENCE, {"the_job": job_id, "start": 0, "most": 1})
+    return next(iter(_rows(inside, job_id, pieces)), None)
 
 
-def _names(states: "Iterable[JobState]") -> list[str]:
-    return [str(state) for state in states]
+def _pieces_in(
+    inside: "Transaction", key: "LeaseKey", states: "Collection[JobState]", after: int, most: int
+) -> list[Stretch]:
+    parameters = {
+        "the_job": key.job_id,
+        "the_slice": key.slice_number,
+        "the_states": [str(state) for state in states],
+        "start": after + 1,
+        "most": most,
+    }
+    return _pieces(inside, _IN_STATES, parameters)
 
 
-def _read(
-    inside: "Transaction", statement: "sa.Select[Any]", parameters: "Mapping[str, object]"
-) -> list[Row]:
+def _pieces(
+    inside: "Transaction", statement: "sa.Select[Any]", parameters: "Mapping[str, Any]"
+) -> list[Stretch]:
+    """Return stretches from a position on, of as many orders as are asked for at most."""
+    start, most = parameters["start"], parameters["most"]
+    pieces: list[Stretch] = []
     found: Sequence[Any] = inside.execute(statement, parameters).all()
-    notes = _notes(inside, {row.request_id for row in found if row.request_id is not None})
-    return [_row(notes, *row) for row in found]
+    for row in found:
+        first = max(start, row.first)
+        piece = Stretch(*row).clipped(first, first + most - 1)
+        pieces.append(piece)
+        most -= piece.last - piece.first + 1
+        if most <= 0:
+            break
+    return pieces
 
 
-_NOTHING: "tuple[None, Mapping[str, str]]" = (None, {})
+def _singles(inside: "Transaction", job_id: int, positions: "Iterable[int]") -> list[Stretch]:
+    """Return what is known of orders, a piece each."""
+    return [
+        stretch.clipped(position, position)
+        for position in positions
+        for stretch in read_stretches(inside, job_id, position, position)
+    ]
+
+
+def _with_keys(inside: "Transaction", job_id: int, transaction_ids: "Collection[str]") -> list[int]:
+    """Return the positions of orders that may be of these transactions: nearly all of them are."""
+    wanted = {lookup_key(each) for each in transaction_ids}
+    positions: list[int] = []
+    last = -1
+    while found := _keys(inside, job_id, last):
+        for first, packed in found:
+            keys = unpack_keys(packed)
+            if not wanted.isdisjoint(keys):
+                positions += (at for at, key in enumerate(keys, first) if key in wanted)
+        last = found[-1][0]
+    return positions
+
+
+def _keys(inside: "Transaction", job_id: int, last: int) -> "Sequence[Any]":
+    """Return first position and keys of blocks, from behind a position."""
+    parameters = {"the_job": job_id, "after": last, "most": _KEYS_AT_ONCE}
+    return inside.execute(_KEYS, parameters).all()
+
+
+def _rows(inside: "Transaction", job_id: int, pieces: "Sequence[Stretch]") -> list[Row]:
+    if not pieces:
+        return []
+    operation = inside.execute(_OPERATION, {"the_job": job_id}).scalar_one()
+    notes = _notes(inside, {each.request_id for each in pieces if each.request_id is not None})
+    values = _values(inside, job_id, pieces)
+    rows: list[Row] = []
+    for each in pieces:
+        note, settled = _NOTHING if each.request_id is None else notes[each.request_id]
+        rows += (
+            Row(
+                index=position,
+                state=JobState(each.state),
+                body=body_of(next(values)),
+                operation=operation,
+                code=each.code,
+                text=each.text,
+                reference=each.reference or settled.get(position, ""),
+                proof=each.proof,
+                sending=note,
+            )
+            for position in range(each.first, each.last + 1)
+        )
+    return rows
+
+
+def _values(
+    inside: "Transaction", job_id: int, pieces: "Sequence[Stretch]"
+) -> "Iterator[list[str]]":
+    """Yield what is kept of each order of some pieces, ascending."""
+    starts = dict.fromkeys(
+        start
+        for each in pieces
+        for start in range(each.first - each.first % BLOCK, each.last + 1, BLOCK)
+    )
+    blocks = _blocks(inside, job_id, list(starts))
+    start, block = -BLOCK, ""
+    for each in pieces:
+        at = each.first
+        while at <= each.last:
+            if at >= start + BLOCK:
+                start, block = next(blocks)
+                values = orjson.loads(block)
+            end = min(each.last + 1, start + BLOCK)
+            yield from values[at - start : end - start]
+            at = end
+
+
+def _blocks(
+    inside: "Transaction", job_id: int, starts: "Sequence[int]"
+) -> "Iterator[tuple[int, str]]":
+    for at in range(0, len(starts), _BLOCKS_AT_ONCE):
+        wanted = starts[at : at + _BLOCKS_AT_ONCE]
+        found: Sequence[Any] = inside.execute(_BODIES, {"the_job": job_id, "blocks": wanted}).all()
+        yield from found
+
+
+_NOTHING: "tuple[None, Mapping[int, str]]" = (None, {})
 
 
 def _notes(
     inside: "Transaction", requests: "Collection[int]"
-) -> "dict[int, tuple[RequestNote, Mapping[str, str]]]":
+) -> "dict[int, tuple[RequestNote, Mapping[int, str]]]":
     wanted = sorted(requests)
     return {
-        found.id: (_note(found), orjson.loads(found.settled or "{}"))
+        found.id: (_note(found), dict(_references(found.settled)))
         for start in range(0, len(wanted), _ASKED_AT_ONCE)
         for found in inside.execute(
             _REQUESTS, {"requests": wanted[start : start + _ASKED_AT_ONCE]}
         ).all()
     }
+
+
+def _references(settled: str | None) -> "Iterator[tuple[int, str]]":
+    """Yield the references that a reply gave, by position."""
+    for first, references in orjson.loads(settled or "{}").items():
+        yield from enumerate(references, int(first))
 
 
 def _note(row: Any) -> RequestNote:  # noqa: ANN401  # a row of requests
@@ -257,32 +347,6 @@ def _note(row: Any) -> RequestNote:  # noqa: ANN401  # a row of requests
         references={name: frozenset(references) for name, references in baseline.items()},
         marker=row.marker,
         alone=row.alone,
-    )
-
-
-def _row(  # noqa: PLR0913, PLR0917  # the columns of `_ROWS`, in their order: a row costs little
-    notes: "Mapping[int, tuple[RequestNote, Mapping[str, str]]]",
-    position: int,
-    state: str,
-    request_id: int | None,
-    code: str,
-    text: str,
-    reference: str,
-    proof: str,
-    body: str,
-    operation: str,
-) -> Row:
-    note, settled = _NOTHING if request_id is None else notes[request_id]
-    return Row(
-        index=position,
-        state=JobState(state),
-        body=body,
-        operation=operation,
-        code=code,
-        text=text,
-        reference=reference or settled.get(str(position), ""),
-        proof=proof,
-        sending=note,
     )
 
 

@@ -1,8 +1,8 @@
 """The tables of a journal, the same in SQLite and PostgreSQL.
 
-Law: what changes often is narrow, and apart from what never changes: a chunk's orders are two
-ranged updates of a few bytes each. There are no foreign keys, since nothing is ever deleted but an
-import that was not finished.
+Law: what changes often is narrow, and apart from what never changes; a row stands for many orders
+wherever they are alike: a chunk is one row, of a few bytes, however many orders it has. There are
+no foreign keys, since nothing is ever deleted but an import that was not finished.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,9 @@ from gateway_async.errors import JournalError
 if TYPE_CHECKING:
     from sqlalchemy.sql.compiler import SQLCompiler
 
-VERSION = 1
+VERSION = 2
 _ADVISORY_LOCK = 0x6761_6A6F_7572
+_LOCK_OF_JOBS = 0x6761_6A6F_0000_0000
 
 
 class DatabaseNow(FunctionElement[float]):
@@ -78,24 +79,27 @@ LEASES = sa.Table(
     sa.Column("expires_at", sa.Double, nullable=False),
 )
 
+BLOCK = 50
+"""How many orders a row of `ORDERS` holds; the last row of a job may hold fewer."""
+
 ORDERS = sa.Table(
     "gateway_orders",
     _METADATA,
     sa.Column("job_id", _NUMBER, primary_key=True, autoincrement=False),
-    sa.Column("position", _NUMBER, primary_key=True, autoincrement=False),
-    sa.Column("transaction_id", sa.Text, nullable=False),
-    sa.Column("body", sa.Text, nullable=False),
-    sa.Index("gateway_orders_by_transaction", "job_id", "transaction_id"),
+    sa.Column("first", _NUMBER, primary_key=True, autoincrement=False),
+    sa.Column("lookup_keys", sa.LargeBinary, nullable=False),
+    sa.Column("bodies", sa.Text, nullable=False),
     sqlite_with_rowid=False,
 )
-"""The orders as they were submitted; `body` is what `codec` makes of them, and `transaction_id`
-the key that they are found by: the beginning of the id, since an index takes no more."""
+"""The orders as they were submitted, a block a row: `bodies` has a line for each, which `codec`
+makes of it, and `lookup_keys` what they are found by."""
 
 STATES = sa.Table(
     "gateway_states",
     _METADATA,
     sa.Column("job_id", _NUMBER, primary_key=True, autoincrement=False),
-    sa.Column("position", _NUMBER, primary_key=True, autoincrement=False),
+    sa.Column("first", _NUMBER, primary_key=True, autoincrement=False),
+    sa.Column("last", _NUMBER, nullable=False),
     sa.Column("slice", sa.Integer, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("request_id", _NUMBER),
@@ -106,7 +110,8 @@ STATES = sa.Table(
     _text("note"),
     sqlite_with_rowid=False,
 )
-"""What is known of each order, in the words of `states`."""
+"""What is known of the orders, in the words of `states`: a row for each stretch of them, from its
+first position to its last, that are alike. The stretches of a job cover it without a gap."""
 
 REQUESTS = sa.Table(
     "gateway_requests",
@@ -123,7 +128,16 @@ REQUESTS = sa.Table(
     sa.Index("gateway_requests_by_job", "job_id"),
 )
 """The requests; `baseline` and `settled` are JSON: by transaction the references it had before,
-and by position the reference that the reply gave."""
+and by position the references that the reply gave to the order there and to those behind it."""
+
+
+def lock_what_is_in_doubt(connection: sa.Connection, job_id: int) -> None:
+    """Let no other transaction decide on orders of a job that are in doubt, until this one ends.
+
+    Whoever also locks the job or a lease does that before. SQLite has one writer anyway.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK_OF_JOBS + job_id)))
 
 
 def prepare(connection: sa.Connection) -> None:

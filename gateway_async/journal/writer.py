@@ -32,15 +32,35 @@ class Transaction:
 
     Attributes:
         connection: The connection, in its transaction.
+        texts: Statements as the driver wants them, with the names of their parameters.
         leases: Leases that were found to be ours in this transaction, and which of them are live.
     """
 
     connection: sa.Connection
+    texts: "dict[sa.Executable, tuple[str, Sequence[str] | None]]" = attrs.field(factory=dict)
     leases: dict[object, bool] = attrs.field(factory=dict)
 
     def execute(self, statement: sa.Executable, parameters: Any = None) -> "sa.CursorResult[Any]":  # noqa: ANN401  # SQLAlchemy's
         """Carry out a statement."""
         return self.connection.execute(statement, parameters)
+
+    def hot(self, statement: "sa.UpdateBase | sa.Select[Any]", **parameters: object) -> Any:  # noqa: ANN401  # the driver's cursor
+        """Carry out a statement of those that each chunk needs, by the driver itself.
+
+        That is three times as quick, and as good: values are bound as they are.
+        """
+        known = self.texts.get(statement)
+        if known is None:
+            known = self.texts[statement] = _text_of(statement, self.connection)
+        text, names = known
+        given = parameters if names is None else [parameters[name] for name in names]
+        return self.connection.connection.driver_connection.execute(text, given)  # type: ignore[union-attr]  # it is connected
+
+    def insert(self, statement: sa.Insert, **parameters: object) -> int:
+        """Insert a row as `hot` does, and return the number that it got."""
+        cursor = self.hot(statement, **parameters)
+        number: int = cursor.fetchone()[0] if cursor.description else cursor.lastrowid
+        return number
 
 
 @attrs.frozen(eq=False)
@@ -76,6 +96,7 @@ class Writer:
         self._make_engine = make_engine
         self._engine: sa.Engine | None = None
         self._connection: sa.Connection | None = None
+        self._texts: dict[sa.Executable, tuple[str, Sequence[str] | None]] = {}
         self._loop = asyncio.get_running_loop()
         self._ended = self._loop.create_future()
         self._queue: SimpleQueue[_Task[Any] | None] = SimpleQueue()
@@ -178,7 +199,7 @@ class Writer:
         is_committing = False
         try:
             with self._connected().begin() as transaction:
-                inside = Transaction(transaction.connection)
+                inside = Transaction(transaction.connection, self._texts)
                 values = [task.operation(inside) for task in group]
                 is_committing = True
                 transaction.commit()
@@ -226,6 +247,14 @@ class Writer:
         if engine is not None and isinstance(error, engine.dialect.loaded_dbapi.Error):
             return JournalError(f"{what}: {_short(error)}")
         return error.with_traceback(None)
+
+
+def _text_of(
+    statement: "sa.UpdateBase | sa.Select[Any]", connection: sa.Connection
+) -> "tuple[str, Sequence[str] | None]":
+    """Return a statement as the driver wants it; its parameters go by position, or else by name."""
+    compiled = statement.compile(dialect=connection.dialect)
+    return str(compiled), getattr(compiled, "positiontup", None)
 
 
 def _short(error: BaseException) -> str:

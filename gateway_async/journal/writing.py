@@ -1,94 +1,46 @@
 """What is written under a lease, and what an operator decides.
 
-Law: every update names the states it expects and counts the rows it changed; where they are not
-all, nothing is changed. Each moves orders only as the table of transitions says.
+Law: every update names the states it expects and finds all of the orders in them; else nothing is
+changed. Each moves orders only as the table of transitions says. What is in doubt is moved by one
+transaction at a time, since what is decided on an order depends on those of its transaction.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import orjson
 import sqlalchemy as sa
 
 from gateway_async.errors import JournalError
 from gateway_async.journal.codec import codec_of, storable
 from gateway_async.journal.leases import verify
-from gateway_async.journal.reading import find_job, read_at, read_of_transactions
-from gateway_async.journal.schema import REQUESTS, STATES, DatabaseNow
+from gateway_async.journal.reading import (
+    find_job,
+    read_at,
+    read_of_transactions,
+    read_stretches,
+)
+from gateway_async.journal.schema import (
+    JOBS,
+    REQUESTS,
+    STATES,
+    DatabaseNow,
+    lock_what_is_in_doubt,
+)
 from gateway_async.journal.states import IN_DOUBT, TRANSITIONS, JobState, Move, sources
+from gateway_async.journal.stretches import Change, Stretch, changes_of, obstacle, redraw, runs_of
 from gateway_async.models.values import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from gateway_async.journal.leases import LeaseKey
     from gateway_async.journal.rows import Row, Settlement
     from gateway_async.journal.writer import Transaction
 
 _LONGEST_TEXT = 1000
 _BY_OPERATOR = "operator"
-
-
-@attrs.frozen
-class _Update:
-    """One update, for positions without a gap and for others.
-
-    Attributes:
-        ranged: From `first` to `last`.
-        listed: For each of `positions`.
-    """
-
-    ranged: sa.Update
-    listed: sa.Update
-
-
-def _word(word: str) -> "sa.ColumnElement[str]":
-    """Write a word of ours into a statement: that is quicker than a parameter."""
-    return sa.literal_column(f"'{word}'", sa.Text)
-
-
-def _update(move: Move, **values: object) -> _Update:
-    expected = [STATES.c.state == _word(state) for state in TRANSITIONS[move]]
-    changed = (
-        STATES.update()
-        .where(STATES.c.job_id == sa.bindparam("the_job"), sa.or_(*expected))
-        .values(**values)
-    )
-    return _Update(
-        changed.where(STATES.c.position.between(sa.bindparam("first"), sa.bindparam("last"))),
-        changed.where(STATES.c.position.in_(sa.bindparam("positions", expanding=True))),
-    )
-
-
-def _narrowed(update: _Update, *criteria: "sa.ColumnElement[bool]") -> _Update:
-    return _Update(update.ranged.where(*criteria), update.listed.where(*criteria))
-
-
-_OF_SLICE = STATES.c.slice == sa.bindparam("the_slice")
-_OF_REQUEST = STATES.c.request_id == sa.bindparam("the_request")
-_TOLD: "Mapping[str, sa.BindParameter[str]]" = {
-    name: sa.bindparam(f"the_{name}") for name in ("state", "code", "text", "proof")
-}
-
-_INTEND = _narrowed(
-    _update(
-        Move.INTEND,
-        state=_word(JobState.INTENT),
-        request_id=sa.bindparam("the_request"),
-        code=_word(""),
-        text=_word(""),
-        reference=_word(""),
-        proof=_word(""),
-    ),
-    _OF_SLICE,
-)
-_WITHDRAW = _narrowed(
-    _update(Move.WITHDRAW, state=_word(JobState.NEW), request_id=sa.null()), _OF_SLICE, _OF_REQUEST
-)
-_SETTLE = _narrowed(_update(Move.SETTLE, **_TOLD), _OF_SLICE, _OF_REQUEST)
-_RESOLVE = _update(Move.RESOLVE, **_TOLD, reference=sa.bindparam("the_reference"))
-_DECIDE = _update(Move.DECIDE, **_TOLD, note=sa.bindparam("the_note"))
+_SUCCEEDED = {"state": str(JobState.SUCCEEDED), "code": "", "text": "", "proof": ""}
+_FORGOTTEN = {"code": "", "text": "", "reference": "", "proof": ""}
 
 _REQUEST = REQUESTS.insert().values(
     job_id=sa.bindparam("the_job"),
@@ -105,6 +57,23 @@ _END = (
 )
 _END_FIRST = _END.where(REQUESTS.c.settled.is_(None))
 _SETTLED = sa.select(REQUESTS.c.settled).where(REQUESTS.c.id == sa.bindparam("the_request"))
+_TOLD = ("last", *(name for name in Stretch._fields if name not in ("first", "last", "slice")))
+_REDRAW = (
+    STATES.update()
+    .where(
+        STATES.c.job_id == sa.bindparam("the_job"),
+        STATES.c.first == sa.bindparam("the_first"),
+        STATES.c.last == sa.bindparam("known_last"),
+        STATES.c.state == sa.bindparam("known_state"),
+    )
+    .values({name: sa.bindparam(f"the_{name}") for name in _TOLD})
+)
+_CUT_OFF = STATES.insert().values(
+    job_id=sa.bindparam("the_job"),
+    **{name: sa.bindparam(f"the_{name}") for name in Stretch._fields},
+)
+_NAMES = tuple(f"the_{name}" for name in Stretch._fields)
+_LOCK_JOB = sa.select(JOBS.c.id).where(JOBS.c.id == sa.bindparam("the_job")).with_for_update()
 
 
 def intend(  # noqa: PLR0913  # what is noted of a request
@@ -127,18 +96,16 @@ def intend(  # noqa: PLR0913  # what is noted of a request
     """
     verify(inside, key, alive=True)
     baseline = {name: sorted(known) for name, known in references.items()}
-    made = inside.execute(
+    request = inside.insert(
         _REQUEST,
-        {
-            "the_job": key.job_id,
-            "the_epoch": key.epoch,
-            "the_marker": marker,
-            "is_alone": alone,
-            "the_baseline": orjson.dumps(baseline).decode() if baseline else "",
-        },
+        the_job=key.job_id,
+        the_epoch=key.epoch,
+        the_marker=marker,
+        is_alone=alone,
+        the_baseline=orjson.dumps(baseline).decode() if baseline else "",
     )
-    request: int = made.inserted_primary_key[0]  # type: ignore[index]  # it has one
-    _move(inside, key, _INTEND, Move.INTEND, JobState.INTENT, indices, {"the_request": request})
+    told = {"state": str(JobState.INTENT), "request_id": request, **_FORGOTTEN}
+    _move(inside, key, Move.INTEND, changes_of(indices, told))
     return request
 
 
@@ -150,7 +117,8 @@ def withdraw(inside: "Transaction", key: "LeaseKey", request: int, indices: Sequ
         JournalError: If one of them is not in flight with this request.
     """
     verify(inside, key)
-    _move(inside, key, _WITHDRAW, Move.WITHDRAW, JobState.NEW, indices, {"the_request": request})
+    changes = changes_of(indices, {"state": str(JobState.NEW), "request_id": None})
+    _move(inside, key, Move.WITHDRAW, changes, request)
 
 
 def settle(
@@ -167,20 +135,32 @@ def settle(
         JournalError: If one of them is not in flight with this request.
     """
     verify(inside, key)
-    alike: dict[tuple[JobState, str, str, str], list[int]] = {}
-    for each in settlements:
-        alike.setdefault((each.state, each.code, each.text, each.proof), []).append(each.index)
-    for (state, code, text, proof), indices in alike.items():
-        told = {"the_request": request, **_told(state, code, text, proof)}
-        _move(inside, key, _SETTLE, Move.SETTLE, state, indices, told)
-    _end(inside, request, {each.index: each.reference for each in settlements}, ended_at)
+    told = [(each.index, _told(each)) for each in settlements]
+    changes = [
+        change
+        for known, alike in groupby(told, key=lambda each: each[1])
+        for change in changes_of([index for index, _ in alike], known)
+    ]
+    _move(inside, key, Move.SETTLE, changes, request)
+    references = {each.index: each.reference for each in settlements if each.reference}
+    found = list(references)
+    _end(
+        inside,
+        request,
+        ended_at,
+        [
+            (first, [references[index] for index in range(first, last + 1)])
+            for first, last in runs_of(found)
+        ],
+    )
 
 
-def succeed(
+def succeed(  # noqa: PLR0913, PLR0917  # what is told of a request
     inside: "Transaction",
     key: "LeaseKey",
     request: int,
-    references: "Mapping[int, str]",
+    indices: Sequence[int],
+    references: "Sequence[str]",
     ended_at: float,
 ) -> None:
     """Keep that orders of a request succeeded, each with its reference or "".
@@ -190,17 +170,23 @@ def succeed(
         JournalError: If one of them is not in flight with this request.
     """
     verify(inside, key)
-    told = {"the_request": request, **_told(JobState.SUCCEEDED, "", "", "")}
-    _move(inside, key, _SETTLE, Move.SETTLE, JobState.SUCCEEDED, list(references), told)
-    _end(inside, request, references, ended_at)
+    changes = changes_of(indices, _SUCCEEDED)
+    _move(inside, key, Move.SETTLE, changes, request)
+    given = iter(references)
+    _end(
+        inside,
+        request,
+        ended_at,
+        [(each.first, list(islice(given, each.last - each.first + 1))) for each in changes],
+    )
 
 
-def _told(state: JobState, code: str, text: str, proof: str) -> dict[str, str]:
+def _told(found: "Settlement") -> dict[str, str]:
     return {
-        "the_state": str(state),
-        "the_code": _cut(code),
-        "the_text": _cut(text),
-        "the_proof": _cut(proof),
+        "state": str(found.state),
+        "code": _cut(found.code),
+        "text": _cut(found.text),
+        "proof": _cut(found.proof),
     }
 
 
@@ -209,41 +195,64 @@ def _cut(text: str) -> str:
 
 
 def _end(
-    inside: "Transaction", request: int, references: "Mapping[int, str]", ended_at: float
+    inside: "Transaction",
+    request: int,
+    ended_at: float,
+    runs: "Sequence[tuple[int, list[str]]]",
 ) -> None:
-    parameters = {"the_request": request, "the_end": ended_at}
-    given = {str(index): _cut(text) for index, text in references.items() if text}
-    if inside.execute(_END_FIRST, {**parameters, "references": _json(given)}).rowcount == 1:
+    """Keep when a request ended, and the references that its reply gave, by first position."""
+    given = {str(first): _all_cut(references) for first, references in runs if any(references)}
+    told = {"the_request": request, "the_end": ended_at}
+    if inside.hot(_END_FIRST, references=_json(given), **told).rowcount == 1:
         return
-    known = inside.execute(_SETTLED, parameters).scalar_one()
-    merged = {**orjson.loads(known or "{}"), **given}
-    inside.execute(_END, {**parameters, "references": _json(merged)})
+    known = inside.hot(_SETTLED, the_request=request).fetchone()[0]
+    inside.hot(_END, references=_json({**orjson.loads(known or "{}"), **given}), **told)
 
 
-def _json(references: "dict[str, str]") -> str:
+def _all_cut(references: list[str]) -> list[str]:
+    if max(map(len, references)) <= _LONGEST_TEXT and "".join(references).isascii():
+        return references  # JSON writes a NUL as six characters
+    return [_cut(reference) for reference in references]
+
+
+def _json(references: "dict[str, list[str]]") -> str:
     return orjson.dumps(references).decode() if references else ""
 
 
-def resolve_unknown(inside: "Transaction", key: "LeaseKey", found: "Settlement") -> bool:
-    """Keep what was found out about an order.
+def resolve_unknown(
+    inside: "Transaction",
+    key: "LeaseKey",
+    found: "Sequence[Settlement]",
+    beside: "Mapping[int, JobState]",
+) -> bool:
+    """Keep what was found out about unknown orders, all of it or nothing.
+
+    Args:
+        inside: The transaction.
+        key: The lease.
+        found: What was found out.
+        beside: The states that other orders must be in as well.
 
     Returns:
-        Whether it was still unknown.
+        Whether all of them were still unknown, and those beside in their states.
 
     Raises:
         LeaseLostError: If the lease is no longer ours.
         JournalError: If what is unknown cannot become that.
     """
     verify(inside, key)
-    sources(Move.RESOLVE, found.state)
-    told = {
-        "the_job": key.job_id,
-        "first": found.index,
-        "last": found.index,
-        "the_reference": _cut(found.reference),
-        **_told(found.state, found.code, found.text, found.proof),
-    }
-    return inside.execute(_RESOLVE.ranged, told).rowcount == 1
+    lock_what_is_in_doubt(inside.connection, key.job_id)
+    expected = {**beside, **{each.index: JobState.UNKNOWN for each in found}}
+    for index, state in expected.items():
+        known = read_stretches(inside, key.job_id, index, index)
+        if [each.state for each in known] != [state]:
+            return False
+    changes = [
+        Change(each.index, each.index, {**_told(each), "reference": _cut(each.reference)})
+        for each in sorted(found, key=lambda each: each.index)
+    ]
+    _move(inside, key, Move.RESOLVE, changes)
+    return True
 
 
 def decide(inside: "Transaction", name: str, order: object, state: JobState, note: str) -> None:
@@ -262,6 +271,8 @@ def decide(inside: "Transaction", name: str, order: object, state: JobState, not
         JournalError: If there is no such order, more than one, or nothing to decide on it.
     """
     job = find_job(inside, name)
+    inside.execute(_LOCK_JOB, {"the_job": job.id})  # whoever takes the job reopens what is held
+    lock_what_is_in_doubt(inside.connection, job.id)
     row = _find(inside, job, order)
     what = f"order {row.index} of job {name!r}"
     if row.state is JobState.INTENT:
@@ -269,19 +280,20 @@ def decide(inside: "Transaction", name: str, order: object, state: JobState, not
             f"{what} is in flight, or was when its process ended: run the job again first", job=name
         )
     sources(Move.DECIDE, state)
-    told = {
-        "the_job": job.id,
-        "first": row.index,
-        "last": row.index,
-        "the_note": storable(note),
-        **_told(state, "", f"an operator decided: {note}", _BY_OPERATOR),
-    }
-    changed = inside.execute(_DECIDE.ranged, told).rowcount
-    if row.state not in IN_DOUBT or changed != 1:
+    if row.state not in IN_DOUBT:
         raise JournalError(
             f"{what} is {str(row.state)!r}: an operator decides only on what is unknown or held",
             job=name,
         )
+    told = {
+        "state": str(state),
+        "code": "",
+        "text": _cut(f"an operator decided: {note}"),
+        "proof": _BY_OPERATOR,
+        "note": storable(note),
+    }
+    known = read_stretches(inside, job.id, row.index, row.index)
+    _write(inside, job.id, known, [Change(row.index, row.index, told)])
 
 
 def _find(inside: "Transaction", job: "sa.Row[Any]", order: object) -> "Row":
@@ -308,57 +320,58 @@ def _find(inside: "Transaction", job: "sa.Row[Any]", order: object) -> "Row":
     return equal[0]
 
 
-def _move(  # noqa: PLR0913, PLR0917  # one argument a part of the statement
+def _move(
     inside: "Transaction",
     key: "LeaseKey",
-    update: _Update,
     move: Move,
-    target: JobState,
-    indices: Sequence[int],
-    told: "Mapping[str, object]",
+    changes: "Sequence[Change]",
+    request: int | None = None,
 ) -> None:
-    """Move orders to a state.
+    """Move orders of the slice.
 
     Raises:
-        JournalError: If one of them was in no state that may become it, or of another request.
+        JournalError: If one of them was in no state that may become that, or of another request.
     """
-    sources(move, target)
-    parameters = {"the_job": key.job_id, "the_slice": key.slice_number, **told}
-    first, last = (indices[0], indices[-1]) if indices else (0, -1)
-    if list(indices) == list(range(first, last + 1)):
-        changed = inside.execute(update.ranged, {**parameters, "first": first, "last": last})
-    else:
-        changed = inside.execute(update.listed, {**parameters, "positions": list(indices)})
-    if changed.rowcount != len(indices):
-        raise _refused(inside, key, move, target, indices, told["the_request"])
+    if not changes:
+        return
+    first, last = changes[0].first, changes[-1].last
+    known = read_stretches(inside, key.job_id, first, last)
+    expected = {
+        state: sources(move, JobState(state))
+        for state in {change.told["state"] for change in changes}
+    }
+    found = obstacle(known, changes, expected, slice_number=key.slice_number, request=request)
+    if found is not None:
+        wanted = " or ".join(repr(str(state)) for state in TRANSITIONS[move])
+        raise JournalError(
+            f"job {key.name!r}: cannot {move} orders {first} to {last}: expected {wanted}, but "
+            f"{found}; nothing was changed",
+            job=key.name,
+        )
+    _write(inside, key.job_id, known, changes)
 
 
-def _refused(  # noqa: PLR0913, PLR0917  # as above
-    inside: "Transaction",
-    key: "LeaseKey",
-    move: Move,
-    target: JobState,
-    indices: Sequence[int],
-    request: object,
-) -> JournalError:
-    """Return why; the rows that could be moved are moved, until the transaction is undone."""
-    expected = sources(move, target)
-    unmoved = (_unmoved(inside, key, index, target, request) for index in indices)
-    found = next(filter(None, unmoved), f"one of them is {str(target)!r}, or named twice")
-    wanted = " or ".join(repr(str(state)) for state in expected)
-    return JournalError(
-        f"job {key.name!r}: cannot {move} orders {indices[0]} to {indices[-1]}: expected {wanted}, "
-        f"but {found}; nothing was changed",
-        job=key.name,
-    )
+def _write(
+    inside: "Transaction", job_id: int, known: "Sequence[Stretch]", changes: "Sequence[Change]"
+) -> None:
+    """Write the stretches that changes make of those that are known.
+
+    Raises:
+        JournalError: If one of them is not as it is known.
+    """
+    for was, (first, *cut_off) in redraw(known, changes):
+        changed = inside.hot(
+            _REDRAW,
+            the_job=job_id,
+            known_last=was.last,
+            known_state=was.state,
+            **_parameters(first),
+        )
+        if changed.rowcount != 1:
+            raise JournalError("what the journal knows was changed by another meanwhile")
+        for stretch in cut_off:
+            inside.hot(_CUT_OFF, the_job=job_id, **_parameters(stretch))
 
 
-def _unmoved(
-    inside: "Transaction", key: "LeaseKey", index: int, target: JobState, request: object
-) -> str:
-    row = read_at(inside, key.job_id, index)
-    if row is None:
-        return f"there is no order {index}"
-    if row.sending is not None and row.sending.id != request:
-        return f"order {index} is {str(row.state)!r}, of another request"
-    return "" if row.state is target else f"order {index} is {str(row.state)!r}"
+def _parameters(stretch: Stretch) -> "dict[str, Any]":
+    return dict(zip(_NAMES, stretch, strict=True))
