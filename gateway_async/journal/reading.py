@@ -353,7 +353,7 @@ def _note(row: Any) -> RequestNote:  # noqa: ANN401  # a row of requests
 def _counts(rows: "Iterable[Any]") -> dict[int, dict[JobState, int]]:
     counts: dict[int, dict[JobState, int]] = {}
     for job_id, state, count in rows:
-        counts.setdefault(job_id, {})[JobState(state)] = count
+        counts.setdefault(job_id, {})[JobState(state)] = int(count)  # PostgreSQL adds decimals up
     return counts
 
 

@@ -32,12 +32,14 @@ class Transaction:
 
     Attributes:
         connection: The connection, in its transaction.
+        driver: The driver's own connection.
         texts: Statements as the driver wants them, with the names of their parameters.
         leases: Leases that were found to be ours in this transaction, and which of them are live.
     """
 
     connection: sa.Connection
-    texts: "dict[sa.Executable, tuple[str, Sequence[str] | None]]" = attrs.field(factory=dict)
+    driver: Any
+    texts: "dict[sa.Executable, tuple[str, Sequence[str] | None]]"
     leases: dict[object, bool] = attrs.field(factory=dict)
 
     def execute(self, statement: sa.Executable, parameters: Any = None) -> "sa.CursorResult[Any]":  # noqa: ANN401  # SQLAlchemy's
@@ -54,7 +56,11 @@ class Transaction:
             known = self.texts[statement] = _text_of(statement, self.connection)
         text, names = known
         given = parameters if names is None else [parameters[name] for name in names]
-        return self.connection.connection.driver_connection.execute(text, given)  # type: ignore[union-attr]  # it is connected
+        try:
+            return self.driver.execute(text, given)
+        except self.connection.dialect.loaded_dbapi.Error:
+            self.connection.invalidate()  # else what a rollback says hides why it was needed
+            raise
 
     def insert(self, statement: sa.Insert, **parameters: object) -> int:
         """Insert a row as `hot` does, and return the number that it got."""
@@ -199,7 +205,9 @@ class Writer:
         is_committing = False
         try:
             with self._connected().begin() as transaction:
-                inside = Transaction(transaction.connection, self._texts)
+                connection = transaction.connection
+                driver = connection.connection.driver_connection
+                inside = Transaction(connection, driver, self._texts)
                 values = [task.operation(inside) for task in group]
                 is_committing = True
                 transaction.commit()

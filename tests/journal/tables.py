@@ -12,6 +12,7 @@ from sqlalchemy import event
 from gateway_async.journal import Job, JobState, Journal
 from gateway_async.journal.lease import Lease
 from gateway_async.journal.rows import Settlement
+from gateway_async.journal.stretches import Stretch
 from tests.orders import refunds
 
 ALL = frozenset(JobState)
@@ -37,13 +38,36 @@ class Tables:
         self.run("UPDATE gateway_leases SET expires_at = 0")
 
     def states(self) -> list[str]:
-        """Return the state of each order, by position."""
-        return [row[0] for row in self.run("SELECT state FROM gateway_states ORDER BY position")]
+        """Return the state of each order, by position; there is no gap and no overlap."""
+        states: list[str] = []
+        rows = self.run("SELECT first, last, state FROM gateway_states ORDER BY job_id, first")
+        for first, last, state in rows:
+            assert first in {0, len(states)}
+            states += [state] * (last - first + 1)
+        return states
+
+    def put(self, *positions: int, **told: object) -> None:
+        """Change what is known of orders: of those at these positions, or of all."""
+        columns = ("job_id", *Stretch._fields)
+        rows = self.run(f"SELECT {', '.join(columns)} FROM gateway_states")  # noqa: S608  # ours
+        self.run("DELETE FROM gateway_states")
+        for row in rows:
+            known = dict(zip(columns, row, strict=True))
+            for position in range(known["first"], known["last"] + 1):
+                one = known | {"first": position, "last": position}
+                if not positions or position in positions:
+                    one |= told
+                values = ", ".join(map(_literal, one.values()))
+                self.run(f"INSERT INTO gateway_states ({', '.join(columns)}) VALUES ({values})")  # noqa: S608  # ours
 
     def snapshot(self) -> list[list[tuple[Any, ...]]]:
         """Return everything that there is."""
         names = ("jobs", "leases", "orders", "states", "requests")
         return [sorted(self.run(f"SELECT * FROM gateway_{name}"), key=repr) for name in names]  # noqa: S608  # of this list
+
+
+def _literal(value: object) -> str:
+    return "NULL" if value is None else repr(value if isinstance(value, int) else str(value))
 
 
 async def pages_of(orders: Sequence[Any], size: int = 1000) -> AsyncIterator[Sequence[Any]]:
@@ -101,6 +125,7 @@ class Watch:
         self.fails_commit = False
         self.loses_next_commit = False
         engine = journal.store.writer._engine
+        journal.store.writer._texts = _Texts(self)
         event.listen(engine, "commit", self._count_commit)
         event.listen(engine, "before_cursor_execute", self._count, retval=True)
 
@@ -117,7 +142,22 @@ class Watch:
     ) -> tuple[str, Any]:
         if statement.startswith(("BEGIN", "SELECT broken")):
             return statement, parameters
+        return ("SELECT broken FROM nowhere", ()) if self.breaks() else (statement, parameters)
+
+    def breaks(self) -> bool:
+        """Count a statement, and say whether it is the one to break."""
         self.statements += 1
-        if self.statements - 1 == self.broken:
-            return "SELECT broken FROM nowhere", ()
-        return statement, parameters
+        return self.statements - 1 == self.broken
+
+
+class _Texts(dict[Any, Any]):
+    """Statements that go by the driver: those that a watch breaks are others."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self.watch = watch
+
+    def get(self, statement: Any, default: Any = None) -> Any:
+        """Return the text of a statement, and the names of its parameters."""
+        known = super().get(statement, default)
+        return ("SELECT broken FROM nowhere", ()) if self.watch.breaks() else known

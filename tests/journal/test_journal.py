@@ -146,7 +146,7 @@ async def test_an_unknown_version_is_refused(url: str, tables: Tables) -> None:
         await submitted(journal)
     tables.run("UPDATE gateway_journal SET version = 7")
     known = tables.snapshot()
-    with pytest.raises(JournalError, match=r"is of version 7, .* reads version 1:"):
+    with pytest.raises(JournalError, match=r"is of version 7, .* reads version 2:"):
         await Journal.open(url).__aenter__()
     assert tables.snapshot() == known
 
@@ -190,14 +190,14 @@ async def test_no_such_job(journal: Journal) -> None:
 
 async def test_a_job_that_holds_orders_is_done(journal: Journal, tables: Tables) -> None:
     await submitted(journal)
-    tables.run("UPDATE gateway_states SET state = 'held'")
+    tables.put(state="held")
     assert (await journal.status("job")).done
 
 
 async def test_outcomes_in_input_order(journal: Journal, tables: Tables) -> None:
     lease = await taken(journal, refunds(2001))
     await lease.settle(await sent(lease, range(999, 1002)), succeeded((999, 1001)), ended_at=1.0)
-    tables.run(f"UPDATE gateway_states SET state = 'held', proof = '{NOT_DONE}' WHERE position = 5")  # noqa: S608  # ours
+    tables.put(5, state="held", proof=NOT_DONE)
     outcomes = [outcome async for outcome in journal.outcomes("job")]
     assert [outcome.index for outcome in outcomes] == list(range(2001))
     assert [outcome.order for outcome in outcomes] == refunds(2001)
@@ -220,13 +220,11 @@ async def test_an_operator_decides(
     journal: Journal, tables: Tables, by: str, before: str, status: str, after: str, text: str
 ) -> None:
     await submitted(journal)
-    tables.run(
-        f"UPDATE gateway_states SET state = '{before}', proof = '{NOT_DONE}' WHERE position = 4"  # noqa: S608  # ours
-    )
+    tables.put(4, state=before, proof=NOT_DONE)
     order: object = refunds(10)[4] if by == "order" else 4
     await journal.resolve("job", order, status, "seen in the portal")
     assert tables.states() == ["new"] * 4 + [after] + ["new"] * 5
-    assert tables.run("SELECT note FROM gateway_states WHERE position = 4") == [
+    assert tables.run("SELECT note FROM gateway_states WHERE first = 4") == [
         ("seen in the portal",)
     ]
     outcomes = [outcome async for outcome in journal.outcomes("job")]
@@ -245,7 +243,7 @@ async def test_an_operator_decides(
 )
 async def test_nothing_to_decide(journal: Journal, tables: Tables, state: str, reason: str) -> None:
     await submitted(journal)
-    tables.run(f"UPDATE gateway_states SET state = '{state}' WHERE position = 4")  # noqa: S608  # ours
+    tables.put(4, state=state)
     known = tables.snapshot()
     with pytest.raises(JournalError, match=reason):
         await journal.resolve("job", 4, "succeeded", "why")
@@ -254,7 +252,7 @@ async def test_nothing_to_decide(journal: Journal, tables: Tables, state: str, r
 
 async def test_orders_that_an_operator_cannot_mean(journal: Journal, tables: Tables) -> None:
     await submitted(journal, [*refunds(3), *refunds(1)])
-    tables.run("UPDATE gateway_states SET state = 'unknown'")
+    tables.put(state="unknown")
     known = tables.snapshot()
     (unequal,) = orders_for("refund", made_up(1), refund_amount="3.00")
     for order, reason in (
@@ -283,9 +281,9 @@ async def test_what_is_no_decision(journal: Journal, status: str, note: Any) -> 
 
 async def test_an_operator_is_not_overruled(journal: Journal, tables: Tables) -> None:
     lease = await taken(journal)
-    tables.run("UPDATE gateway_states SET state = 'unknown' WHERE position = 4")
+    tables.put(4, state="unknown")
     await journal.resolve("job", 4, "declined", "seen in the portal")
-    assert await lease.resolve_unknown(*succeeded((4,))) is False
+    assert await lease.resolve_unknown(succeeded((4,))) is False
     assert tables.states()[4] == "declined"
 
 

@@ -85,7 +85,7 @@ async def test_an_order_that_is_sent_again_says_nothing_of_the_first_time(
     request = await sent(lease, (4,), marker="first")
     lost = Settlement(index=4, state=UNKNOWN, text="lost", reference="R")
     await lease.settle(request, [lost], ended_at=1.0)
-    assert await lease.resolve_unknown(Settlement(index=4, state=NEW, text="t", proof="p"))
+    assert await lease.resolve_unknown([Settlement(index=4, state=NEW, text="t", proof="p")])
     again = await sent(lease, (4,), marker="second")
     (row,) = await lease.rows_between(4, 4)
     assert (row.text, row.proof, row.reference) == ("", "", "")
@@ -119,7 +119,7 @@ async def test_one_that_was_found_is_a_witness_too(journal: Journal) -> None:
     lease = await taken(journal)
     request = await sent(lease, (3,))
     await lease.settle(request, [Settlement(index=3, state=UNKNOWN)], ended_at=1.0)
-    assert await lease.resolve_unknown(*succeeded((3,), reference="R"))
+    assert await lease.resolve_unknown(succeeded((3,), reference="R"))
     witness = await lease.witness()
     assert witness is not None
     assert (witness.index, witness.reference) == (3, "R")

@@ -18,7 +18,7 @@ WRITES: dict[str, Callable[[Lease], Awaitable[object]]] = {
     "intend": lambda lease: sent(lease, range(3, 6)),
     "withdraw": lambda lease: lease.withdraw(1, range(3)),
     "settle": lambda lease: lease.settle(1, succeeded(range(3), reference="R"), ended_at=1.0),
-    "resolve_unknown": lambda lease: lease.resolve_unknown(Settlement(index=9, state=JobState.NEW)),
+    "resolve_unknown": lambda lease: lease.resolve_unknown([Settlement(index=9, state=JobState.NEW)]),
     "renew": lambda lease: lease.renew(),
 }
 
@@ -40,7 +40,7 @@ async def test_a_job_has_one_lease(journal: Journal, other: Journal) -> None:
 async def test_slices_have_leases_of_their_own(journal: Journal, tables: Tables) -> None:
     lease = await taken(journal)
     await sent(lease, range(3))
-    tables.run("UPDATE gateway_states SET slice = 1 WHERE position = 5")
+    tables.put(5, slice=1)
     second = await journal.job("job").take("second", 1)
     assert tables.states()[:3] == ["intent"] * 3
     assert [row.index for row in await second.rows(ALL)] == [5]
@@ -59,10 +59,7 @@ async def test_what_was_in_flight_or_held_is_looked_up(journal: Journal, tables:
     lease = await taken(journal)
     request = await sent(lease, range(2))
     for position, state in enumerate(JobState):
-        tables.run(
-            f"UPDATE gateway_states SET state = '{state}', text = 'why', proof = '{NOT_DONE}' "  # noqa: S608  # ours
-            f"WHERE position = {4 + position}"
-        )
+        tables.put(4 + position, state=state, text="why", proof=NOT_DONE)
     tables.end_leases()
     again = await journal.job("job").take("second")
     assert [(row.state, row.text) for row in await again.rows_between(0, 9)] == [
@@ -90,8 +87,8 @@ async def test_the_loser_changes_no_row(
     assert await sent(lease, range(3)) == 1
     tables.end_leases()
     await other.job("job").take("second")
-    tables.run("UPDATE gateway_states SET state = 'intent' WHERE position < 3")
-    tables.run("UPDATE gateway_states SET state = 'unknown' WHERE position = 9")
+    tables.put(0, 1, 2, state="intent")
+    tables.put(9, state="unknown")
     known = tables.snapshot()
     with pytest.raises(LeaseLostError, match="another process took it; nothing was changed"):
         await WRITES[write](lease)

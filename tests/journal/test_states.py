@@ -45,7 +45,7 @@ def test_sources_are_those_of_the_table(move: Move, after: JobState) -> None:
 @pytest.mark.parametrize("before", STATES)
 async def test_intend(journal: Journal, tables: Tables, before: JobState) -> None:
     lease = await taken(journal)
-    tables.run(f"UPDATE gateway_states SET state = '{before}' WHERE position = 4")  # noqa: S608  # ours
+    tables.put(4, state=before)
     if (Move.INTEND, before, JobState.INTENT) in ALLOWED:
         await sent(lease, range(3, 6))
         assert tables.states()[3:6] == ["intent"] * 3
@@ -61,7 +61,7 @@ async def test_intend(journal: Journal, tables: Tables, before: JobState) -> Non
 async def test_withdraw(journal: Journal, tables: Tables, before: JobState) -> None:
     lease = await taken(journal)
     request = await sent(lease, range(3, 6))
-    tables.run(f"UPDATE gateway_states SET state = '{before}' WHERE position = 4")  # noqa: S608  # ours
+    tables.put(4, state=before)
     if (Move.WITHDRAW, before, JobState.NEW) in ALLOWED:
         await lease.withdraw(request, range(3, 6))
         assert tables.states() == ["new"] * 10
@@ -77,7 +77,7 @@ async def test_withdraw(journal: Journal, tables: Tables, before: JobState) -> N
 async def test_settle(journal: Journal, tables: Tables, before: JobState, after: JobState) -> None:
     lease = await taken(journal)
     request = await sent(lease, range(3, 6))
-    tables.run(f"UPDATE gateway_states SET state = '{before}' WHERE position = 4")  # noqa: S608  # ours
+    tables.put(4, state=before)
     settlements = [Settlement(index=index, state=after) for index in range(3, 6)]
     if (Move.SETTLE, before, after) in ALLOWED:
         await lease.settle(request, settlements, ended_at=1.0)
@@ -94,15 +94,15 @@ async def test_resolve_unknown(
     journal: Journal, tables: Tables, before: JobState, after: JobState
 ) -> None:
     lease = await taken(journal)
-    tables.run(f"UPDATE gateway_states SET state = '{before}' WHERE position = 4")  # noqa: S608  # ours
+    tables.put(4, state=before)
     known = tables.snapshot()
     found = Settlement(index=4, state=after, text="seen", reference="R-1", proof="record")
     if (Move.RESOLVE, JobState.UNKNOWN, after) not in ALLOWED:
         with pytest.raises(JournalError, match="no state becomes"):
-            await lease.resolve_unknown(found)
+            await lease.resolve_unknown([found])
     else:
         is_allowed = (Move.RESOLVE, before, after) in ALLOWED
-        assert await lease.resolve_unknown(found) is is_allowed
+        assert await lease.resolve_unknown([found]) is is_allowed
         if is_allowed:
             (row,) = await lease.rows_between(4, 4)
             told = (row.state, row.text, row.reference, row.proof)

@@ -227,7 +227,7 @@ async def test_a_statement_that_fails_leaves_nothing_half_done(
 ) -> None:
     lease = await taken(journal)
     assert await sent(lease, range(3)) == 1
-    tables.run("UPDATE gateway_states SET state = 'unknown' WHERE position = 9")
+    tables.put(9, state="unknown")
     known = tables.snapshot()
     watch = Watch(journal)
     watch.broken = number

@@ -365,7 +365,7 @@ _KEEPING = (
     Mutant(
         "whoever lost the lease changes no row",
         "journal/leases.py",
-        "        if row is None or row.epoch != key.epoch:\n",
+        "        if row is None or row[0] != key.epoch:\n",
         "        if row is None:\n",
         "tests/journal/test_leases.py",
     ),
