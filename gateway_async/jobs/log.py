@@ -19,11 +19,13 @@ from gateway_async.journal.states import JobState
 from gateway_async.models.values import mask_card
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 
     from gateway_async.batching.chunks import Chunk
     from gateway_async.batching.log import Fate
     from gateway_async.journal.lease import Lease
+
+    Page = list[tuple[int, object]]
 
 ROWS_AT_ONCE = 1000
 _READ_AHEAD = 500
@@ -109,7 +111,8 @@ def _settlement(index: int, fate: "Fate") -> Settlement:
 
 
 def _reference(items: "Sequence[Mapping[str, Any]]") -> str:
-    return (identifier(items[0].get("refund_reference_id")) if items else None) or ""
+    given = items[0].get("refund_reference_id") if items else None
+    return given.strip() if type(given) is str else identifier(given) or ""
 
 
 def _without_cards(text: str) -> str:
@@ -125,22 +128,26 @@ def _is_card(text: str) -> bool:
 
 
 class NewOrders(Source):
-    """The orders of a job that are new and were not told yet, read a page ahead."""
+    """The orders of a job that are new and were not told yet, read a page ahead.
 
-    def __init__(self, lease: "Lease", operation: str, told: bytearray) -> None:
+    Args:
+        read: Returns the next page of new orders, from behind a position.
+        told: Which orders were told.
+    """
+
+    def __init__(self, read: "Callable[[int], Coroutine[Any, Any, Page]]", told: bytearray) -> None:
         self.failure: JournalError | None = None
-        self._lease = lease
-        self._codec = codec_of(operation)
+        self._read = read
         self._told = told
         self._last = -1
-        self._page: list[tuple[int, object]] = []
-        self._ahead: asyncio.Future[list[tuple[int, list[str]]]] | None = None
+        self._page: Page = []
+        self._ahead: asyncio.Task[Page] | None = None
 
     async def pull(self) -> tuple[int, object]:
         """Take the next order, with its index."""
         while not self._page:
             try:
-                page = await (self._ahead or self._lease.new(after=self._last, limit=_READ_AHEAD))
+                page = await (self._ahead or self._read(self._last))
             except JournalError as error:
                 self.failure = error
                 raise
@@ -149,17 +156,9 @@ class NewOrders(Source):
                 self.ended = True
                 raise StopAsyncIteration
             self._last = page[-1][0]
-            self._ahead = asyncio.ensure_future(
-                self._lease.new(after=self._last, limit=_READ_AHEAD)
-            )
-            self._page = self._untold(page)
+            self._ahead = asyncio.create_task(self._read(self._last))
+            self._page = [one for one in reversed(page) if not self._told[one[0]]]
         return self._page.pop()
-
-    def _untold(self, page: "list[tuple[int, list[str]]]") -> list[tuple[int, object]]:
-        """Return the orders of a page that were not told yet, the first at the end."""
-        left = [one for one in reversed(page) if not self._told[one[0]]]
-        orders = self._codec.build([values for _, values in left])
-        return list(zip([index for index, _ in left], orders, strict=True))
 
     async def aclose(self) -> None:
         """End what is being read; the lease is ended by whoever took it."""
@@ -168,3 +167,27 @@ class NewOrders(Source):
             (page,) = await asyncio.gather(self._ahead, return_exceptions=True)
             if isinstance(page, JournalError):
                 self.failure = page
+
+
+def new_orders(
+    lease: "Lease", operation: str, taken: "Sequence[object] | None", told: bytearray
+) -> NewOrders:
+    """Return the new orders of a job, as they were handed in where those are at hand.
+
+    Args:
+        lease: Under which they are read.
+        operation: The operation of the job.
+        taken: All of its orders, found to be equal to those that the journal has; or None.
+        told: Which orders were told.
+    """
+
+    async def read(after: int) -> "Page":
+        page = await lease.new(after=after, limit=_READ_AHEAD)
+        orders = codec_of(operation).build([values for _, values in page])
+        return list(zip([index for index, _ in page], orders, strict=True))
+
+    async def pick(after: int) -> "Page":
+        found = await lease.new_positions(after=after, limit=_READ_AHEAD)
+        return [(index, taken[index]) for index in found] if taken else []
+
+    return NewOrders(read if taken is None else pick, told)

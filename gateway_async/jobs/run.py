@@ -23,7 +23,7 @@ from gateway_async.batching.lifecycle import Lifecycle
 from gateway_async.batching.log import Within
 from gateway_async.batching.running import Run
 from gateway_async.errors import JobBusyError, JournalError, LeaseLostError
-from gateway_async.jobs.log import ROWS_AT_ONCE, LeasedLog, NewOrders
+from gateway_async.jobs.log import ROWS_AT_ONCE, LeasedLog, new_orders
 from gateway_async.jobs.recovering import JobRecovery
 from gateway_async.jobs.telling import Telling
 from gateway_async.journal.rows import StoredBlock
@@ -226,7 +226,8 @@ class JobRun(Lifecycle):
         # Only an import sees to it that no two are equal, and an earlier run may have waived it.
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
-        source = NewOrders(lease, self._plan.operation.name, self._telling.told)
+        taken = None if self._intake is None else self._intake.source.taken
+        source = new_orders(lease, self._plan.operation.name, taken, self._telling.told)
         log = LeasedLog(lease, self._lose)
         run = self._run = Run(
             self._session,

@@ -133,6 +133,11 @@ class Lease:
         read = functools.partial(reading.read_new, key=self._key, after=after, most=limit)
         return await self._run("read the orders", read)
 
+    async def new_positions(self, *, after: int, limit: int) -> list[int]:
+        """Return the positions of orders that are new, ascending, as `new` does."""
+        read = functools.partial(reading.read_new_positions, key=self._key, after=after, most=limit)
+        return await self._run("read the orders", read)
+
     async def rows_between(self, first: int, last: int) -> "list[Row]":
         """Return the rows from one position to another, both included, in all states."""
         read = functools.partial(reading.read_between, key=self._key, first=first, last=last)

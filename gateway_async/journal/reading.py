@@ -161,8 +161,12 @@ def read_new(
 ) -> list[tuple[int, list[str]]]:
     """Return position and values of new orders of a slice, from behind a position."""
     pieces = _pieces_in(inside, key, (JobState.NEW,), after, most)
-    positions = chain.from_iterable(range(each.first, each.last + 1) for each in pieces)
-    return list(zip(positions, _values(inside, key.job_id, pieces), strict=True))
+    return list(zip(_positions(pieces), _values(inside, key.job_id, pieces), strict=True))
+
+
+def read_new_positions(inside: "Transaction", key: "LeaseKey", after: int, most: int) -> list[int]:
+    """Return the positions of new orders of a slice, from behind a position."""
+    return list(_positions(_pieces_in(inside, key, (JobState.NEW,), after, most)))
 
 
 def read_between(inside: "Transaction", key: "LeaseKey", first: int, last: int) -> list[Row]:
@@ -229,6 +233,10 @@ def _pieces(
         if most <= 0:
             break
     return pieces
+
+
+def _positions(pieces: "Sequence[Stretch]") -> "Iterator[int]":
+    return chain.from_iterable(range(each.first, each.last + 1) for each in pieces)
 
 
 def _singles(inside: "Transaction", job_id: int, positions: "Iterable[int]") -> list[Stretch]:

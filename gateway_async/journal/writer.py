@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MOST_TOGETHER = 8
+_MOST_TOGETHER = 32
 _LONGEST_TEXT = 300
 _ELSEWHERE = "it was entered in another event loop, and can be used only there"
 

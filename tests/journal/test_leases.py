@@ -18,7 +18,9 @@ WRITES: dict[str, Callable[[Lease], Awaitable[object]]] = {
     "intend": lambda lease: sent(lease, range(3, 6)),
     "withdraw": lambda lease: lease.withdraw(1, range(3)),
     "settle": lambda lease: lease.settle(1, succeeded(range(3), reference="R"), ended_at=1.0),
-    "resolve_unknown": lambda lease: lease.resolve_unknown([Settlement(index=9, state=JobState.NEW)]),
+    "resolve_unknown": lambda lease: lease.resolve_unknown(
+        [Settlement(index=9, state=JobState.NEW)]
+    ),
     "renew": lambda lease: lease.renew(),
 }
 
