@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from gateway_async.errors import GatewayError
     from gateway_async.session import Gate
 
-    Fate = tuple[OutcomeStatus, GatewayError | None, tuple[Mapping[str, Any], ...]]
+    Fates = tuple[
+        Sequence[tuple[OutcomeStatus, GatewayError | None]],
+        Sequence[tuple[Mapping[str, Any], ...]],
+    ]
 
 
 class JobLog(Protocol):
@@ -48,14 +51,15 @@ class JobLog(Protocol):
         ...
 
     async def settle(
-        self, request: int, chunk: "Chunk", fates: "Sequence[Fate]", *, ended_at: float
+        self, request: int, chunk: "Chunk", fates: "Fates", *, ended_at: float
     ) -> None:
         """Keep what became of it.
 
         Args:
             request: Its number.
             chunk: The orders.
-            fates: What became of each: its status, its error or None, and the items of the reply.
+            fates: What became of each: the status of each with its error or None; and the items
+                of the reply about each.
             ended_at: When the request ended, in seconds since the epoch.
         """
         ...

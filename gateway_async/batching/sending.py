@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from gateway_async.batching.chunks import Chunk
-    from gateway_async.batching.log import Fate, JobLog
+    from gateway_async.batching.log import Fates, JobLog
     from gateway_async.batching.outcomes import Block
     from gateway_async.batching.plans import Plan
     from gateway_async.batching.tally import Tally
@@ -324,15 +324,13 @@ def _uniform(chunk: "Chunk", error: GatewayError, sending: Sending | None = None
     return UniformBlock(chunk=chunk, status=status, error=error, sending=sending)
 
 
-def _fates(chunk: "Chunk", block: "Known", judgement: Judgement | None) -> "list[Fate]":
+def _fates(chunk: "Chunk", block: "Known", judgement: Judgement | None) -> "Fates":
     if isinstance(block, UniformBlock):
-        return [(block.status, block.error, ())] * len(chunk)
+        return [(block.status, block.error)] * len(chunk), [()] * len(chunk)
     if judgement is None:
-        return [(made.status, made.error, made.items) for made in block.outcomes()]
-    return [
-        (status, error, items)
-        for (status, error), items in zip(judgement.verdicts, judgement.items, strict=True)
-    ]
+        made = block.outcomes()
+        return [(each.status, each.error) for each in made], [each.items for each in made]
+    return judgement.verdicts, judgement.items
 
 
 def _not_kept(chunk: "Chunk", sending: Sending) -> UniformBlock:

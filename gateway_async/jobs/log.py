@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 
     from gateway_async.batching.chunks import Chunk
-    from gateway_async.batching.log import Fate
+    from gateway_async.batching.log import Fates
+    from gateway_async.errors import GatewayError
     from gateway_async.journal.lease import Lease
 
     Page = list[tuple[int, object]]
@@ -66,16 +67,18 @@ class LeasedLog(JobLog):
             await self._lease.withdraw(request, chunk.indices)
 
     async def settle(
-        self, request: int, chunk: "Chunk", fates: "Sequence[Fate]", *, ended_at: float
+        self, request: int, chunk: "Chunk", fates: "Fates", *, ended_at: float
     ) -> None:
         """Keep what became of it."""
-        if all(status is OutcomeStatus.SUCCEEDED for status, _, _ in fates):
-            references = [_reference(items) for _, _, items in fates]
+        verdicts, found = fates
+        if {status for status, _ in verdicts} == {OutcomeStatus.SUCCEEDED}:
+            references = list(map(_reference, found))
             with self._noticing_loss():
                 await self._lease.succeed(request, chunk.indices, references, ended_at=ended_at)
             return
         settlements = [
-            _settlement(index, fate) for index, fate in zip(chunk.indices, fates, strict=True)
+            _settlement(index, status, error, items)
+            for index, (status, error), items in zip(chunk.indices, verdicts, found, strict=True)
         ]
         with self._noticing_loss():
             await self._lease.settle(request, settlements, ended_at=ended_at)
@@ -96,8 +99,12 @@ class LeasedLog(JobLog):
             raise
 
 
-def _settlement(index: int, fate: "Fate") -> Settlement:
-    status, error, items = fate
+def _settlement(
+    index: int,
+    status: OutcomeStatus,
+    error: "GatewayError | None",
+    items: "Sequence[Mapping[str, Any]]",
+) -> Settlement:
     if status is OutcomeStatus.SUCCEEDED:
         return Settlement(index=index, state=JobState.SUCCEEDED, reference=_reference(items))
     if isinstance(error, RejectedError):

@@ -8,6 +8,7 @@ whose commit failed is not repeated. What an operation does is not known here.
 import asyncio
 import contextlib
 import threading
+from operator import itemgetter
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -18,6 +19,8 @@ from gateway_async.errors import GatewayError, JournalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    Text = tuple[str, Callable[[dict[str, object]], Sequence[object]] | None]
 
 T = TypeVar("T")
 
@@ -33,13 +36,13 @@ class Transaction:
     Attributes:
         connection: The connection, in its transaction.
         driver: The driver's own connection.
-        texts: Statements as the driver wants them, with the names of their parameters.
+        texts: Statements as the driver wants them, with what picks their parameters.
         leases: Leases that were found to be ours in this transaction, and which of them are live.
     """
 
     connection: sa.Connection
     driver: Any
-    texts: "dict[sa.Executable, tuple[str, Sequence[str] | None]]"
+    texts: "dict[sa.Executable, Text]"
     leases: dict[object, bool] = attrs.field(factory=dict)
 
     def execute(self, statement: sa.Executable, parameters: Any = None) -> "sa.CursorResult[Any]":  # noqa: ANN401  # SQLAlchemy's
@@ -54,8 +57,8 @@ class Transaction:
         known = self.texts.get(statement)
         if known is None:
             known = self.texts[statement] = _text_of(statement, self.connection)
-        text, names = known
-        given = parameters if names is None else [parameters[name] for name in names]
+        text, pick = known
+        given = parameters if pick is None else pick(parameters)
         try:
             return self.driver.execute(text, given)
         except self.connection.dialect.loaded_dbapi.Error:
@@ -102,7 +105,7 @@ class Writer:
         self._make_engine = make_engine
         self._engine: sa.Engine | None = None
         self._connection: sa.Connection | None = None
-        self._texts: dict[sa.Executable, tuple[str, Sequence[str] | None]] = {}
+        self._texts: dict[sa.Executable, Text] = {}
         self._loop = asyncio.get_running_loop()
         self._ended = self._loop.create_future()
         self._queue: SimpleQueue[_Task[Any] | None] = SimpleQueue()
@@ -257,12 +260,13 @@ class Writer:
         return error.with_traceback(None)
 
 
-def _text_of(
-    statement: "sa.UpdateBase | sa.Select[Any]", connection: sa.Connection
-) -> "tuple[str, Sequence[str] | None]":
+def _text_of(statement: "sa.UpdateBase | sa.Select[Any]", connection: sa.Connection) -> "Text":
     """Return a statement as the driver wants it; its parameters go by position, or else by name."""
     compiled = statement.compile(dialect=connection.dialect)
-    return str(compiled), getattr(compiled, "positiontup", None)
+    names: list[str] | None = getattr(compiled, "positiontup", None)
+    if names is None:
+        return str(compiled), None
+    return str(compiled), itemgetter(*names) if len(names) > 1 else lambda given: [given[names[0]]]
 
 
 def _short(error: BaseException) -> str:

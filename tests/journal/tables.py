@@ -160,4 +160,8 @@ class _Texts(dict[Any, Any]):
     def get(self, statement: Any, default: Any = None) -> Any:
         """Return the text of a statement, and the names of its parameters."""
         known = super().get(statement, default)
-        return ("SELECT broken FROM nowhere", ()) if self.watch.breaks() else known
+        return ("SELECT broken FROM nowhere", _nothing) if self.watch.breaks() else known
+
+
+def _nothing(_: object) -> tuple[()]:
+    return ()
