@@ -1,8 +1,11 @@
-"""What does a journal cost an order, and how much of the time?
+"""What does a journal cost an order, beside one that is written by hand; and how much of the time?
 
 Run as ``python -m benchmarks.journal [URL]``; without one the journal is a SQLite file below the
-temporary directory. Refunds go out with markers, so that both sides send the same requests. CPU
-time is that of this process, its writer thread included; the database server's is not in it.
+temporary directory. Refunds go out with markers, so that all sides send the same requests. CPU
+time is that of this process with all of its threads; a database server's is not in it.
+
+The one by hand is what aiosqlite's users write: a row for each chunk before it is sent, what
+became of it after that, and a commit each, by the same PRAGMAs and at the same two places.
 """
 
 import asyncio
@@ -16,21 +19,37 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import aiosqlite
+import attrs
+import orjson
+
+from benchmarks.figures import Figure, at_most, median_of, ratio_of, show
 from benchmarks.refund_batch import CONCURRENCY, REQUESTS, make_orders
 from benchmarks.replies import ORDERS
 from benchmarks.stub import stub
 from gateway_async import BatchPolicy, Credentials, GatewayClient, HmacSigner, RecoveryPolicy
+from gateway_async.batching.log import JobLog, Within
+from gateway_async.batching.plans import PLANS
+from gateway_async.batching.running import Run
+from gateway_async.jobs.log import LeasedLog
 from gateway_async.journal import Journal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
     from gateway_async import BatchResult, RefundOrder
+    from gateway_async.batching.chunks import Chunk
+    from gateway_async.batching.log import Fates
     from gateway_async.journal import Job
 
-ROUNDS = 7
+ROUNDS = 9
 LATENCY_SECONDS = 0.05
+SLOW_ROUNDS = 5
 TOTAL = REQUESTS * ORDERS
+POLICY = BatchPolicy(concurrency=CONCURRENCY, duplicates="allow")
+RECOVERY = RecoveryPolicy(refund_evidence="marker")
+MARKER = "ga-000000000000"
+UNIT = "µs CPU an order"
 
 
 def all_orders() -> "list[RefundOrder]":
@@ -43,8 +62,8 @@ def client_at(url: str) -> GatewayClient:
     return GatewayClient(
         url,
         Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("secret")),
-        policy=BatchPolicy(concurrency=CONCURRENCY, duplicates="allow"),
-        recovery=RecoveryPolicy(refund_evidence="marker"),
+        policy=POLICY,
+        recovery=RECOVERY,
     )
 
 
@@ -54,8 +73,69 @@ def check(result: "BatchResult[RefundOrder, Any]") -> None:
         raise RuntimeError(f"not every order succeeded: {result.counts}")
 
 
+@attrs.frozen
+class ByHand(JobLog):
+    """A journal as it is written by hand: a row a chunk."""
+
+    database: aiosqlite.Connection
+
+    async def intend(
+        self,
+        chunk: "Chunk",
+        references: "Mapping[str, frozenset[str]]",
+        *,
+        marker: str | None,
+        alone: bool,
+    ) -> int:
+        """Keep which orders are about to be sent."""
+        del references, alone
+        cursor = await self.database.execute(
+            "INSERT INTO chunks (state, orders, marker) VALUES ('intent', ?, ?)",
+            (orjson.dumps(list(chunk.indices)), marker),
+        )
+        await self.database.commit()
+        return cursor.lastrowid or 0
+
+    async def withdraw(self, request: int, chunk: "Chunk") -> None:
+        """Keep that nothing was sent."""
+        raise NotImplementedError
+
+    async def settle(
+        self, request: int, chunk: "Chunk", fates: "Fates", *, ended_at: float
+    ) -> None:
+        """Keep what became of each order."""
+        del chunk
+        verdicts, found = fates
+        told = [
+            (status, items[0]["refund_reference_id"])
+            for (status, _), items in zip(verdicts, found, strict=True)
+        ]
+        await self.database.execute(
+            "UPDATE chunks SET state = 'settled', told = ?, ended_at = ? WHERE id = ?",
+            (orjson.dumps(told), ended_at, request),
+        )
+        await self.database.commit()
+
+    def check(self) -> None:
+        """Nobody else writes to it."""
+
+
+@contextlib.asynccontextmanager
+async def by_hand(path: Path) -> "AsyncIterator[ByHand]":
+    """Open a journal by hand, as durable as ours."""
+    async with aiosqlite.connect(path) as database:
+        for setting in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = 1"):
+            await database.execute(f"PRAGMA {setting}")
+        await database.execute(
+            "CREATE TABLE chunks (id INTEGER PRIMARY KEY, state TEXT, orders TEXT, marker TEXT, "
+            "told TEXT, ended_at REAL)"
+        )
+        await database.commit()
+        yield ByHand(database)
+
+
 class Costs:
-    """CPU and wall time of one step, in microseconds an order."""
+    """CPU and wall time of the runs of one side, in microseconds an order."""
 
     def __init__(self) -> None:
         self.cpu: list[float] = []
@@ -69,6 +149,10 @@ class Costs:
         self.cpu.append((time.process_time() - cpu) / TOTAL * 1e6)
         self.wall.append((time.perf_counter() - wall) / TOTAL * 1e6)
 
+    def added_to(self, other: "Costs") -> list[float]:
+        """Return the CPU time that this side takes more than another, round by round."""
+        return [ours - theirs for ours, theirs in zip(self.cpu, other.cpu, strict=True)]
+
 
 async def pages(orders: "list[RefundOrder]") -> "AsyncIterator[list[RefundOrder]]":
     """Yield the orders as a job takes them in."""
@@ -81,41 +165,115 @@ async def import_orders(job: "Job", orders: "list[RefundOrder]") -> None:
     await job.submit("refund", "M1", "A1", pages(orders))
 
 
-async def compare(url: str, journal_url: str, rounds: int) -> tuple[Costs, Costs, Costs]:
-    """Run the same refunds without and with a journal, in turn."""
-    plain, imported, resumed = Costs(), Costs(), Costs()
-    orders = all_orders()
-    async with client_at(url) as gateway, Journal.open(journal_url) as journal:
-        check(await gateway.refund(orders))
-        for _ in range(rounds):
-            with plain.measured():
-                check(await gateway.refund(orders))
-            job = journal.job(uuid.uuid4().hex)
-            with imported.measured():
-                await import_orders(job, orders)
-            with resumed.measured():
-                check(await gateway.resume(job))
-    return plain, imported, resumed
+async def refund_with(
+    gateway: GatewayClient, orders: "list[RefundOrder]", log: JobLog | None
+) -> None:
+    """Refund the orders, and tell a log before and after each request."""
+    session = gateway._session  # noqa: SLF001  # the seam that both journals stand at
+    within = Within(None, log, MARKER)
+    run = Run(session, PLANS["refund"], orders, policy=POLICY, recovery=RECOVERY, within=within)
+    check(await run.complete())
 
 
-def main() -> None:
-    """Print CPU an order without latency, and the share of wall time with it."""
-    median = statistics.median
+@attrs.frozen
+class Sides:
+    """What is compared; each round runs all of them.
+
+    Attributes:
+        none: The refunds without a journal.
+        commits: With the journal's two commits a chunk alone.
+        hand: With those of the one by hand.
+        whole: As a job: kept first, then sent.
+        kept: Keeping the orders, and sending none.
+        resumed: A job whose orders are read from the journal.
+    """
+
+    none: Costs = attrs.field(factory=Costs)
+    commits: Costs = attrs.field(factory=Costs)
+    hand: Costs = attrs.field(factory=Costs)
+    whole: Costs = attrs.field(factory=Costs)
+    kept: Costs = attrs.field(factory=Costs)
+    resumed: Costs = attrs.field(factory=Costs)
+
+
+async def compare(url: str, journal_url: str, path: Path, rounds: int) -> Sides:
+    """Run the same refunds on all sides, in turn; the first round only warms up."""
+    sides, orders = Sides(), all_orders()
+    async with (
+        client_at(url) as gateway,
+        Journal.open(journal_url) as journal,
+        by_hand(path) as hand,
+    ):
+        for number in range(rounds + 1):
+            now = sides if number else Sides()
+            with now.none.measured():
+                await refund_with(gateway, orders, None)
+            first, second, third = (journal.job(uuid.uuid4().hex) for _ in range(3))
+            with now.kept.measured():
+                await import_orders(first, orders)
+            lease = await first.take("benchmark")
+            with now.commits.measured():
+                await refund_with(gateway, orders, LeasedLog(lease, lambda _: None))
+            await lease.release()
+            with now.hand.measured():
+                await refund_with(gateway, orders, hand)
+            with now.whole.measured():
+                check(await gateway.refund(orders, job=second))
+            await import_orders(third, orders)
+            with now.resumed.measured():
+                check(await gateway.resume(third))
+    return sides
+
+
+def measure(journal_url: str | None = None) -> list[Figure]:
+    """Return CPU an order without latency, and the share of wall time with it."""
     with tempfile.TemporaryDirectory() as directory:
-        journal = sys.argv[1] if sys.argv[1:] else f"sqlite:///{Path(directory, 'journal.db')}"
+        folder = Path(directory)
+        chosen = journal_url or f"sqlite:///{folder / 'journal.db'}"
         with stub() as url:
-            plain, imported, resumed = asyncio.run(compare(url, journal, ROUNDS))
+            sides = asyncio.run(compare(url, chosen, folder / "hand.db", ROUNDS))
         with stub(seconds=LATENCY_SECONDS) as url:
-            slow, _, slow_resumed = asyncio.run(compare(url, journal, 3))
-    added = [with_it - without for without, with_it in zip(plain.cpu, resumed.cpu, strict=True)]
-    lower, middle, upper = statistics.quantiles(added, n=4)
-    print(f"without a journal    {median(plain.cpu):6.2f} µs CPU an order")
-    print(f"with it              {median(resumed.cpu):6.2f} µs CPU an order")
-    print(f"added                {middle:6.2f} µs CPU an order ({lower:.2f} to {upper:.2f})")
-    print(f"keeping the orders   {median(imported.cpu):6.2f} µs CPU an order, once")
-    share = 1 - median(slow.wall) / median(slow_resumed.wall)
-    print(f"share of wall time   {share:6.1%} at {LATENCY_SECONDS * 1000:.0f} ms latency")
+            slow = asyncio.run(compare(url, chosen, folder / "slow.db", SLOW_ROUNDS))
+    commits, hand = sides.commits.added_to(sides.none), sides.hand.added_to(sides.none)
+    return [
+        median_of("refunds without a journal", sides.none.cpu, UNIT),
+        median_of(
+            "durable journal, two commits a chunk, added",
+            commits,
+            UNIT,
+            goal=at_most(4.0),
+            detail="intent before and outcome after each request, fsync at each commit",
+        ),
+        median_of("aiosqlite by hand, two commits a chunk, added", hand, UNIT),
+        Figure(
+            name="durable journal against aiosqlite by hand",
+            value=statistics.median(commits) / statistics.median(hand),
+            unit="x what aiosqlite adds",
+            goal=at_most(0.5),
+            detail="of the medians of what each adds",
+        ),
+        median_of("durable journal, keeping the orders", sides.kept.cpu, UNIT, detail="once"),
+        median_of(
+            "durable journal, whole job, added",
+            sides.whole.added_to(sides.none),
+            UNIT,
+            detail="orders kept, sent, told; they are checked once on both sides",
+        ),
+        median_of(
+            "durable journal, resumed job, added",
+            sides.resumed.added_to(sides.none),
+            UNIT,
+            detail="orders were kept before, and are read from the journal",
+        ),
+        ratio_of(
+            f"durable journal, wall time at {LATENCY_SECONDS * 1000:.0f} ms latency",
+            slow.resumed.wall,
+            slow.none.wall,
+            "x without a journal",
+            goal=at_most(1.05),
+        ),
+    ]
 
 
 if __name__ == "__main__":
-    main()
+    show(measure(*sys.argv[1:2]))
