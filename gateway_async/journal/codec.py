@@ -21,6 +21,8 @@ from gateway_async.operations import CANCEL, CAPTURE, REFUND, REVIEW
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from gateway_async.operations import Operation
+
 _LONGEST_PLAIN = 30
 _NO_TEXT = str.maketrans(dict.fromkeys([0, *range(0xD800, 0xE000)], "\ufffd"))
 
@@ -31,6 +33,7 @@ class OrderCodec:
 
     Attributes:
         operation: The name of the operation.
+        limit: How many orders a request of it has at most.
         order_class: What its orders are.
         read: Reads all fields of an order at once.
         write: For each field, what fills it in; orders are frozen, and were checked when made.
@@ -38,6 +41,7 @@ class OrderCodec:
     """
 
     operation: str
+    limit: int
     order_class: type[Any]
     read: "Callable[[Any], tuple[Any, ...]]"
     write: "tuple[Callable[[Any, Any], None], ...]"
@@ -149,10 +153,11 @@ def unpack_keys(packed: bytes) -> tuple[int, ...]:
     return struct.unpack(f"<{len(packed) // 4}I", packed)
 
 
-def _codec(operation: str, order_class: "type[Any]") -> OrderCodec:
+def _codec(operation: "Operation", order_class: "type[Any]") -> OrderCodec:
     names = [field.name for field in attrs.fields(order_class)]
     return OrderCodec(
-        operation=operation,
+        operation=operation.name,
+        limit=operation.limit or 1,
         order_class=order_class,
         read=attrgetter(*names),
         write=tuple(getattr(order_class, name).__set__ for name in names),
@@ -162,7 +167,7 @@ def _codec(operation: str, order_class: "type[Any]") -> OrderCodec:
 
 CODECS: "Mapping[str, OrderCodec]" = MappingProxyType(
     {
-        operation.name: _codec(operation.name, order_class)
+        operation.name: _codec(operation, order_class)
         for operation, order_class in (
             (CAPTURE, CaptureOrder),
             (CANCEL, CancelOrder),

@@ -50,7 +50,7 @@ _KEEP = ORDERS.insert().values(
     lookup_keys=sa.bindparam("the_keys"),
     bodies=sa.bindparam("the_bodies"),
 )
-_KEEP_STATE = STATES.insert().values(
+_KEEP_STATES = STATES.insert().values(
     job_id=sa.bindparam("the_job"),
     first=sa.bindparam("the_first"),
     last=sa.bindparam("the_last"),
@@ -142,9 +142,8 @@ class Submission:
                         "the_bodies": kept.decode(),
                     }
                 )
-            keep = functools.partial(
-                _keep, key=key, rows=rows, last=total + len(piece) - 1, seconds=self.seconds
-            )
+            span = range(total, total + len(piece))
+            keep = functools.partial(_keep, submission=self, key=key, rows=rows, span=span)
             await self.writer.run(self.what, keep)
             total += len(piece)
         finish = functools.partial(_finish, key=key, total=total, digest=digest.hexdigest())
@@ -259,12 +258,19 @@ def _drop(inside: "Transaction", key: LeaseKey, first: int, seconds: float) -> N
 
 
 def _keep(
-    inside: "Transaction", key: LeaseKey, rows: "list[dict[str, Any]]", last: int, seconds: float
+    inside: "Transaction",
+    submission: Submission,
+    key: LeaseKey,
+    rows: "list[dict[str, Any]]",
+    span: range,
 ) -> None:
-    renew(inside, key, seconds)
+    renew(inside, key, submission.seconds)
     inside.execute(_KEEP, rows)
+    size = submission.codec.limit
+    stretches = [span[start : start + size] for start in range(0, len(span), size)]
     inside.execute(
-        _KEEP_STATE, {"the_job": key.job_id, "the_first": rows[0]["at"], "the_last": last}
+        _KEEP_STATES,
+        [{"the_job": key.job_id, "the_first": each[0], "the_last": each[-1]} for each in stretches],
     )
 
 

@@ -74,33 +74,21 @@ _REDRAW = (
     )
     .values({name: sa.bindparam(f"the_{name}") for name in _TOLD})
 )
-_OF_SLICE = sa.and_(
+_WHOLE = STATES.update().where(
     STATES.c.job_id == sa.bindparam("the_job"),
     STATES.c.first == sa.bindparam("the_first"),
+    STATES.c.last == sa.bindparam("the_last"),
     STATES.c.slice == sa.bindparam("the_slice"),
 )
-_SHORTEN = (
-    STATES.update()
-    .where(
-        _OF_SLICE,
-        STATES.c.last > sa.bindparam("the_last"),
-        STATES.c.state == _word(JobState.NEW),
-        STATES.c.note == _word(""),
-    )
-    .values(first=sa.bindparam("the_next"))
+"""Changes a stretch that is a chunk, as a job's orders are cut when they are kept."""
+_INTEND = _WHOLE.where(STATES.c.state == _word(JobState.NEW)).values(
+    state=_word(JobState.INTENT),
+    request_id=sa.bindparam("the_request"),
+    **{name: _word("") for name in _FORGOTTEN},
 )
-"""Takes a chunk from the beginning of what is new, as nearly every chunk is."""
-_SUCCEED = (
-    STATES.update()
-    .where(
-        _OF_SLICE,
-        STATES.c.last == sa.bindparam("the_last"),
-        STATES.c.state == _word(JobState.INTENT),
-        STATES.c.request_id == sa.bindparam("the_request"),
-    )
-    .values(state=_word(JobState.SUCCEEDED))
-)
-"""Settles a whole stretch that is in flight, as a chunk nearly always is."""
+_SUCCEED = _WHOLE.where(
+    STATES.c.state == _word(JobState.INTENT), STATES.c.request_id == sa.bindparam("the_request")
+).values(state=_word(JobState.SUCCEEDED))
 _CUT_OFF = STATES.insert().values(
     job_id=sa.bindparam("the_job"),
     **{name: sa.bindparam(f"the_{name}") for name in Stretch._fields},
@@ -137,13 +125,10 @@ def intend(  # noqa: PLR0913  # what is noted of a request
         is_alone=alone,
         the_baseline=orjson.dumps(baseline).decode() if baseline else "",
     )
-    told: dict[str, Any] = {"state": str(JobState.INTENT), "request_id": request, **_FORGOTTEN}
+    told = {"state": str(JobState.INTENT), "request_id": request, **_FORGOTTEN}
     changes = changes_of(indices, told)
-    if not _is_whole(inside, key, _SHORTEN, changes):
+    if not _is_whole(inside, key, _INTEND, changes, request):
         _move(inside, key, Move.INTEND, changes)
-        return request
-    (change,) = changes
-    _cut_off(inside, key.job_id, Stretch(change.first, change.last, key.slice_number, **told))
     return request
 
 
@@ -209,7 +194,7 @@ def succeed(  # noqa: PLR0913, PLR0917  # what is told of a request
     """
     verify(inside, key)
     changes = changes_of(indices, _SUCCEEDED)
-    if not _is_whole(inside, key, _SUCCEED, changes, the_request=request):
+    if not _is_whole(inside, key, _SUCCEED, changes, request):
         _move(inside, key, Move.SETTLE, changes, request)
     given = iter(references)
     _end(
@@ -366,19 +351,20 @@ def _is_whole(
     key: "LeaseKey",
     statement: sa.Update,
     changes: "Sequence[Change]",
-    **named: object,
+    request: int,
 ) -> bool:
     """Carry out a statement for the usual case; return whether it is that, and done."""
     if len(changes) != 1:
         return False
-    named |= {
-        "the_job": key.job_id,
-        "the_slice": key.slice_number,
-        "the_first": changes[0].first,
-        "the_last": changes[0].last,
-        "the_next": changes[0].last + 1,
-    }
-    return bool(inside.hot(statement, **named).rowcount == 1)
+    changed = inside.hot(
+        statement,
+        the_job=key.job_id,
+        the_slice=key.slice_number,
+        the_first=changes[0].first,
+        the_last=changes[0].last,
+        the_request=request,
+    )
+    return bool(changed.rowcount == 1)
 
 
 def _move(
@@ -431,11 +417,7 @@ def _write(
         if changed.rowcount != 1:
             raise JournalError("what the journal knows was changed by another meanwhile")
         for stretch in cut_off:
-            _cut_off(inside, job_id, stretch)
-
-
-def _cut_off(inside: "Transaction", job_id: int, stretch: Stretch) -> None:
-    inside.hot(_CUT_OFF, the_job=job_id, **_parameters(stretch))
+            inside.hot(_CUT_OFF, the_job=job_id, **_parameters(stretch))
 
 
 def _parameters(stretch: Stretch) -> "dict[str, Any]":
