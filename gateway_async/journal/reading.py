@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import orjson
 import sqlalchemy as sa
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 _ASKED_AT_ONCE = 500
 _BLOCKS_AT_ONCE = 100
 _KEYS_AT_ONCE = 5000
-_REQUESTS_SEARCHED = 20
 
 _JOB: "sa.BindParameter[int]" = sa.bindparam("the_job")
 _SLICE: "sa.BindParameter[int]" = sa.bindparam("the_slice")
@@ -57,7 +57,9 @@ _STRETCHES = (
 _UP_TO = _STRETCHES.where(STATES.c.first <= sa.bindparam("end"))
 _MOST = _STRETCHES.limit(sa.bindparam("most"))
 _IN_STATES = _MOST.where(STATES.c.slice == _SLICE, STATES.c.state.in_(_STATES))
-_WITH_REFERENCE = _MOST.where(STATES.c.state == str(JobState.SUCCEEDED), STATES.c.reference != "")
+_WITH_REFERENCE = _MOST.where(
+    STATES.c.state == str(JobState.SUCCEEDED), STATES.c.reference_list != ""
+)
 
 _BODIES = (
     sa.select(ORDERS.c.first, ORDERS.c.bodies)
@@ -73,13 +75,6 @@ _KEYS = (
 _OPERATION = sa.select(JOBS.c.operation).where(JOBS.c.id == _JOB)
 
 _REQUESTS = sa.select(REQUESTS).where(REQUESTS.c.id.in_(sa.bindparam("requests", expanding=True)))
-_SETTLED = (
-    sa.select(REQUESTS.c.settled)
-    .where(REQUESTS.c.job_id == _JOB, REQUESTS.c.settled != "")
-    .order_by(REQUESTS.c.id.desc())
-    .limit(_REQUESTS_SEARCHED)
-)
-
 _COUNTS = sa.select(
     STATES.c.job_id, STATES.c.state, sa.func.sum(STATES.c.last - STATES.c.first + 1)
 ).group_by(STATES.c.job_id, STATES.c.state)
@@ -196,13 +191,11 @@ def read_at(inside: "Transaction", job_id: int, position: int) -> Row | None:
 
 def read_witness(inside: "Transaction", job_id: int) -> Row | None:
     """Return a row that succeeded and has a reference; None if none is found."""
-    for (settled,) in inside.execute(_SETTLED, {"the_job": job_id}).all():
-        for position, _ in _references(settled):
-            row = read_at(inside, job_id, position)
-            if row is not None and row.state is JobState.SUCCEEDED and row.reference:
-                return row
-    pieces = _pieces(inside, _WITH_REFERENCE, {"the_job": job_id, "start": 0, "most": 1})
-    return next(iter(_rows(inside, job_id, pieces)), None)
+    for stretch in _pieces(inside, _WITH_REFERENCE, {"the_job": job_id, "start": 0, "most": 1000}):
+        references = stretch.references()
+        at = stretch.first + next(at for at, reference in enumerate(references) if reference)
+        return read_at(inside, job_id, at)
+    return None
 
 
 def _pieces_in(
@@ -276,7 +269,9 @@ def _rows(inside: "Transaction", job_id: int, pieces: "Sequence[Stretch]") -> li
     values = _values(inside, job_id, pieces)
     rows: list[Row] = []
     for each in pieces:
-        note, settled = _NOTHING if each.request_id is None else notes[each.request_id]
+        note = None if each.request_id is None else notes[each.request_id]
+        if note is not None and each.ended_at is not None:
+            note = attrs.evolve(note, ended_at=each.ended_at)
         rows += (
             Row(
                 index=position,
@@ -285,11 +280,11 @@ def _rows(inside: "Transaction", job_id: int, pieces: "Sequence[Stretch]") -> li
                 operation=operation,
                 code=each.code,
                 text=each.text,
-                reference=each.reference or settled.get(position, ""),
+                reference=reference,
                 proof=each.proof,
                 sending=note,
             )
-            for position in range(each.first, each.last + 1)
+            for position, reference in enumerate(each.references(), each.first)
         )
     return rows
 
@@ -325,15 +320,10 @@ def _blocks(
         yield from found
 
 
-_NOTHING: "tuple[None, Mapping[int, str]]" = (None, {})
-
-
-def _notes(
-    inside: "Transaction", requests: "Collection[int]"
-) -> "dict[int, tuple[RequestNote, Mapping[int, str]]]":
+def _notes(inside: "Transaction", requests: "Collection[int]") -> "dict[int, RequestNote]":
     wanted = sorted(requests)
     return {
-        found.id: (_note(found), dict(_references(found.settled)))
+        found.id: _note(found)
         for start in range(0, len(wanted), _ASKED_AT_ONCE)
         for found in inside.execute(
             _REQUESTS, {"requests": wanted[start : start + _ASKED_AT_ONCE]}
@@ -341,17 +331,11 @@ def _notes(
     }
 
 
-def _references(settled: str | None) -> "Iterator[tuple[int, str]]":
-    """Yield the references that a reply gave, by position."""
-    for first, references in orjson.loads(settled or "{}").items():
-        yield from enumerate(references, int(first))
-
-
 def _note(row: Any) -> RequestNote:  # noqa: ANN401  # a row of requests
     baseline = orjson.loads(row.baseline or "{}")
     return RequestNote(
         id=row.id,
-        ended_at=row.ended_at,
+        ended_at=None,
         references={name: frozenset(references) for name, references in baseline.items()},
         marker=row.marker,
         alone=row.alone,

@@ -103,15 +103,18 @@ STATES = sa.Table(
     sa.Column("slice", sa.Integer, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("request_id", _NUMBER),
+    sa.Column("ended_at", sa.Double),
     _text("code"),
     _text("text"),
-    _text("reference"),
+    _text("reference_list"),
     _text("proof"),
     _text("note"),
     sqlite_with_rowid=False,
 )
 """What is known of the orders, in the words of `states`: a row for each stretch of them, from its
-first position to its last, that are alike. The stretches of a job cover it without a gap."""
+first position to its last, that are alike. The stretches of a job cover it without a gap.
+`reference_list` is the JSON list of the references that the gateway gave to them, one for each;
+empty where it gave none."""
 
 REQUESTS = sa.Table(
     "gateway_requests",
@@ -120,15 +123,13 @@ REQUESTS = sa.Table(
     sa.Column("job_id", _NUMBER, nullable=False),
     sa.Column("epoch", _NUMBER, nullable=False),
     sa.Column("sent_at", sa.Double, nullable=False),
-    sa.Column("ended_at", sa.Double),
     sa.Column("marker", sa.Text),
     sa.Column("alone", sa.Boolean, nullable=False),
     _text("baseline"),
-    sa.Column("settled", sa.Text),
     sa.Index("gateway_requests_by_job", "job_id"),
 )
-"""The requests; `baseline` and `settled` are JSON: by transaction the references it had before,
-and by position the references that the reply gave to the order there and to those behind it."""
+"""The requests, as they were intended; `baseline` is JSON: by transaction the references it had
+before."""
 
 
 def lock_what_is_in_doubt(connection: sa.Connection, job_id: int) -> None:

@@ -8,9 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
+import orjson
 
 if TYPE_CHECKING:
     from gateway_async.journal.states import JobState
+
+
+_LISTED = "reference_list"
 
 
 class Stretch(NamedTuple):
@@ -22,9 +26,10 @@ class Stretch(NamedTuple):
         slice: Which slice of the job they belong to.
         state: What is known of them.
         request_id: The request they went out with last; None if they never did.
+        ended_at: When that request ended, in seconds since the epoch; None if that is not known.
         code: The gateway's code, where it declined.
         text: Why they are in this state.
-        reference: The gateway's reference, where it was found out later than by the reply.
+        reference_list: The references that the gateway gave them, as JSON; "" for none.
         proof: What proves the state, where recovery found out.
         note: Why an operator decided, if one did.
     """
@@ -34,15 +39,24 @@ class Stretch(NamedTuple):
     slice: int
     state: str
     request_id: int | None = None
+    ended_at: float | None = None
     code: str = ""
     text: str = ""
-    reference: str = ""
+    reference_list: str = ""
     proof: str = ""
     note: str = ""
 
     def clipped(self, first: int, last: int) -> "Stretch":
         """Return the part of it that lies between two positions."""
-        return self._replace(first=max(first, self.first), last=min(last, self.last))
+        first, last = max(first, self.first), min(last, self.last)
+        if (first, last) == (self.first, self.last):
+            return self
+        listed = _part(self.reference_list, first - self.first, last - self.first + 1)
+        return self._replace(first=first, last=last, reference_list=listed)
+
+    def references(self) -> Sequence[str]:
+        """Return the gateway's reference of each; "" where it gave none."""
+        return read_references(self.reference_list) or [""] * (self.last - self.first + 1)
 
 
 @attrs.frozen
@@ -57,10 +71,32 @@ class Change:
 
     first: int
     last: int
-    told: dict[str, Any]
+    told: Mapping[str, Any]
+
+    def applied(self, part: Stretch) -> Stretch:
+        """Return some of its orders as they are then."""
+        told = dict(self.told)
+        if told.get(_LISTED):
+            start = part.first - self.first
+            told[_LISTED] = _part(told[_LISTED], start, start + part.last - part.first + 1)
+        return part._replace(**told)
 
 
-def changes_of(indices: Sequence[int], told: dict[str, Any]) -> list[Change]:
+def write_references(references: Sequence[str]) -> str:
+    """Return references as they are kept."""
+    return orjson.dumps(references).decode() if any(references) else ""
+
+
+def read_references(listed: str) -> list[str]:
+    """Return references that were kept; none where none of them was given."""
+    return list(orjson.loads(listed)) if listed else []
+
+
+def _part(listed: str, start: int, stop: int) -> str:
+    return write_references(read_references(listed)[start:stop])
+
+
+def changes_of(indices: Sequence[int], told: Mapping[str, Any]) -> list[Change]:
     """Return one change for each run of positions without a gap.
 
     Args:
@@ -105,7 +141,7 @@ def redraw(
                 parts.append(stretch.clipped(at, change.first - 1))
                 at = change.first
             last = min(change.last, stretch.last)
-            parts.append(stretch._replace(first=at, last=last, **change.told))
+            parts.append(change.applied(stretch.clipped(at, last)))
             at = last + 1
             if change.last > stretch.last:
                 break

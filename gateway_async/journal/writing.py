@@ -5,7 +5,7 @@ changed. Each moves orders only as the table of transitions says. What is in dou
 transaction at a time, since what is decided on an order depends on those of its transaction.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,15 @@ from gateway_async.journal.schema import (
     lock_what_is_in_doubt,
 )
 from gateway_async.journal.states import IN_DOUBT, TRANSITIONS, JobState, Move, sources
-from gateway_async.journal.stretches import Change, Stretch, changes_of, obstacle, redraw, runs_of
+from gateway_async.journal.stretches import (
+    Change,
+    Stretch,
+    changes_of,
+    obstacle,
+    redraw,
+    runs_of,
+    write_references,
+)
 from gateway_async.models.values import describe
 
 if TYPE_CHECKING:
@@ -40,7 +48,7 @@ if TYPE_CHECKING:
 _LONGEST_TEXT = 1000
 _BY_OPERATOR = "operator"
 _SUCCEEDED = {"state": str(JobState.SUCCEEDED), "code": "", "text": "", "proof": ""}
-_FORGOTTEN = {"code": "", "text": "", "reference": "", "proof": ""}
+_FORGOTTEN = {"code": "", "text": "", "reference_list": "", "proof": ""}
 
 
 def _word(word: str) -> "sa.ColumnElement[str]":
@@ -56,13 +64,6 @@ _REQUEST = REQUESTS.insert().values(
     alone=sa.bindparam("is_alone"),
     baseline=sa.bindparam("the_baseline"),
 )
-_END = (
-    REQUESTS.update()
-    .where(REQUESTS.c.id == sa.bindparam("the_request"))
-    .values(ended_at=sa.bindparam("the_end"), settled=sa.bindparam("references"))
-)
-_END_FIRST = _END.where(REQUESTS.c.settled.is_(None))
-_SETTLED = sa.select(REQUESTS.c.settled).where(REQUESTS.c.id == sa.bindparam("the_request"))
 _TOLD = ("last", *(name for name in Stretch._fields if name not in ("first", "last", "slice")))
 _REDRAW = (
     STATES.update()
@@ -84,11 +85,16 @@ _WHOLE = STATES.update().where(
 _INTEND = _WHOLE.where(STATES.c.state == _word(JobState.NEW)).values(
     state=_word(JobState.INTENT),
     request_id=sa.bindparam("the_request"),
+    ended_at=sa.null(),
     **{name: _word("") for name in _FORGOTTEN},
 )
 _SUCCEED = _WHOLE.where(
     STATES.c.state == _word(JobState.INTENT), STATES.c.request_id == sa.bindparam("the_request")
-).values(state=_word(JobState.SUCCEEDED))
+).values(
+    state=_word(JobState.SUCCEEDED),
+    ended_at=sa.bindparam("the_end"),
+    reference_list=sa.bindparam("the_list"),
+)
 _CUT_OFF = STATES.insert().values(
     job_id=sa.bindparam("the_job"),
     **{name: sa.bindparam(f"the_{name}") for name in Stretch._fields},
@@ -125,7 +131,12 @@ def intend(  # noqa: PLR0913  # what is noted of a request
         is_alone=alone,
         the_baseline=orjson.dumps(baseline).decode() if baseline else "",
     )
-    told = {"state": str(JobState.INTENT), "request_id": request, **_FORGOTTEN}
+    told = {
+        "state": str(JobState.INTENT),
+        "request_id": request,
+        "ended_at": None,
+        **_FORGOTTEN,
+    }
     changes = changes_of(indices, told)
     if not _is_whole(inside, key, _INTEND, changes, request):
         _move(inside, key, Move.INTEND, changes)
@@ -158,24 +169,19 @@ def settle(
         JournalError: If one of them is not in flight with this request.
     """
     verify(inside, key)
-    told = [(each.index, _told(each)) for each in settlements]
     changes = [
         change
-        for known, alike in groupby(told, key=lambda each: each[1])
-        for change in changes_of([index for index, _ in alike], known)
+        for told, alike in groupby(settlements, key=_told)
+        for change in _settled(list(alike), {**told, "ended_at": ended_at})
     ]
     _move(inside, key, Move.SETTLE, changes, request)
-    references = {each.index: each.reference for each in settlements if each.reference}
-    found = list(references)
-    _end(
-        inside,
-        request,
-        ended_at,
-        [
-            (first, [references[index] for index in range(first, last + 1)])
-            for first, last in runs_of(found)
-        ],
-    )
+
+
+def _settled(found: "Sequence[Settlement]", told: "Mapping[str, Any]") -> "Iterator[Change]":
+    references = {each.index: _cut(each.reference) for each in found}
+    for first, last in runs_of(list(references)):
+        listed = write_references([references[at] for at in range(first, last + 1)])
+        yield Change(first, last, {**told, "reference_list": listed})
 
 
 def succeed(  # noqa: PLR0913, PLR0917  # what is told of a request
@@ -193,16 +199,20 @@ def succeed(  # noqa: PLR0913, PLR0917  # what is told of a request
         JournalError: If one of them is not in flight with this request.
     """
     verify(inside, key)
-    changes = changes_of(indices, _SUCCEEDED)
+    given = iter(_all_cut(references))
+    changes = []
+    for first, last in runs_of(indices):
+        listed = write_references(list(islice(given, last - first + 1)))
+        told = {**_SUCCEEDED, "ended_at": ended_at, "reference_list": listed}
+        changes.append(Change(first, last, told))
     if not _is_whole(inside, key, _SUCCEED, changes, request):
         _move(inside, key, Move.SETTLE, changes, request)
-    given = iter(references)
-    _end(
-        inside,
-        request,
-        ended_at,
-        [(each.first, list(islice(given, each.last - each.first + 1))) for each in changes],
-    )
+
+
+def _all_cut(references: "Sequence[str]") -> "Sequence[str]":
+    if max(map(len, references), default=0) <= _LONGEST_TEXT and "".join(references).isascii():
+        return references  # JSON writes a NUL as six characters
+    return [_cut(reference) for reference in references]
 
 
 def _told(found: "Settlement") -> dict[str, str]:
@@ -216,31 +226,6 @@ def _told(found: "Settlement") -> dict[str, str]:
 
 def _cut(text: str) -> str:
     return storable(text[:_LONGEST_TEXT])
-
-
-def _end(
-    inside: "Transaction",
-    request: int,
-    ended_at: float,
-    runs: "Sequence[tuple[int, list[str]]]",
-) -> None:
-    """Keep when a request ended, and the references that its reply gave, by first position."""
-    given = {str(first): _all_cut(references) for first, references in runs if any(references)}
-    told = {"the_request": request, "the_end": ended_at}
-    if inside.hot(_END_FIRST, references=_json(given), **told).rowcount == 1:
-        return
-    known = inside.hot(_SETTLED, the_request=request).fetchone()[0]
-    inside.hot(_END, references=_json({**orjson.loads(known or "{}"), **given}), **told)
-
-
-def _all_cut(references: list[str]) -> list[str]:
-    if max(map(len, references)) <= _LONGEST_TEXT and "".join(references).isascii():
-        return references  # JSON writes a NUL as six characters
-    return [_cut(reference) for reference in references]
-
-
-def _json(references: "dict[str, list[str]]") -> str:
-    return orjson.dumps(references).decode() if references else ""
 
 
 def resolve_unknown(
@@ -274,8 +259,9 @@ def resolve_unknown(
         if [each.state for each in known] != [state]:
             return False
     changes = [
-        Change(each.index, each.index, {**_told(each), "reference": _cut(each.reference)})
+        change
         for each in sorted(found, key=lambda each: each.index)
+        for change in _settled([each], _told(each))
     ]
     _move(inside, key, Move.RESOLVE, changes)
     return True
@@ -356,8 +342,11 @@ def _is_whole(
     """Carry out a statement for the usual case; return whether it is that, and done."""
     if len(changes) != 1:
         return False
+    told = changes[0].told
     changed = inside.hot(
         statement,
+        the_end=told["ended_at"],
+        the_list=told["reference_list"],
         the_job=key.job_id,
         the_slice=key.slice_number,
         the_first=changes[0].first,
