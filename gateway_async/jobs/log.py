@@ -193,8 +193,11 @@ def new_orders(
         orders = codec_of(operation).build([values for _, values in page])
         return list(zip([index for index, _ in page], orders, strict=True))
 
+    if taken is None:
+        return NewOrders(read, told)
+
     async def pick(after: int) -> "Page":
         found = await lease.new_positions(after=after, limit=_READ_AHEAD)
-        return [(index, taken[index]) for index in found] if taken else []
+        return [(index, taken[index]) for index in found]
 
-    return NewOrders(read if taken is None else pick, told)
+    return NewOrders(pick, told)

@@ -93,9 +93,10 @@ class JobRecovery:
         """
         together: dict[str, list[Settlement]] = defaultdict(list)
         for outcome in found.outcomes:
-            settlement = self._settlement(outcome, hold=hold)
-            if settlement is not None:
-                together[outcome.order.transaction_id].append(settlement)
+            name, settlement = outcome.order.transaction_id, self._settlement(outcome, hold=hold)
+            was_unknown = found.beside[name].get(outcome.index) is JobState.UNKNOWN
+            if settlement is not None and was_unknown:
+                together[name].append(settlement)
         kept = await asyncio.gather(
             *(
                 self.lease.resolve_unknown(settlements, beside=found.beside[name])

@@ -5,7 +5,7 @@ changed. Each moves orders only as the table of transitions says. What is in dou
 transaction at a time, since what is decided on an order depends on those of its transaction.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
@@ -172,16 +172,31 @@ def settle(
     changes = [
         change
         for told, alike in groupby(settlements, key=_told)
-        for change in _settled(list(alike), {**told, "ended_at": ended_at})
+        for change in _settled(list(alike), told, ended_at=ended_at)
     ]
     _move(inside, key, Move.SETTLE, changes, request)
 
 
-def _settled(found: "Sequence[Settlement]", told: "Mapping[str, Any]") -> "Iterator[Change]":
-    references = {each.index: _cut(each.reference) for each in found}
-    for first, last in runs_of(list(references)):
-        listed = write_references([references[at] for at in range(first, last + 1)])
-        yield Change(first, last, {**told, "reference_list": listed})
+def _settled(
+    found: "Sequence[Settlement]", told: "Mapping[str, Any]", **more: object
+) -> "list[Change]":
+    references = [_cut(each.reference) for each in found]
+    return _changes([each.index for each in found], references, {**told, **more})
+
+
+def _changes(
+    indices: Sequence[int], references: "Sequence[str]", told: "Mapping[str, Any]"
+) -> "list[Change]":
+    """Return one change for each run of positions without a gap, with its references."""
+    given = iter(references)
+    return [
+        Change(
+            first,
+            last,
+            {**told, "reference_list": write_references(list(islice(given, last - first + 1)))},
+        )
+        for first, last in runs_of(indices)
+    ]
 
 
 def succeed(  # noqa: PLR0913, PLR0917  # what is told of a request
@@ -199,12 +214,7 @@ def succeed(  # noqa: PLR0913, PLR0917  # what is told of a request
         JournalError: If one of them is not in flight with this request.
     """
     verify(inside, key)
-    given = iter(_all_cut(references))
-    changes = []
-    for first, last in runs_of(indices):
-        listed = write_references(list(islice(given, last - first + 1)))
-        told = {**_SUCCEEDED, "ended_at": ended_at, "reference_list": listed}
-        changes.append(Change(first, last, told))
+    changes = _changes(indices, _all_cut(references), {**_SUCCEEDED, "ended_at": ended_at})
     if not _is_whole(inside, key, _SUCCEED, changes, request):
         _move(inside, key, Move.SETTLE, changes, request)
 

@@ -148,3 +148,30 @@ async def test_a_job_that_runs_longer_than_its_lease_keeps_it(
     assert (await task).ok
     assert effects(sandbox, orders) == [1] * 6
     assert await counts(other) == {JobState.SUCCEEDED: 6}
+
+
+async def test_what_an_operator_decides_meanwhile_is_not_proved_again(
+    sandbox: Sandbox,
+    make: Make,
+    journal: Journal,
+    other: Journal,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (order,) = seeded(sandbox, 1)
+    await make().refund([order])
+    lease = await (await submitted(journal, [order, order])).take("one that died")
+    none: dict[str, frozenset[str]] = {order.transaction_id: frozenset()}
+    for index in range(2):
+        await lease.intend((index,), references=none, marker=None, alone=False)
+    await lease.release()
+    real = Lease.resolve_unknown
+
+    async def late(lease: Lease, *arguments: Any, **named: Any) -> bool:
+        if (await counts(other))[JobState.UNKNOWN] == 2:
+            await other.resolve("job", 1, "succeeded", "it is this one")
+        return await real(lease, *arguments, **named)
+
+    monkeypatch.setattr(Lease, "resolve_unknown", late)
+    result = await make().resume(journal.job("job"))
+    assert effects(sandbox, [order]) == [1]
+    assert statuses(result) == [UNKNOWN, SUCCEEDED]

@@ -377,6 +377,20 @@ _KEEPING = (
         "tests/journal/test_leases.py",
     ),
     Mutant(
+        "what rests on other orders is kept only while those are as they were",
+        "journal/writing.py",
+        "        if [each.state for each in known] != [state]:\n",
+        "        if index in beside and False:\n",
+        "tests/jobs/test_owners.py",
+    ),
+    Mutant(
+        "only new orders are sent",
+        "journal/stretches.py",
+        '            if stretch.state not in expected[change.told["state"]]:\n',
+        "            if False:\n",
+        "tests/journal/test_states.py",
+    ),
+    Mutant(
         "other orders under the same name are a conflict",
         "journal/importing.py",
         "        if digest.hexdigest() != job.digest:\n",
