@@ -57,14 +57,14 @@ async def sandbox() -> "AsyncIterator[Sandbox]":
 
 @pytest.fixture
 async def opened(sandbox: Sandbox) -> "AsyncIterator[Opened]":
-    """Makes clients of the sandbox, that are impatient and read little; and closes them."""
+    """Makes clients of the sandbox, that read little; and closes them."""
     clients: list[GatewayClient] = []
 
     def make(**settings: Any) -> GatewayClient:
         signer = settings.pop("signer", None) or HmacSigner(SIGNER_SECRET)
         credentials = Credentials(merchant_id="M1", account_id="A1", signer=signer)
         settings = {
-            "timeouts": Timeouts(reply_seconds=0.3),
+            "timeouts": Timeouts(reply_seconds=30),
             "retry": RetryPolicy(attempts=2, first_pause_seconds=0, max_pause_seconds=0),
             "policy": BatchPolicy(chunk_size=2),
             "max_reply_bytes": 100_000,

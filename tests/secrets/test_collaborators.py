@@ -8,7 +8,7 @@ import aiohttp
 import attrs
 import pytest
 
-from gateway_async import Dialect, GatewayError, HmacSigner
+from gateway_async import Dialect, GatewayError, HmacSigner, Timeouts
 from gateway_async.sandbox import faults
 from tests.cancellation.places import asked
 from tests.secrets.data import SIGNER_SECRET, direct_payment, payout_request
@@ -118,7 +118,9 @@ async def test_a_limiter_that_raises_over_a_cancellation(
 ) -> None:
     sandbox.faults.add("*", faults.NoReply())
     limiter: AbstractAsyncContextManager[object] = Limiter(before=False)
-    paying = asyncio.create_task(opened(limiter=limiter).pay_direct(direct_payment()))
+    paying = asyncio.create_task(
+        opened(limiter=limiter, timeouts=Timeouts(reply_seconds=0.3)).pay_direct(direct_payment())
+    )
     await asked(sandbox)
     paying.cancel()
     with pytest.raises(asyncio.CancelledError) as caught:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway_async import GatewayError
+from gateway_async import GatewayError, Timeouts
 from gateway_async.sandbox import faults
 from tests.secrets.data import direct_payment
 from tests.secrets.dragnet import links_of
@@ -24,6 +24,8 @@ HARMLESS = [
     faults.UnknownFields(),
     faults.WrongContentType(),
 ]
+HASTY = Timeouts(reply_seconds=0.3)
+
 FAULTS: list[list[faults.Fault]] = [
     [*HARMLESS],
     [faults.ChangedAmount(), faults.ChangedAmount(field="payment_amount")],
@@ -84,7 +86,7 @@ async def test_nothing_leaks_under_a_fault(
 ) -> None:
     for fault in chosen:
         sandbox.faults.add("*", fault)
-    came = await drive(net, opened(), sandbox)
+    came = await drive(net, opened(timeouts=HASTY), sandbox)
     assert set(sandbox.faults.struck) == {type(fault).__name__ for fault in chosen}
     errors = [value for value in came.values() if isinstance(value, BaseException)]
     assert [error for error in errors if not isinstance(error, GatewayError)] == []
