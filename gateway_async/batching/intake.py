@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gateway_async.settings import BatchPolicy
     from gateway_async.wire.encoding import Row
 
-_CHECKED_AT_ONCE = 2000
+_CHECKED_AT_ONCE = 200
 _LEFT_IN_A_BLOCK = 1000
 _PROBLEMS_SHOWN = 20
 
@@ -212,7 +212,9 @@ class Intake:
     def _problems(self, start: int, orders: "Sequence[object]") -> "dict[int, InvalidOrderError]":
         """Return why some orders may not be sent, each by its index; each is to be checked once."""
         are_right = self._plan.rows_if_right(orders, self._dialect) is not None
-        if are_right and self._are_new(list(map(self._plan.identity, orders))):
+        if are_right and (
+            self._seen is None or self._seen.add(list(map(self._plan.identity, orders)))
+        ):
             return {}
         checked = enumerate(map(self.check, orders), start)
         return {index: error for index, error in checked if error is not None}
