@@ -16,6 +16,7 @@ from gateway_async.wire.decoding import XML, kind_of, trim
 _DEEPEST = 32
 
 _LONGEST_PLAIN = 65_536
+"""Bytes; matching takes several times the memory of what it matches."""
 _NAME = "[A-Za-z_][A-Za-z0-9_.-]*"
 _TEXT = r"[^<>&\x00-\x08\x0b-\x1f\ufffe\uffff]*"
 _GAP = r"[ \t\n]*"
@@ -33,6 +34,7 @@ _PLAIN_RESPON = re.compile(
     """,
     re.VERBOSE,
 )
+"""No attribute, entity, comment or declaration fits in, and no text that a parser would change."""
 
 
 def decode_respon(body: bytes) -> dict[str, Any]:
