@@ -21,13 +21,19 @@ sent; 3, some outcomes are unknown, or some orders were not sent."""
 
 _COMMANDS = "gateway_async.cli.commands"
 COMMANDS = {
-    "capture": ("batches:capture", "Capture orders of a file."),
-    "cancel": ("batches:cancel", "Cancel orders of a file."),
-    "review": ("batches:review", "Review orders of a file."),
-    "refund": ("batches:refund", "Refund orders of a file, in whole or in part."),
-    "query": ("look_ups:query", "Look up the transactions of orders."),
-    "search-refunds": ("look_ups:search_refunds", "Look up the refunds of orders."),
-    "payout": ("payouts:payout", "Pay out the payouts of a file, one by one."),
+    "capture": ("batches:capture", "Capture orders: transaction_id, order_no, currency, amount."),
+    "cancel": ("batches:cancel", "Cancel orders: the same columns."),
+    "review": ("batches:review", "Review orders: those columns, and review_flag."),
+    "refund": (
+        "batches:refund",
+        "Refund orders: those columns, refund_amount and refund_reason.",
+    ),
+    "query": ("look_ups:query", "Look up transactions: order_no or transaction_id."),
+    "search-refunds": ("look_ups:search_refunds", "Look up refunds: order_no or transaction_id."),
+    "payout": (
+        "payouts:payout",
+        "Pay out: request_id, payment_amount and more, one by one.",
+    ),
     "recover": ("recovering:recover", "Settle what is unknown in an outcome file."),
     "reconcile": ("reconciling:reconcile", "Compare a ledger with the gateway's records."),
     "jobs": ("jobs:jobs", "List, show, resolve and resume the jobs of a journal."),

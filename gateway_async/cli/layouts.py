@@ -44,7 +44,6 @@ class Layout:
 
     Attributes:
         operation: The command.
-        help: What the command does, in a line.
         order: The class of an order.
         required: Columns that must be there and filled.
         optional: Columns that are used where they are there and filled.
@@ -58,7 +57,6 @@ class Layout:
     """
 
     operation: str
-    help: str
     order: "Callable[..., Any]"
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
@@ -118,7 +116,6 @@ def _same(*fields: str) -> dict[str, str]:
 _LAYOUTS = (
     Layout(
         operation="capture",
-        help="Capture orders: transaction_id, order_no, currency, amount.",
         order=CaptureOrder,
         required=_ORDER,
         identity=("transaction_id",),
@@ -126,7 +123,6 @@ _LAYOUTS = (
     ),
     Layout(
         operation="cancel",
-        help="Cancel orders: the columns of capture.",
         order=CancelOrder,
         required=_ORDER,
         identity=("transaction_id",),
@@ -134,7 +130,6 @@ _LAYOUTS = (
     ),
     Layout(
         operation="review",
-        help="Review orders: the columns of capture, and review_flag.",
         order=ReviewOrder,
         required=_ORDER,
         optional=("review_flag",),
@@ -143,7 +138,6 @@ _LAYOUTS = (
     ),
     Layout(
         operation="refund",
-        help="Refund orders: the columns of capture, refund_amount, and refund_reason.",
         order=RefundOrder,
         required=(*_ORDER, "refund_amount"),
         optional=("refund_reason",),
@@ -154,7 +148,6 @@ _LAYOUTS = (
     ),
     Layout(
         operation="query",
-        help="Look up the transactions of orders: order_no or transaction_id.",
         order=OrderRef,
         either=_REFERENCES,
         identity=_REFERENCES,
@@ -162,7 +155,6 @@ _LAYOUTS = (
     ),
     Layout(
         operation="search-refunds",
-        help="Look up the refunds of orders: order_no or transaction_id.",
         order=OrderRef,
         either=_REFERENCES,
         identity=_REFERENCES,

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 PAYOUT = Layout(
     operation="payout",
-    help="Pay out funds: request_id, payment_amount, payment_currency, beneficiary.* and more.",
     order=PayoutRequest,
     required=("request_id", "payment_amount", "payment_currency"),
     amounts=frozenset({"payment_amount"}),

@@ -177,6 +177,7 @@ async def drive(
         GatewayError: If it could not begin; nothing was sent.
     """
     failure: GatewayError | None = None
+    has_begun = True
     ticker = asyncio.create_task(_ticking(tick))
     try:
         with stop.cancelling(), contextlib.suppress(asyncio.CancelledError):
@@ -184,18 +185,26 @@ async def drive(
                 async for one in streamed:
                     see(one)
     except _NOT_BEGUN:
+        has_begun = False
         raise
     except GatewayError as error:
         failure = error
-    finally:
+    finally:  # also where a defect ended it: what is known may be the only record
         ticker.cancel()
-    try:
-        left = streamed.result
-    except RuntimeError:
-        raise failure or ConfigurationError("stopped before anything was sent") from None
-    for one in left:
-        see(one)
+        left = _left(streamed) if has_begun else None
+        for one in left or ():
+            see(one)
+    if left is None:
+        raise failure or ConfigurationError("stopped before anything was sent")
     return failure
+
+
+def _left(streamed: Streamed) -> "Iterable[Any] | None":
+    """Return what was not yielded; None where it did not begin."""
+    try:
+        return streamed.result
+    except RuntimeError:
+        return None
 
 
 async def _ticking(tick: "Callable[[], None]") -> None:

@@ -59,6 +59,8 @@ class Stop:
             yield
         finally:
             self._target = None
+            while task is not None and task.cancelling():
+                task.uncancel()  # it goes on: what is known is still to be written
 
     def _come(self, number: int, frame: "FrameType | None") -> None:
         del number, frame

@@ -18,6 +18,7 @@ from gateway_async.cli.commands.common import (
     collect,
     confirm,
     guarded,
+    see_through,
     wording,
 )
 from gateway_async.cli.dry import show_plan
@@ -111,19 +112,22 @@ class BatchCommand:
     def _send_all(self, file: InputFile, path: Path, told: Reporting) -> int:
         credentials = self.settings.credentials(os.environ, self.talk.warn)
         results = Results(layout=self.layout, told=told)
-        with out_file(path, self.files.stdio, existing=self._existing, warn=self.talk.warn) as out:
-            if self.layout.confirms:
-                what = wording(self.layout, file.totals, self.settings.base_url)
-                confirm(self.talk, what, yes=self.safety.yes)
-            with Stop(self.talk) as stop:
+        with contextlib.ExitStack() as stopping:
+            with out_file(
+                path, self.files.stdio, existing=self._existing, warn=self.talk.warn
+            ) as out:
+                if self.layout.confirms:
+                    what = wording(self.layout, file.totals, self.settings.base_url)
+                    confirm(self.talk, what, yes=self.safety.yes)
+                stop = stopping.enter_context(Stop(self.talk))
                 self._say_how_to_resume()
-                try:
-                    self._run(file, credentials, results, stop)
-                finally:  # whatever went wrong: what is known may be the only record
-                    if results.tally.has_begun:
-                        results.write(out, file)
-        results.tally.report(self.talk, self.layout.operation)
-        self._say_what_is_left(results)
+                see_through(
+                    lambda: self._run(file, credentials, results, stop),
+                    results,
+                    lambda: results.write(out, file),
+                )
+            results.tally.report(self.talk, self.layout.operation)
+            self._say_what_is_left(results)
         return results.tally.exit_code
 
     @property

@@ -8,6 +8,7 @@ import orjson
 
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.cli.files.problems import TableError
+from gateway_async.cli.layouts import EVIDENCE_COLUMNS
 from gateway_async.cli.outcomes import cells_without_outcome, outcome_cells
 from gateway_async.cli.reports import Reporting
 from gateway_async.cli.runs import Tally, drive, note_totals
@@ -50,8 +51,26 @@ def guarded(talk: "Talk", work: "Callable[[], int]") -> int:
     except (TableError, GatewayError, RefusedError) as error:
         talk.refuse(str(error))
     except KeyboardInterrupt:
-        talk.refuse("stopped before anything was sent")
+        talk.refuse("stopped")
+        return UNSETTLED
     return USAGE
+
+
+def see_through(run: "Callable[[], None]", results: "Results", write: "Callable[[], None]") -> None:
+    """Run to the end; whatever ends it, write what is known: it may be the only record.
+
+    Raises:
+        GatewayError: If it could not begin.
+    """
+    try:
+        run()
+    except GatewayError as error:
+        if not results.tally.has_begun:
+            raise
+        results.tally.failure = error
+    finally:
+        if results.tally.has_begun:
+            write()
 
 
 def confirm(talk: "Talk", what: str, *, yes: bool) -> None:
@@ -77,6 +96,8 @@ def confirm(talk: "Talk", what: str, *, yes: bool) -> None:
         answer = input()
     except EOFError:
         answer = ""
+    except KeyboardInterrupt:
+        raise RefusedError("stopped before anything was sent") from None
     if answer.strip().lower() not in _YES:
         raise RefusedError("nothing was sent")
 
@@ -125,7 +146,7 @@ class Results:
             if self.told.report is not None:
                 self.told.report.miss(lost, *self.rest)
         columns = self.layout.result_columns
-        passed = file.passed_through(columns)
+        passed = file.passed_through({*columns, *EVIDENCE_COLUMNS})
         without = cells_without_outcome(self.layout, *self.rest)
 
         def rows() -> "Iterator[Mapping[str, Any]]":

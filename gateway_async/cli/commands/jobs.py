@@ -12,6 +12,7 @@ from rich.table import Table
 
 from gateway_async.cli.commands.common import (
     DONE,
+    UNSETTLED,
     Results,
     collect,
     confirm,
@@ -35,12 +36,14 @@ from gateway_async.cli.reports import About, Reporting, reporting
 from gateway_async.cli.runs import make_client
 from gateway_async.cli.stopping import Stop
 from gateway_async.cli.talk import standard_output
+from gateway_async.errors import GatewayError
 from gateway_async.journal import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
+    from gateway_async.cli.files.outfile import OutFile
     from gateway_async.cli.settings.settings import Settings
     from gateway_async.cli.talk import Talk
     from gateway_async.journal import JobStatus, Journal
@@ -239,10 +242,14 @@ class _Resuming:
                 confirm(self.talk, f"job {self.name}: {what}", yes=self.yes)
             results = Results(layout=layout, told=told)
             with Stop(self.talk) as stop:
-                rows = asyncio.run(self._drive(credentials, results, stop, status.total))
-                out.write_all(_job_columns(layout), lambda: rows)
-        results.tally.report(self.talk, f"resume {self.name}")
-        if results.tally.exit_code > 1:
+                try:
+                    asyncio.run(self._drive(credentials, results, stop, out))
+                except GatewayError as error:
+                    if not results.tally.has_begun:
+                        raise
+                    results.tally.failure = error  # `jobs outcomes` writes what the journal has
+                results.tally.report(self.talk, f"resume {self.name}")
+        if results.tally.exit_code == UNSETTLED:
             self.talk.tell("resume", f"go on with\n  {self.line}", command=self.line)
             told.next_lines.append(self.line)
         return results.tally.exit_code
@@ -261,8 +268,8 @@ class _Resuming:
         return status, totals
 
     async def _drive(
-        self, credentials: "Credentials", results: Results, stop: Stop, total: int
-    ) -> "list[Mapping[str, Any]]":
+        self, credentials: "Credentials", results: Results, stop: Stop, out: "OutFile"
+    ) -> None:
         async with contextlib.AsyncExitStack() as opened:
             journal = await opened.enter_async_context(open_journal(self.settings))
             client = make_client(self.settings, credentials, results.told.telemetry)
@@ -272,9 +279,12 @@ class _Resuming:
                 talk=self.talk,
                 stop=stop,
                 results=results,
-                total=total,
+                total=(await journal.status(self.name)).total,
             )
-            return [_job_cells(row, results.layout) async for row in _rows(journal, self.name)]
+            sink = out.sink(_job_columns(results.layout))
+            async for row in _rows(journal, self.name):
+                sink.write(_job_cells(row, results.layout))
+            sink.close()
 
 
 @jobs.command

@@ -1,6 +1,7 @@
 """`payout`: the payouts of a file, one by one; what is unknown is told by its `request_id`."""
 
 import asyncio
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from gateway_async.cli.commands.common import (
     collect,
     confirm,
     guarded,
+    see_through,
     wording,
 )
 from gateway_async.cli.dry import show_payouts
@@ -73,19 +75,20 @@ class _Run:
     def _send_all(self, file: InputFile, path: "Path", told: Reporting) -> int:
         credentials = self.settings.credentials(os.environ, self.talk.warn)
         results = Results(layout=PAYOUT, told=told)
-        with out_file(
-            path, self.files.stdio, existing=Existing.REFUSED, warn=self.talk.warn
-        ) as out:
-            what = wording(PAYOUT, file.totals, self.settings.base_url)
-            confirm(self.talk, what, yes=self.safety.yes)
-            with Stop(self.talk) as stop:
-                try:
-                    asyncio.run(self._drive(file, credentials, results, stop))
-                finally:  # whatever went wrong: what is known may be the only record
-                    if results.tally.has_begun:
-                        results.write(out, file)
-        results.tally.report(self.talk, PAYOUT.operation)
-        self._say_what_is_unknown(results, out.name)
+        with contextlib.ExitStack() as stopping:
+            with out_file(
+                path, self.files.stdio, existing=Existing.REFUSED, warn=self.talk.warn
+            ) as out:
+                what = wording(PAYOUT, file.totals, self.settings.base_url)
+                confirm(self.talk, what, yes=self.safety.yes)
+                stop = stopping.enter_context(Stop(self.talk))
+                see_through(
+                    lambda: asyncio.run(self._drive(file, credentials, results, stop)),
+                    results,
+                    lambda: results.write(out, file),
+                )
+            results.tally.report(self.talk, PAYOUT.operation)
+            self._say_what_is_unknown(results, out.name)
         return results.tally.exit_code
 
     async def _drive(

@@ -71,9 +71,9 @@ class _Run:
             file = check_file(taken, LedgerReader())
             credentials = self.settings.credentials(os.environ, self.talk.warn)
             with contextlib.ExitStack() as opened:
+                stop = opened.enter_context(Stop(self.talk))
                 told = opened.enter_context(reporting(self.files.report, self._about, self.talk))
                 write = self._writer(file, opened)
-                stop = opened.enter_context(Stop(self.talk))
                 started = time.monotonic()
                 summary, failure = asyncio.run(self._drive(file, credentials, write, stop, told))
                 told.summary, told.tally.failure = summary, failure

@@ -132,15 +132,19 @@ def out_file(
         # What was sent is written whatever ended the command; what was looked up may be again.
         if beside.stat().st_size and (is_over or existing is not Existing.REPLACED):
             _put_in_place(beside, path, existing, warn)
-        beside.unlink(missing_ok=True)
+        else:
+            beside.unlink()
 
 
 def _put_in_place(
     beside: Path, path: Path, existing: Existing, warn: "Callable[[str], None]"
 ) -> None:
-    if existing is Existing.SET_ASIDE and _is_filled(path):
-        warn(f"{path} was there already; it is now {_set_aside(path)}")
-    beside.replace(path)
+    try:
+        if existing is Existing.SET_ASIDE and _is_filled(path):
+            warn(f"{path} was there already; it is now {_set_aside(path)}")
+        beside.replace(path)
+    except OSError as error:
+        warn(f"{path} cannot be put in place: {error.strerror}; what belongs there is {beside}")
 
 
 def _check_stdio(kind: Format) -> None:
