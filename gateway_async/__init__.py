@@ -55,7 +55,7 @@ from gateway_async.signing import Credentials, HmacSigner, Signer
 
 if TYPE_CHECKING:
     from gateway_async.calls import Reply
-    from gateway_async.journal import Job, JobState, JobStatus, Journal
+    from gateway_async.journal import Job, JobHead, JobState, JobStatus, Journal, SliceStatus
     from gateway_async.models.payment_parts import (
         AccountOwner,
         AdditionalInformation,
@@ -146,6 +146,7 @@ __all__ = [
     "Job",
     "JobBusyError",
     "JobConflictError",
+    "JobHead",
     "JobNotFoundError",
     "JobState",
     "JobStatus",
@@ -193,6 +194,7 @@ __all__ = [
     "ReviewRecord",
     "RiskReasons",
     "Signer",
+    "SliceStatus",
     "Subscription",
     "SubscriptionResult",
     "Timeouts",
@@ -202,7 +204,14 @@ __all__ = [
 
 _LATER = {
     "gateway_async.calls": ("Reply",),
-    "gateway_async.journal": ("Job", "JobState", "JobStatus", "Journal"),
+    "gateway_async.journal": (
+        "Job",
+        "JobHead",
+        "JobState",
+        "JobStatus",
+        "Journal",
+        "SliceStatus",
+    ),
     "gateway_async.models.payment_parts": (
         "AccountOwner",
         "AdditionalInformation",

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from gateway_async.batching.batch import plain_batch
 from gateway_async.batching.plans import PLANS
-from gateway_async.checks import checked_seconds
+from gateway_async.checks import checked_count, checked_seconds
 from gateway_async.coalescer import DEFAULT_LINGER_SECONDS, Coalescer
 from gateway_async.connection import Connection
 from gateway_async.settings import BatchPolicy
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     O = TypeVar("O")  # noqa: E741  # an order
     T = TypeVar("T")
     Orders: TypeAlias = Iterable[T] | AsyncIterable[T]
+
+DEFAULT_SLICE_SIZE = 1000
 
 
 class GatewayClient(Connection):
@@ -149,18 +151,65 @@ class GatewayClient(Connection):
         """Look up refunds (section 4, row 9); an order may have several; see `capture`."""
         return self._batch("search_refunds", orders, policy)
 
-    def resume(self, job: "Job", *, policy: BatchPolicy | None = None) -> "Batch[Any, Any]":
-        """Finish a job whose orders are in the journal.
+    async def submit(
+        self,
+        operation: str,
+        orders: "Orders[Any]",
+        *,
+        job: "Job",
+        slice_size: int = DEFAULT_SLICE_SIZE,
+        policy: BatchPolicy | None = None,
+    ) -> int:
+        """Keep the orders of a job, cut into slices that many processes can run, and send nothing.
+
+        Submitting the same orders again, after whatever happened, keeps what is not kept yet.
+
+        Args:
+            operation: ``"capture"``, ``"cancel"``, ``"review"`` or ``"refund"``.
+            orders: An iterable or asynchronous iterable of its orders, checked as for `refund`.
+            job: ``journal.job(name)``.
+            slice_size: How many orders a slice has, but for those of one transaction, which are
+                always in one slice.
+            policy: Its `duplicates` says whether two orders may be of one transaction.
+
+        Returns:
+            How many orders they are; all of them are on the disk.
+
+        Raises:
+            InvalidOrderError: If any order is wrong; nothing is kept.
+            ConfigurationError: For another operation, or a wrong job or size.
+            JobConflictError: If there are other orders under this name, or it was not cut.
+            JobBusyError: If another process is submitting it.
+            JournalError: If they cannot be kept.
+        """
+        self._check_open()
+        from gateway_async.jobs.batch import keep_orders
+
+        return await keep_orders(
+            self._session,
+            operation,
+            orders,
+            job,
+            policy=self._batch_policy(policy),
+            slice_size=checked_count("slice_size", slice_size),
+        )
+
+    def resume(
+        self, job: "Job", *, slice_number: int = 0, policy: BatchPolicy | None = None
+    ) -> "Batch[Any, Any]":
+        """Finish a job whose orders are in the journal, or one slice of it.
 
         Args:
             job: ``journal.job(name)``.
+            slice_number: Which slice, from 1, of a job that `submit` cut; it is not waited for
+                where another process has it.
             policy: How its batches are run.
 
         Returns:
             A `Batch` of all its orders, those settled by earlier processes included. Awaiting it
-            raises `JobNotFoundError` if there is no such job, `JobConflictError` if it is another
-            merchant's, `JobBusyError` if another process is running it, and `JournalError` if
-            what happens cannot be kept.
+            raises `JobNotFoundError` if there is no such job or slice, `JobConflictError` if it is
+            another merchant's or was cut and no slice is named, `JobBusyError` if another process
+            is running it, and `JournalError` if what happens cannot be kept.
 
         Raises:
             ConfigurationError: If `job` is none.
@@ -169,7 +218,11 @@ class GatewayClient(Connection):
         from gateway_async.jobs.batch import resumed_batch
 
         return resumed_batch(
-            self._session, job, policy=self._batch_policy(policy), recovery=self._recovery
+            self._session,
+            job,
+            policy=self._batch_policy(policy),
+            recovery=self._recovery,
+            slice_number=slice_number,
         )
 
     async def recover(

@@ -97,6 +97,11 @@ class Connection:
         """What the interface leaves open, as this client was told."""
         return self._session.dialect
 
+    @property
+    def credentials(self) -> Credentials:
+        """Which merchant speaks, and how it signs."""
+        return self._session.credentials
+
     async def aclose(self) -> None:
         """Close the connections that were opened on the running loop; `session=` stays open."""
         self._closed = True

@@ -142,3 +142,24 @@ class RecoveryPolicy:
     resend_absent: bool = attrs.field(default=False, validator=_flag)
     refund_evidence: str = attrs.field(default="references", validator=_one_of(*REFUND_EVIDENCE))
     record_baseline: bool = attrs.field(default=False, validator=_flag)
+
+
+@attrs.frozen(kw_only=True)
+class WorkerPolicy:
+    """How the slices of jobs are shared out to workers.
+
+    Attributes:
+        slice_size: How many orders a slice has, but for those of one transaction, which are always
+            in one slice.
+        lease_seconds: How long a slice stays with a worker that says nothing more; a day at most.
+        sweep_seconds: How often a worker looks for slices that nobody has.
+        wake_seconds: How long a slice that was handed to the queue is left to it, before it is
+            handed over once more.
+        watch_seconds: How often `watch` looks, unless looking takes long.
+    """
+
+    slice_size: int = attrs.field(default=1000, validator=_count)
+    lease_seconds: float = attrs.field(default=15.0, validator=_positive)
+    sweep_seconds: float = attrs.field(default=2.0, validator=_positive)
+    wake_seconds: float = attrs.field(default=60.0, validator=_positive)
+    watch_seconds: float = attrs.field(default=1.0, validator=_positive)

@@ -3,9 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 from gateway_async.batching.batch import Batch, check_batch, check_size
+from gateway_async.batching.intake import Intake
 from gateway_async.batching.plans import PLANS
 from gateway_async.errors import ConfigurationError, JobConflictError
 from gateway_async.jobs.run import JobRun
+from gateway_async.jobs.submitting import submit_job
+from gateway_async.journal.codec import codec_of
 from gateway_async.journal.job import Job
 
 if TYPE_CHECKING:
@@ -40,9 +43,14 @@ def job_batch(  # noqa: PLR0913  # one keyword a setting
 
 
 def resumed_batch(
-    session: "Session", job: object, *, policy: "BatchPolicy", recovery: "RecoveryPolicy"
+    session: "Session",
+    job: object,
+    *,
+    policy: "BatchPolicy",
+    recovery: "RecoveryPolicy",
+    slice_number: int = 0,
 ) -> Batch[Any, Any]:
-    """Make a batch of a job whose orders are in the journal.
+    """Make a batch of a job whose orders are in the journal, or of one of its slices.
 
     Raises:
         ConfigurationError: If `job` is none.
@@ -61,11 +69,46 @@ def resumed_batch(
             )
         plan = PLANS[head.operation]
         check_size(plan, policy)
-        run = JobRun(session, plan, known, None, policy=policy, recovery=recovery)
+        run = JobRun(
+            session,
+            plan,
+            known,
+            None,
+            policy=policy,
+            recovery=recovery,
+            slice_number=slice_number,
+        )
         name = plan.operation.name
         return run.watched(session.observer.batch(name, None, policy, job=known.name))
 
-    return Batch(f"job {known.name!r}", open_run)
+    part = f", slice {slice_number}" if slice_number else ""
+    return Batch(f"job {known.name!r}{part}", open_run)
+
+
+async def keep_orders(  # noqa: PLR0913  # one keyword a setting
+    session: "Session",
+    operation: str,
+    orders: object,
+    job: object,
+    *,
+    policy: "BatchPolicy",
+    slice_size: int,
+) -> int:
+    """Keep the orders of a job, cut into slices, and send nothing; return how many they are.
+
+    Raises:
+        ConfigurationError: If `job` is none, or the operation is none of a job.
+        InvalidOrderError: If any order is wrong; nothing is kept.
+    """
+    known = _checked(job)
+    plan = PLANS[codec_of(operation).operation]
+    check_batch(plan, orders, policy)
+    intake = Intake(plan, session.dialect, policy, orders)
+    try:
+        await intake.check_all()
+        return await submit_job(session, plan, known, intake, slice_size=slice_size)
+    finally:
+        await intake.aclose()
 
 
 def _checked(job: object) -> Job:

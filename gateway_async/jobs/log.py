@@ -139,13 +139,17 @@ class NewOrders(Source):
 
     Args:
         read: Returns the next page of new orders, from behind a position.
-        told: Which orders were told.
+        is_told: Says which orders were told.
     """
 
-    def __init__(self, read: "Callable[[int], Coroutine[Any, Any, Page]]", told: bytearray) -> None:
+    def __init__(
+        self,
+        read: "Callable[[int], Coroutine[Any, Any, Page]]",
+        is_told: "Callable[[int], bool]",
+    ) -> None:
         self.failure: JournalError | None = None
         self._read = read
-        self._told = told
+        self._is_told = is_told
         self._last = -1
         self._page: Page = []
         self._ahead: asyncio.Task[Page] | None = None
@@ -164,7 +168,7 @@ class NewOrders(Source):
                 raise StopAsyncIteration
             self._last = page[-1][0]
             self._ahead = asyncio.create_task(self._read(self._last))
-            self._page = [one for one in reversed(page) if not self._told[one[0]]]
+            self._page = [one for one in reversed(page) if not self._is_told(one[0])]
         return self._page.pop()
 
     async def aclose(self) -> None:
@@ -177,7 +181,10 @@ class NewOrders(Source):
 
 
 def new_orders(
-    lease: "Lease", operation: str, taken: "Sequence[object] | None", told: bytearray
+    lease: "Lease",
+    operation: str,
+    taken: "Sequence[object] | None",
+    is_told: "Callable[[int], bool]",
 ) -> NewOrders:
     """Return the new orders of a job, as they were handed in where those are at hand.
 
@@ -185,7 +192,7 @@ def new_orders(
         lease: Under which they are read.
         operation: The operation of the job.
         taken: All of its orders, found to be equal to those that the journal has; or None.
-        told: Which orders were told.
+        is_told: Says which orders were told.
     """
 
     async def read(after: int) -> "Page":
@@ -194,10 +201,10 @@ def new_orders(
         return list(zip([index for index, _ in page], orders, strict=True))
 
     if taken is None:
-        return NewOrders(read, told)
+        return NewOrders(read, is_told)
 
     async def pick(after: int) -> "Page":
         found = await lease.new_positions(after=after, limit=_READ_AHEAD)
         return [(index, taken[index]) for index in found]
 
-    return NewOrders(pick, told)
+    return NewOrders(pick, is_told)

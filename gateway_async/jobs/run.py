@@ -13,7 +13,6 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -25,17 +24,18 @@ from gateway_async.batching.running import Run
 from gateway_async.errors import JobBusyError, JournalError, LeaseLostError
 from gateway_async.jobs.log import ROWS_AT_ONCE, LeasedLog, new_orders
 from gateway_async.jobs.recovering import JobRecovery
+from gateway_async.jobs.submitting import submit_job
 from gateway_async.jobs.telling import Telling
 from gateway_async.journal.rows import StoredBlock
 from gateway_async.journal.states import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 
     from gateway_async.batching.outcomes import Block
     from gateway_async.batching.plans import Plan
     from gateway_async.batching.results import Progress
-    from gateway_async.journal.job import Job, JobStatus
+    from gateway_async.journal.job import Job, JobHead
     from gateway_async.journal.lease import Lease
     from gateway_async.journal.rows import Row
     from gateway_async.session import Session
@@ -63,14 +63,17 @@ class JobRun(Lifecycle):
         *,
         policy: "BatchPolicy",
         recovery: "RecoveryPolicy",
+        slice_number: int = 0,
     ) -> None:
         super().__init__(plan.record_class, policy)
         self._session = session
         self._plan = plan
         self._job = job
+        self._slice_number = slice_number
         self._recovery = recovery
         self._intake = None if orders is None else Intake(plan, session.dialect, policy, orders)
-        self._telling = Telling(0)
+        self._total = 0
+        self._telling = Telling(range(0), 0)
         self._is_read = False
         self._run: Run | None = None
         self._aside_task: asyncio.Task[Any] | None = None
@@ -79,8 +82,7 @@ class JobRun(Lifecycle):
     @property
     def progress(self) -> "Progress":
         """How far it has come."""
-        total = len(self._telling.told) if self._is_read else None
-        made = self.tally.progress(total)
+        made = self.tally.progress(self._total if self._is_read else None)
         if self._run is None:
             return made
         inner = self._run.tally
@@ -110,14 +112,15 @@ class JobRun(Lifecycle):
         if taken is None or (not self._is_read and self.failure is not None):
             return
         if not self._is_read:
-            self._read(len(taken))
+            self._read(range(len(taken)), len(taken))
         for block in self._telling.unread(taken, ROWS_AT_ONCE):
             self._telling.note(block)
             self.tally.record(block)
 
-    def _read(self, total: int) -> None:
+    def _read(self, span: range, total: int) -> None:
         self._is_read = True
-        self._telling = Telling(total)
+        self._total = total
+        self._telling = Telling(span, total)
 
     @property
     def _is_exhausted(self) -> bool:
@@ -159,35 +162,21 @@ class JobRun(Lifecycle):
             raise self._lost
 
     async def _submit(self) -> int:
-        who = self._session.credentials
-        return await self._job.submit(
-            self._plan.operation.name, who.merchant_id, who.account_id, self._pages()
-        )
+        if self._intake is None:
+            return 0
+        return await submit_job(self._session, self._plan, self._job, self._intake)
 
     async def _take(self) -> "Lease":
-        return await self._job.take(f"{socket.gethostname()}:{os.getpid()} {uuid.uuid4()}")
-
-    async def _pages(self) -> AsyncIterator[list[Any]]:
-        intake = self._intake
-        if intake is None:
-            return
-        page: list[Any] = []
-        async for index, order in intake.left():
-            error = intake.check(order) if intake.source.taken is None else None
-            if error is not None:
-                raise type(error)(f"order {index}: {error}; nothing of the job was sent")
-            page.append(order)
-            if len(page) == ROWS_AT_ONCE:
-                yield page
-                page = []
-                await asyncio.sleep(0)
-        yield page
+        owner = f"{socket.gethostname()}:{os.getpid()} {uuid.uuid4()}"
+        return await self._job.take(owner, self._slice_number)
 
     async def _patiently(self, attempt: "Callable[[], Coroutine[Any, Any, T]]") -> T | None:
         """Wait for the lease of a process that may have died; a living one renews it."""
         try:
             return await self._aside(attempt())
         except JobBusyError as error:
+            if self._slice_number:
+                raise  # others are to be had meanwhile
             busy = error
         seconds = min(busy.seconds_left, _LONGEST_WAIT_SECONDS) + _CLOCKS_DIFFER_SECONDS
         _log.info(
@@ -201,8 +190,8 @@ class JobRun(Lifecycle):
         return made
 
     async def _work_through(self, lease: "Lease") -> None:
-        status = await self._job.head()
-        self._read(status.total)
+        head = await self._job.head()
+        self._read(lease.span, lease.total)
         recovery = JobRecovery(
             self._session, lease, self._recovery, self._policy, started_at=time.time()
         )
@@ -210,9 +199,11 @@ class JobRun(Lifecycle):
             await self._recover(lease, recovery, hold=False)
             await self._tell_settled(lease)
             for _ in range(self._session.retry.attempts):
-                await self._send_new(lease, _marker(status))
+                await self._send_new(lease, _marker(head))
                 if not await self._recover(lease, recovery, hold=True):
                     break
+            if self._slice_number:
+                await lease.finish()
         except LeaseLostError as error:
             self._lose(error)
             raise
@@ -227,7 +218,7 @@ class JobRun(Lifecycle):
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
         taken = None if self._intake is None else self._intake.source.taken
-        source = new_orders(lease, self._plan.operation.name, taken, self._telling.told)
+        source = new_orders(lease, self._plan.operation.name, taken, self._telling.is_told)
         log = LeasedLog(lease, self._lose)
         run = self._run = Run(
             self._session,
@@ -377,7 +368,7 @@ class JobRun(Lifecycle):
         return None if task.cancelled() else task.result()
 
 
-def _marker(status: "JobStatus") -> str:
+def _marker(head: "JobHead") -> str:
     """Return what the markers of a job begin with: the same in every process that runs it."""
-    text = f"{status.name} {status.created_at.isoformat()}"
+    text = f"{head.name} {head.created_at.isoformat()}"
     return f"ga-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -35,22 +35,29 @@ class Telling:
     """What was told of the orders of a job.
 
     Args:
-        total: How many they are.
+        span: From the first position to the last.
+        total: How many of the orders there are ours.
     """
 
-    def __init__(self, total: int) -> None:
-        self.told = bytearray(total)
+    def __init__(self, span: range, total: int) -> None:
+        self._told = bytearray(len(span))
+        self._first = span.start
+        self._total = total
         self._unsent: list[tuple[Sequence[int], GatewayError]] = []
 
     @property
     def is_whole(self) -> bool:
         """Whether every order was told."""
-        return 0 not in self.told
+        return self._told.count(1) == self._total
+
+    def is_told(self, index: int) -> bool:
+        """Say whether an order was told."""
+        return bool(self._told[index - self._first])
 
     def note(self, block: "Block") -> None:
         """Note that a block is told."""
         for index in block.indices:
-            self.told[index] = 1
+            self._told[index - self._first] = 1
 
     def settled(self, block: "Block") -> "Block | None":
         """Return what of a block may be told at once, and remember why the rest was not sent."""
@@ -66,11 +73,11 @@ class Telling:
 
     def gaps(self, most: int) -> "Iterator[tuple[int, int]]":
         """Yield first and last position of stretches that hold orders not told yet."""
-        first = self.told.find(0)
+        first = -1 if self.is_whole else self._told.find(0)
         while first >= 0:
-            last = min(first + most, len(self.told)) - 1
-            yield first, last
-            first = self.told.find(0, last + 1)
+            last = min(first + most, len(self._told)) - 1
+            yield self._first + first, self._first + last
+            first = self._told.find(0, last + 1)
 
     def left(
         self,
@@ -89,7 +96,7 @@ class Telling:
             unsent: Whether those are told, too, that nobody has sent.
             reason: Why nothing more was sent, if something was the reason.
         """
-        rows = [row for row in rows if not self.told[row.index]]
+        rows = [row for row in rows if not self.is_told(row.index)]
         new = [row for row in rows if row.state is JobState.NEW and unsent]
         blocks: list[Block] = [StoredBlock(tuple(r for r in rows if r.state is not JobState.NEW))]
         blocks.extend(self._not_sent(new, reason))
@@ -124,7 +131,7 @@ class Telling:
         """Yield the orders that were not told, as unknown: the journal could not be read."""
         error = OutcomeUnknownError(_NOT_READ)
         for first, last in self.gaps(most):
-            indices = [index for index in range(first, last + 1) if not self.told[index]]
+            indices = [index for index in range(first, last + 1) if not self.is_told(index)]
             chunk = Chunk(indices, tuple(orders[index] for index in indices))
             yield UniformBlock(chunk=chunk, status=OutcomeStatus.UNKNOWN, error=error)
 

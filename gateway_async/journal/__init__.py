@@ -3,8 +3,8 @@
 Importing this loads no database library; entering a `Journal` does.
 """
 
-from gateway_async.journal.job import Job, JobStatus
+from gateway_async.journal.job import Job, JobHead, JobStatus, SliceStatus
 from gateway_async.journal.journal import Journal
 from gateway_async.journal.states import JobState
 
-__all__ = ["Job", "JobState", "JobStatus", "Journal"]
+__all__ = ["Job", "JobHead", "JobState", "JobStatus", "Journal", "SliceStatus"]

@@ -7,12 +7,14 @@ pieces; an imported job is never written to again, and only compared with.
 import functools
 import hashlib
 import uuid
+from array import array
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import sqlalchemy as sa
 
 from gateway_async.errors import JobConflictError
+from gateway_async.journal import cutting, slices
 from gateway_async.journal.codec import OrderCodec, codec_of, lookup_key, pack_keys, storable
 from gateway_async.journal.leases import IMPORT_SLICE, LeaseKey, release_of, renew, take
 from gateway_async.journal.schema import BLOCK, JOBS, ORDERS, STATES, DatabaseNow
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 _PIECE = 20 * BLOCK
 _DROPPED_AT_ONCE = 5000
+_CUT_AT_ONCE = 10_000
 _SUBJECT = ("operation", "merchant_id", "account_id")
 
 _FIND = sa.select(JOBS).where(JOBS.c.name == sa.bindparam("the_name"))
@@ -36,7 +39,10 @@ _MAKE = JOBS.insert().values(
 _AIM = (
     JOBS.update()
     .where(JOBS.c.id == sa.bindparam("the_job"), JOBS.c.imported.is_(False))
-    .values({name: sa.bindparam(f"the_{name}") for name in _SUBJECT})
+    .values(
+        slice_size=sa.bindparam("the_size"),
+        **{name: sa.bindparam(f"the_{name}") for name in _SUBJECT},
+    )
 )
 _LOCK = sa.select(JOBS.c.id).where(JOBS.c.id == sa.bindparam("the_job")).with_for_update()
 _FINISH = (
@@ -54,7 +60,7 @@ _KEEP_STATES = STATES.insert().values(
     job_id=sa.bindparam("the_job"),
     first=sa.bindparam("the_first"),
     last=sa.bindparam("the_last"),
-    slice=0,
+    slice=sa.bindparam("the_slice"),
     state=str(JobState.NEW),
 )
 _LAST = sa.select(sa.func.max(ORDERS.c.first)).where(ORDERS.c.job_id == sa.bindparam("the_job"))
@@ -77,6 +83,7 @@ class Submission:
         subject: Operation, merchant and account.
         seconds: How long a lease runs.
         codec: How its orders are kept.
+        slice_size: How many orders a slice has; 0 where the job stays in one piece.
         owner: Who submits, for others to read.
     """
 
@@ -85,6 +92,7 @@ class Submission:
     subject: "Subject"
     seconds: float
     codec: OrderCodec
+    slice_size: int
     owner: str = attrs.field(factory=lambda: f"import {uuid.uuid4()}")
 
     @property
@@ -127,18 +135,20 @@ class Submission:
             await self.writer.run(self.what, drop)
 
     async def _import(self, key: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> int:
-        digest, total = hashlib.sha256(), 0
+        digest, total, seen = hashlib.sha256(), 0, array("I")
         async for piece in _pieces(pages):
             rows = []
             for start in range(0, len(piece), BLOCK):
                 orders = piece[start : start + BLOCK]
                 kept, canonical = self.codec.encode_block(orders)
                 _add(digest, canonical)
+                keys = [lookup_key(one.transaction_id) for one in orders]
+                seen.extend(keys if self.slice_size else ())
                 rows.append(
                     {
                         "the_job": key.job_id,
                         "at": total + start,
-                        "the_keys": pack_keys([lookup_key(one.transaction_id) for one in orders]),
+                        "the_keys": pack_keys(keys),
                         "the_bodies": kept.decode(),
                     }
                 )
@@ -146,9 +156,21 @@ class Submission:
             keep = functools.partial(_keep, submission=self, key=key, rows=rows, span=span)
             await self.writer.run(self.what, keep)
             total += len(piece)
+        if self.slice_size:
+            await self._cut(key, cutting.share_out(seen, self.slice_size))
         finish = functools.partial(_finish, key=key, total=total, digest=digest.hexdigest())
         await self.writer.run(self.what, finish)
         return total
+
+    async def _cut(self, key: LeaseKey, numbers: "Sequence[int]") -> None:
+        """Keep which order is in which slice, and that all of them are new."""
+        for start in range(0, len(numbers), _CUT_AT_ONCE):
+            span = range(start, min(start + _CUT_AT_ONCE, len(numbers)))
+            stretches = list(cutting.runs(numbers, span, self.codec.limit))
+            cut = functools.partial(
+                _keep_states, key=key, stretches=stretches, seconds=self.seconds
+            )
+            await self.writer.run(self.what, cut)
 
     def _conflict(self, difference: str) -> JobConflictError:
         return JobConflictError(
@@ -167,14 +189,18 @@ class Submission:
             known = getattr(job, name)
             if known != storable(given):
                 raise self._conflict(f"its {name} is {known!r}, not {given!r}")
+        if bool(job.slice_size) != bool(self.slice_size):
+            kind = "was cut into slices" if job.slice_size else "is in one piece"
+            raise self._conflict(f"it {kind}, and is run as such only")
 
 
-async def submit(
+async def submit(  # noqa: PLR0913, PLR0917  # what a submission is made of
     writer: "Writer",
     name: str,
     subject: "Subject",
     seconds: float,
     pages: "AsyncIterator[Sequence[Any]]",
+    slice_size: int,
 ) -> int:
     """Keep the orders of a job, or find that they are the ones it has; return how many they are.
 
@@ -186,7 +212,14 @@ async def submit(
         LeaseLostError: If another began to submit it meanwhile.
     """
     codec = codec_of(subject[0])
-    submission = Submission(writer=writer, name=name, subject=subject, seconds=seconds, codec=codec)
+    submission = Submission(
+        writer=writer,
+        name=name,
+        subject=subject,
+        seconds=seconds,
+        codec=codec,
+        slice_size=slice_size,
+    )
     return await submission.carry_out(pages)
 
 
@@ -223,7 +256,12 @@ def _begin(inside: "Transaction", submission: Submission) -> "LeaseKey | sa.Row[
     key = take(inside, key, submission.owner, submission.seconds)
     subject = zip(_SUBJECT, submission.subject, strict=True)
     inside.execute(
-        _AIM, {"the_job": job.id, **{f"the_{name}": storable(text) for name, text in subject}}
+        _AIM,
+        {
+            "the_job": job.id,
+            "the_size": submission.slice_size,
+            **{f"the_{name}": storable(text) for name, text in subject},
+        },
     )
     return key
 
@@ -266,15 +304,32 @@ def _keep(
 ) -> None:
     renew(inside, key, submission.seconds)
     inside.execute(_KEEP, rows)
-    size = submission.codec.limit
-    stretches = [span[start : start + size] for start in range(0, len(span), size)]
+    if not submission.slice_size:  # else it is found out in the end which slice they are in
+        size = submission.codec.limit
+        chunks = [span[start : start + size] for start in range(0, len(span), size)]
+        stretches = [(each[0], each[-1], 0) for each in chunks]
+        _keep_states(inside, key, stretches, submission.seconds)
+
+
+def _keep_states(
+    inside: "Transaction",
+    key: LeaseKey,
+    stretches: "Sequence[tuple[int, int, int]]",
+    seconds: float,
+) -> None:
+    """Keep that orders are new: first position, last position and slice of each stretch."""
+    renew(inside, key, seconds)
     inside.execute(
         _KEEP_STATES,
-        [{"the_job": key.job_id, "the_first": each[0], "the_last": each[-1]} for each in stretches],
+        [
+            {"the_job": key.job_id, "the_first": first, "the_last": last, "the_slice": number}
+            for first, last, number in stretches
+        ],
     )
 
 
 def _finish(inside: "Transaction", key: LeaseKey, total: int, digest: str) -> None:
     inside.execute(_LOCK, {"the_job": key.job_id})  # before the lease, as whoever takes one does
     renew(inside, key, 0.0)
+    slices.list_slices(inside, key.job_id)
     inside.execute(_FINISH, {"the_job": key.job_id, "the_total": total, "the_digest": digest})

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(kw_only=True)
-class JobStatus:
-    """How far a job has come.
+class JobHead:
+    """What a job is, however far it has come.
 
     Attributes:
         name: Its name.
@@ -26,9 +26,7 @@ class JobStatus:
         account_id: The account that it was submitted for.
         created_at: When it was first submitted, in UTC.
         imported: Whether the journal has all of its orders.
-        total: How many orders the journal has of it.
-        counts: How many of them are in each state.
-        is_running: Whether a process has it.
+        is_cut: Whether it was cut into slices.
     """
 
     name: str
@@ -37,6 +35,19 @@ class JobStatus:
     account_id: str
     created_at: "datetime"
     imported: bool
+    is_cut: bool
+
+
+@attrs.frozen(kw_only=True)
+class JobStatus(JobHead):
+    """How far a job has come.
+
+    Attributes:
+        total: How many orders the journal has of it.
+        counts: How many of them are in each state.
+        is_running: Whether a process has it.
+    """
+
     total: int
     counts: Mapping[JobState, int]
     is_running: bool
@@ -45,6 +56,27 @@ class JobStatus:
     def done(self) -> bool:
         """Whether a run has nothing more to do; orders may still be held for an operator."""
         return self.imported and not any(self.counts[state] for state in UNFINISHED)
+
+
+@attrs.frozen(kw_only=True)
+class SliceStatus:
+    """How far one slice of a job has come.
+
+    Attributes:
+        number: Its number, from 1.
+        first: The position of its first order in the job, from 0.
+        last: The position of its last; not all between them need be its own.
+        total: How many orders it has.
+        finished: Whether a run has nothing more to do in it; orders may still be held.
+        is_running: Whether a process has it.
+    """
+
+    number: int
+    first: int
+    last: int
+    total: int
+    finished: bool
+    is_running: bool
 
 
 @attrs.frozen(kw_only=True)
@@ -65,6 +97,8 @@ class Job:
         merchant_id: str,
         account_id: str,
         pages: "AsyncIterator[Sequence[Any]]",
+        *,
+        slice_size: int = 0,
     ) -> int:
         """Keep the orders of the job, or find that they are the ones that it has.
 
@@ -73,6 +107,7 @@ class Job:
             merchant_id: The merchant that orders are sent for.
             account_id: The account that orders are sent for.
             pages: The orders, piece by piece.
+            slice_size: How many orders a slice has; 0 where the job stays in one piece.
 
         Returns:
             How many they are; all of them are on the disk.
@@ -81,33 +116,42 @@ class Job:
             ConfigurationError: For an operation that moves no money in a batch.
             InvalidOrderError: For an order of another operation.
             JobConflictError: If the job exists, with other orders or for another operation,
-                merchant or account. Nothing was changed.
+                merchant or account, or was cut and is not to be. Nothing was changed.
             JobBusyError: If another process is submitting it.
             LeaseLostError: If submitting took so long that another process began anew.
         """
         return await self.journal.store.submit(
-            self.name, (operation, merchant_id, account_id), pages
+            self.name, (operation, merchant_id, account_id), pages, slice_size
         )
 
-    async def head(self) -> JobStatus:
-        """Return how far the job has come.
+    async def head(self) -> JobHead:
+        """Return what the job is.
 
         Raises:
             JobNotFoundError: If there is no such job.
         """
-        return await self.journal.store.status(self.name)
+        return await self.journal.store.head(self.name)
+
+    async def slice(self, slice_number: int) -> SliceStatus:
+        """Return how far a slice of the job has come.
+
+        Raises:
+            JobNotFoundError: If there is no such job, or no such slice.
+        """
+        return await self.journal.store.slice(self.name, slice_number)
 
     async def take(self, owner: str, slice_number: int = 0) -> "Lease":
-        """Take the job, or one slice of it, for this process.
+        """Take the job, or one slice of one that was cut, for this process.
 
         What was in flight under the lease before, and what is held, becomes `unknown`.
 
         Args:
             owner: Who takes it, for others to read.
-            slice_number: Which slice.
+            slice_number: Which slice, from 1; 0 for a job that is in one piece.
 
         Raises:
-            JobNotFoundError: If there is no such job.
+            JobNotFoundError: If there is no such job, or no such slice of it.
+            JobConflictError: If it was cut into slices, and none is named.
             JobBusyError: If another process has it.
             JournalError: If not all of its orders were submitted.
         """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import ConfigurationError, JournalError
-from gateway_async.journal.job import Job, JobStatus
+from gateway_async.journal.job import Job, JobStatus, SliceStatus
 from gateway_async.journal.location import locate
 from gateway_async.journal.states import JobState
 
@@ -139,6 +139,14 @@ class Journal:
             JobNotFoundError: If there is no job of this name.
         """
         return await self.store.status(self.job(name).name)
+
+    async def slices(self, name: str) -> "list[SliceStatus]":
+        """Return how far each slice of a job has come; none where the job is in one piece.
+
+        Raises:
+            JobNotFoundError: If there is no job of this name.
+        """
+        return await self.store.slices(self.job(name).name)
 
     async def outcomes(self, name: str) -> "AsyncIterator[Outcome[Any, Any]]":
         """Yield what became of each order of a job, in the order of the input.

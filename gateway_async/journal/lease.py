@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from gateway_async.errors import LeaseLostError
-from gateway_async.journal import leases, reading, writing
+from gateway_async.journal import leases, reading, slices, writing
 
 if TYPE_CHECKING:
     from gateway_async.journal.leases import LeaseKey
@@ -70,6 +70,16 @@ class Lease:
         """How often it was taken, by anybody."""
         return self._key.epoch
 
+    @property
+    def span(self) -> range:
+        """From its first position to its last; of a slice, not all of them need be its own."""
+        return range(self._key.first, self._key.last + 1)
+
+    @property
+    def total(self) -> int:
+        """How many orders it is about."""
+        return self._key.total
+
     def expires_in(self) -> float:
         """Return the seconds that are left for certain; 0 where it is lost."""
         passed = max(now - then for now, then in zip(read_clocks(), self._runs_from, strict=True))
@@ -107,6 +117,20 @@ class Lease:
         """End it, if it is ours still."""
         await self._run("release the lease", functools.partial(leases.release, key=self._key))
         self._is_lost = True
+
+    async def finish(self) -> bool:
+        """Note that the slice is finished, if no run has anything more to do in it.
+
+        Otherwise it is due again once the time of a lease has passed, or longer after each run.
+
+        Returns:
+            Whether it is.
+
+        Raises:
+            LeaseLostError: If another process took the lease.
+        """
+        finish = functools.partial(slices.finish, key=self._key, seconds=self._seconds)
+        return await self._run("finish the slice", finish)
 
     async def rows(
         self, states: "Collection[JobState]", *, after: int = -1, limit: int = 1000

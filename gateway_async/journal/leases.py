@@ -4,13 +4,19 @@ Law: a lease has an epoch, which grows whenever it is taken. Whoever writes unde
 finds its epoch unchanged, in the same transaction, so that one who lost it changes no row.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import sqlalchemy as sa
 
-from gateway_async.errors import JobBusyError, JobNotFoundError, JournalError, LeaseLostError
-from gateway_async.journal.schema import JOBS, LEASES, STATES, DatabaseNow
+from gateway_async.errors import (
+    JobBusyError,
+    JobConflictError,
+    JobNotFoundError,
+    JournalError,
+    LeaseLostError,
+)
+from gateway_async.journal.schema import JOBS, LEASES, SLICES, STATES, DatabaseNow
 from gateway_async.journal.states import TRANSITIONS, JobState, Move
 
 if TYPE_CHECKING:
@@ -30,12 +36,18 @@ class LeaseKey:
         job_id: The job's number in the database.
         slice_number: Which slice of the job.
         epoch: How often this lease was taken.
+        first: The position of the first order that it is about.
+        last: The position of the last; of a slice, not all between them need be its own.
+        total: How many they are.
     """
 
     name: str
     job_id: int
     slice_number: int
     epoch: int
+    first: int = 0
+    last: int = -1
+    total: int = 0
 
 
 _IS_LEASE = sa.and_(
@@ -44,7 +56,18 @@ _IS_LEASE = sa.and_(
 _IS_OURS = sa.and_(_IS_LEASE, LEASES.c.epoch == sa.bindparam("the_epoch"))
 _LEFT = (LEASES.c.expires_at - DatabaseNow()).label("seconds_left")
 
-_FIND_JOB = sa.select(JOBS.c.id, JOBS.c.imported).where(JOBS.c.name == sa.bindparam("the_name"))
+_FIND_JOB = sa.select(JOBS.c.id, JOBS.c.imported, JOBS.c.total, JOBS.c.slice_size).where(
+    JOBS.c.name == sa.bindparam("the_name")
+)
+_FIND_SLICE = sa.select(SLICES.c.first, SLICES.c.last, SLICES.c.total).where(
+    SLICES.c.job_id == sa.bindparam("the_job"), SLICES.c.slice == sa.bindparam("the_slice")
+)
+PUT_OFF = (
+    SLICES.update()
+    .where(SLICES.c.job_id == sa.bindparam("the_job"), SLICES.c.slice == sa.bindparam("the_slice"))
+    .values(due_at=DatabaseNow() + sa.bindparam("seconds", type_=sa.Double))
+)
+"""Lets a slice be due, for somebody to be told of it, in so long."""
 _READ = sa.select(LEASES.c.epoch, _LEFT, LEASES.c.owner).where(_IS_LEASE)
 _READ_SHARED = _READ.with_for_update(read=True)
 _READ_ALONE = _READ.with_for_update()
@@ -80,6 +103,7 @@ _REOPEN = (
     .where(
         STATES.c.job_id == sa.bindparam("the_job"),
         STATES.c.slice == sa.bindparam("the_slice"),
+        STATES.c.first.between(sa.bindparam("the_first"), sa.bindparam("the_last")),
         STATES.c.state.in_([str(state) for state in sorted(TRANSITIONS[Move.REOPEN])]),
     )
     .values(
@@ -100,7 +124,8 @@ def take_job(
     """Take a lease on a job whose orders are all there, and reopen what was left in doubt.
 
     Raises:
-        JobNotFoundError: If there is no such job.
+        JobNotFoundError: If there is no such job, or no such slice of it.
+        JobConflictError: If it was cut into slices, and none is named.
         JobBusyError: If another has it.
         JournalError: If not all of its orders were submitted.
     """
@@ -111,9 +136,40 @@ def take_job(
         raise JournalError(
             f"job {name!r} was not submitted to its end: submit its orders again", job=name
         )
-    key = take(inside, LeaseKey(name, found.id, slice_number, 0), owner, seconds)
-    inside.execute(_REOPEN, {"the_job": key.job_id, "the_slice": slice_number})
+    key = take(inside, _key(inside, name, found, slice_number), owner, seconds)
+    inside.execute(
+        _REOPEN,
+        {
+            "the_job": key.job_id,
+            "the_slice": slice_number,
+            "the_first": key.first,
+            "the_last": key.last,
+        },
+    )
+    if slice_number:  # else whoever was told of it last may have died with that
+        named = {"the_job": key.job_id, "the_slice": slice_number}
+        inside.execute(PUT_OFF, {**named, "seconds": seconds})
     return key
+
+
+def _key(inside: "Transaction", name: str, job: "sa.Row[Any]", slice_number: int) -> LeaseKey:
+    """Name the lease on a job in one piece, or on a slice.
+
+    Raises:
+        JobConflictError: If the job was cut into slices, and none is named.
+        JobNotFoundError: If it has no such slice.
+    """
+    if not slice_number and job.slice_size:
+        raise JobConflictError(
+            f"job {name!r} was cut into slices: name one, or let workers run them", job=name
+        )
+    if not slice_number:
+        return LeaseKey(name, job.id, 0, 0, 0, job.total - 1, job.total)
+    named = {"the_job": job.id, "the_slice": slice_number}
+    found = inside.execute(_FIND_SLICE, named).one_or_none()
+    if found is None:
+        raise JobNotFoundError(f"job {name!r} has no slice {slice_number}", job=name)
+    return LeaseKey(name, job.id, slice_number, 0, found.first, found.last, found.total)
 
 
 def take(inside: "Transaction", key: LeaseKey, owner: str, seconds: float) -> LeaseKey:

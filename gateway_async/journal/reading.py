@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from gateway_async.errors import JobNotFoundError
 from gateway_async.journal.codec import body_of, lookup_key, unpack_keys
-from gateway_async.journal.job import JobStatus
+from gateway_async.journal.job import JobHead, JobStatus
 from gateway_async.journal.rows import RequestNote, Row
 from gateway_async.journal.schema import (
     BLOCK,
@@ -56,7 +56,11 @@ _STRETCHES = (
 )
 _UP_TO = _STRETCHES.where(STATES.c.first <= sa.bindparam("end"))
 _MOST = _STRETCHES.limit(sa.bindparam("most"))
-_IN_STATES = _MOST.where(STATES.c.slice == _SLICE, STATES.c.state.in_(_STATES))
+_IN_STATES = _MOST.where(
+    STATES.c.slice == _SLICE,
+    STATES.c.first <= sa.bindparam("the_last"),
+    STATES.c.state.in_(_STATES),
+)
 _WITH_REFERENCE = _MOST.where(
     STATES.c.state == str(JobState.SUCCEEDED), STATES.c.reference_list != ""
 )
@@ -79,7 +83,10 @@ _COUNTS = sa.select(
     STATES.c.job_id, STATES.c.state, sa.func.sum(STATES.c.last - STATES.c.first + 1)
 ).group_by(STATES.c.job_id, STATES.c.state)
 _COUNTS_OF_JOB = _COUNTS.where(STATES.c.job_id == _JOB)
-_COUNTS_OF_SLICE = _COUNTS_OF_JOB.where(STATES.c.slice == _SLICE)
+_COUNTS_OF_SLICE = _COUNTS_OF_JOB.where(
+    STATES.c.slice == _SLICE,
+    STATES.c.first.between(sa.bindparam("the_first"), sa.bindparam("the_last")),
+)
 _JOBS = sa.select(
     JOBS,
     sa.exists()
@@ -108,6 +115,15 @@ def read_status(inside: "Transaction", name: str) -> JobStatus:
     )
 
 
+def read_head(inside: "Transaction", name: str) -> JobHead:
+    """Return what a job is.
+
+    Raises:
+        JobNotFoundError: If there is none of this name.
+    """
+    return JobHead(**_head(find_job(inside, name)))
+
+
 def find_job(inside: "Transaction", name: str) -> "sa.Row[Any]":
     """Return the row of a job.
 
@@ -122,7 +138,12 @@ def find_job(inside: "Transaction", name: str) -> "sa.Row[Any]":
 
 def read_counts(inside: "Transaction", key: "LeaseKey") -> "Mapping[JobState, int]":
     """Return how many orders of a slice are in each state."""
-    parameters = {"the_job": key.job_id, "the_slice": key.slice_number}
+    parameters = {
+        "the_job": key.job_id,
+        "the_slice": key.slice_number,
+        "the_first": key.first,
+        "the_last": key.last,
+    }
     counts = _counts(inside.execute(_COUNTS_OF_SLICE, parameters)).get(key.job_id, {})
     return {state: counts.get(state, 0) for state in JobState}
 
@@ -204,8 +225,9 @@ def _pieces_in(
     parameters = {
         "the_job": key.job_id,
         "the_slice": key.slice_number,
+        "the_last": key.last,
         "the_states": [str(state) for state in states],
-        "start": after + 1,
+        "start": max(after + 1, key.first),
         "most": most,
     }
     return _pieces(inside, _IN_STATES, parameters)
@@ -351,13 +373,20 @@ def _counts(rows: "Iterable[Any]") -> dict[int, dict[JobState, int]]:
 
 def _status(row: Any, counts: "Mapping[JobState, int]") -> JobStatus:  # noqa: ANN401  # a row of jobs
     return JobStatus(
-        name=row.name,
-        operation=row.operation,
-        merchant_id=row.merchant_id,
-        account_id=row.account_id,
-        created_at=datetime.fromtimestamp(row.created_at, UTC),
-        imported=row.imported,
+        **_head(row),
         total=sum(counts.values()),
         counts={state: counts.get(state, 0) for state in JobState},
         is_running=bool(row.is_running),
     )
+
+
+def _head(row: Any) -> dict[str, Any]:  # noqa: ANN401  # a row of jobs
+    return {
+        "name": row.name,
+        "operation": row.operation,
+        "merchant_id": row.merchant_id,
+        "account_id": row.account_id,
+        "created_at": datetime.fromtimestamp(row.created_at, UTC),
+        "imported": row.imported,
+        "is_cut": bool(row.slice_size),
+    }

@@ -67,7 +67,26 @@ JOBS = sa.Table(
     sa.Column("imported", sa.Boolean, nullable=False),
     sa.Column("total", _NUMBER, nullable=False),
     _text("digest"),
+    sa.Column("slice_size", _NUMBER, nullable=False, server_default="0"),
 )
+"""The jobs; `slice_size` is 0 where a job is in one piece."""
+
+SLICES = sa.Table(
+    "gateway_slices",
+    _METADATA,
+    sa.Column("job_id", _NUMBER, primary_key=True, autoincrement=False),
+    sa.Column("slice", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("first", _NUMBER, nullable=False),
+    sa.Column("last", _NUMBER, nullable=False),
+    sa.Column("total", _NUMBER, nullable=False),
+    sa.Column("finished", sa.Boolean, nullable=False),
+    sa.Column("due_at", sa.Double, nullable=False),
+    sa.Column("tries", sa.Integer, nullable=False),
+    sa.Index("gateway_slices_by_time", "finished", "due_at"),
+)
+"""The slices of jobs that were cut: between which positions their orders stand, and how many they
+are; whether a run has nothing more to do in it, when somebody is to be told of it, and how many
+runs in a row left it unfinished."""
 
 LEASES = sa.Table(
     "gateway_leases",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.errors import JournalError
-from gateway_async.journal import importing, leases, reading, writing
+from gateway_async.journal import importing, leases, reading, slices, writing
 from gateway_async.journal.engines import make_engine
 from gateway_async.journal.lease import Lease, read_clocks
 from gateway_async.journal.schema import prepare
@@ -19,7 +19,7 @@ from gateway_async.journal.writer import Writer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from gateway_async.journal.job import JobStatus
+    from gateway_async.journal.job import JobHead, JobStatus, SliceStatus
     from gateway_async.journal.location import Location
     from gateway_async.journal.rows import Row
     from gateway_async.journal.states import JobState
@@ -64,6 +64,11 @@ class Store:
         """Return how far every job has come, the oldest first."""
         return await self.writer.run("cannot read the jobs", reading.read_statuses)
 
+    async def head(self, name: str) -> "JobHead":
+        """Return what a job is."""
+        read = functools.partial(reading.read_head, name=name)
+        return await self.writer.run(f"cannot read job {name!r}", read)
+
     async def status(self, name: str) -> "JobStatus":
         """Return how far a job has come."""
         read = functools.partial(reading.read_status, name=name)
@@ -80,10 +85,38 @@ class Store:
         await self.writer.run(f"cannot keep a decision on job {name!r}", decide)
 
     async def submit(
-        self, name: str, subject: tuple[str, str, str], pages: "AsyncIterator[Sequence[Any]]"
+        self,
+        name: str,
+        subject: tuple[str, str, str],
+        pages: "AsyncIterator[Sequence[Any]]",
+        slice_size: int,
     ) -> int:
         """Keep the orders of a job, or compare them."""
-        return await importing.submit(self.writer, name, subject, self.lease_seconds, pages)
+        return await importing.submit(
+            self.writer, name, subject, self.lease_seconds, pages, slice_size
+        )
+
+    async def slices(self, name: str) -> "list[SliceStatus]":
+        """Return how far the slices of a job have come; none where it is in one piece."""
+        read = functools.partial(slices.read_slices, name=name)
+        return await self.writer.run(f"cannot read job {name!r}", read)
+
+    async def slice(self, name: str, slice_number: int) -> "SliceStatus":
+        """Return how far a slice has come."""
+        read = functools.partial(slices.read_slice, name=name, slice_number=slice_number)
+        return await self.writer.run(f"cannot read job {name!r}", read)
+
+    async def take_due(
+        self, merchant: tuple[str, str], seconds: float, most: int
+    ) -> list[tuple[str, int]]:
+        """Return slices that nobody has and that are due, job and number, and put them off."""
+        take = functools.partial(slices.take_due, merchant=merchant, seconds=seconds, most=most)
+        return await self.writer.run("cannot find slices that wait", take)
+
+    async def put_off(self, names: "Sequence[tuple[str, int]]", seconds: float) -> None:
+        """Let slices, job and number, be due in so long."""
+        put_off = functools.partial(slices.put_off, names=names, seconds=seconds)
+        await self.writer.run("cannot put slices off", put_off)
 
     async def take(self, name: str, owner: str, slice_number: int) -> Lease:
         """Take a lease; one that was taken, or may have been, and reaches no caller is released."""

@@ -33,6 +33,13 @@ class Tables:
             cursor = server.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
 
+    @property
+    def now(self) -> str:
+        """The database's clock, in SQL."""
+        if self.url.startswith("sqlite"):
+            return "(julianday('now') - 2440587.5) * 86400.0"
+        return "EXTRACT(EPOCH FROM clock_timestamp())::float"
+
     def end_leases(self) -> None:
         """Let every lease run out, by the database's clock."""
         self.run("UPDATE gateway_leases SET expires_at = 0")
@@ -62,7 +69,7 @@ class Tables:
 
     def snapshot(self) -> list[list[tuple[Any, ...]]]:
         """Return everything that there is."""
-        names = ("jobs", "leases", "orders", "states", "requests")
+        names = ("jobs", "leases", "orders", "states", "requests", "slices")
         return [sorted(self.run(f"SELECT * FROM gateway_{name}"), key=repr) for name in names]  # noqa: S608  # of this list
 
 
@@ -76,11 +83,12 @@ async def pages_of(orders: Sequence[Any], size: int = 1000) -> AsyncIterator[Seq
 
 
 async def submitted(
-    journal: Journal, orders: Sequence[Any] | None = None, name: str = "job"
+    journal: Journal, orders: Sequence[Any] | None = None, name: str = "job", slice_size: int = 0
 ) -> Job:
     """Return a job with these refunds, by default ten."""
     job = journal.job(name)
-    await job.submit("refund", "M1", "A1", pages_of(refunds(10) if orders is None else orders))
+    pages = pages_of(refunds(10) if orders is None else orders)
+    await job.submit("refund", "M1", "A1", pages, slice_size=slice_size)
     return job
 
 

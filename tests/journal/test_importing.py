@@ -38,7 +38,7 @@ async def test_orders_are_kept_in_their_order(journal: Journal) -> None:
     orders = refunds(2500)
     job = journal.job("job")
     assert await job.submit("refund", "M1", "A1", pages_of(orders, 1700)) == 2500
-    status = await job.head()
+    status = await journal.status(job.name)
     assert (status.operation, status.merchant_id, status.account_id) == ("refund", "M1", "A1")
     assert (status.imported, status.total, status.counts[JobState.NEW]) == (True, 2500, 2500)
     assert not status.done
@@ -55,7 +55,7 @@ async def test_every_operation(journal: Journal, operation: str) -> None:
 
 async def test_a_job_without_orders_is_done(journal: Journal) -> None:
     job = await submitted(journal, [])
-    assert (await job.head()).done
+    assert (await journal.status(job.name)).done
     assert await job.submit("refund", "M1", "A1", pages_of([])) == 0
 
 

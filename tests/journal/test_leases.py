@@ -12,7 +12,7 @@ from gateway_async.errors import JobBusyError, JobNotFoundError, JournalError, L
 from gateway_async.journal import JobState, Journal, lease as lease_module, leases
 from gateway_async.journal.lease import Lease
 from gateway_async.journal.rows import NOT_DONE, Settlement
-from tests.journal.tables import ALL, Tables, Watch, held_up, sent, submitted, succeeded, taken
+from tests.journal.tables import Tables, Watch, held_up, sent, submitted, succeeded, taken
 
 WRITES: dict[str, Callable[[Lease], Awaitable[object]]] = {
     "intend": lambda lease: sent(lease, range(3, 6)),
@@ -29,26 +29,14 @@ async def test_a_job_has_one_lease(journal: Journal, other: Journal) -> None:
     job = await submitted(journal)
     lease = await job.take("first")
     assert (lease.job, lease.slice_number, lease.epoch) == ("job", 0, 1)
-    assert (await job.head()).is_running
+    assert (await journal.status(job.name)).is_running
     with pytest.raises(JobBusyError, match="'job' is with 'first'") as caught:
         await other.job("job").take("second")
     assert 0 < caught.value.seconds_left <= 15
     assert caught.value.job == "job"
     await lease.release()
-    assert not (await job.head()).is_running
+    assert not (await journal.status(job.name)).is_running
     assert (await other.job("job").take("second")).epoch == 2
-
-
-async def test_slices_have_leases_of_their_own(journal: Journal, tables: Tables) -> None:
-    lease = await taken(journal)
-    await sent(lease, range(3))
-    tables.put(5, slice=1)
-    second = await journal.job("job").take("second", 1)
-    assert tables.states()[:3] == ["intent"] * 3
-    assert [row.index for row in await second.rows(ALL)] == [5]
-    assert [row.index for row in await lease.rows_between(4, 6)] == [4, 6]
-    assert (await second.counts())[JobState.NEW] == 1
-    assert (await lease.counts())[JobState.NEW] == 6
 
 
 async def test_no_lease_on_no_job(journal: Journal) -> None:
@@ -211,7 +199,7 @@ async def test_a_caller_that_was_cancelled_before_takes_no_lease(journal: Journa
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert not (await job.head()).is_running
+    assert not (await journal.status(job.name)).is_running
     assert (await job.take("second")).epoch == 1
 
 
@@ -236,7 +224,7 @@ async def test_a_caller_that_is_cancelled_meanwhile_gives_the_lease_back(
         with pytest.raises(asyncio.CancelledError):
             await task
         go_on.set()
-        assert not (await job.head()).is_running
+        assert not (await journal.status(job.name)).is_running
     assert (await job.take("second")).epoch == 2
 
 

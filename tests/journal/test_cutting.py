@@ -1,0 +1,46 @@
+"""Which order of a job is in which slice."""
+
+import random
+from collections import Counter, defaultdict
+
+import pytest
+
+from gateway_async.journal.cutting import runs, share_out
+
+
+def test_orders_of_different_transactions_are_cut_into_ranges() -> None:
+    assert list(share_out(range(10), 4)) == [1, 1, 1, 1, 2, 2, 2, 2, 3, 3]
+    assert list(share_out([7, 7, 8, 8], 2)) == [1, 1, 2, 2]
+    assert list(share_out([], 4)) == []
+
+
+def test_transactions_of_several_ranges_are_gathered_behind_them() -> None:
+    assert list(share_out([1, 2, 3, 4, 1, 5, 6, 3], 2)) == [5, 1, 6, 2, 5, 3, 4, 6]
+    assert list(share_out([1, 1, 1, 1], 2)) == [3, 3, 3, 3]
+
+
+@pytest.mark.parametrize("looked_at_once", [10, 10_000])
+def test_no_transaction_is_in_two_slices(
+    monkeypatch: pytest.MonkeyPatch, looked_at_once: int
+) -> None:
+    monkeypatch.setattr("gateway_async.journal.cutting._LOOKED_AT_ONCE", looked_at_once)
+    drawing = random.Random(1)
+    for _ in range(200):
+        keys = [drawing.randrange(30) for _ in range(drawing.randrange(60))]
+        size = drawing.randrange(1, 12)
+        numbers = share_out(keys, size)
+        of_key: dict[int, set[int]] = defaultdict(set)
+        for key, number in zip(keys, numbers, strict=True):
+            of_key[key].add(number)
+        assert all(len(found) == 1 for found in of_key.values())
+        assert all(number >= 1 for number in numbers)
+        most = max(Counter(keys).values(), default=0)
+        assert all(count < size + most for count in Counter(numbers).values())
+
+
+def test_runs_cover_their_span_once() -> None:
+    numbers = share_out([1, 2, 3, 4, 1, 5, 6, 3, 7, 8, 9], 3)
+    found = list(runs(numbers, range(2, 11), 2))
+    assert [at for first, last, _ in found for at in range(first, last + 1)] == list(range(2, 11))
+    assert all({numbers[first], numbers[last]} == {number} for first, last, number in found)
+    assert max(last - first + 1 for first, last, _ in found) == 2

@@ -1,0 +1,200 @@
+"""A job that is cut into slices: who may have which orders, and which slices wait for somebody."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from gateway_async.errors import JobBusyError, JobConflictError, JobNotFoundError, JournalError
+from gateway_async.journal import JobState, Journal
+from gateway_async.journal.lease import Lease
+from tests.journal.tables import ALL, Tables, pages_of, sent, submitted, succeeded
+from tests.orders import made_up, orders_for, refunds
+
+WHO = ("M1", "A1")
+
+
+def scattered(count: int, transactions: int) -> list[object]:
+    """Return refunds, each transaction with several of them, far from each other."""
+    held = made_up(transactions)
+    return orders_for("refund", [held[number % transactions] for number in range(count)])
+
+
+async def indices(lease: Lease) -> list[int]:
+    return [row.index for row in await lease.rows(ALL)]
+
+
+async def test_slices_have_leases_of_their_own(journal: Journal, other: Journal) -> None:
+    job = await submitted(journal, slice_size=4)
+    first, second = await job.take("first", 1), await other.job("job").take("second", 2)
+    third = await other.job("job").take("third", 3)
+    assert [await indices(lease) for lease in (first, second, third)] == [
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+        [8, 9],
+    ]
+    assert (second.span, second.total) == (range(4, 8), 4)
+    await sent(first, range(3))
+    await second.release()
+    again = await job.take("fourth", 2)
+    assert again.epoch == 2
+    assert (await first.counts())[JobState.INTENT] == 3
+    assert (await again.counts())[JobState.NEW] == 4
+    with pytest.raises(JobBusyError):
+        await job.take("fifth", 1)
+
+
+async def test_a_slice_writes_to_its_own_orders_only(journal: Journal, tables: Tables) -> None:
+    job = await submitted(journal, slice_size=4)
+    second = await job.take("second", 2)
+    before = tables.snapshot()
+    with pytest.raises(JournalError, match="cannot intend"):
+        await sent(second, range(3, 5))
+    assert tables.snapshot() == before
+
+
+async def test_all_orders_of_a_transaction_are_in_one_slice(
+    journal: Journal, tables: Tables
+) -> None:
+    orders = [*refunds(20)[10:], *scattered(12, 6), *refunds(40)[30:]]
+    await submitted(journal, orders, slice_size=5)
+    found = await journal.slices("job")
+    of_transaction: dict[str, set[int]] = defaultdict(set)
+    seen: list[int] = []
+    for each in found:
+        lease = await journal.job("job").take("me", each.number)
+        rows = await lease.rows(ALL)
+        assert len(rows) == each.total <= 6
+        assert (rows[0].index, rows[-1].index) == (each.first, each.last)
+        seen += [row.index for row in rows]
+        for row in rows:
+            of_transaction[row.order.transaction_id].add(each.number)
+    assert sorted(seen) == list(range(len(orders)))
+    assert all(len(numbers) == 1 for numbers in of_transaction.values())
+    assert tables.run("SELECT COUNT(*) FROM gateway_states WHERE slice = 0") == [(0,)]
+
+
+async def test_transactions_are_gathered_that_are_not_looked_at_at_once(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway_async.journal.cutting._LOOKED_AT_ONCE", 6)
+    await submitted(journal, scattered(21, 7), slice_size=6)
+    assert [(each.number, each.total) for each in await journal.slices("job")] == [
+        (5, 6),
+        (6, 6),
+        (7, 6),
+        (8, 3),
+    ]
+
+
+async def test_a_job_is_cut_or_in_one_piece(journal: Journal) -> None:
+    cut, whole = await submitted(journal, slice_size=4), await submitted(journal, name="whole")
+    assert (await cut.head()).is_cut
+    assert not (await whole.head()).is_cut
+    assert await journal.slices("whole") == []
+    with pytest.raises(JobConflictError, match="was cut into slices: name one"):
+        await cut.take("me")
+    for job, number in ((cut, 4), (cut, -1), (whole, 1)):
+        with pytest.raises(JobNotFoundError, match=f"has no slice {number}"):
+            await job.take("me", number)
+
+
+async def test_submitting_again_keeps_the_slices(journal: Journal, tables: Tables) -> None:
+    await submitted(journal, slice_size=4)
+    before = tables.snapshot()
+    await submitted(journal, slice_size=7)
+    assert tables.snapshot() == before
+    with pytest.raises(JobConflictError, match="was cut into slices"):
+        await submitted(journal)
+    await submitted(journal, name="whole")
+    with pytest.raises(JobConflictError, match="is in one piece"):
+        await submitted(journal, name="whole", slice_size=4)
+
+
+async def test_a_submission_that_ended_early_is_cut_anew(journal: Journal) -> None:
+    async def broken() -> AsyncIterator[Sequence[object]]:
+        async for page in pages_of(scattered(30, 10), 10):
+            yield page
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        await journal.job("job").submit("refund", "M1", "A1", broken(), slice_size=3)
+    assert await journal.slices("job") == []
+    assert await journal.store.take_due(WHO, 0, 10) == []
+    await submitted(journal, slice_size=5)
+    assert [each.total for each in await journal.slices("job")] == [5, 5]
+
+
+async def test_a_slice_is_finished_once_nothing_is_left_to_do(journal: Journal) -> None:
+    job = await submitted(journal, refunds(4), slice_size=2)
+    lease = await job.take("me", 1)
+    assert not await lease.finish()
+    request = await sent(lease, range(2))
+    assert not await lease.finish()
+    await lease.settle(request, succeeded(range(2)), ended_at=1.0)
+    assert await lease.finish()
+    assert [each.finished for each in await journal.slices("job")] == [True, False]
+
+
+async def test_a_decision_that_an_order_is_to_be_sent_opens_its_slice(
+    journal: Journal, tables: Tables
+) -> None:
+    job = await submitted(journal, refunds(4), slice_size=2)
+    tables.run("UPDATE gateway_states SET state = 'held'")
+    tables.run("UPDATE gateway_slices SET finished = (1 = 1)")
+    await journal.resolve("job", 0, "succeeded", "seen")
+    assert all(each.finished for each in await journal.slices("job"))
+    await journal.resolve("job", 3, "not_sent", "not seen")
+    assert [each.finished for each in await journal.slices("job")] == [True, False]
+    assert await journal.store.take_due(WHO, 0, 10) == [("job", 2)]
+    assert (await job.take("me", 2)).total == 2
+
+
+async def test_slices_that_are_due_are_told_once_in_a_while(
+    journal: Journal, other: Journal
+) -> None:
+    job = await submitted(journal, refunds(6), slice_size=2)
+    await submitted(journal, name="whole")
+    assert await journal.store.take_due(("M2", "A1"), 60, 9) == []
+    assert await journal.store.take_due(WHO, 60, 2) == [("job", 1), ("job", 2)]
+    assert await other.store.take_due(WHO, 60, 2) == [("job", 3)]
+    assert await journal.store.take_due(WHO, 60, 2) == []
+    await other.store.put_off([("job", 1), ("job", 2)], 0)
+    await (await job.take("me", 3)).release()
+    await job.take("me", 2)
+    assert await other.store.take_due(WHO, 60, 9) == [("job", 1)]
+
+
+async def test_a_slice_whose_process_died_is_due(url: str) -> None:
+    async with Journal.open(url, lease_seconds=0.01) as journal:
+        job = await submitted(journal, refunds(4), slice_size=2)
+        assert len(await journal.store.take_due(WHO, 60, 9)) == 2
+        await job.take("me", 2)
+        await asyncio.sleep(0.02)
+        assert await journal.store.take_due(WHO, 60, 9) == [("job", 2)]
+
+
+async def test_a_slice_that_is_left_unfinished_is_due_later_each_time(
+    journal: Journal, tables: Tables
+) -> None:
+    job = await submitted(journal, refunds(4), slice_size=2)
+    due_in: list[float] = []
+    for _ in range(9):
+        lease = await job.take("me", 1)
+        assert not await lease.finish()
+        await lease.release()
+        ((due, now),) = tables.run(
+            f"SELECT due_at, {tables.now} FROM gateway_slices WHERE slice = 1"  # noqa: S608  # ours
+        )
+        due_in.append(due - now)
+    assert due_in == pytest.approx([15, 30, 60, 120, 240, 480, 960, 960, 960], abs=10)
+
+
+async def test_a_slice_says_who_has_it(journal: Journal) -> None:
+    job = await submitted(journal, refunds(3), slice_size=2)
+    await job.take("me", 2)
+    assert [each.is_running for each in await journal.slices("job")] == [False, True]
+    assert (await journal.store.slice("job", 2)).total == 1
+    with pytest.raises(JobNotFoundError, match="no slice 3 of job 'job'"):
+        await journal.store.slice("job", 3)
