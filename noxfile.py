@@ -6,7 +6,7 @@ import nox
 
 PROJECT = nox.project.load_toml("pyproject.toml")
 
-EVERYTHING = ".[cli,journal,keyring,otel,parquet]"
+EVERYTHING = ".[cli,journal,keyring,otel,parquet,workers]"
 
 nox.needs_version = ">=2025.5"
 nox.options.error_on_missing_interpreters = False
@@ -27,14 +27,15 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def lowest(session: nox.Session) -> None:
-    """Run the tests, but for the long seeded ones, with the oldest dependencies we allow."""
+    """Run the tests, but for the long ones, with the oldest dependencies we allow."""
     session.install("uv")
     session.run(
         *("uv", "pip", "install", "--python", session.virtualenv.location),
         *("--resolution", "lowest-direct", "-e", EVERYTHING, *_group("tests")),
     )
-    seeded = ("--ignore", "tests/kills", "--ignore", "tests/simulation")
-    session.run("pytest", "-n", "auto", *seeded, *session.posargs)
+    long = ("tests/kills", "tests/simulation", "tests/workers/test_faults.py")
+    ignored = [f"--ignore={path}" for path in long]
+    session.run("pytest", "-n", "auto", *ignored, *session.posargs)
 
 
 @nox.session
@@ -80,6 +81,13 @@ def mutants(session: nox.Session) -> None:
     """Take out the safety rules one by one, and see that each is missed."""
     session.install("-e", EVERYTHING, *_group("tests"))
     session.run("python", "-m", "tests.mutants", *session.posargs)
+
+
+@nox.session
+def workers(session: nox.Session) -> None:
+    """Let faults strike workers and broker: `nox -s workers -- --refunds 20000`."""
+    session.install("-e", EVERYTHING, *_group("tests"))
+    session.run("python", "-m", "tests.workers", *session.posargs)
 
 
 @nox.session

@@ -37,6 +37,9 @@ COMMANDS = {
     "recover": ("recovering:recover", "Settle what is unknown in an outcome file."),
     "reconcile": ("reconciling:reconcile", "Compare a ledger with the gateway's records."),
     "jobs": ("jobs:jobs", "List, show, resolve and resume the jobs of a journal."),
+    "submit": ("workers:submit", "Keep the orders of a file, for workers to send."),
+    "worker": ("workers:worker", "Run slices of jobs that many machines share."),
+    "watch": ("workers:watch", "Show how far a job has come that workers run."),
     "sandbox": ("sandboxes:sandbox", "Run a gateway on this machine, to try things at."),
     "demo": ("demo:demo", "See it all work, against a gateway inside this command."),
 }

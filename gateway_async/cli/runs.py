@@ -118,7 +118,11 @@ class Tally:
 
 
 def make_client(
-    settings: "Settings", credentials: "Credentials", telemetry: "Telemetry | None" = None
+    settings: "Settings",
+    credentials: "Credentials",
+    telemetry: "Telemetry | None" = None,
+    *,
+    limiter: "AbstractAsyncContextManager[object] | None" = None,
 ) -> GatewayClient:
     """Make the client that the settings describe.
 
@@ -126,6 +130,7 @@ def make_client(
         settings: The settings.
         credentials: Who speaks, and how it signs.
         telemetry: Who hears what it does.
+        limiter: What stands in for one that holds the rate of this process alone.
 
     Raises:
         ConfigurationError: If a setting is wrong, or a rate needs an extra that is not installed.
@@ -138,7 +143,7 @@ def make_client(
         policy=settings.policy,
         recovery=settings.recovery,
         dialect=settings.dialect,
-        limiter=None if settings.rate is None else _limiter(settings.rate),
+        limiter=limiter or (None if settings.rate is None else _limiter(settings.rate)),
         telemetry=telemetry,
     )
 

@@ -96,6 +96,19 @@ class Talk:
             logger.removeHandler(handler)
             waits.setLevel(before)
 
+    @contextlib.contextmanager
+    def passing_on_others(self, *names: str) -> "Iterator[None]":
+        """Say what others log as warning or worse, by the names of their loggers."""
+        handler = _Handler(self)
+        loggers = [logging.getLogger(name) for name in names]
+        for logger in loggers:
+            logger.addHandler(handler)
+        try:
+            yield
+        finally:
+            for logger in loggers:
+                logger.removeHandler(handler)
+
 
 class _Handler(logging.Handler):
     def __init__(self, talk: Talk) -> None:

@@ -1,0 +1,367 @@
+"""`submit`, `worker` and `watch`: jobs that many machines run, from one queue and one journal."""
+
+import asyncio
+import contextlib
+import os
+import re
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import attrs
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from gateway_async.cli.commands.common import (
+    DONE,
+    NOT_ALL_DONE,
+    UNSETTLED,
+    RefusedError,
+    confirm,
+    guarded,
+    wording,
+)
+from gateway_async.cli.files.snapshot import snapshot
+from gateway_async.cli.inputs import check_file
+from gateway_async.cli.layouts import LAYOUTS
+from gateway_async.cli.options import (
+    FileOptions,
+    GatewayOptions,
+    JournalOptions,
+    PaceOptions,
+    Source,
+    open_journal,
+)
+from gateway_async.cli.orders import OrderReader
+from gateway_async.cli.runs import make_client
+from gateway_async.cli.shows import gauged
+from gateway_async.cli.stopping import Stop
+from gateway_async.errors import ConfigurationError, InvalidOrderError
+from gateway_async.journal import JobState
+from gateway_async.settings import WorkerPolicy
+from gateway_async.workers import Workers
+from gateway_async.workers.watching import watch as watch_job
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from taskiq import AsyncBroker
+
+    from gateway_async.cli.inputs import InputFile
+    from gateway_async.cli.settings.settings import Settings
+    from gateway_async.cli.talk import Talk
+    from gateway_async.client import GatewayClient
+    from gateway_async.signing import Credentials
+    from gateway_async.workers import JobProgress
+
+_VARIABLE = "GATEWAY_BROKER"
+_USER_AND_PASSWORD = re.compile(r"//[^/@]*:[^/@]*@")
+_EXTRA = frozenset({"taskiq", "taskiq_aio_pika", "aio_pika", "psycopg_pool", "pyrate_limiter"})
+_QUEUE_LOGS = ("aio_pika", "aiormq", "taskiq")
+_POLICY = WorkerPolicy()
+_AtLeastOne = Parameter(validator=Number(gte=1))
+
+Operation = Literal["refund", "capture", "cancel", "review"]
+
+
+@Parameter(name="*", group="Queue")
+@attrs.frozen(kw_only=True)
+class QueueOptions:
+    """Which queue wakes the workers.
+
+    Attributes:
+        broker: The RabbitMQ, such as amqp://host/. A URL with a password goes into
+            GATEWAY_BROKER.
+        queue: The name of the queue: one for each merchant and journal.
+    """
+
+    broker: str | None = None
+    queue: str = "gateway_async"
+
+    def url(self) -> str | None:
+        """Return the URL of the broker; None where none is named.
+
+        Raises:
+            ConfigurationError: If an option holds a password, which others could see.
+        """
+        if self.broker is not None and _USER_AND_PASSWORD.search(self.broker):
+            raise ConfigurationError(
+                "--broker: a password in an option shows in process lists; put the URL into "
+                f"{_VARIABLE}"
+            )
+        return self.broker or os.environ.get(_VARIABLE) or None
+
+
+@attrs.frozen(kw_only=True)
+class _Shop:
+    """What a command needs to make workers.
+
+    Attributes:
+        settings: The settings.
+        credentials: Who speaks.
+        policy: How slices are shared out.
+        rate: Requests a second at most, over all workers together.
+    """
+
+    settings: "Settings"
+    credentials: "Credentials"
+    policy: WorkerPolicy
+    rate: float | None = None
+
+    def workers(self, broker: "AsyncBroker | Callable[..., Any]") -> Workers:
+        """Make them."""
+        open_journal(self.settings)  # refuses what is missing
+        return Workers(broker, self._gateway, str(self.settings.journal), policy=self.policy)
+
+    @contextlib.asynccontextmanager
+    async def _gateway(self) -> "AsyncIterator[GatewayClient]":
+        async with contextlib.AsyncExitStack() as opened:
+            limiter = None
+            if self.rate is not None:
+                from gateway_async.workers.rate import shared_rate  # noqa: PLC0415  # an extra
+
+                who = self.credentials
+                name = f"{who.merchant_id}/{who.account_id} at {self.settings.base_url}"
+                requests, seconds = _window(self.rate)
+                limiter = await opened.enter_async_context(
+                    shared_rate(
+                        str(self.settings.journal), name, requests=requests, seconds=seconds
+                    )
+                )
+            gateway = make_client(self.settings, self.credentials, limiter=limiter)
+            yield await opened.enter_async_context(gateway)
+
+
+def _window(rate: float) -> tuple[int, float]:
+    """Return a rate as requests in so many seconds."""
+    exact = Fraction(rate).limit_denominator(100)
+    return max(1, exact.numerator), float(exact.denominator)
+
+
+def _broker(url: str, queue: str, slices_at_once: int) -> "AsyncBroker":
+    with _telling_what_is_missing():
+        from gateway_async.workers.rabbit import rabbit_broker  # noqa: PLC0415  # an extra
+
+        return rabbit_broker(url, queue=queue, slices_at_once=slices_at_once)
+
+
+@contextlib.contextmanager
+def _telling_what_is_missing() -> "Iterator[None]":
+    """Say which extra a queue needs.
+
+    Raises:
+        ConfigurationError: If it is not installed.
+        RefusedError: If the queue cannot be reached.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] not in _EXTRA:
+            raise
+        raise ConfigurationError(
+            f"a queue needs {error.name}: pip install 'gateway-async[workers]'"
+        ) from None
+    except ConnectionError as error:
+        raise RefusedError(f"--broker: it cannot be reached ({type(error).__name__})") from None
+
+
+# submit
+
+
+def submit(  # noqa: PLR0913  # one keyword an option
+    orders: Source,
+    /,
+    *,
+    job: str,
+    operation: Operation = "refund",
+    slice_size: Annotated[int, _AtLeastOne] = _POLICY.slice_size,
+    duplicates: Literal["reject", "serialize"] | None = None,
+    yes: Annotated[bool, Parameter(negative="")] = False,
+    queue: QueueOptions | None = None,
+    journal: JournalOptions | None = None,
+    files: FileOptions | None = None,
+    gateway: GatewayOptions | None = None,
+) -> int:
+    """Keep the orders of a file in the journal, for workers to send.
+
+    Nothing is sent by this command. The queue, if one is named, is told at once; else the workers
+    find the job by themselves within seconds.
+
+    Args:
+        orders: The file with the orders, one a row: .csv, .jsonl or .parquet, or - for standard
+            input.
+        job: The name of the job: the same command, given again, is harmless.
+        operation: What is done with them.
+        slice_size: How many orders a worker takes at a time.
+        duplicates: What to do with several rows of one transaction: refuse the file, or send them
+            one after the other.
+        yes: Do not ask before the job is handed to the workers.
+    """
+    who, files = gateway or GatewayOptions(), files or FileOptions()
+    talk = who.talk()
+
+    def work() -> int:
+        layout = LAYOUTS[operation]
+        settings = who.settings(
+            os.environ,
+            journal=(journal or JournalOptions()).checked(),
+            policy={} if duplicates is None else {"duplicates": duplicates},
+        )
+        reader = OrderReader(
+            layout, settings.dialect, repeats=settings.policy.duplicates != "reject"
+        )
+        with snapshot(orders, files.stdio) as taken:
+            file = check_file(taken, reader)
+            shop = _Shop(
+                settings=settings,
+                credentials=settings.credentials(os.environ, talk.warn),
+                policy=attrs.evolve(_POLICY, slice_size=slice_size),
+            )
+            if layout.confirms:
+                confirm(talk, wording(layout, file.totals, settings.base_url), yes=yes)
+            try:
+                count = asyncio.run(_submit(shop, queue or QueueOptions(), operation, file, job))
+            except InvalidOrderError as error:
+                raise file.problems_of(error, layout.columns) from None
+        talk.tell("submitted", f"job {job}: {count:,} orders are with the workers", orders=count)
+        return DONE
+
+    return guarded(talk, work)
+
+
+async def _submit(
+    shop: _Shop, queue: QueueOptions, operation: str, file: "InputFile", job: str
+) -> int:
+    url = queue.url()
+    broker = _tell_nobody if url is None else _broker(url, queue.queue, 1)
+    with _telling_what_is_missing():
+        async with shop.workers(broker) as jobs:
+            return await jobs.submit(operation, file.orders(), job=job, wake=url is not None)
+
+
+async def _tell_nobody(job: str, slice_number: int) -> None:
+    """Stand in for a queue that is not named."""
+
+
+# worker
+
+
+def worker(
+    *,
+    slices: Annotated[int, _AtLeastOne] = 10,
+    queue: QueueOptions | None = None,
+    journal: JournalOptions | None = None,
+    pace: PaceOptions | None = None,
+    gateway: GatewayOptions | None = None,
+) -> int:
+    """Run slices of jobs until it is stopped: the first signal lets those that run come to an end.
+
+    A rate is shared by all workers of this merchant, whatever machine they are on; it needs a
+    journal on PostgreSQL. A deadline is each slice's.
+
+    Args:
+        slices: How many slices are run at once.
+    """
+    who, pacing, which = gateway or GatewayOptions(), pace or PaceOptions(), queue or QueueOptions()
+    talk = who.talk()
+
+    def work() -> int:
+        settings = who.settings(
+            os.environ,
+            journal=(journal or JournalOptions()).checked(),
+            rate=pacing.rate,
+            policy=pacing.policy,
+        )
+        url = which.url()
+        if url is None:
+            raise ConfigurationError(
+                f"--broker: say which queue to work for, such as amqp://host/ (or {_VARIABLE})"
+            )
+        shop = _Shop(
+            settings=settings,
+            credentials=settings.credentials(os.environ, talk.warn),
+            policy=attrs.evolve(_POLICY, lease_seconds=settings.journal_lease_seconds),
+            rate=settings.rate,
+        )
+        with Stop(talk) as stop, talk.passing_on_others(*_QUEUE_LOGS), _telling_what_is_missing():
+            asyncio.run(_work(shop, url, which.queue, slices, talk, stop))
+        return DONE
+
+    return guarded(talk, work)
+
+
+async def _work(  # noqa: PLR0913, PLR0917  # what the command was told
+    shop: _Shop, url: str, queue: str, slices: int, talk: "Talk", stop: Stop
+) -> None:
+    from gateway_async.workers.rabbit import serve  # noqa: PLC0415  # an extra
+
+    broker = _broker(url, queue, slices)
+    workers, until = shop.workers(broker), asyncio.Event()
+    talk.tell("working", f"{workers!r}: working for queue {queue}", queue=queue)
+    working = asyncio.get_running_loop().create_task(serve(broker, until, slices_at_once=slices))
+    with stop.cancelling():
+        try:
+            await asyncio.shield(working)
+        except asyncio.CancelledError:
+            until.set()
+            await _finish(working)
+
+
+async def _finish(working: "asyncio.Task[None]") -> None:
+    """Wait for the slices that run; a second signal ends the waiting."""
+    try:
+        await asyncio.shield(working)
+    except asyncio.CancelledError:
+        working.cancel()
+        await asyncio.wait({working})
+
+
+# watch
+
+
+def watch(
+    job: str,
+    /,
+    *,
+    journal: JournalOptions | None = None,
+    gateway: GatewayOptions | None = None,
+) -> int:
+    """Show how far a job has come that workers run, until it is done. Nothing is sent.
+
+    Args:
+        job: The name of the job.
+    """
+    who = gateway or GatewayOptions()
+    talk = who.talk()
+
+    def work() -> int:
+        settings = who.settings(os.environ, journal=(journal or JournalOptions()).checked())
+        last = asyncio.run(_watch(settings, job, talk))
+        counts = {str(state): count for state, count in last.counts.items() if count}
+        listed = ", ".join(f"{count:,} {state}" for state, count in counts.items())
+        talk.tell("done", f"job {job}: {listed or 'no orders'}", counts=counts)
+        return _exit_code(last)
+
+    return guarded(talk, work)
+
+
+async def _watch(settings: "Settings", job: str, talk: "Talk") -> "JobProgress":
+    last: JobProgress | None = None
+    async with open_journal(settings) as journal:
+        total = (await journal.status(job)).total
+        with gauged(talk, job, total) as gauge:
+            async for last in watch_job(journal, job, _POLICY.watch_seconds):
+                gauge.counts.clear()
+                gauge.counts.update({str(s): count for s, count in last.counts.items() if count})
+                gauge.reach(last.settled)
+    if last is None:
+        raise RefusedError(f"job {job} was not looked at")
+    return last
+
+
+def _exit_code(progress: "JobProgress") -> int:
+    """Return the code for what became of the orders, as of any command that sends."""
+    succeeded = progress.counts[JobState.SUCCEEDED]
+    declined = progress.counts[JobState.DECLINED]
+    if succeeded == progress.total:
+        return DONE
+    return NOT_ALL_DONE if succeeded + declined == progress.total else UNSETTLED

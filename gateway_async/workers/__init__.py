@@ -1,0 +1,12 @@
+"""Jobs that many processes share: the journal is the truth, and a task queue wakes the workers.
+
+Running slices needs the extra `gateway-async[journal]`; a taskiq broker needs
+`gateway-async[workers]`, which has both. Importing this loads neither.
+"""
+
+from gateway_async.settings import WorkerPolicy
+from gateway_async.workers.running import SliceEnd
+from gateway_async.workers.watching import JobProgress
+from gateway_async.workers.workers import Workers
+
+__all__ = ["JobProgress", "SliceEnd", "WorkerPolicy", "Workers"]

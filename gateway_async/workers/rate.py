@@ -1,0 +1,149 @@
+"""So many requests in so many seconds, over all processes of all machines together.
+
+Law: nothing leaves unless the store, the journal's PostgreSQL, granted it; where it cannot be
+asked, nothing is sent. The counting is pyrate-limiter's; this module keeps it off the event loop,
+and on one time zone: its rows have none, so that sessions of different zones would not see each
+other's.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import math
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg_pool import ConnectionPool
+from pyrate_limiter import Limiter, PostgresBucket, Rate
+
+from gateway_async.errors import ConfigurationError, NotSentError
+from gateway_async.journal.location import locate
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+_SETTINGS = (
+    "SET timezone = 'UTC'",
+    "SET lock_timeout = '5s'",
+    "SET statement_timeout = '10s'",
+    "SET idle_in_transaction_session_timeout = '5s'",
+)
+"""Who is frozen with the table locked loses it soon."""
+_CONNECT_SECONDS = 10
+_TURN_SECONDS = 1.0
+_BUFFER_MILLISECONDS = 5
+
+
+class SharedRate:
+    """A `limiter=` for `GatewayClient`; made by `shared_rate`.
+
+    Entering it waits for a turn. It raises `NotSentError` where the store cannot be asked.
+    """
+
+    def __init__(self, limiter: Limiter, name: str) -> None:
+        self._limiter = limiter
+        self._name = name
+        self._thread = ThreadPoolExecutor(1, "gateway rate")
+
+    def __repr__(self) -> str:
+        return f"<SharedRate {self._name!r}>"
+
+    async def __aenter__(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while not await loop.run_in_executor(self._thread, self._take_turn):
+                pass
+        except psycopg.Error as error:
+            raise NotSentError(
+                f"nothing was sent: the shared rate could not be asked ({type(error).__name__})"
+            ) from None
+
+    async def __aexit__(self, *error: object) -> None:
+        pass
+
+    def _take_turn(self) -> bool:
+        """Wait for a turn, but not for long: somebody who was cancelled may have asked."""
+        try:
+            return bool(self._limiter.try_acquire(self._name, timeout=_TURN_SECONDS))
+        except TimeoutError:
+            return False
+
+    def close(self) -> None:
+        """End the threads."""
+        self._thread.shutdown()
+        self._limiter.close()
+
+
+@contextlib.asynccontextmanager
+async def shared_rate(
+    journal_url: str, name: str, *, requests: int, seconds: float = 1.0
+) -> "AsyncIterator[SharedRate]":
+    """Give a `limiter=` that all processes share which use the same database and name.
+
+        async with (
+            shared_rate("postgresql://...", "M1", requests=20) as limiter,
+            GatewayClient(..., limiter=limiter) as gateway,
+        ):
+            ...
+
+    Args:
+        journal_url: ``postgresql://user@host/database``, such as the journal's.
+        name: What is limited, such as a merchant at a gateway; it has a table of its own.
+        requests: How many requests at most, look-ups included, in any `seconds`: give all
+            processes the same figures.
+        seconds: The length of that window.
+
+    Raises:
+        ConfigurationError: For another URL, or figures that are no such numbers.
+        psycopg.Error: If the database cannot be reached.
+    """
+    location = locate(journal_url)
+    if location.is_sqlite:
+        raise ConfigurationError(
+            "shared_rate: expected the URL of a PostgreSQL database; on one machine that has none, "
+            "give the one process that sends an aiolimiter.AsyncLimiter"
+        )
+    rate = _rate(requests, seconds)
+    pool = ConnectionPool(
+        journal_url.replace("postgresql+psycopg:", "postgresql:", 1),
+        min_size=1,
+        max_size=2,
+        kwargs={"connect_timeout": _CONNECT_SECONDS},
+        configure=_set_up,
+        timeout=_CONNECT_SECONDS,
+        open=False,
+    )
+    limiter = await asyncio.to_thread(_open, pool, name, rate)
+    shared = SharedRate(limiter, name)
+    try:
+        yield shared
+    finally:
+        await asyncio.to_thread(shared.close)
+        await asyncio.to_thread(pool.close)
+
+
+def _rate(requests: object, seconds: object) -> Rate:
+    if isinstance(requests, bool) or not isinstance(requests, int) or requests < 1:
+        raise ConfigurationError(f"requests: expected an int of 1 or more, got {requests!r}")
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not math.isfinite(seconds) or seconds * 1000 < 1:  # type: ignore[arg-type,operator]  # a number
+        raise ConfigurationError(f"seconds: expected a number of 0.001 or more, got {seconds!r}")
+    return Rate(requests, round(seconds * 1000))  # type: ignore[operator]  # as above
+
+
+def _set_up(connection: "psycopg.Connection[Any]") -> None:
+    """Set a session up after it was made: the environment would have the last word before."""
+    for setting in _SETTINGS:
+        connection.execute(setting)
+    connection.commit()
+
+
+def _open(pool: ConnectionPool, name: str, rate: Rate) -> Limiter:
+    table = hashlib.sha256(name.encode()).hexdigest()[:16]
+    try:
+        pool.open(wait=True, timeout=_CONNECT_SECONDS)
+        return Limiter(PostgresBucket(pool, table, [rate]), buffer_ms=_BUFFER_MILLISECONDS)
+    except BaseException:
+        pool.close()
+        raise

@@ -1,0 +1,71 @@
+"""Play the faults at full size: ``python -m tests.workers --refunds 20000``.
+
+Each fault strikes in a run of its own, at two thirds of the job, and all of them in a last one;
+leases are as long as they are by default. It prints what the gateway's books say, and how long
+after the fault everything was done.
+"""
+
+import argparse
+import asyncio
+import logging
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from gateway_async.workers import WorkerPolicy
+from tests.postgres import postgres_url
+from tests.workers.rabbit import own_node
+from tests.workers.scenes import FAULTS, Scale, Verdict, play
+
+_LATE = 0.66
+_ALL = {"double": 0.1, "kill": 0.25, "freeze": 0.45, "broker": 0.66}
+
+
+def _scale(refunds: int, latency_seconds: float) -> Scale:
+    policy = WorkerPolicy()
+    return Scale(
+        refunds=refunds,
+        slice_size=policy.slice_size,
+        lease_seconds=policy.lease_seconds,
+        sweep_seconds=policy.sweep_seconds,
+        wake_seconds=policy.wake_seconds,
+        latency_seconds=latency_seconds,
+    )
+
+
+def _run(scale: Scale, faults: dict[str, float]) -> Verdict:
+    with own_node() as node, postgres_url() as url, TemporaryDirectory() as folder:
+        played = play(scale, faults, node=node, journal=url, folder=Path(folder))
+        return asyncio.run(played)
+
+
+def main() -> int:
+    """Run the command; exit code 1 where something went wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.workers", description=__doc__)
+    parser.add_argument("--refunds", type=int, default=20_000, help="how many refunds a job has")
+    parser.add_argument("--latency", type=float, default=0.1, help="the gateway's, in seconds")
+    parser.add_argument("--fault", choices=[*FAULTS, "all"], help="this one only")
+    options = parser.parse_args()
+    logging.getLogger("aio_pika").setLevel(logging.CRITICAL)  # it tells at length of what we kill
+    logging.getLogger("aiormq").setLevel(logging.CRITICAL)
+    runs = {**{name: {name: _LATE} for name in FAULTS}, "all": _ALL}
+    is_right = True
+    for name, faults in runs.items():
+        if options.fault not in {None, name}:
+            continue
+        verdict = _run(_scale(options.refunds, options.latency), faults)
+        is_right = is_right and verdict.is_right
+        after = ", ".join(
+            f"{seconds:.1f} s after {fault}" for fault, seconds in verdict.seconds.items()
+        )
+        sys.stdout.write(
+            f"{name}: {options.refunds} refunds on 3 workers, {dict(verdict.counts)}; "
+            f"doubled/lost/misreported {verdict.doubled}/{verdict.lost}/{verdict.misreported}; "
+            f"done {after}; {verdict.total_seconds:.1f} s in all\n"
+        )
+        sys.stdout.flush()
+    return 0 if is_right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""Workers whose queue is a list, over the sandbox."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from gateway_async import GatewayClient
+from gateway_async.sandbox import Sandbox
+from gateway_async.workers import SliceEnd, WorkerPolicy, Workers
+from tests.jobs.books import make_client
+
+POLICY = WorkerPolicy(slice_size=4, sweep_seconds=0.01, watch_seconds=0.01)
+
+
+@attrs.define
+class Shop:
+    """One merchant's workers, and what waits in their queue.
+
+    Attributes:
+        sandbox: The gateway.
+        url: The journal.
+        policy: How slices are shared out.
+        queue: What was handed over, and nobody took yet.
+    """
+
+    sandbox: Sandbox
+    url: str
+    policy: WorkerPolicy = POLICY
+    queue: list[tuple[str, int]] = attrs.field(factory=list)
+
+    async def enqueue(self, job: str, slice_number: int) -> None:
+        self.queue.append((job, slice_number))
+
+    def workers(
+        self,
+        enqueue: Callable[..., Any] | None = None,
+        merchant_id: str = "M1",
+        **settings: Any,
+    ) -> Workers:
+        """Make what one process has."""
+
+        def make_gateway() -> GatewayClient:
+            gateway = make_client(self.sandbox, **settings)
+            who = attrs.evolve(gateway.credentials, merchant_id=merchant_id)
+            gateway._session = attrs.evolve(gateway._session, credentials=who)
+            return gateway
+
+        return Workers(
+            enqueue or self.enqueue,
+            make_gateway,
+            self.url,
+            policy=self.policy,
+        )
+
+    async def work(self, jobs: Workers) -> list[SliceEnd]:
+        """Run what waits in the queue."""
+        waiting, self.queue = self.queue, []
+        return [await jobs.run_slice(*each) for each in waiting]
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'journal.db'}"
+
+
+@pytest.fixture
+def shop(sandbox: Sandbox, url: str) -> Shop:
+    return Shop(sandbox, url)
+
+
+@pytest.fixture
+async def jobs(shop: Shop) -> AsyncIterator[Workers]:
+    async with shop.workers() as jobs:
+        yield jobs

@@ -1,0 +1,145 @@
+"""RabbitMQ for tests: the server that runs here, or a node of a test's own, which it may kill."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+_SERVER = "amqp://guest:guest@127.0.0.1:5672/"
+_PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+_OWNER = "rabbitmq"
+_GREETING = b"AMQP\0\0\x09\x01"
+_LONGEST_SECONDS = 60.0
+
+
+def missing(reason: str) -> None:
+    """Skip the test, or fail where nothing may be missing."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def server_url() -> str:
+    """Return the URL of a server that tests may make queues on."""
+    url = os.environ.get("GATEWAY_TEST_RABBITMQ", _SERVER)
+    port = int(url.rpartition(":")[2].partition("/")[0])
+    if not _answers(port):
+        missing("no RabbitMQ answers at GATEWAY_TEST_RABBITMQ or 127.0.0.1:5672")
+    return f"{url}?heartbeat=10"
+
+
+def queue_name() -> str:
+    """Return the name of a queue that nobody else has."""
+    return f"gateway-test-{uuid.uuid4().hex}"
+
+
+@attrs.define
+class Node:
+    """A RabbitMQ of its own, below a folder of the user that RabbitMQ runs as.
+
+    Attributes:
+        folder: Where its files are.
+        port: Where it listens.
+        dist_port: Where it would listen to other nodes.
+        process: What runs, if anything does.
+    """
+
+    folder: Path
+    port: int
+    dist_port: int
+    process: "subprocess.Popen[bytes] | None" = None
+
+    @property
+    def url(self) -> str:
+        """Where to connect to."""
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/?heartbeat=10"
+
+    def start(self) -> None:
+        """Start it, without waiting until it listens."""
+        settings = {
+            "HOME": str(self.folder),
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "RABBITMQ_NODENAME": f"gateway{self.port}@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_DIST_PORT": str(self.dist_port),
+            "RABBITMQ_MNESIA_BASE": str(self.folder),
+            "RABBITMQ_LOG_BASE": str(self.folder),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "plugins"),
+            "RABBITMQ_CONFIG_FILE": str(self.folder / "none"),
+            "RABBITMQ_CONF_ENV_FILE": str(self.folder / "none"),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none",
+        }
+        with (self.folder / "out").open("ab") as out:
+            self.process = subprocess.Popen(  # noqa: S603  # RabbitMQ's own
+                [_PROGRAM],
+                user=_OWNER,
+                group=_OWNER,
+                extra_groups=[],
+                env=settings,
+                cwd=self.folder,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def wait(self) -> None:
+        """Wait until it answers."""
+        until = time.monotonic() + _LONGEST_SECONDS
+        while not _answers(self.port):
+            assert self.process is not None
+            assert self.process.poll() is None, (self.folder / "out").read_text()
+            assert time.monotonic() < until, "RabbitMQ did not start"
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        """End it and whatever it started, at once."""
+        process, self.process = self.process, None
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@contextlib.contextmanager
+def own_node() -> Iterator[Node]:
+    """Start a node, which may not listen yet, and end it."""
+    if not _PROGRAM.exists() or os.geteuid() != 0:
+        missing("RabbitMQ is not installed, or this is not root: no node can be started")
+    folder = Path(tempfile.mkdtemp(prefix="gateway-rabbit-"))
+    (folder / "plugins").write_text("[].\n")
+    for path in (folder, folder / "plugins"):
+        shutil.chown(path, _OWNER, _OWNER)
+    node = Node(folder, _free_port(), _free_port())
+    node.start()
+    try:
+        yield node
+    finally:
+        node.kill()
+        shutil.rmtree(folder)
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5) as server:
+        server.settimeout(5)
+        server.sendall(_GREETING)
+        return bool(server.recv(8))
+    return False
+
+
+def _free_port() -> int:
+    with socket.socket() as chosen:
+        chosen.bind(("127.0.0.1", 0))
+        port: int = chosen.getsockname()[1]
+        return port

@@ -1,0 +1,156 @@
+"""`submit`, `worker` and `watch`: once as a user runs them, on a real RabbitMQ."""
+
+import asyncio
+import csv
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import aio_pika
+import pytest
+
+from gateway_async.cli.app import run
+from gateway_async.journal import Journal
+from gateway_async.sandbox import Sandbox
+from tests.jobs.books import effects, seeded
+from tests.orders import refunds
+from tests.workers.rabbit import queue_name, server_url
+
+START = "from gateway_async.cli import main; main()"
+COLUMNS = ("transaction_id", "order_no", "currency", "amount", "refund_amount")
+
+
+class Commands:
+    """Runs commands against one sandbox, journal and queue."""
+
+    def __init__(self, sandbox: Sandbox, url: str, queue: str) -> None:
+        self.queue = queue
+        self._settings = {
+            "GATEWAY_BASE_URL": sandbox.base_url,
+            "GATEWAY_MERCHANT_ID": sandbox.merchant_id,
+            "GATEWAY_ACCOUNT_ID": sandbox.account_id,
+            "GATEWAY_SECRET": sandbox.secret,
+            "GATEWAY_JOURNAL": url,
+            "COLUMNS": "200",
+        }
+
+    async def start(self, *arguments: object, broker: str = "") -> asyncio.subprocess.Process:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("GATEWAY_")}
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", START, *map(str, arguments)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**kept, **self._settings, **({"GATEWAY_BROKER": broker} if broker else {})},
+        )
+
+    async def run(self, *arguments: object, broker: str = "") -> tuple[int | None, str]:
+        process = await self.start(*arguments, broker=broker)
+        _, stderr = await process.communicate()
+        return process.returncode, stderr.decode()
+
+
+@pytest.fixture
+async def commands(sandbox: Sandbox, url: str) -> AsyncIterator[Commands]:
+    name = queue_name()
+    yield Commands(sandbox, url, name)
+    async with await aio_pika.connect(server_url()) as connection:
+        channel = await connection.channel()
+        for each in (name, f"{name}.dead"):
+            await channel.queue_delete(each)
+        await channel.exchange_delete(name)
+
+
+def write_orders(orders: Sequence[object], path: Path) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        writer.writerows([getattr(order, name) for name in COLUMNS] for order in orders)
+
+
+async def test_a_file_is_submitted_worked_on_and_watched(
+    commands: Commands, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    file = tmp_path / "refunds.csv"
+    orders = seeded(sandbox, 30)
+    write_orders(orders, file)
+    queue = ("--queue", commands.queue)
+    worker = await commands.start("worker", "--slices", 2, *queue, broker=server_url())
+    try:
+        assert worker.stderr is not None
+        said = await worker.stderr.readline()
+        assert f"working for queue {commands.queue}".encode() in said
+        submit = ("submit", file, "--job", "month-end", "--slice-size", 10, "--yes", *queue)
+        assert await commands.run(*submit, broker=server_url()) == (
+            0,
+            "job month-end: 30 orders are with the workers\n",
+        )
+        code, said_last = await commands.run("watch", "month-end", "--log-format", "json")
+        told = [json.loads(line) for line in said_last.splitlines()]
+        assert (code, told[-1]["event"], told[-1]["counts"]) == (0, "done", {"succeeded": 30})
+        worker.send_signal(signal.SIGTERM)
+        _, rest = await worker.communicate()
+        assert worker.returncode == 0
+        assert b"stopping: waiting for what is in flight" in rest
+    finally:
+        if worker.returncode is None:
+            worker.kill()
+            await worker.communicate()
+    assert effects(sandbox, orders) == [1] * 30
+
+
+@pytest.fixture
+def settings(monkeypatch: pytest.MonkeyPatch, url: str, tmp_path: Path) -> Path:
+    """A file of orders, and an environment that names a gateway which nobody calls."""
+    for name in [name for name in os.environ if name.startswith("GATEWAY_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("GATEWAY_BASE_URL", "https://gateway.example")
+    monkeypatch.setenv("GATEWAY_MERCHANT_ID", "M1")
+    monkeypatch.setenv("GATEWAY_ACCOUNT_ID", "A1")
+    monkeypatch.setenv("GATEWAY_SECRET", "secret")
+    monkeypatch.setenv("GATEWAY_JOURNAL", url)
+    write_orders(refunds(5), tmp_path / "refunds.csv")
+    return tmp_path / "refunds.csv"
+
+
+async def slices_of(url: str) -> tuple[list[int], list[tuple[str, int]]]:
+    async with Journal.open(url) as journal:
+        found = await journal.slices("month-end")
+        due = await journal.store.take_due(("M1", "A1"), 60, 9)
+        return [each.total for each in found], due
+
+
+def test_a_job_is_submitted_without_a_queue(settings: Path, url: str) -> None:
+    assert run(["submit", str(settings), "--job", "month-end", "--slice-size", "2", "--yes"]) == 0
+    totals, due = asyncio.run(slices_of(url))
+    assert totals == [2, 2, 1]
+    assert due == [("month-end", 1), ("month-end", 2), ("month-end", 3)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "broker", "said"),
+    [
+        (("submit", "FILE", "--job", "month-end"), "", "nobody is there to confirm it"),
+        (("worker",), "", "--broker: say which queue to work for"),
+        (("worker", "--broker", "amqp://me:hidden@host/"), "", "a password in an option shows"),
+        (("worker",), "http://host/", "broker: expected amqp://user:password@host/"),
+        (("worker",), "amqp://127.0.0.1:1/", "--broker: it cannot be reached"),
+        (("watch", "nothing"), "", "the journal has no job 'nothing'"),
+    ],
+)
+def test_commands_that_are_wrong(
+    settings: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    broker: str,
+    said: str,
+) -> None:
+    monkeypatch.setenv("GATEWAY_BROKER", broker)
+    assert run([str(settings) if each == "FILE" else each for each in arguments]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert "hidden" not in told

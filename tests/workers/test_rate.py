@@ -1,0 +1,119 @@
+"""The rate that processes share, on a real PostgreSQL."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from gateway_async import GatewayClient, NotSentError
+from gateway_async.errors import ConfigurationError
+from gateway_async.sandbox import Sandbox
+from gateway_async.workers.rate import shared_rate
+from tests.jobs.books import seeded
+from tests.orders import client_of
+from tests.postgres import postgres_url
+
+ROOT = Path(__file__).parents[2]
+REQUESTS = 20
+WINDOW_SECONDS = 0.5
+
+TAKING = """
+import asyncio, sys, time
+from gateway_async.workers.rate import shared_rate
+
+async def take(url):
+    async with shared_rate(url, "M1", requests=20, seconds=0.5) as limiter:
+        for _ in range(30):
+            async with limiter:
+                print(time.monotonic(), flush=True)
+
+asyncio.run(take(sys.argv[1]))
+"""
+
+
+async def _taken(url: str, zone: str) -> list[float]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", TAKING, url),
+        cwd=ROOT,
+        env={"PGTZ": zone},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    said, _ = await process.communicate()
+    assert process.returncode == 0
+    return [float(line) for line in said.split()]
+
+
+async def test_processes_share_a_rate_whatever_their_time_zone() -> None:
+    with postgres_url() as url:
+        taken = await asyncio.gather(_taken(url, "UTC"), _taken(url, "Asia/Tokyo"))
+    times = sorted(time for each in taken for time in each)
+    assert len(times) == 60
+    # A turn is noted in the database before it is printed here, a moment later.
+    assert times[-1] - times[0] > (60 / REQUESTS - 1) * WINDOW_SECONDS * 0.8
+
+
+async def test_a_client_takes_a_turn_for_each_request(sandbox: Sandbox) -> None:
+    with postgres_url() as url:
+        async with (
+            shared_rate(url, "M1", requests=1000) as limiter,
+            client_of(sandbox, limiter=limiter) as gateway,
+        ):
+            assert (await gateway.refund(seeded(sandbox, 60))).ok
+            with psycopg.connect(url) as connection:
+                ((name,),) = connection.execute(
+                    "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+                ).fetchall()
+                taken = connection.execute(f"SELECT COUNT(*) FROM {name}").fetchone()  # noqa: S608  # as found
+        assert taken == (2,)
+        assert repr(limiter) == "<SharedRate 'M1'>"
+
+
+async def test_nothing_is_sent_where_the_store_cannot_be_asked(
+    sandbox: Sandbox, gateway: GatewayClient
+) -> None:
+    del gateway
+    with postgres_url() as url:
+        async with (
+            shared_rate(url, "M1", requests=1000) as limiter,
+            client_of(sandbox, limiter=limiter) as client,
+        ):
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute("DROP SCHEMA public CASCADE")
+            result = await client.refund(seeded(sandbox, 3))
+    errors = [outcome.error for outcome in result.not_sent]
+    assert len(errors) == 3
+    assert all(isinstance(error, NotSentError) for error in errors)
+    assert "the shared rate could not be asked (UndefinedTable)" in str(errors[0])
+    assert sandbox.requests["refund"] == 0
+
+
+async def test_one_who_gives_up_leaves_the_turn_to_others() -> None:
+    with postgres_url() as url:
+        async with shared_rate(url, "M1", requests=1, seconds=0.3) as limiter:
+            async with limiter:
+                pass
+            waiting = asyncio.create_task(limiter.__aenter__())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            async with limiter:
+                pass
+
+
+@pytest.mark.parametrize(
+    ("url", "figures", "named"),
+    [
+        ("sqlite:///journal.db", {"requests": 1}, "aiolimiter"),
+        ("mysql://host/database", {"requests": 1}, "journal URL"),
+        ("postgresql://host/database", {"requests": 0}, "requests: expected an int"),
+        ("postgresql://host/database", {"requests": 1, "seconds": 0}, "seconds: expected"),
+        ("postgresql://host/database", {"requests": 1, "seconds": "1"}, "seconds: expected"),
+    ],
+)
+async def test_wrong_figures(url: str, figures: dict[str, object], named: str) -> None:
+    with pytest.raises(ConfigurationError, match=named):
+        async with shared_rate(url, "M1", **figures):  # type: ignore[arg-type]  # wrong on purpose
+            pass
