@@ -39,8 +39,10 @@ async def sweep(
         JournalError: If the journal cannot be read.
         Exception: What the queue raised; what was not handed over is due again at once.
     """
-    count = 0
-    while due := await journal.store.take_due(merchant, policy.wake_seconds, _HANDED_AT_ONCE):
+    count, is_over = 0, False
+    while not is_over:
+        due = await journal.store.take_due(merchant, policy.wake_seconds, _HANDED_AT_ONCE)
+        is_over = len(due) < _HANDED_AT_ONCE
         handed = 0
         try:
             for job, slice_number in due:

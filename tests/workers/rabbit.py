@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -19,6 +20,9 @@ _SERVER = "amqp://guest:guest@127.0.0.1:5672/"
 _PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 _OWNER = "rabbitmq"
 _GREETING = b"AMQP\0\0\x09\x01"
+_METHOD_FRAME = b"\x01"
+_PORTS = range(20_000, 32_000)
+"""Below those that the system hands out by itself: a node takes seconds until it listens."""
 _LONGEST_SECONDS = 60.0
 
 
@@ -134,12 +138,13 @@ def _answers(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5) as server:
         server.settimeout(5)
         server.sendall(_GREETING)
-        return bool(server.recv(8))
+        return server.recv(1) == _METHOD_FRAME
     return False
 
 
 def _free_port() -> int:
-    with socket.socket() as chosen:
-        chosen.bind(("127.0.0.1", 0))
-        port: int = chosen.getsockname()[1]
-        return port
+    while True:
+        port = random.choice(_PORTS)
+        with contextlib.suppress(OSError), socket.socket() as chosen:
+            chosen.bind(("127.0.0.1", port))
+            return port
