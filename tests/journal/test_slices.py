@@ -163,6 +163,7 @@ async def test_slices_that_are_due_are_told_once_in_a_while(
     await other.store.put_off([("job", 1), ("job", 2)], 0)
     await (await job.take("me", 3)).release()
     await job.take("me", 2)
+    await other.store.put_off([("job", 2)], 0)
     assert await other.store.take_due(WHO, 60, 9) == [("job", 1)]
 
 

@@ -1,6 +1,7 @@
 """Every safety rule of the library, and what the library would look like without it."""
 
 from tests.mutants.mutant import SEEDS, Mutant
+from tests.mutants.sharing import SHARING
 from tests.mutants.web import WEB
 
 __all__ = ["MUTANTS", "SEEDS", "Mutant"]
@@ -406,4 +407,4 @@ _KEEPING = (
     ),
 )
 
-MUTANTS = (*_SENDING, *_READING, *_RUNNING, *_RECOVERING, *_KEEPING, *_HIDING, *WEB)
+MUTANTS = (*_SENDING, *_READING, *_RUNNING, *_RECOVERING, *_KEEPING, *_HIDING, *SHARING, *WEB)

@@ -264,6 +264,9 @@ async def test_what_is_held_is_told_and_can_be_decided(
     await jobs.submit("refund", orders, job="job")
     sandbox.faults.add("refund", Status(status=500, times=1))
     assert await shop.work(jobs) == [FINISHED]
+    before = sandbox.requests.total()
+    assert await jobs.run_slice("job", 1) is FINISHED
+    assert sandbox.requests.total() == before
     result = await jobs.result("job")
     assert result.counts[NOT_SENT] == 2
     async with Journal.open(url) as journal:

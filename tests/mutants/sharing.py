@@ -1,0 +1,79 @@
+"""The rules of jobs that many processes share."""
+
+from tests.mutants.mutant import Mutant
+
+_SLICES = "tests/journal/test_slices.py"
+_WORKERS = "tests/workers/test_workers.py"
+
+SHARING = (
+    Mutant(
+        "all orders of a transaction are in one slice",
+        "journal/importing.py",
+        "            await self._gather(key, -(-total // self.slice_size))\n",
+        "            pass\n",
+        _SLICES,
+    ),
+    Mutant(
+        "a slice is finished once nothing is left to do",
+        "journal/slices.py",
+        "    if any(counts[state] for state in UNFINISHED):\n",
+        "    if False:\n",
+        _SLICES,
+    ),
+    Mutant(
+        "a decision that an order is to be sent opens its slice",
+        "journal/writing.py",
+        "    if state is JobState.NEW:\n",
+        "    if False:\n",
+        _SLICES,
+    ),
+    Mutant(
+        "a slice that is due is told to one at a time",
+        "journal/slices.py",
+        "    if found:\n",
+        "    if False:\n",
+        _SLICES,
+    ),
+    Mutant(
+        "a slice that somebody has is told to nobody",
+        "journal/slices.py",
+        "        ~_IS_TAKEN,\n",
+        "",
+        _SLICES,
+    ),
+    Mutant(
+        "a slice whose process died is due when its lease is over",
+        "journal/leases.py",
+        "    if slice_number:  # else whoever",
+        "    if False:  # else whoever",
+        _SLICES,
+    ),
+    Mutant(
+        "a job that was cut is run by its slices only",
+        "journal/leases.py",
+        "    if not slice_number and job.slice_size:\n",
+        "    if False:\n",
+        _SLICES,
+    ),
+    Mutant(
+        "a slice that is finished is not looked at again",
+        "workers/running.py",
+        "    if (await named.slice(slice_number)).finished:\n",
+        "    if False:\n",
+        _WORKERS,
+    ),
+    Mutant(
+        "what the queue did not take is due at once",
+        "workers/sweeping.py",
+        "            if handed < len(due):\n",
+        "            if False:\n",
+        _WORKERS,
+    ),
+    Mutant(
+        "the jobs of another merchant are left to its workers",
+        "journal/slices.py",
+        '        JOBS.c.merchant_id == sa.bindparam("the_merchant"),\n',
+        "",
+        _WORKERS,
+    ),
+)
