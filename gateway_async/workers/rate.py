@@ -17,7 +17,7 @@ import psycopg
 from psycopg_pool import ConnectionPool
 from pyrate_limiter import Limiter, PostgresBucket, Rate
 
-from gateway_async.errors import ConfigurationError, NotSentError
+from gateway_async.errors import ConfigurationError, JournalError, NotSentError
 from gateway_async.journal.location import locate
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ async def shared_rate(
 
     Raises:
         ConfigurationError: For another URL, or figures that are no such numbers.
-        psycopg.Error: If the database cannot be reached.
+        JournalError: If the database cannot be reached.
     """
     location = locate(journal_url)
     if location.is_sqlite:
@@ -114,7 +114,12 @@ async def shared_rate(
         timeout=_CONNECT_SECONDS,
         open=False,
     )
-    limiter = await asyncio.to_thread(_open, pool, name, rate)
+    try:
+        limiter = await asyncio.to_thread(_open, pool, name, rate)
+    except psycopg.Error as error:
+        raise JournalError(
+            f"the shared rate {name!r} cannot be opened ({type(error).__name__})"
+        ) from None
     shared = SharedRate(limiter, name)
     try:
         yield shared

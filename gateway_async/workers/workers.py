@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, Self
 
+from gateway_async.checks import setting
 from gateway_async.errors import ConfigurationError
 from gateway_async.journal import Journal
 from gateway_async.settings import WorkerPolicy
@@ -60,7 +61,7 @@ class Workers:
         *,
         policy: WorkerPolicy | None = None,
     ) -> None:
-        self._policy = policy or WorkerPolicy()
+        self._policy = setting("policy", policy, WorkerPolicy)
         self._make_gateway = gateway_factory
         self._url = journal_url
         self._new_journal()  # a wrong URL is refused at once

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from gateway_async import GatewayClient, NotSentError
-from gateway_async.errors import ConfigurationError
+from gateway_async.errors import ConfigurationError, JournalError
 from gateway_async.sandbox import Sandbox
 from gateway_async.workers.rate import shared_rate
 from tests.jobs.books import seeded
@@ -101,6 +101,13 @@ async def test_one_who_gives_up_leaves_the_turn_to_others() -> None:
                 await waiting
             async with limiter:
                 pass
+
+
+async def test_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway_async.workers.rate._CONNECT_SECONDS", 0.2)
+    with pytest.raises(JournalError, match="the shared rate 'M1' cannot be opened"):
+        async with shared_rate("postgresql://me:secret@127.0.0.1:1/none", "M1", requests=1):
+            pass
 
 
 @pytest.mark.parametrize(
