@@ -8,9 +8,9 @@ _WORKERS = "tests/workers/test_workers.py"
 SHARING = (
     Mutant(
         "all orders of a transaction are in one slice",
-        "journal/importing.py",
-        "            await self._gather(key, -(-total // self.slice_size))\n",
-        "            pass\n",
+        "journal/cutting.py",
+        "    for positions in _apart(keys, size):\n",
+        "    for positions in ():\n",
         _SLICES,
     ),
     Mutant(
