@@ -15,7 +15,7 @@ from gateway_async import (
     DuplicateOrderError,
     OutcomeStatus,
 )
-from gateway_async.batching.chunks import SeenIdentities
+from gateway_async.batching.intake import Intake
 from gateway_async.coalescer import UNCLAIMED_KEPT, Coalescer
 from gateway_async.sandbox import Sandbox
 from tests.coalescer.held import HeldReplies, settle_down
@@ -298,8 +298,11 @@ async def test_an_outcome_that_cannot_be_read_is_unknown_and_nobody_hangs(
 async def test_orders_that_are_refused_together_are_not_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    async def refuse(_: Intake) -> None:
+        raise DuplicateOrderError("the same")
+
     transport = MemoryTransport(all_done)
-    monkeypatch.setattr(SeenIdentities, "refuse", lambda *_: DuplicateOrderError("the same"))
+    monkeypatch.setattr(Intake, "check_all", refuse)
     async with client_over(transport).coalesced() as single:
         outcome = await single.refund(refunds(1)[0])
     assert outcome.status is NOT_SENT
