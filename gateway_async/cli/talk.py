@@ -1,13 +1,13 @@
 """What the command line says on standard error: lines for people, or one JSON object a line."""
 
 import contextlib
+import json
 import logging
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TextIO
 
 import attrs
-import orjson
 from rich.console import Console
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Talk:
             return
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = {"time": time, "event": event, "message": message, **fields}
-        self.console.file.write(orjson.dumps(line, default=str).decode() + "\n")
+        self.console.file.write(json.dumps(line, default=str) + "\n")
         self.console.file.flush()
 
     def warn(self, message: str) -> None:

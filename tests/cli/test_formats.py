@@ -90,6 +90,10 @@ def test_a_long_whole_number_is_an_identifier_digit_by_digit() -> None:
         (b'{"amount": 1', "line 1: not JSON: Expecting ',' delimiter, at character 13"),
         (b"[1]", 'line 1: not an object; a line is like {"order_no": "O1"}'),
         (b'{"amount": NaN}', "line 1: NaN is not a number of JSON"),
+        (b'{"amount": 1e999999999}', "line 1: 1e999999999 has more than 100 digits"),
+        (b'{"note": "\\ud800"}', "line 1: half a surrogate pair"),
+        (b'{"note": ' + b"[" * 300 + b"]" * 300 + b"}", "line 1: half a surrogate pair, or nested"),
+        (json_lines({str(n): n for n in range(1001)}), "line 1: more than 1,000 different names"),
         (b'{"a": 1, "b": 1, "a": 2}', "line 1: 'a' stands in one object more than once"),
         (b"[" * 60_000, "line 1: nested too deeply"),
         ('{"note": "é"}'.encode("latin-1"), "line 1: byte 11 is not UTF-8"),
@@ -206,11 +210,17 @@ def test_parquet_keeps_columns_of_one_kind() -> None:
             "order_no": "O1",
             "price": Decimal("1.10"),
             "day": date(2026, 11, 20),
-            "tags": ["a"],
+            "tags": '["a"]',
             "note": None,
         },
         {"order_no": 'x,"\n', "price": None, "day": None, "tags": None, "note": None},
     ]
+
+
+def test_parquet_takes_what_fits_no_column_as_text() -> None:
+    rows = [{"n": Decimal("1e60")}, {"n": Decimal("1e-60")}]
+    frame = pl.read_parquet(io.BytesIO(written(Format.PARQUET, rows, ("n",))))
+    assert [Decimal(cell) for cell in frame["n"].to_list()] == [Decimal("1e60"), Decimal("1e-60")]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
 """Parquet, by Polars: the extra `gateway-async[parquet]`, imported when a file needs it."""
 
+import contextlib
 import io
 from collections.abc import Iterable, Iterator
+from datetime import date, datetime
+from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any
 
 from gateway_async.cli.files.problems import Problem, TableError
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from polars import DataFrame, Series
 
 _ROWS_AT_ONCE = 10_000
+_SIMPLE = frozenset({bool, int, float, Decimal, date, datetime})
+_NO_FIT = (OverflowError, RuntimeError, TypeError, ValueError)
 
 
 def polars() -> "ModuleType":
@@ -84,14 +89,17 @@ class ParquetSink:
         series = [
             self._series(name, values) for name, values in zip(self._columns, columns, strict=True)
         ]
-        self._module.DataFrame(series).write_parquet(self._file)
+        made = io.BytesIO()  # a file that takes no more is then told as any other is
+        self._module.DataFrame(series).write_parquet(made)
+        self._file.write(made.getvalue())
 
     def _series(self, name: str, values: "Sequence[Any]") -> "Series":
-        """Make a column of text, unless all of its values are of one other kind."""
+        """Make a column of text, unless all of its values are of one simple kind."""
         kinds = {type(value) for value in values if value is not None}
-        if len(kinds) == 1 and kinds != {str}:
-            given: Series = self._module.Series(name, values)
-            return given
+        if len(kinds) == 1 and kinds <= _SIMPLE:
+            with contextlib.suppress(self._module.exceptions.PolarsError, *_NO_FIT):
+                given: Series = self._module.Series(name, values)
+                return given
         texts = [None if value is None else to_cell(value) for value in values]
         made: Series = self._module.Series(name, texts, dtype=self._module.String)
         return made

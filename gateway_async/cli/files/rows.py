@@ -11,8 +11,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
+import orjson
 
 from gateway_async.cli.files.problems import Problem, TableError
+from gateway_async.cli.files.writing import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +24,9 @@ _BLOCK_BYTES = 1 << 20
 _UTF_8_MARK = b"\xef\xbb\xbf"
 _OTHER_ENCODINGS = (b"\xff\xfe", b"\xfe\xff")
 _LONGEST_EXACT_INTEGER = 18
+_MOST_DIGITS = 100
+_MOST_NAMES = 1000
+_SHOWN = 40
 _SEPARATORS = ";\t|"
 
 
@@ -191,7 +196,7 @@ class JsonRows(Iterable[Row]):
         self._file = file
         self._names: dict[str, None] = {}
         self._decoder = json.JSONDecoder(
-            parse_float=Decimal,
+            parse_float=_decimal,
             parse_int=_integer,
             parse_constant=_no_number,
             object_pairs_hook=_object,
@@ -229,10 +234,36 @@ class JsonRows(Iterable[Row]):
             reason = str(error) if isinstance(error, ValueError) else "nested too deeply"
         else:
             if isinstance(cells, dict):
-                self._names.update(dict.fromkeys(cells))
-                return Row(line.number, cells)
+                return self._object_row(line.number, cells)
             reason = 'not an object; a line is like {"order_no": "O1"}'
         return Row(line.number, {}, [Problem(line=line.number, reason=reason)])
+
+    def _object_row(self, line: int, cells: dict[str, Any]) -> Row:
+        self._names.update(dict.fromkeys(cells))
+        if len(self._names) > _MOST_NAMES:
+            reason = f"more than {_MOST_NAMES:,} different names in the file"
+            raise TableError([Problem(line=line, reason=reason)])
+        if _is_writable(cells):
+            return Row(line, cells)
+        reason = "half a surrogate pair, or nested too deeply: it cannot be written again"
+        return Row(line, {}, [Problem(line=line, reason=reason)])
+
+
+def _is_writable(cells: dict[str, Any]) -> bool:
+    """Say whether a row can be written again: half a surrogate pair cannot."""
+    try:
+        to_json(cells)
+    except orjson.JSONEncodeError:
+        return False
+    return True
+
+
+def _decimal(text: str) -> Decimal:
+    """Read a number that can be written out: 1e999999999 has that many digits."""
+    value = Decimal(text)
+    if abs(value.adjusted()) > _MOST_DIGITS:
+        raise ValueError(f"{text[:_SHOWN]} has more than {_MOST_DIGITS} digits")
+    return value
 
 
 def _integer(text: str) -> int | Decimal:

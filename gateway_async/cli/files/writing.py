@@ -29,7 +29,7 @@ class CsvSink:
 
     def __init__(self, file: IO[bytes], columns: "Sequence[str]") -> None:
         self._columns = tuple(columns)
-        self._text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=False)
+        self._text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
         self._writer = csv.writer(self._text, lineterminator="\n")
         self._writer.writerow(self._columns)
 
