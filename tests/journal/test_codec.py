@@ -1,5 +1,6 @@
 """Orders and amounts survive the journal."""
 
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -8,7 +9,15 @@ from hypothesis import given, settings, strategies as st
 
 from gateway_async import CancelOrder, OrderRef, RefundOrder
 from gateway_async.errors import ConfigurationError, InvalidOrderError
-from gateway_async.journal.codec import CODECS, canonical_amount, codec_of, storable
+from gateway_async.journal.codec import (
+    CODECS,
+    canonical_amount,
+    codec_of,
+    lookup_key,
+    pack_keys,
+    storable,
+    unpack_keys,
+)
 
 amounts = st.one_of(
     st.decimals(min_value=0, allow_nan=False, allow_infinity=False),
@@ -102,6 +111,35 @@ def test_no_job_of_another_operation(operation: str) -> None:
     with pytest.raises(ConfigurationError, match="capture, cancel, review, refund"):
         codec_of(operation)
     assert OrderRef not in {codec.order_class for codec in CODECS.values()}
+
+
+@given(st.lists(amounts, max_size=7), st.integers(1, 7), st.integers(1, 7))
+def test_blocks_may_be_cut_anywhere(given_amounts: list[Decimal], one: int, other: int) -> None:
+    codec = codec_of("cancel")
+    orders = [
+        CancelOrder(transaction_id=f"T{at}", order_no="N", currency="EUR", amount=amount)
+        for at, amount in enumerate(given_amounts)
+    ]
+    streams = []
+    for size in (one, other):
+        blocks = [
+            codec.encode_block(orders[start : start + size])
+            for start in range(0, len(orders), size)
+        ]
+        values = [each for kept, _ in blocks for each in json.loads(kept)]
+        assert codec.build(values) == orders
+        assert [str(order.amount) for order in codec.build(values)] == [
+            str(order.amount) for order in orders
+        ]
+        streams.append([each for _, canonical in blocks for each in json.loads(canonical)])
+    assert streams[0] == streams[1]
+    assert streams[0] == [json.loads(codec.canonical(order)) for order in orders]
+
+
+@given(st.lists(identifiers, max_size=60))
+def test_keys_are_read_back(names: list[str]) -> None:
+    keys = [lookup_key(name) for name in names]
+    assert list(unpack_keys(pack_keys(keys))) == keys
 
 
 def test_an_amount_is_read_back_as_it_was_written() -> None:
