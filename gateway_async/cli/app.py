@@ -1,8 +1,9 @@
 """The commands of `gateway-async`, as one table."""
 
+import importlib
 import shlex
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cyclopts import App, CycloptsError
 
@@ -43,7 +44,7 @@ COMMANDS = {
     "sandbox": ("sandboxes:sandbox", "Run a gateway on this machine, to try things at."),
     "demo": ("demo:demo", "See it all work, against a gateway inside this command."),
 }
-"""By name, where each command is, and what it does: it is imported when it is used."""
+"""By name, where each command is, and what it does: it is imported when it is named."""
 
 _HELP_THEMSELVES = frozenset({"sandbox"})
 
@@ -52,7 +53,7 @@ def run(arguments: "Sequence[str]") -> int:
     """Run one command and return its exit code."""
     given = list(arguments)
     try:
-        command, bound, ignored = make_app().parse_args(given, exit_on_error=False)
+        command, bound, ignored = make_app(given).parse_args(given, exit_on_error=False)
     except CycloptsError:
         return USAGE
     except KeyboardInterrupt:
@@ -62,13 +63,29 @@ def run(arguments: "Sequence[str]") -> int:
     return code if isinstance(code, int) else 0
 
 
-def make_app() -> App:
-    """Return the application with all its commands."""
+def make_app(arguments: "Sequence[str]") -> App:
+    """Return the application: the command that is named, and the others only by their names.
+
+    Args:
+        arguments: What stands behind the command's name.
+    """
+    chosen = next((one for one in arguments if not one.startswith("-")), None)
     app = App(name="gateway-async", help=_HELP, version=_version)
     for name, (place, text) in COMMANDS.items():
-        own = {"help_flags": ()} if name in _HELP_THEMSELVES else {}
-        app.command(f"{_COMMANDS}.{place}", name=name, help=text, **own)
+        found = _load(place) if name == chosen else _only_listed
+        own: dict[str, Any] = {"help_flags": ()} if name in _HELP_THEMSELVES else {}
+        app.command(found, name=name, **({} if isinstance(found, App) else {"help": text, **own}))
     return app
+
+
+def _load(place: str) -> Any:  # noqa: ANN401  # a function, or an application of several
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(f"{_COMMANDS}.{module}"), name)
+
+
+def _only_listed() -> int:
+    """Stand for a command that was not named."""
+    return USAGE
 
 
 def _version() -> str:
