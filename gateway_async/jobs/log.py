@@ -21,12 +21,12 @@ from gateway_async.models.values import mask_card
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 
-    from gateway_async.batching.chunks import Chunk
+    from gateway_async.batching.chunks import Chunk, Page
     from gateway_async.batching.log import Fates
     from gateway_async.errors import GatewayError
     from gateway_async.journal.lease import Lease
 
-    Page = list[tuple[int, object]]
+    Numbered = list[tuple[int, object]]
 
 ROWS_AT_ONCE = 1000
 _READ_AHEAD = 500
@@ -144,32 +144,53 @@ class NewOrders(Source):
 
     def __init__(
         self,
-        read: "Callable[[int], Coroutine[Any, Any, Page]]",
+        read: "Callable[[int], Coroutine[Any, Any, Numbered]]",
         is_told: "Callable[[int], bool]",
     ) -> None:
         self.failure: JournalError | None = None
         self._read = read
         self._is_told = is_told
         self._last = -1
-        self._page: Page = []
-        self._ahead: asyncio.Task[Page] | None = None
+        self._page: Numbered = []
+        self._ahead: asyncio.Task[Numbered] | None = None
 
     async def pull(self) -> tuple[int, object]:
         """Take the next order, with its index."""
         while not self._page:
-            try:
-                page = await (self._ahead or self._read(self._last))
-            except JournalError as error:
-                self.failure = error
-                raise
-            self._ahead = None
-            if not page:
-                self.ended = True
-                raise StopAsyncIteration
-            self._last = page[-1][0]
-            self._ahead = asyncio.create_task(self._read(self._last))
-            self._page = [one for one in reversed(page) if not self._is_told(one[0])]
-        return self._page.pop()
+            await self._turn()
+        return self._page.pop(0)
+
+    async def pull_some(self, most: int, into: "Page") -> None:
+        """Take the next orders, as many as are at hand."""
+        try:
+            while not self._page:
+                await self._turn()
+        except StopAsyncIteration:
+            return
+        indices, orders = zip(*self._page[:most], strict=True)
+        del self._page[:most]
+        without_gap = range(indices[0], indices[-1] + 1)
+        into.indices = without_gap if len(without_gap) == len(indices) else list(indices)
+        into.orders += orders
+
+    async def _turn(self) -> None:
+        """Read the next page.
+
+        Raises:
+            StopAsyncIteration: At the end.
+        """
+        try:
+            page = await (self._ahead or self._read(self._last))
+        except JournalError as error:
+            self.failure = error
+            raise
+        self._ahead = None
+        if not page:
+            self.ended = True
+            raise StopAsyncIteration
+        self._last = page[-1][0]
+        self._ahead = asyncio.create_task(self._read(self._last))
+        self._page = [one for one in page if not self._is_told(one[0])]
 
     async def aclose(self) -> None:
         """End what is being read; the lease is ended by whoever took it."""
@@ -195,7 +216,7 @@ def new_orders(
         is_told: Says which orders were told.
     """
 
-    async def read(after: int) -> "Page":
+    async def read(after: int) -> "Numbered":
         page = await lease.new(after=after, limit=_READ_AHEAD)
         orders = codec_of(operation).build([values for _, values in page])
         return list(zip([index for index, _ in page], orders, strict=True))
@@ -203,7 +224,7 @@ def new_orders(
     if taken is None:
         return NewOrders(read, is_told)
 
-    async def pick(after: int) -> "Page":
+    async def pick(after: int) -> "Numbered":
         found = await lease.new_positions(after=after, limit=_READ_AHEAD)
         return [(index, taken[index]) for index in found]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gateway_async.jobs.log import ROWS_AT_ONCE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from gateway_async.batching.intake import Intake
     from gateway_async.batching.plans import Plan
@@ -42,10 +42,16 @@ async def submit_job(
     )
 
 
-async def _pages(intake: "Intake") -> "AsyncIterator[list[Any]]":
+async def _pages(intake: "Intake") -> "AsyncIterator[Sequence[Any]]":
+    taken = intake.source.taken
+    if taken is not None:
+        for start in range(0, len(taken), ROWS_AT_ONCE):
+            yield taken[start : start + ROWS_AT_ONCE]
+            await asyncio.sleep(0)
+        return
     page: list[Any] = []
     async for index, order in intake.left():
-        error = intake.check(order) if intake.source.taken is None else None
+        error = intake.check(order)
         if error is not None:
             raise type(error)(f"order {index}: {error}; nothing of the job was sent")
         page.append(order)
