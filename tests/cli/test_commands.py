@@ -5,6 +5,7 @@ import contextlib
 import json
 import re
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
@@ -270,3 +271,56 @@ async def test_rows_that_were_not_sent_are_sent_from_the_outcome_file(
     assert all(
         sandbox.ledger.effects("refund", row["transaction_id"]) == 1 for row in outcomes(orders)
     )
+
+
+ROW = ("T1", "O1", "EUR", "9.00", "1.00", "late")
+
+
+def test_repeated_transactions_may_be_sent_one_after_the_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    orders = write(tmp_path / "orders.csv", REFUND_COLUMNS, [ROW, ROW])
+    asked = ["refund", str(orders), "--dry-run"]
+    assert run_here(asked) == 2
+    assert "--duplicates serialize" in capsys.readouterr().err
+    assert run_here([*asked, "--duplicates", "serialize"]) == 0
+    assert "2 requests to a gateway that is not named yet/v1/refund" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("deadline", "code"), [("90", 0), ("90s", 0), ("1.5h", 0), ("0", 2), ("soon", 2), ("5d", 2)]
+)
+def test_a_deadline_is_a_duration(
+    deadline: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    orders = write(tmp_path / "orders.csv", REFUND_COLUMNS, [ROW])
+    assert run_here(["refund", str(orders), "--dry-run", "--deadline", deadline]) == code
+    assert ("write 90s, 15m or 2h" in capsys.readouterr().err) == bool(code)
+
+
+def test_a_dry_run_of_payouts_names_fields_and_shows_no_account(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    header = ("request_id", "payment_amount", "payment_currency", "beneficiary.bank_details.iban")
+    row = (str(uuid.UUID(int=1)), "12.50", "EUR", "DE89370400440532013000")
+    payouts = write(tmp_path / "payouts.csv", header, [row])
+    assert run_here(["payout", str(payouts), "--dry-run"]) == 0
+    told = capsys.readouterr().out
+    assert "payout: 1 order, EUR 12.50" in told
+    assert "beneficiary" in told
+    assert row[-1] not in told
+
+
+def test_the_file_of_settings_may_be_named_by_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "settings.toml"
+    config.write_text('base_url = "https://named.example"\n[dialect]\namount_places = 0\n')
+    monkeypatch.setenv("GATEWAY_CONFIG", str(config))
+    monkeypatch.delenv("GATEWAY_BASE_URL", raising=False)
+    orders = write(tmp_path / "orders.csv", REFUND_COLUMNS, [ROW])
+    assert run_here(["refund", str(orders), "--dry-run"]) == 0
+    assert "https://named.example/v1/refund" in capsys.readouterr().out
+    write(orders, REFUND_COLUMNS, [(*ROW[:4], "1.50", "")])
+    assert run_here(["refund", str(orders), "--dry-run"]) == 2
+    assert "more than 0 decimal places" in capsys.readouterr().err
