@@ -1,4 +1,5 @@
 import io
+import tracemalloc
 from datetime import datetime
 from decimal import Decimal
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ import pytest
 
 from gateway_async.batching.outcomes import Outcome, Sending
 from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.cli.commands.common import Results
 from gateway_async.cli.files.rows import CsvRows, JsonRows
 from gateway_async.cli.files.writing import CsvSink, JsonSink
 from gateway_async.cli.layouts import EVIDENCE_COLUMNS, LAYOUTS
@@ -150,3 +152,28 @@ def test_no_result_column_hides_an_input_column() -> None:
     inputs = {name for layout in LAYOUTS.values() for name in layout.columns}
     for layout in LAYOUTS.values():
         assert not inputs & set(layout.result_columns)
+
+
+KEPT = 2000
+MOST_BYTES_A_ROW = 1000
+
+
+def test_what_is_kept_of_a_row_is_small() -> None:
+    results = Results(layout=REFUND)
+    tracemalloc.start()
+    try:
+        for index in range(KEPT):
+            results.keep(
+                Outcome[Any, Any](
+                    order=ORDER,
+                    index=index,
+                    status=OutcomeStatus.SUCCEEDED,
+                    items=({"refund_status": "1", "refund_reference_id": f"T{index}-01"},),
+                    record_class=RefundRecord,
+                    sending=SENDINGS[0],
+                )
+            )
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept < MOST_BYTES_A_ROW * KEPT

@@ -120,7 +120,7 @@ class Results:
     layout: "Layout"
     told: Reporting = attrs.field(factory=Reporting)
     rest: tuple[OutcomeStatus, str] = (OutcomeStatus.UNKNOWN, _NOT_KNOWN)
-    _kept: dict[int, bytes] = attrs.field(factory=dict, repr=False)
+    _kept: dict[int, str] = attrs.field(factory=dict, repr=False)
 
     @property
     def tally(self) -> Tally:
@@ -130,7 +130,8 @@ class Results:
     def keep(self, outcome: "Told", position: int | None = None) -> None:
         """Keep one outcome, by its position in the file if that is not its index."""
         where = outcome.index if position is None else position
-        self._kept[where] = orjson.dumps(outcome_cells(outcome, self.layout))
+        cells = orjson.dumps(outcome_cells(outcome, self.layout))
+        self._kept[where] = cells.decode()  # the bytes of orjson take 4 KB, however few they are
         self.count(outcome, where)
 
     def count(self, outcome: "Told", position: int | None = None) -> None:
