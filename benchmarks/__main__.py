@@ -20,6 +20,7 @@ QUESTIONS = (
     "refund_batch",
     "memory",
     "latency",
+    "loops",
     "compare",
     "journal",
     "direct_payment",

@@ -120,10 +120,14 @@ def alternate(sides: "Mapping[str, Callable[[], float]]", rounds: int) -> dict[s
     return values
 
 
-def cpu_seconds(run: "Callable[[], Coroutine[Any, Any, object]]") -> float:
+def cpu_seconds(
+    run: "Callable[[], Coroutine[Any, Any, object]]",
+    loop_factory: "Callable[[], asyncio.AbstractEventLoop] | None" = None,
+) -> float:
     """Return the CPU time of this process, all threads, while a coroutine runs in a new loop."""
     started = time.process_time()
-    asyncio.run(run())
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(run())
     return time.process_time() - started
 
 
