@@ -91,8 +91,8 @@ def confirm(talk: "Talk", what: str, *, yes: bool) -> None:
             f"{what}: nobody is there to confirm it; nothing was sent. Give --yes to go on without "
             "being asked"
         )
-    talk.console.print(f"{what}. Go on? [y/N] ", markup=False, highlight=False, end="")
     try:
+        talk.console.print(f"{what}. Go on? [y/N] ", markup=False, highlight=False, end="")
         answer = input()
     except EOFError:
         answer = ""
