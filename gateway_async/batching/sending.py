@@ -251,8 +251,7 @@ class Sender:
             self.tally.requests += made.sent
             self.tally.retries += max(0, made.tries - 1)
             if made.error is not None:
-                sending = self._sending(made, references) if made.sent else None
-                block = _uniform(chunk, made.error, sending)
+                block = _uniform(chunk, made.error, self._sending(made, references))
                 watch.counts = {block.status: len(chunk)}
                 await self._conclude(chunk, block, number)
         return rows, exchange
@@ -319,9 +318,13 @@ async def uninterrupted(work: "Awaitable[T]") -> T:
 
 
 def _uniform(chunk: "Chunk", error: GatewayError, sending: Sending | None = None) -> UniformBlock:
-    """Give every order of a chunk the fate that an error of the whole request means."""
+    """Give every order of a chunk the fate that an error of the whole request means.
+
+    Only what is proved not to be sent is without a sending: a journal calls that new again.
+    """
     status = next(status for classes, status in _FATES if isinstance(error, classes))
-    return UniformBlock(chunk=chunk, status=status, error=error, sending=sending)
+    noted = None if status is OutcomeStatus.NOT_SENT else sending
+    return UniformBlock(chunk=chunk, status=status, error=error, sending=noted)
 
 
 def _fates(chunk: "Chunk", block: "Known", judgement: Judgement | None) -> "Fates":

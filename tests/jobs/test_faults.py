@@ -8,6 +8,7 @@ import pytest
 
 from gateway_async import (
     Dialect,
+    EvidenceError,
     GatewayClient,
     OutcomeUnknownError,
     PaymentState,
@@ -26,6 +27,7 @@ from gateway_async.sandbox.faults import (
     ResetAfterEffect,
     ResetBeforeEffect,
 )
+from gateway_async.transport import AiohttpTransport, Message
 from tests.jobs.books import (
     AT_ONCE,
     DECLINED,
@@ -205,6 +207,25 @@ async def test_a_refused_connection_leaves_all_new(
     assert await counts(journal) == {JobState.NEW: 6}
     assert (await make().resume(journal.job("job"))).ok
     assert effects(sandbox, orders) == [1] * 6
+
+
+async def test_what_the_evidence_fails_on_is_never_new_again(
+    sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answered_unasked(_: Any, message: Message, **__: Any) -> None:
+        raise EvidenceError(f"a reply came to {message.path}, which was never written")
+
+    orders = seeded(sandbox, 4)
+    gateway = make(policy=attrs.evolve(POLICY, concurrency=1), recovery=MARKER)
+    monkeypatch.setattr(AiohttpTransport, "send", answered_unasked)
+    result = await gateway.refund(orders, job=journal.job("job"))
+    check_conserved(result, orders)
+    assert statuses(result) == [UNKNOWN, UNKNOWN, NOT_SENT, NOT_SENT]
+    assert await counts(journal) == {JobState.HELD: 2, JobState.NEW: 2}
+    monkeypatch.undo()
+    result = await make(recovery=MARKER).resume(journal.job("job"))
+    assert await counts(journal) == {JobState.HELD: 2, JobState.SUCCEEDED: 2}
+    assert effects(sandbox, orders) == [0, 0, 1, 1]
 
 
 async def test_a_batch_that_stopped_goes_on_with_a_resume(
