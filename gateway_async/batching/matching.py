@@ -123,7 +123,7 @@ def _judge_plain(
         if not all(map(eq, map(read, listed), map(read, rows))):
             return None
         said = [_distinct([item.get(name) for item in listed]) for name in telling]
-    except (KeyError, TypeError):  # an item lacks a field, or is none
+    except (KeyError, TypeError, RecursionError):  # lacks a field, is no item, is bottomless
         return None
     if not all(text is None or isinstance(text, str) for texts in said for text in texts):
         return None  # numbers, of which True equals 1

@@ -15,6 +15,7 @@ from gateway_async import (
 )
 from gateway_async.batching.matching import Judgement, judge
 from gateway_async.operations import OPERATIONS
+from gateway_async.wire.encoding import order_rows
 from tests.orders import MONEY_OPERATIONS, item_of, made_up, orders_for, reply_to
 
 SUCCEEDED, DECLINED, UNKNOWN = (
@@ -219,6 +220,17 @@ def test_an_order_listed_twice_with_bottomless_fields_is_unknown() -> None:
     items = [item_of("refund", orders[0], x=nested), item_of("refund", orders[0], x=DEEP)]
     # The two are alike; whether they can be compared at all is up to the interpreter.
     assert _statuses(_judge("refund", orders, items)) in ([UNKNOWN], [SUCCEEDED])
+
+
+def test_bottomless_texts_are_no_reply_to_judge_at_a_glance() -> None:
+    orders = orders_for("refund", made_up(2))
+    nested: list[Any] = []
+    for _ in range(5000):
+        nested = [nested]
+    texts = (DEEP, nested)
+    items = [item_of("refund", o, error_message=t) for o, t in zip(orders, texts, strict=True)]
+    args = OPERATIONS["refund"], orders, reply_to("refund", items), DEFAULT
+    assert _statuses(judge(*args, rows=order_rows(orders, DEFAULT))) == [UNKNOWN] * 2
 
 
 @pytest.mark.parametrize("stranger", ["text", 7, None, [], {}, {"transaction_id": "T999999"}])
