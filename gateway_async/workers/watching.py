@@ -69,7 +69,8 @@ async def look(journal: "Journal", job: str) -> JobProgress:
         )
     return JobProgress(
         job=job,
-        submitted=status.imported,
+        # The slices were read before: without any, its import ended only in between.
+        submitted=status.imported and (bool(slices) or not status.total),
         total=status.total,
         counts=status.counts,
         slices=len(slices),

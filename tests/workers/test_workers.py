@@ -15,9 +15,11 @@ from gateway_async.errors import (
     JobNotFoundError,
 )
 from gateway_async.journal import JobState, Journal
+from gateway_async.journal.job import SliceStatus
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, Latency, Status
 from gateway_async.workers import JobProgress, SliceEnd, WorkerPolicy, Workers
+from gateway_async.workers.watching import look
 from tests.jobs.books import (
     NOT_SENT,
     POLICY as BATCHES,
@@ -255,6 +257,31 @@ async def test_a_job_is_watched(shop: Shop, jobs: Workers, sandbox: Sandbox) -> 
     assert [each.done for each in seen] == [False, False, False, True]
     assert (seen[-1].total, seen[-1].slices, seen[-1].running) == (10, 3, 0)
     assert seen[-1].counts[JobState.SUCCEEDED] == 10
+
+
+async def test_a_job_that_is_submitted_while_it_is_looked_at_is_not_done(
+    jobs: Workers, sandbox: Sandbox, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Journal.open(url) as journal:
+        read = journal.slices
+
+        async def submit_meanwhile(name: str) -> list[SliceStatus]:
+            await jobs.submit("refund", [], job="begun")
+            found = await read("begun")  # none, as of one that is being submitted
+            await jobs.submit("refund", seeded(sandbox, 3), job=name, wake=False)
+            return found
+
+        monkeypatch.setattr(journal, "slices", submit_meanwhile)
+        seen = await look(journal, "job")
+        assert (seen.total, seen.submitted, seen.done) == (3, False, False)
+        monkeypatch.undo()
+        seen = await look(journal, "job")
+        assert (seen.slices, seen.submitted, seen.done) == (1, True, False)
+
+
+async def test_a_job_without_orders_is_done_at_once(jobs: Workers) -> None:
+    await jobs.submit("refund", [], job="job")
+    assert len(await jobs.result("job")) == 0
 
 
 async def test_what_is_held_is_told_and_can_be_decided(
