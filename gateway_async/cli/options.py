@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|h)?")
 _SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600}
-_USER_AND_PASSWORD = re.compile(r"//[^/@]*:[^/@]*@|[?&]password=")
+_USER_AND_PASSWORD = re.compile(r"//[^:/@]*:[^@]*@|[?&][a-z]*password=", re.IGNORECASE)
 
 
 def _to_seconds(kind: Any, tokens: "Sequence[Token]") -> float:  # noqa: ANN401  # as cyclopts calls it

@@ -34,6 +34,11 @@ NEVER_AGAIN = {
 """Why rows of an outcome file are not sent again, by their status."""
 
 
+def why_not_again(cells: "Cells") -> str | None:
+    """Say why a row may not be sent again by its status, which somebody may have retyped."""
+    return NEVER_AGAIN.get(to_text(cells.get(STATUS)).strip().lower())
+
+
 def make_order(layout: "Layout", cells: "Cells") -> Any:  # noqa: ANN401  # any order
     """Make the order of a row that was checked.
 
@@ -100,7 +105,7 @@ class OrderReader:
             yield name, text_problem(cells.get(name))
         yield from self._by_reference(cells)
         if not self._layout.looks_up:
-            yield STATUS, NEVER_AGAIN.get(to_text(cells.get(STATUS)))
+            yield STATUS, why_not_again(cells)
 
     def _by_reference(self, cells: "Cells") -> "Iterator[tuple[str, str | None]]":
         either = self._layout.either

@@ -15,7 +15,7 @@ import orjson
 from gateway_async.cli.cells import amount_problem, identifier_problem, text_problem, to_text
 from gateway_async.cli.inputs import explain
 from gateway_async.cli.layouts import STATUS, Layout
-from gateway_async.cli.orders import NEVER_AGAIN
+from gateway_async.cli.orders import why_not_again
 from gateway_async.errors import InvalidOrderError
 from gateway_async.models.payouts import (
     BankDetails,
@@ -138,7 +138,7 @@ class PayoutReader:
                 "source_amount",
                 amount_problem(source, self._dialect.places(to_text(cells.get("source_currency")))),
             )
-        yield STATUS, NEVER_AGAIN.get(to_text(cells.get(STATUS)))
+        yield STATUS, why_not_again(cells)
 
 
 def _tree(cells: "Cells") -> dict[str, Any]:

@@ -112,7 +112,7 @@ def _begin_beside(path: Path) -> Path:
 
 def _write(beside: Path, path: Path, page: str, talk: "Talk") -> None:
     try:
-        beside.write_text(page, encoding="utf-8")
+        beside.write_text(page, encoding="utf-8", errors="backslashreplace")
         beside.replace(path)
     except OSError as error:
         talk.warn(f"the report could not be written to {path}: {error.strerror or error}")

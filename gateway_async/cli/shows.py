@@ -144,7 +144,7 @@ def gauged(talk: "Talk", name: str, total: int | None) -> "Iterator[Gauged]":
         yield Gauged(Lines(talk, name, total), SECONDS_BETWEEN_LINES)
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         _Rate(),

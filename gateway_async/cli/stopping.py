@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first drains, the second does not wait, and none loses an outcome."""
+"""Ctrl-C, SIGTERM and SIGHUP: the first drains, the second does not wait, none loses an outcome."""
 
 import asyncio
 import contextlib
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from gateway_async.cli.talk import Talk
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_HANG_UP = getattr(signal, "SIGHUP", None)
+"""Comes when a terminal is closed; not where there are none."""
+
 _SAID = (
     "stopping: waiting for what is in flight; press Ctrl-C again not to wait",
     "stopping at once: what is in flight is not waited for, and ends as unknown",
@@ -35,7 +38,10 @@ class Stop:
         self._target: tuple[asyncio.AbstractEventLoop, asyncio.Task[object]] | None = None
 
     def __enter__(self) -> Self:
-        self._before = {number: signal.signal(number, self._come) for number in _SIGNALS}
+        heeded = list(_SIGNALS)
+        if _HANG_UP is not None and signal.getsignal(_HANG_UP) is not signal.SIG_IGN:  # of nohup
+            heeded.append(_HANG_UP)
+        self._before = {number: signal.signal(number, self._come) for number in heeded}
         return self
 
     def __exit__(

@@ -5,7 +5,7 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import attrs
 from rich.console import Console
@@ -20,13 +20,43 @@ _WAITS = "gateway_async.jobs"
 _PIPE_COLUMNS = 160
 
 
-def _standard_error() -> TextIO:
-    return sys.stderr
+class _Unminding:
+    """A stream that nobody may be reading any more: an outcome is not lost for a word that is.
+
+    Args:
+        stream: The stream.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # whatever a stream has
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write what can be written."""
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what was not written yet, if that can be."""
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+
+def plain_console(file: TextIO, width: int | None = None) -> Console:
+    """Return a console that shows texts as they are: what comes from files is no markup."""
+    return Console(file=file, width=width, markup=False, emoji=False, highlight=False)
+
+
+def _standard_error() -> Console:
+    return plain_console(cast("TextIO", _Unminding(sys.stderr)))
 
 
 def standard_output() -> Console:
     """Return a console for what a command is asked for; in a pipe, lines stay whole."""
-    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PIPE_COLUMNS)
+    return plain_console(sys.stdout, None if sys.stdout.isatty() else _PIPE_COLUMNS)
 
 
 @attrs.frozen(kw_only=True)
@@ -39,7 +69,7 @@ class Talk:
     """
 
     is_json: bool = False
-    console: Console = attrs.field(factory=lambda: Console(file=_standard_error()))
+    console: Console = attrs.field(factory=_standard_error)
 
     @property
     def has_bar(self) -> bool:

@@ -58,8 +58,9 @@ class Terminal:
         if self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
-        asyncio.get_running_loop().remove_reader(self._master)
-        os.close(self._master)
+        if self._master >= 0:
+            asyncio.get_running_loop().remove_reader(self._master)
+            os.close(self._master)
 
     @property
     def text(self) -> str:
@@ -69,6 +70,14 @@ class Terminal:
     def type(self, text: str) -> None:
         """Press keys."""
         os.write(self._master, text.encode())
+
+    async def hung_up(self) -> int:
+        """Close the terminal, as a connection that breaks does, and return the exit code."""
+        asyncio.get_running_loop().remove_reader(self._master)
+        self._is_closed = True
+        os.close(self._master)
+        self._master = -1
+        return await self._process.wait()
 
     async def until(self, words: str) -> None:
         """Wait until something is shown."""

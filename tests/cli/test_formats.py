@@ -2,8 +2,9 @@
 
 import io
 import json
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -91,6 +92,7 @@ def test_a_long_whole_number_is_an_identifier_digit_by_digit() -> None:
         (b"[1]", 'line 1: not an object; a line is like {"order_no": "O1"}'),
         (b'{"amount": NaN}', "line 1: NaN is not a number of JSON"),
         (b'{"amount": 1e999999999}', "line 1: 1e999999999 has more than 100 digits"),
+        (b'{"amount": 1e99999999999999999999}', "line 1: 1e99999999999999999999 has more than"),
         (b'{"note": "\\ud800"}', "line 1: half a surrogate pair"),
         (b'{"note": ' + b"[" * 300 + b"]" * 300 + b"}", "line 1: half a surrogate pair, or nested"),
         (json_lines({str(n): n for n in range(1001)}), "line 1: more than 1,000 different names"),
@@ -268,6 +270,72 @@ def test_outcomes_go_elsewhere_where_their_file_takes_no_more(tmp_path: Path) ->
     other = Path(warning.rpartition(" ")[2])
     assert other.read_text() == "order_no\nO1\n"
     other.unlink()
+
+
+def test_half_of_the_outcomes_is_not_put_in_place(tmp_path: Path) -> None:
+    warnings: list[str] = []
+
+    def rows(turns: list[int] = [0, 1]) -> Iterator[Mapping[str, str]]:  # noqa: B006  # once each
+        yield {"order_no": "O1"}
+        if not turns.pop(0):
+            raise OSError(28, "No space left on device")
+
+    with out_file(
+        tmp_path / "out.jsonl", Format.JSONL, existing=Existing.REFUSED, warn=warnings.append
+    ) as out:
+        out.write_all(["order_no"], rows)
+    assert [*tmp_path.iterdir()] == []
+    assert out.place.read_text() == '{"order_no":"O1"}\n'
+    assert str(out.place) in warnings[0]
+    out.place.unlink()
+
+
+def test_runs_that_end_together_do_not_write_over_each_other(tmp_path: Path) -> None:
+    path, warnings = tmp_path / "out.csv", list[str]()
+    with out_file(path, Format.CSV, existing=Existing.REFUSED, warn=warnings.append) as out:
+        path.write_text("of another run\n")
+        out.write_all(["order_no"], list)
+    assert path.read_text() == "order_no\n"
+    assert (tmp_path / "out.csv.1").read_text() == "of another run\n"
+    assert warnings == [f"{path} was there already; it is now {path}.1"]
+
+
+def test_what_is_no_file_is_not_replaced_by_one(tmp_path: Path) -> None:
+    for path in (tmp_path, Path(os.devnull)):
+        taken = out_file(path, Format.CSV, existing=Existing.REPLACED, warn=print)
+        with pytest.raises(ConfigurationError, match="is no file"), taken:
+            pass
+
+
+@pytest.mark.parametrize("text", ["a\rT9,O9", "a\r\nb", "a\nb", '"a", "b"', "\r", "=1+1"])
+def test_no_text_of_the_gateway_ends_a_row_of_csv(text: str) -> None:
+    file = io.BytesIO()
+    sink = KINDS[Format.CSV].sink(file, ["order_no", "error", "note"])
+    sink.write({"order_no": "O1", "error": text, "note": "N1"})
+    sink.close()
+    file.seek(0)
+    (row,) = KINDS[Format.CSV].read(file)
+    assert row.cells == {"order_no": "O1", "error": text, "note": "N1"}
+
+
+def test_what_is_written_can_be_read_again_though_a_gateway_sent_a_nul() -> None:
+    file = io.BytesIO()
+    sink = KINDS[Format.CSV].sink(file, ["error"])
+    sink.write({"error": "no\0"})
+    sink.close()
+    file.seek(0)
+    (row,) = KINDS[Format.CSV].read(file)
+    assert row.cells == {"error": "no\ufffd"}
+
+
+def test_no_number_is_lost_where_parquet_cannot_hold_it() -> None:
+    file = io.BytesIO()
+    sink = KINDS[Format.PARQUET].sink(file, ["note"])
+    for note in (Decimal("1.1"), Decimal("1" * 38)):
+        sink.write({"note": note})
+    sink.close()
+    file.seek(0)
+    assert [row.cells["note"] for row in KINDS[Format.PARQUET].read(file)] == ["1.1", "1" * 38]
 
 
 def test_a_file_of_a_job_is_kept_under_another_name(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def test_all_problems_are_counted_and_the_first_are_shown() -> None:
     assert len(lines) == SHOWN_PROBLEMS + 2
 
 
-@pytest.mark.parametrize("status", ["succeeded", "unknown"])
+@pytest.mark.parametrize("status", ["succeeded", "unknown", " Unknown"])
 def test_a_money_command_refuses_rows_of_outcomes_that_must_not_be_sent_again(
     status: str,
 ) -> None:

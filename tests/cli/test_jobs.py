@@ -88,6 +88,8 @@ async def test_another_file_under_the_same_name_sends_nothing(
         (("jobs",), "say where jobs are kept"),
         (("jobs", "show", "night", "--journal", "sqlite:///j.db"), "no job"),
         (("jobs", "--journal", "postgresql://me:word@db/x"), "a password in an option shows"),
+        (("jobs", "--journal", "postgresql://me:a/word@db/x"), "a password in an option shows"),
+        (("jobs", "--journal", "postgresql://db/x?sslPassword=word@"), "a password in an option"),
         (("refund", "orders.csv", "--job", "night", "--yes", "--out", "o.csv"), "where jobs are"),
     ],
 )

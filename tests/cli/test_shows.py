@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gateway_async.cli.shows import SECONDS_BETWEEN_LINES, Gauged, Lines
-from gateway_async.cli.talk import Talk
+from gateway_async.cli.shows import SECONDS_BETWEEN_LINES, Gauged, Lines, summary_table
+from gateway_async.cli.talk import Talk, standard_output
 
 
 class Clock:
@@ -79,6 +79,29 @@ def test_what_is_said_is_not_changed(text: str) -> None:
     (line,) = lines()
     found: dict[str, Any] = json.loads(line)
     assert (found["event"], found["message"], found["amount"]) == ("event", text, 1)
+
+
+@pytest.mark.parametrize("text", ["[/x]", "[red]A[/red]", "O:smile:1"])
+def test_what_tables_show_is_not_changed(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    table = summary_table([(text, {"succeeded": 1}, 1, 0, 0.1)])
+    standard_output().print(table)
+    Talk().show("summary", table)
+    out, err = capsys.readouterr()
+    assert text in out
+    assert text in err
+
+
+def test_nothing_is_lost_because_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    class _Gone(io.StringIO):
+        def write(self, _: str, /) -> int:
+            raise BrokenPipeError
+
+        def flush(self) -> None:
+            raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stderr", _Gone())
+    for is_json in (True, False):
+        Talk(is_json=is_json).warn("nobody hears this")
 
 
 def test_what_the_library_warns_of_is_passed_on() -> None:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.faults import Drip, NoReply
-from tests.cli.running import names, statuses, write_refunds
+from gateway_async.sandbox.faults import Drip, Latency, NoReply
+from tests.cli.running import names, outcomes, statuses, write_refunds
 from tests.cli.terminal import CTRL_C, Terminal
 
 
@@ -53,3 +53,20 @@ async def test_ctrl_c_at_the_question_sends_nothing(sandbox: Sandbox, tmp_path: 
         assert await terminal.ended_by(CTRL_C) == 2
     assert "stopped before anything was sent" in terminal.text
     assert names(tmp_path) == ["orders.csv"]
+
+
+async def test_every_outcome_is_written_where_the_terminal_is_closed(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    orders = write_refunds(sandbox, tmp_path / "orders.csv", 500)
+    sandbox.faults.add("refund", Latency(0.3))
+    command = ("refund", orders, "--yes", "--out", "out.csv", "--concurrency", 1)
+    async with Terminal(sandbox, *command, cwd=tmp_path) as terminal:
+        await terminal.until("50/500")
+        assert await terminal.hung_up() == 3
+    found = statuses(tmp_path / "out.csv")
+    assert found.keys() == {"succeeded", "not_sent"}
+    assert found.total() == 500
+    assert found["succeeded"] == sum(
+        sandbox.ledger.effects("refund", row["transaction_id"]) for row in outcomes(orders)
+    )

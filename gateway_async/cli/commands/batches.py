@@ -127,7 +127,7 @@ class BatchCommand:
                     lambda: results.write(out, file),
                 )
             results.tally.report(self.talk, self.layout.operation)
-            self._say_what_is_left(results)
+            self._say_what_is_left(results, out.place)
         return results.tally.exit_code
 
     @property
@@ -186,7 +186,7 @@ class BatchCommand:
         found = "--journal" in self.line and self.settings.journal
         return f" --journal {shlex.quote(found)}" if found else ""
 
-    def _say_what_is_left(self, results: Results) -> None:
+    def _say_what_is_left(self, results: Results, out: Path) -> None:
         """Say what to do about orders that are unknown, or were not sent."""
         counts = results.tally.counts
         unknown, not_sent = counts["unknown"], counts["not_sent"]
@@ -204,16 +204,16 @@ class BatchCommand:
         if unknown:
             self._advise(
                 results.told,
+                out,
                 f"{unknown} may have been done: settle them before you send any again",
                 "recover",
                 "recovered",
             )
         if not_sent:
             what = f"{not_sent} were not sent; send them"
-            self._advise(results.told, what, f"{name} --only not_sent", "rest")
+            self._advise(results.told, out, what, f"{name} --only not_sent", "rest")
 
-    def _advise(self, told: Reporting, what: str, command: str, suffix: str) -> None:
-        out = self.out or Path("outcomes.csv")
+    def _advise(self, told: Reporting, out: Path, what: str, command: str, suffix: str) -> None:
         name, *options = command.split(" ", 1)
         if out == STDIO:
             out = Path(f"OUTCOMES.{self.files.format}")

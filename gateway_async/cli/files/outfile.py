@@ -38,20 +38,27 @@ class Existing(Enum):
     """It is kept under another name: the same command goes on with its job."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class OutFile:
     """A file that is being written.
 
     Attributes:
-        name: What it is called in messages.
+        place: Where the rows are to be found; `-` for standard output.
         format: Its format.
         warn: Told where the rows went if the file took no more.
+        is_cut: Whether the file took no more: what it holds is of no use.
     """
 
-    name: str
+    place: Path
     format: Format
     warn: "Callable[[str], None]"
     _file: "IO[bytes]" = attrs.field(repr=False)
+    is_cut: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return "standard output" if self.place == STDIO else str(self.place)
 
     def sink(self, columns: "Sequence[str]") -> "Sink":
         """Begin to write rows; whoever does must close it."""
@@ -70,16 +77,26 @@ class OutFile:
             reason = f"{self.name} takes no more: {error.strerror or error}"
         else:
             return
+        self._give_up()
         kind = Format.CSV if self.format is Format.PARQUET else self.format
         try:
             with tempfile.NamedTemporaryFile(
                 prefix="gateway-async-outcomes-", suffix=f".{kind}", delete=False
             ) as other:
                 self._write(other, kind, columns, rows)
+            self.place = Path(other.name)
             self.warn(f"{reason}; the outcomes are in {other.name}")
         except OSError:
+            self.place = STDIO
             self.warn(f"{reason}; the outcomes are on standard output")
             self._write(sys.stdout.buffer, kind, columns, rows)
+
+    def _give_up(self) -> None:
+        """Close the file: half of the outcomes are not put in its place."""
+        self.is_cut = True
+        if self._file is not sys.stdout.buffer:
+            with contextlib.suppress(OSError):
+                self._file.close()
 
     def _write(
         self, file: "IO[bytes]", kind: Format, columns: "Sequence[str]", rows: "Rows"
@@ -111,8 +128,10 @@ def out_file(
     kind = format_of(path, stdio)
     if path == STDIO:
         _check_stdio(kind)
-        yield OutFile(name="standard output", format=kind, warn=warn, file=sys.stdout.buffer)
+        yield OutFile(place=STDIO, format=kind, warn=warn, file=sys.stdout.buffer)
         return
+    if path.exists() and not path.is_file():
+        raise ConfigurationError(f"{path} is no file; name one, or - for standard output")
     if existing is Existing.REFUSED and _is_filled(path):
         raise ConfigurationError(
             f"{path} exists already and may be the only record of an earlier run; "
@@ -123,14 +142,18 @@ def out_file(
         file = beside.open("xb")
     except OSError as error:
         raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
-    is_over = False
+    out, is_over = OutFile(place=path, format=kind, warn=warn, file=file), False
     try:
         with file:
-            yield OutFile(name=str(path), format=kind, warn=warn, file=file)
+            yield out
         is_over = True
+    except OSError:
+        out.is_cut = True
+        raise
     finally:
         # What was sent is written whatever ended the command; what was looked up may be again.
-        if beside.stat().st_size and (is_over or existing is not Existing.REPLACED):
+        is_wanted = is_over or existing is not Existing.REPLACED
+        if is_wanted and not out.is_cut and beside.stat().st_size:
             _put_in_place(beside, path, existing, warn)
         else:
             beside.unlink()
@@ -140,7 +163,8 @@ def _put_in_place(
     beside: Path, path: Path, existing: Existing, warn: "Callable[[str], None]"
 ) -> None:
     try:
-        if existing is Existing.SET_ASIDE and _is_filled(path):
+        # Where it must not have been there, another run has put its own in place meanwhile.
+        if existing is not Existing.REPLACED and _is_filled(path):
             warn(f"{path} was there already; it is now {_set_aside(path)}")
         beside.replace(path)
     except OSError as error:
@@ -153,7 +177,7 @@ def _check_stdio(kind: Format) -> None:
 
 
 def _is_filled(path: Path) -> bool:
-    return path.exists() and path.stat().st_size > 0
+    return path.is_file() and path.stat().st_size > 0
 
 
 def _set_aside(path: Path) -> Path:

@@ -99,7 +99,8 @@ class ParquetSink:
         if len(kinds) == 1 and kinds <= _SIMPLE:
             with contextlib.suppress(self._module.exceptions.PolarsError, *_NO_FIT):
                 given: Series = self._module.Series(name, values)
-                return given
+                if given.null_count() == values.count(None):  # a decimal that does not fit is null
+                    return given
         texts = [None if value is None else to_cell(value) for value in values]
         made: Series = self._module.Series(name, texts, dtype=self._module.String)
         return made

@@ -4,10 +4,11 @@ A row that cannot be read comes with its problems in place of its cells; what is
 whole file is raised. This module opens no file.
 """
 
+import contextlib
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
@@ -260,10 +261,11 @@ def _is_writable(cells: dict[str, Any]) -> bool:
 
 def _decimal(text: str) -> Decimal:
     """Read a number that can be written out: 1e999999999 has that many digits."""
-    value = Decimal(text)
-    if abs(value.adjusted()) > _MOST_DIGITS:
-        raise ValueError(f"{text[:_SHOWN]} has more than {_MOST_DIGITS} digits")
-    return value
+    with contextlib.suppress(InvalidOperation):  # for an exponent of twenty digits
+        value = Decimal(text)
+        if abs(value.adjusted()) <= _MOST_DIGITS:
+            return value
+    raise ValueError(f"{text[:_SHOWN]} has more than {_MOST_DIGITS} digits")
 
 
 def _integer(text: str) -> int | Decimal:

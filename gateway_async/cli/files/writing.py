@@ -31,11 +31,17 @@ class CsvSink:
         self._columns = tuple(columns)
         self._text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
         self._writer = csv.writer(self._text, lineterminator="\n")
-        self._writer.writerow(self._columns)
+        self._quoting = csv.writer(self._text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        self._write(self._columns)
 
     def write(self, row: "Mapping[str, Any]") -> None:
         """Write one row."""
-        self._writer.writerow([to_cell(row.get(name)) for name in self._columns])
+        self._write([to_cell(row.get(name)) for name in self._columns])
+
+    def _write(self, cells: "Sequence[str]") -> None:
+        # A lone \r is not quoted of itself, and would end the row for whoever reads it.
+        writer = self._quoting if any("\r" in cell for cell in cells) else self._writer
+        writer.writerow(cells)
 
     def close(self) -> None:
         """Write what is left."""
@@ -72,11 +78,14 @@ def _other(value: object) -> object:
 
 
 def to_cell(value: object) -> str:
-    """Write a value as the text of a CSV cell; lists and objects are JSON."""
+    """Write a value as the text of a CSV cell; lists and objects are JSON.
+
+    A NUL is replaced: the whole file would be refused for it when it is read again.
+    """
     if value is None:
         return ""
     if isinstance(value, str):
-        return value
+        return value.replace("\0", "\ufffd")
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, list | dict | bool):
