@@ -26,6 +26,7 @@ QUESTIONS = (
     "direct_payment",
     "decoding",
     "import_time",
+    "workers",
 )
 """The modules of this package that answer one question each."""
 
