@@ -68,6 +68,8 @@ PUT_OFF = (
     .values(due_at=DatabaseNow() + sa.bindparam("seconds", type_=sa.Double))
 )
 """Lets a slice be due, for somebody to be told of it, in so long."""
+_BEGIN = PUT_OFF.values(finished=False)
+"""The same, and a finished one has something to do again: what was held is looked at."""
 _READ = sa.select(LEASES.c.epoch, _LEFT, LEASES.c.owner).where(_IS_LEASE)
 _READ_SHARED = _READ.with_for_update(read=True)
 _READ_ALONE = _READ.with_for_update()
@@ -148,7 +150,7 @@ def take_job(
     )
     if slice_number:  # else whoever was told of it last may have died with that
         named = {"the_job": key.job_id, "the_slice": slice_number}
-        inside.execute(PUT_OFF, {**named, "seconds": seconds})
+        inside.execute(_BEGIN, {**named, "seconds": seconds})
     return key
 
 

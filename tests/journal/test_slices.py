@@ -9,6 +9,7 @@ import pytest
 from gateway_async.errors import JobBusyError, JobConflictError, JobNotFoundError, JournalError
 from gateway_async.journal import JobState, Journal
 from gateway_async.journal.lease import Lease
+from gateway_async.journal.rows import Settlement
 from tests.journal.tables import ALL, Tables, pages_of, sent, submitted, succeeded
 from tests.orders import made_up, orders_for, refunds
 
@@ -149,6 +150,24 @@ async def test_a_decision_that_an_order_is_to_be_sent_opens_its_slice(
     assert [each.finished for each in await journal.slices("job")] == [True, False]
     assert await journal.store.take_due(WHO, 0, 10) == [("job", 2)]
     assert (await job.take("me", 2)).total == 2
+
+
+async def test_a_finished_slice_that_is_run_again_is_not_before_that_run_ends(
+    journal: Journal, tables: Tables
+) -> None:
+    job = await submitted(journal, refunds(4), slice_size=2)
+    tables.run("UPDATE gateway_states SET state = 'held'")
+    tables.run("UPDATE gateway_slices SET finished = (1 = 1)")
+    lease = await job.take("dies", 2)
+    assert [each.finished for each in await journal.slices("job")] == [True, False]
+    await lease.release()
+    await journal.store.put_off([("job", 1), ("job", 2)], 0)
+    assert await journal.store.take_due(WHO, 60, 9) == [("job", 2)]
+    lease = await job.take("goes on", 2)
+    held = [Settlement(index=index, state=JobState.HELD) for index in (2, 3)]
+    assert await lease.resolve_unknown(held)
+    assert await lease.finish()
+    assert all(each.finished for each in await journal.slices("job"))
 
 
 async def test_slices_that_are_due_are_told_once_in_a_while(
