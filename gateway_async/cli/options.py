@@ -42,6 +42,9 @@ def _to_seconds(kind: Any, tokens: "Sequence[Token]") -> float:  # noqa: ANN401 
 
 Source = Annotated[Path, Parameter(allow_leading_hyphen=True)]
 Out = Annotated[Path, Parameter(allow_leading_hyphen=True)]
+Only = Annotated[
+    tuple[Literal["not_sent", "declined"], ...], Parameter(negative="", consume_multiple=False)
+]
 Line = Annotated[str, Parameter(parse=False)]
 """The command as it was given, which `app` hands over."""
 _Seconds = Annotated[float | None, Parameter(converter=_to_seconds)]
@@ -75,6 +78,16 @@ class GatewayOptions:
     secret_file: Path | None = None
     keyring: str | None = None
     log_format: Literal["text", "json"] = "text"
+
+    @property
+    def again(self) -> tuple[str, ...]:
+        """The options that name this gateway, for a command that goes on at the same."""
+        given = attrs.asdict(self, filter=lambda field, value: value and field.name != "log_format")
+        return tuple(
+            text
+            for name, value in given.items()
+            for text in (f"--{name.replace('_', '-')}", str(value))
+        )
 
     def talk(self) -> Talk:
         """Return what tells people what happens."""

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import shlex
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import date
@@ -23,7 +24,7 @@ from gateway_async.dialect import Dialect
 from gateway_async.errors import NotSentError, OutcomeUnknownError
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
-from tests.cli.running import outcomes, run, write
+from tests.cli.running import outcomes, run, statuses, write
 
 HEADER = (
     *("request_id", "payment_amount", "payment_currency", "payment_date", "note"),
@@ -57,6 +58,31 @@ async def test_payouts_are_told_one_by_one_and_an_unknown_one_is_not_sent_again(
     done = [row for row in rows if row["status"] == "succeeded"]
     assert {row["payout_status"] for row in done} == {"COMPLETED"}
     assert all(len(sandbox.ledger.payouts_of(row["request_id"])) == 1 for row in rows)
+
+
+async def test_the_command_that_is_printed_sends_the_payouts_that_were_not_sent_at_the_same_gateway(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    write(tmp_path / "payouts.csv", HEADER, [cells(number) for number in range(3)])
+    (tmp_path / "test.toml").write_text('[profiles.test]\nsecret_file = "secret"\n')
+    (tmp_path / "secret").write_text(sandbox.secret)
+    sandbox.faults.add("payout", DropReply(times=1))
+    options = ("--yes", "--concurrency", 1, "--stop-after-unknown", 1)
+    chosen = ("--config", "test.toml", "--profile", "test")
+    ended = await run(
+        sandbox, "payout", "payouts.csv", "--out", "out.csv", *options, *chosen, cwd=tmp_path
+    )
+    line = (
+        "gateway-async payout out.csv --only not_sent --out out-rest.csv --config test.toml "
+        "--profile test"
+    )
+    assert f"2 were not sent; send them:\n  {line}\n" in ended.stderr
+    ended = await run(sandbox, *shlex.split(line)[1:], "--yes", cwd=tmp_path)
+    assert (ended.code, statuses(tmp_path / "out-rest.csv")) == (0, {"succeeded": 2})
+    paid = [
+        len(sandbox.ledger.payouts_of(row["request_id"])) for row in outcomes(tmp_path / "out.csv")
+    ]
+    assert paid == [1, 1, 1]
 
 
 def read(rows: list[dict[str, Any]]) -> InputFile:

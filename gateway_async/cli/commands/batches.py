@@ -6,10 +6,9 @@ import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
-from cyclopts import Parameter
 
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.cli.commands.common import (
@@ -18,6 +17,7 @@ from gateway_async.cli.commands.common import (
     collect,
     confirm,
     guarded,
+    line_from,
     see_through,
     wording,
 )
@@ -32,6 +32,7 @@ from gateway_async.cli.options import (
     GatewayOptions,
     JournalOptions,
     Line,
+    Only,
     Out,
     PaceOptions,
     SafetyOptions,
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from gateway_async.signing import Credentials
 
 _GIVE_AGAIN = "the run ended before it was looked at; give the command again"
-_ONLY = Literal["not_sent", "declined"]
 
 
 @attrs.frozen(kw_only=True)
@@ -67,6 +67,7 @@ class BatchCommand:
         safety: What happens before anything is sent.
         job: The name of a job, if it is one.
         only: The statuses of the rows that are taken; all rows if it is empty.
+        gateway: Which gateway, as the options say it.
         line: The command as it was given, to give again.
     """
 
@@ -79,6 +80,7 @@ class BatchCommand:
     safety: SafetyOptions
     job: str | None = None
     only: tuple[str, ...] = ()
+    gateway: GatewayOptions
     line: str
 
     def run(self) -> int:
@@ -178,13 +180,14 @@ class BatchCommand:
         """The command that goes on with the job: this one, unless its input is gone."""
         if self.source != STDIO:
             return self.line
-        name, out = shlex.quote(self.job or ""), shlex.quote(str(self.out))
-        return f"gateway-async jobs resume {name} --out {out}{self._journal_option}"
+        return self._on_job("resume", "--out", str(self.out))
 
-    @property
-    def _journal_option(self) -> str:
-        found = "--journal" in self.line and self.settings.journal
-        return f" --journal {shlex.quote(found)}" if found else ""
+    def _on_job(self, command: str, *options: str) -> str:
+        """Return a command on the job of this one."""
+        given = self.settings.journal if "--journal" in self.line else None
+        journal = ("--journal", given) if given else ()
+        words = ("gateway-async", "jobs", command, self.job or "", *options, *journal)
+        return shlex.join([*words, *self.gateway.again])
 
     def _say_what_is_left(self, results: Results, out: Path) -> None:
         """Say what to do about orders that are unknown, or were not sent."""
@@ -195,39 +198,30 @@ class BatchCommand:
         if self.job is not None:
             what = f"{unknown} unknown and {not_sent} not sent; go on with\n  {self._resuming}"
             self.talk.tell("resume", what, command=self._resuming)
-            held = f"gateway-async jobs show {shlex.quote(self.job)}{self._journal_option}"
+            held = self._on_job("show")
             text = f"what still stays as it is waits for your decision; it is listed by\n  {held}"
             self.talk.tell("next", text, command=held)
             results.told.next_lines.append(self._resuming)
             return
-        name = self.layout.operation
         if unknown:
+            what = f"{unknown} may have been done: settle them before you send any again"
+            self._advise(results.told, out, what, command="recover", suffix="recovered")
+        if not_sent:
+            what = f"{not_sent} were not sent; send them"
             self._advise(
                 results.told,
                 out,
-                f"{unknown} may have been done: settle them before you send any again",
-                "recover",
-                "recovered",
+                what,
+                command=self.layout.operation,
+                suffix="rest",
+                only="not_sent",
             )
-        if not_sent:
-            what = f"{not_sent} were not sent; send them"
-            self._advise(results.told, out, what, f"{name} --only not_sent", "rest")
 
-    def _advise(self, told: Reporting, out: Path, what: str, command: str, suffix: str) -> None:
-        name, *options = command.split(" ", 1)
-        if out == STDIO:
-            out = Path(f"OUTCOMES.{self.files.format}")
-        other = out.with_name(f"{out.stem}-{suffix}{out.suffix}")
-        line = " ".join(
-            [
-                "gateway-async",
-                name,
-                shlex.quote(str(out)),
-                *options,
-                "--out",
-                shlex.quote(str(other)),
-            ]
-        )
+    def _advise(self, told: Reporting, out: Path, what: str, **command: str) -> None:
+        again = self.gateway.again
+        if "only" in command and self.settings.policy.duplicates == "serialize":
+            again = ("--duplicates", "serialize", *again)
+        line = line_from(out, files=self.files, again=again, **command)
         self.talk.tell("next", f"{what}:\n  {line}", command=line)
         told.next_lines.append(line)
 
@@ -240,7 +234,7 @@ def _order_command(layout: Layout) -> Callable[..., int]:
         out: Out | None = None,
         job: str | None = None,
         duplicates: Literal["reject", "serialize"] | None = None,
-        only: Annotated[tuple[_ONLY, ...], Parameter(negative="", consume_multiple=False)] = (),
+        only: Only = (),
         journal: JournalOptions | None = None,
         safety: SafetyOptions | None = None,
         pace: PaceOptions | None = None,
@@ -284,6 +278,7 @@ def _order_command(layout: Layout) -> Callable[..., int]:
                 safety=safety or SafetyOptions(),
                 job=job,
                 only=only,
+                gateway=who,
                 line=line,
             ).run()
 

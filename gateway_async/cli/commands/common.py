@@ -1,12 +1,15 @@
 """What commands on files have in common: refusals, confirmation, and the result file."""
 
+import shlex
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import orjson
 
 from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.cli.files.formats import STDIO
 from gateway_async.cli.files.problems import TableError
 from gateway_async.cli.layouts import EVIDENCE_COLUMNS
 from gateway_async.cli.outcomes import cells_without_outcome, outcome_cells
@@ -16,12 +19,13 @@ from gateway_async.cli.shows import gauged
 from gateway_async.errors import GatewayError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from gateway_async.cli.files.outfile import OutFile
     from gateway_async.cli.files.snapshot import Snapshot
     from gateway_async.cli.inputs import InputFile, Totals
     from gateway_async.cli.layouts import Layout
+    from gateway_async.cli.options import FileOptions
     from gateway_async.cli.outcomes import Told
     from gateway_async.cli.runs import Streamed
     from gateway_async.cli.stopping import Stop
@@ -100,6 +104,31 @@ def confirm(talk: "Talk", what: str, *, yes: bool) -> None:
         raise RefusedError("stopped before anything was sent") from None
     if answer.strip().lower() not in _YES:
         raise RefusedError("nothing was sent")
+
+
+def line_from(  # noqa: PLR0913  # what such a command consists of
+    out: "Path",
+    *,
+    files: "FileOptions",
+    command: str,
+    suffix: str,
+    only: str = "",
+    again: "Iterable[str]" = (),
+) -> str:
+    """Write the command that goes on from an outcome file.
+
+    Args:
+        out: The outcome file; `-` for standard output, which somebody has put somewhere.
+        files: Says which format that has.
+        command: The command.
+        suffix: What the name of its own outcome file ends in.
+        only: The status of the rows that it takes; all rows if it is empty.
+        again: Options of this command that the next one needs.
+    """
+    found = Path(f"OUTCOMES.{files.format}") if out == STDIO else out
+    other = found.with_name(f"{found.stem}-{suffix}{found.suffix}")
+    chosen = ("--only", only) if only else ()
+    return shlex.join(["gateway-async", command, str(found), *chosen, "--out", str(other), *again])
 
 
 def wording(layout: "Layout", totals: "Totals", base_url: str) -> str:

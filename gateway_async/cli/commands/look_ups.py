@@ -53,6 +53,7 @@ def _look_up_command(layout: Layout) -> Callable[..., int]:
                 settings=who.settings(os.environ, rate=pacing.rate, policy=pacing.policy),
                 files=files or FileOptions(),
                 safety=SafetyOptions(dry_run=(look_up or LookUpOptions()).dry_run),
+                gateway=who,
                 line=line,
             ).run()
 

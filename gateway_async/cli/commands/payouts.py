@@ -13,6 +13,7 @@ from gateway_async.cli.commands.common import (
     collect,
     confirm,
     guarded,
+    line_from,
     see_through,
     wording,
 )
@@ -23,6 +24,7 @@ from gateway_async.cli.inputs import InputFile, check_file
 from gateway_async.cli.options import (
     FileOptions,
     GatewayOptions,
+    Only,
     Out,
     PaceOptions,
     SafetyOptions,
@@ -37,6 +39,7 @@ from gateway_async.cli.stopping import Stop
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from gateway_async.cli.files.outfile import OutFile
     from gateway_async.cli.settings.settings import Settings
     from gateway_async.cli.talk import Talk
     from gateway_async.signing import Credentials
@@ -50,13 +53,15 @@ class _Run:
     settings: "Settings"
     files: FileOptions
     safety: SafetyOptions
+    only: tuple[str, ...]
+    gateway: GatewayOptions
 
     def run(self) -> int:
         out = self.out
         if out is None and not self.safety.dry_run:
             raise RefusedError("--out: say where the outcomes go, such as --out outcomes.csv")
         with snapshot(self.source, self.files.stdio) as taken:
-            file = check_file(taken, PayoutReader(self.settings.dialect))
+            file = check_file(taken, PayoutReader(self.settings.dialect), only=self.only)
             if out is None or self.safety.dry_run:
                 show_payouts(self.settings, file)
                 return 0
@@ -88,7 +93,7 @@ class _Run:
                     lambda: results.write(out, file),
                 )
             results.tally.report(self.talk, PAYOUT.operation)
-            self._say_what_is_unknown(results, out.name)
+            self._say_what_is_left(results, out)
         return results.tally.exit_code
 
     async def _drive(
@@ -105,16 +110,29 @@ class _Run:
                 payouts, talk=self.talk, stop=stop, results=results, total=file.totals.orders
             )
 
-    def _say_what_is_unknown(self, results: Results, name: str) -> None:
-        unknown = results.tally.counts["unknown"]
+    def _say_what_is_left(self, results: Results, out: "OutFile") -> None:
+        """Say what to do about payouts that are unknown, or were not sent."""
+        unknown, not_sent = results.tally.counts["unknown"], results.tally.counts["not_sent"]
         if unknown:
             self.talk.tell(
                 "next",
                 f"{unknown} payouts may have been made and cannot be looked up: ask the gateway "
-                f"by the request_id of the rows of {name} whose status is unknown, and do not "
+                f"by the request_id of the rows of {out.name} whose status is unknown, and do not "
                 "send them again before you know",
                 count=unknown,
             )
+        if not_sent:
+            line = line_from(
+                out.place,
+                files=self.files,
+                command=PAYOUT.operation,
+                suffix="rest",
+                only="not_sent",
+                again=self.gateway.again,
+            )
+            what = f"{not_sent} were not sent; send them:\n  {line}"
+            self.talk.tell("next", what, command=line)
+            results.told.next_lines.append(line)
 
 
 def payout(  # noqa: PLR0913  # one keyword an option
@@ -122,6 +140,7 @@ def payout(  # noqa: PLR0913  # one keyword an option
     /,
     *,
     out: Out | None = None,
+    only: Only = (),
     safety: SafetyOptions | None = None,
     pace: PaceOptions | None = None,
     files: FileOptions | None = None,
@@ -134,6 +153,7 @@ def payout(  # noqa: PLR0913  # one keyword an option
             beneficiary.first_name, .jsonl or .parquet with objects, or - for standard input.
         out: The file for the outcomes, in the order of the input; - for standard output. It must
             not exist yet.
+        only: Take only the rows of an outcome file that have this status; may be repeated.
     """
     who, pacing = gateway or GatewayOptions(), pace or PaceOptions()
     talk = who.talk()
@@ -146,6 +166,8 @@ def payout(  # noqa: PLR0913  # one keyword an option
             settings=who.settings(os.environ, rate=pacing.rate, policy=pacing.policy),
             files=files or FileOptions(),
             safety=safety or SafetyOptions(),
+            only=only,
+            gateway=who,
         ).run()
 
     return guarded(talk, work)
