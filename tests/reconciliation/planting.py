@@ -22,14 +22,15 @@ def pay(
     currency: str = "EUR",
     amount: str = "10.00",
     refunds: Iterable[str] = (),
+    status: PaymentStatus = PaymentStatus.CAPTURED,
 ) -> Transaction:
-    """Enter a captured payment, and its refunds."""
+    """Enter a payment, captured if nothing else is said, and its refunds."""
     transaction = sandbox.ledger.open(
         order_no=order_no,
         currency=currency,
         amount=Decimal(amount),
         now=NOW,
-        status=PaymentStatus.CAPTURED,
+        status=status,
     )
     for refund in refunds:
         give_back(sandbox, transaction, refund)
@@ -84,6 +85,7 @@ PLANTS: dict[str, Callable[[Sandbox, str], LedgerEntry]] = {
     ),
     "refund_absent_at_gateway": lambda sandbox, no: entry_of(pay(sandbox, no), refunded="4.00"),
     "state": lambda sandbox, no: entry_of(pay(sandbox, no), state="reserved"),
+    "unreadable": lambda sandbox, no: entry_of(pay(sandbox, no, status=PaymentStatus.DECLINED)),
 }
 """By kind, how to plant an entry with exactly one difference of it."""
 

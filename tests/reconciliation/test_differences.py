@@ -204,7 +204,7 @@ async def test_more_refunds_than_one_reply_holds(sandbox: Sandbox, gateway: Gate
 def test_every_kind_is_planted_but_those_of_faults() -> None:
     kinds = {kind.kind for kind in DIFFERENCES}
     assert len(kinds) == len(DIFFERENCES)
-    assert kinds - set(PLANTS) == {"unreadable", "unanswered"}
+    assert kinds - set(PLANTS) == {"unanswered"}
 
 
 @pytest.mark.parametrize("concurrency", [1, 2, 9])
