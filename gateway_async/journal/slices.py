@@ -57,7 +57,8 @@ _LEAVE = (
         due_at=DatabaseNow() + sa.bindparam("seconds", type_=sa.Double), tries=SLICES.c.tries + 1
     )
 )
-_REOPEN = SLICES.update().where(_IS_SLICE).values(finished=False, due_at=0.0, tries=0)
+_HURRY = SLICES.update().where(_IS_SLICE).values(due_at=0.0, tries=0)
+_REOPEN = _HURRY.values(finished=False)
 
 _IS_TAKEN = sa.exists().where(
     LEASES.c.job_id == SLICES.c.job_id,
@@ -147,6 +148,11 @@ def finish(inside: "Transaction", key: "LeaseKey", seconds: float) -> bool:
 def reopen(inside: "Transaction", job_id: int, slice_number: int) -> None:
     """Note that there is something to do again in a slice, where the job was cut."""
     inside.execute(_REOPEN, {"the_job": job_id, "the_slice": slice_number})
+
+
+def hurry(inside: "Transaction", job_id: int, slice_number: int) -> None:
+    """Let a slice that is not finished be due now: what held it up may be settled."""
+    inside.execute(_HURRY, {"the_job": job_id, "the_slice": slice_number})
 
 
 def take_due(

@@ -28,7 +28,7 @@ from gateway_async.journal.schema import (
     DatabaseNow,
     lock_what_is_in_doubt,
 )
-from gateway_async.journal.slices import reopen
+from gateway_async.journal.slices import hurry, reopen
 from gateway_async.journal.states import IN_DOUBT, TRANSITIONS, JobState, Move, sources
 from gateway_async.journal.stretches import (
     Change,
@@ -317,8 +317,7 @@ def decide(inside: "Transaction", name: str, order: object, state: JobState, not
     }
     known = read_stretches(inside, job.id, row.index, row.index)
     _write(inside, job.id, known, [Change(row.index, row.index, told)])
-    if state is JobState.NEW:
-        reopen(inside, job.id, known[0].slice)
+    (reopen if state is JobState.NEW else hurry)(inside, job.id, known[0].slice)
 
 
 def _find(inside: "Transaction", job: "sa.Row[Any]", order: object) -> "Row":

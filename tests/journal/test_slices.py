@@ -152,6 +152,20 @@ async def test_a_decision_that_an_order_is_to_be_sent_opens_its_slice(
     assert (await job.take("me", 2)).total == 2
 
 
+async def test_a_decision_lets_a_slice_be_due_that_it_held_up(
+    journal: Journal, tables: Tables
+) -> None:
+    await submitted(journal, refunds(1) * 3, slice_size=3)
+    tables.run("UPDATE gateway_states SET state = 'held'")
+    await journal.resolve("job", 2, "not_sent", "not seen")  # it waits behind the others
+    assert await journal.store.take_due(WHO, 60, 10) == [("job", 1)]
+    tables.run("UPDATE gateway_slices SET tries = 9")
+    assert await journal.store.take_due(WHO, 60, 10) == []
+    await journal.resolve("job", 0, "succeeded", "seen")
+    assert await journal.store.take_due(WHO, 60, 10) == [("job", 1)]
+    assert tables.run("SELECT tries FROM gateway_slices") == [(0,)]
+
+
 async def test_a_finished_slice_that_is_run_again_is_not_before_that_run_ends(
     journal: Journal, tables: Tables
 ) -> None:
