@@ -55,13 +55,14 @@ async def test_lost_refunds_are_settled_and_what_was_not_done_is_sent(
     assert sandbox.secret not in out.read_text() + recovered.read_text() + ended.stderr
 
 
+@pytest.mark.parametrize(("status", "code"), [("succeeded", 0), ("declined", 1), ("not_sent", 3)])
 async def test_a_file_without_anything_unknown_asks_nothing(
-    sandbox: Sandbox, tmp_path: Path
+    status: str, code: int, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.csv"
-    out.write_text(f"{HEADER}\n{row('succeeded')}\n")
+    out.write_text(f"{HEADER}\n{row(status)}\n")
     ended = await run(sandbox, "recover", out, "--out", tmp_path / "recovered.csv")
-    assert ended.code == 0
+    assert ended.code == code
     assert "no order that is unknown" in ended.stderr
     assert sandbox.requests.total() == 0
     assert names(tmp_path) == ["out.csv"]

@@ -11,7 +11,7 @@ from typing import Any, Self
 import pytest
 from rich.console import Console
 
-from gateway_async.cli.commands.common import Results, see_through
+from gateway_async.cli.commands.common import Results, guarded, see_through
 from gateway_async.cli.files.formats import Format
 from gateway_async.cli.files.outfile import Existing, out_file
 from gateway_async.cli.layouts import LAYOUTS
@@ -126,3 +126,11 @@ def test_outcomes_that_cannot_be_put_in_place_stay_where_they_are(tmp_path: Path
     (warning,) = warnings
     assert "cannot be put in place" in warning
     assert Path(warning.rpartition(" ")[2]).read_text() == "order_no\nO1\n"
+
+
+def test_an_output_that_nobody_reads_is_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    def work() -> int:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    assert guarded(Talk(), work) == 3
+    assert "ended early: [Errno 32] Broken pipe" in capsys.readouterr().err

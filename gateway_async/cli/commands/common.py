@@ -57,6 +57,9 @@ def guarded(talk: "Talk", work: "Callable[[], int]") -> int:
     except KeyboardInterrupt:
         talk.refuse("stopped")
         return UNSETTLED
+    except OSError as error:  # such as a disk that is full, or `| head`
+        talk.refuse(f"it ended early: {error}")
+        return UNSETTLED
     return USAGE
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.cli.cells import to_text
-from gateway_async.cli.commands.common import DONE, UNSETTLED, Results, guarded
+from gateway_async.cli.commands.common import UNSETTLED, Results, guarded
 from gateway_async.cli.files.outfile import Existing, out_file
 from gateway_async.cli.files.problems import Problem, Problems, TableError
 from gateway_async.cli.files.snapshot import Snapshot, snapshot
@@ -24,7 +24,7 @@ from gateway_async.cli.outcomes import (
     status_of,
 )
 from gateway_async.cli.reports import About, Reporting, reporting
-from gateway_async.cli.runs import make_client
+from gateway_async.cli.runs import Tally, make_client
 from gateway_async.cli.stopping import Stop
 from gateway_async.errors import InvalidOrderError
 
@@ -163,7 +163,7 @@ class _Run:
             counts, evidence = find_evidence(taken)
             if evidence is None:
                 self.talk.tell("done", f"{taken.name} has no order that is unknown")
-                return DONE
+                return Tally(counts=counts).exit_code
             return self._settle(taken, counts, evidence)
 
     def _settle(self, taken: Snapshot, counts: Counter[str], evidence: "Evidence") -> int:

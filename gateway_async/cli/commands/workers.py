@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from gateway_async.workers import JobProgress
 
 _VARIABLE = "GATEWAY_BROKER"
-_USER_AND_PASSWORD = re.compile(r"//[^/@]*:[^/@]*@")
+_USER_AND_PASSWORD = re.compile(r"//[^:/@]*:[^@]*@")
 _EXTRA = frozenset({"taskiq", "taskiq_aio_pika", "aio_pika", "psycopg_pool", "pyrate_limiter"})
 _QUEUE_LOGS = ("aio_pika", "aiormq", "taskiq")
 _POLICY = WorkerPolicy()
