@@ -5,7 +5,6 @@ whenever no readable reply came. This module knows no order and no batch.
 """
 
 import asyncio
-import contextlib
 import logging
 import math
 import random
@@ -27,6 +26,7 @@ from gateway_async.errors import (
     ReplyTooLargeError,
     ReplyUnreadableError,
 )
+from gateway_async.gate import Gate
 from gateway_async.operations import BodyFormat, Operation, OperationClass
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.telemetry import Attempt
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from gateway_async.watching import Observer
 
 T = TypeVar("T")
-
-DEADLINE_PASSED = "the deadline had passed"
 
 _log = logging.getLogger("gateway_async.requests")
 
@@ -95,70 +93,6 @@ class Exchange(Generic[T]):
     sent: int = 0
     ended_at: float = attrs.field(factory=_now)
     attempts: tuple[Attempt, ...] = ()
-
-
-class Gate:
-    """Whether requests may leave now: pauses the gateway asked for, a deadline, a stop.
-
-    Attributes:
-        deadline: Loop time after which nothing leaves.
-        drain_seconds: How long what has left may take beyond the deadline.
-        paused_until: Loop time before which nothing leaves.
-    """
-
-    def __init__(self, *, deadline: float = math.inf, drain_seconds: float = math.inf) -> None:
-        self.deadline = deadline
-        self.drain_seconds = drain_seconds
-        self.paused_until = -math.inf
-        self._stopped = asyncio.Event()
-        self._reason = ""
-
-    @property
-    def closed_because(self) -> str | None:
-        """Why nothing may leave any more; None while it may."""
-        if self._stopped.is_set():
-            return self._reason
-        return DEADLINE_PASSED if self.is_too_late else None
-
-    @property
-    def stopped_because(self) -> str | None:
-        """Why it was stopped; None where it was not, whatever the time."""
-        return self._reason or None
-
-    @property
-    def is_too_late(self) -> bool:
-        """Whether the deadline has passed."""
-        return self.deadline < math.inf and asyncio.get_running_loop().time() >= self.deadline
-
-    def stop(self, reason: str) -> None:
-        """Let nothing leave any more; the first reason stays."""
-        self._reason = self._reason or reason
-        self._stopped.set()
-
-    def pause(self, seconds: float) -> None:
-        """Let nothing leave for so long."""
-        until = asyncio.get_running_loop().time() + seconds
-        self.paused_until = max(self.paused_until, until)
-
-    async def sleep(self, seconds: float) -> None:
-        """Sleep for so long, and no longer than requests may leave."""
-        loop = asyncio.get_running_loop()
-        seconds = min(seconds, self.deadline - loop.time())
-        if seconds > 0:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopped.wait(), seconds)
-
-    async def passable(self) -> None:
-        """Wait while the gate is paused.
-
-        Raises:
-            NotSentError: If nothing may leave any more.
-        """
-        loop = asyncio.get_running_loop()
-        while loop.time() < self.paused_until and self.closed_because is None:
-            await self.sleep(self.paused_until - loop.time())
-        if (reason := self.closed_because) is not None:
-            raise NotSentError(f"nothing was sent: {reason}")
 
 
 @attrs.frozen(kw_only=True, eq=False)

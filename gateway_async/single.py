@@ -8,8 +8,8 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from gateway_async.errors import NotSentError, OutcomeUnknownError
+from gateway_async.gate import Gate
 from gateway_async.operations import PAYOUT, OperationClass
-from gateway_async.session import Gate
 
 if TYPE_CHECKING:
     from gateway_async.dialect import Dialect

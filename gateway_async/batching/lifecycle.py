@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any, Self
 
 from gateway_async.batching.tally import Tally
-from gateway_async.session import Gate
+from gateway_async.gate import Gate
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gateway_async.batching.chunks import Chunk
     from gateway_async.batching.statuses import OutcomeStatus
     from gateway_async.errors import GatewayError
-    from gateway_async.session import Gate
+    from gateway_async.gate import Gate
 
     Fates = tuple[
         Sequence[tuple[OutcomeStatus, GatewayError | None]],

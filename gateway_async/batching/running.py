@@ -28,9 +28,9 @@ from gateway_async.errors import (
     RejectedError,
     ReplyUnreadableError,
 )
+from gateway_async.gate import DEADLINE_PASSED
 from gateway_async.models.orders import OrderRef
 from gateway_async.operations import REFUND, SEARCH_REFUNDS
-from gateway_async.session import DEADLINE_PASSED
 from gateway_async.settings import BatchPolicy
 
 if TYPE_CHECKING:

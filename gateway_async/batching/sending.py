@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from gateway_async.batching.outcomes import Block
     from gateway_async.batching.plans import Plan
     from gateway_async.batching.tally import Tally
-    from gateway_async.session import Call, Gate, Session
+    from gateway_async.gate import Gate
+    from gateway_async.session import Call, Session
     from gateway_async.transport import RawReply
     from gateway_async.watching import RequestWatch
     from gateway_async.wire.encoding import Row

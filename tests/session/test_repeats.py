@@ -32,8 +32,9 @@ from gateway_async import (
     Timeouts,
     session as session_module,
 )
+from gateway_async.gate import Gate
 from gateway_async.operations import OPERATIONS, OperationClass
-from gateway_async.session import Call, Exchange, Gate, Request, may_repeat
+from gateway_async.session import Call, Exchange, Request, may_repeat
 from gateway_async.transport import RawReply
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import refunds
