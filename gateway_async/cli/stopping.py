@@ -69,7 +69,9 @@ class Stop:
                 task.uncancel()  # it goes on: what is known is still to be written
 
     def _come(self, number: int, frame: "FrameType | None") -> None:
-        del number, frame
+        del frame
+        if number == _HANG_UP and self.count:  # a shell passes on what the terminal has said
+            return
         self.count += 1
         if self._target is not None:  # nothing is said here: a line may be half written
             self._target[0].call_soon_threadsafe(self._cancel)

@@ -5,6 +5,7 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import sys
 import termios
 from pathlib import Path
@@ -72,11 +73,15 @@ class Terminal:
         os.write(self._master, text.encode())
 
     async def hung_up(self) -> int:
-        """Close the terminal, as a connection that breaks does, and return the exit code."""
+        """Close the terminal, as a connection that breaks does, and return the exit code.
+
+        A shell says so once more to what it had started.
+        """
         asyncio.get_running_loop().remove_reader(self._master)
         self._is_closed = True
         os.close(self._master)
         self._master = -1
+        self._process.send_signal(signal.SIGHUP)
         return await self._process.wait()
 
     async def until(self, words: str) -> None:
