@@ -23,8 +23,8 @@ SHARING = (
     Mutant(
         "a decision that an order is to be sent opens its slice",
         "journal/writing.py",
-        "    if state is JobState.NEW:\n",
-        "    if False:\n",
+        "(reopen if state is JobState.NEW else hurry)",
+        "hurry",
         _SLICES,
     ),
     Mutant(
