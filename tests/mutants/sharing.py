@@ -28,6 +28,20 @@ SHARING = (
         _SLICES,
     ),
     Mutant(
+        "a decision lets a slice be due",
+        "journal/slices.py",
+        "values(due_at=0.0, tries=0)",
+        "values(tries=0)",
+        _SLICES,
+    ),
+    Mutant(
+        "a finished slice that is run again is not finished before that run ends",
+        "journal/leases.py",
+        "PUT_OFF.values(finished=False)",
+        "PUT_OFF",
+        _SLICES,
+    ),
+    Mutant(
         "a slice that is due is told to one at a time",
         "journal/slices.py",
         "    if found:\n",
