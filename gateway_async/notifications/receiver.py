@@ -55,6 +55,7 @@ class _Answer:
 
 _AGAIN = {"Retry-After": _BUSY_SECONDS}
 _BUSY = _Answer(503, "busy", _AGAIN)
+_BROKEN_OFF = _Answer(400, "it broke off")
 _NOT_VERIFIED = _Answer(403, "it is not verified")
 _REFUSALS: "Mapping[Fate, _Answer]" = MappingProxyType(
     {
@@ -167,7 +168,16 @@ class NotificationReceiver:
         """Answer a request of aiohttp.web."""
         from aiohttp import web  # noqa: PLC0415  # not needed where it is mounted elsewhere
 
-        answer = await self._answer(request.method, request.headers, request.content.readany)
+        async def read() -> bytes:
+            try:
+                return await request.content.readany()
+            except (ConnectionError, web.RequestPayloadError):
+                raise _ClientGoneError from None
+
+        try:
+            answer = await self._answer(request.method, request.headers, read)
+        except _ClientGoneError:  # anybody may do so, as often as they like: no error of ours
+            answer = _BROKEN_OFF
         return web.Response(status=answer.status, text=answer.text, headers=answer.headers)
 
     async def __call__(

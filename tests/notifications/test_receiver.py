@@ -4,9 +4,13 @@ import asyncio
 import subprocess
 import sys
 from typing import Any
+from unittest import mock
 from urllib.parse import urlencode
 
 import pytest
+from aiohttp import StreamReader, web
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.test_utils import make_mocked_request
 
 from gateway_async import ConfigurationError, Dialect, GatewayClient
 from gateway_async.notifications import NotificationReceiver
@@ -189,6 +193,22 @@ async def test_a_sender_that_goes_is_not_answered() -> None:
     heard: list[Any] = []
     receiver = NotificationReceiver(client_over(MemoryTransport(all_done)), heard.append)
     assert await tell(receiver, b"transaction_id=T1", None) == (0, "")
+    assert heard == []
+    assert receiver._busy == 0
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionResetError("Connection lost"), web.RequestPayloadError("no chunk")]
+)
+async def test_a_body_that_breaks_off_is_no_error_of_a_server_of_aiohttp(error: Exception) -> None:
+    heard: list[Any] = []
+    receiver = NotificationReceiver(client_over(MemoryTransport(all_done)), heard.append)
+    protocol = mock.create_autospec(BaseProtocol, instance=True, _reading_paused=False)
+    payload = StreamReader(protocol, 2**16, loop=asyncio.get_running_loop())
+    payload.feed_data(TOLD[:5])
+    payload.set_exception(error)
+    answer = await receiver.handle(make_mocked_request("POST", "/notify", payload=payload))
+    assert (answer.status, answer.text) == (400, "it broke off")
     assert heard == []
     assert receiver._busy == 0
 
