@@ -1,5 +1,6 @@
 """The command line, `gateway-async`; it needs the extra `gateway-async[cli]`."""
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -26,4 +27,16 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
             "install it with: pip install 'gateway-async[cli]'\n"
         )
         sys.exit(_USAGE)
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    code = run(sys.argv[1:] if arguments is None else arguments)
+    _give_up_what_nobody_reads()
+    sys.exit(code)
+
+
+def _give_up_what_nobody_reads() -> None:
+    """Flush standard error; where that fails, the interpreter would fail too, and exit with 120."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stderr.fileno())
+        os.close(nowhere)

@@ -1,7 +1,9 @@
-"""The installed command, run as a user runs it: a process of its own."""
+"""The command, run as a user runs it: a process of its own, forked where all is imported."""
 
 import asyncio
+import atexit
 import csv
+import functools
 import os
 import sys
 from collections import Counter
@@ -10,9 +12,16 @@ from pathlib import Path
 
 import attrs
 
+from gateway_async.cli.app import COMMANDS
 from gateway_async.sandbox import Sandbox
+from tests.nursery import Forked, Nursery
 
-START = "from gateway_async.cli import main; main()"
+SCRIPT = Path(sys.executable).with_name("gateway-async")
+_LOADED_LATE = (
+    *("gateway_async.jobs", "gateway_async.jobs.telling", "gateway_async.recovery"),
+    *("gateway_async.journal.importing", "gateway_async.journal.store"),
+    *("sqlalchemy.dialects.sqlite", "tenacity"),
+)
 COLUMNS = ("transaction_id", "order_no", "currency", "amount")
 REFUND_COLUMNS = (*COLUMNS, "refund_amount", "refund_reason")
 
@@ -41,26 +50,44 @@ def environment(sandbox: Sandbox | None) -> dict[str, str]:
     }
 
 
+@functools.cache
+def nursery() -> Nursery:
+    """Return where commands are forked that need not show that a fresh process starts."""
+    places = {place.partition(":")[0] for place, _ in COMMANDS.values()}
+    commands = [f"gateway_async.cli.commands.{place}" for place in sorted(places)]
+    made = Nursery("gateway_async.cli:main", "gateway_async.cli.app", *_LOADED_LATE, *commands)
+    atexit.register(made.close)
+    return made
+
+
 async def start(
-    sandbox: Sandbox | None, *arguments: object, cwd: Path | None = None, pipe: bool = False
-) -> asyncio.subprocess.Process:
+    sandbox: Sandbox | None, *arguments: object, cwd: Path | None = None, stdin: str = ""
+) -> Forked:
     """Start a command."""
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", "-c", START, *map(str, arguments)),
-        stdin=asyncio.subprocess.PIPE if pipe else asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=environment(sandbox),
-        cwd=cwd,
+    return await nursery().start(
+        [*map(str, arguments)], env=environment(sandbox), cwd=cwd, stdin=stdin.encode()
     )
 
 
 async def run(
-    sandbox: Sandbox | None, *arguments: object, cwd: Path | None = None, stdin: str | None = None
+    sandbox: Sandbox | None, *arguments: object, cwd: Path | None = None, stdin: str = ""
 ) -> Ended:
     """Run a command to its end."""
-    process = await start(sandbox, *arguments, cwd=cwd, pipe=stdin is not None)
-    stdout, stderr = await process.communicate(None if stdin is None else stdin.encode())
+    process = await start(sandbox, *arguments, cwd=cwd, stdin=stdin)
+    stdout, stderr = await process.communicate()
+    return Ended(process.returncode, stdout.decode(), stderr.decode())
+
+
+async def run_installed(sandbox: Sandbox | None, *arguments: object) -> Ended:
+    """Run the script that was installed, in an interpreter of its own."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-W", "error", str(SCRIPT), *map(str, arguments)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environment(sandbox),
+    )
+    stdout, stderr = await process.communicate()
     return Ended(process.returncode, stdout.decode(), stderr.decode())
 
 

@@ -6,13 +6,12 @@ import os
 import pty
 import re
 import signal
-import sys
 import termios
 from pathlib import Path
 from typing import Self
 
 from gateway_async.sandbox import Sandbox
-from tests.cli.running import START, environment
+from tests.cli.running import environment, nursery
 
 CTRL_C = "\x03"
 _ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
@@ -41,15 +40,11 @@ class Terminal:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, _WINDOW)
         kept = {k: v for k, v in environment(self._sandbox).items() if k != "COLUMNS"}
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-W", "error", "-c", START, *self._arguments),
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
+        self._process = await nursery().start_with(
+            (slave, slave, slave),
+            self._arguments,
             env={**kept, "TERM": "xterm"},
             cwd=self._cwd,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
         os.close(slave)
         asyncio.get_running_loop().add_reader(self._master, self._read)

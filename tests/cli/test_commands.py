@@ -16,10 +16,10 @@ from gateway_async.sandbox.faults import DropReply
 from tests.cli.running import (
     COLUMNS,
     REFUND_COLUMNS,
-    START,
     names,
     outcomes,
     run,
+    run_installed,
     statuses,
     write,
     write_refunds,
@@ -30,7 +30,7 @@ async def test_refund_writes_every_outcome_in_the_order_of_the_input(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
     orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 120), tmp_path / "out.csv"
-    ended = await run(sandbox, "refund", orders, "--yes", "--out", out)
+    ended = await run_installed(sandbox, "refund", orders, "--yes", "--out", out)
     assert ended.code == 0, ended.stderr
     rows = outcomes(out)
     assert [row["customer"] for row in rows] == [f"customer {i}" for i in range(120)]
@@ -188,7 +188,9 @@ def test_the_demo_settles_what_was_lost_and_agrees_with_the_books(
 
 
 async def test_without_the_extra_one_line_says_what_to_install() -> None:
-    blocked = "import sys; sys.modules['cyclopts'] = None; " + START
+    blocked = (
+        "import sys; sys.modules['cyclopts'] = None; from gateway_async.cli import main; main()"
+    )
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", blocked, stderr=asyncio.subprocess.PIPE
     )
