@@ -186,6 +186,7 @@ def test_a_profile_goes_over_the_rest(write: Write) -> None:
         ("profiles = 1", "profiles: expected tables"),
         ("[reconcile]\nstates = 3", "[reconcile] states: expected a table"),
         ("[payout]\ndone_statuses = 'DONE'", "[payout] done_statuses: expected texts"),
+        ("[payout]\ndone_statuses = 5", "[payout] done_statuses: expected texts"),
         ("[signer]\ndigest = 5", "[signer] digest: expected str, got int"),
         ("[signer]\nalgorithm = 'md5'", "[signer] algorithm: not known; there are: digest"),
         ("[signer]\nfactory = 'nowhere_at_all:make'", "[signer] factory: No module named"),

@@ -99,11 +99,13 @@ class _Run:
     async def _drive(
         self, file: InputFile, credentials: "Credentials", results: Results, stop: Stop
     ) -> None:
+        policy = self.settings.policy
+        at_once = min(policy.concurrency, file.totals.orders)  # as many tasks are made
         async with make_client(self.settings, credentials, results.told.telemetry) as gateway:
             payouts = Payouts(
                 gateway,
                 file.orders(),
-                policy=self.settings.policy,
+                policy=attrs.evolve(policy, concurrency=at_once),
                 done=self.settings.payout_done,
             )
             await collect(

@@ -259,7 +259,7 @@ def _payout_done(config: Config) -> frozenset[str]:
     table = config.table("payout")
     _check_names(config, "payout", table, ["done_statuses"])
     done = table.get("done_statuses", _PAYOUT_DONE)
-    if isinstance(done, str) or not all(isinstance(status, str) for status in done):
+    if not isinstance(done, list | tuple) or not all(isinstance(one, str) for one in done):
         raise ConfigurationError(
             f"{config.source}: [payout] done_statuses: expected texts such as {list(_PAYOUT_DONE)}"
         )
