@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import itertools
 import signal
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +21,9 @@ _SAID = (
     "stopping at once: what is in flight is not waited for, and ends as unknown",
 )
 
+_TURNS_APART = 20
+"""Turns of the loop in which a task learns that it is cancelled; sooner, two would count as one."""
+
 
 class Stop:
     """Takes the signals while it is entered.
@@ -35,7 +39,7 @@ class Stop:
         self.count = 0
         self._talk = talk
         self._before: dict[signal.Signals, object] = {}
-        self._target: tuple[asyncio.AbstractEventLoop, asyncio.Task[object]] | None = None
+        self._target: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     def __enter__(self) -> Self:
         heeded = list(_SIGNALS)
@@ -57,15 +61,17 @@ class Stop:
     def cancelling(self) -> "Iterator[None]":
         """Let each signal cancel the running task; one that came before does so at once."""
         task = asyncio.current_task()
-        loop = asyncio.get_running_loop()
-        self._target = None if task is None else (loop, task)
-        if self.count:
-            loop.call_soon(self._cancel)
+        if task is None:
+            raise RuntimeError("what is cancelled must be a task")
+        came = asyncio.Semaphore(self.count)
+        self._target = asyncio.get_running_loop(), came
+        canceller = asyncio.create_task(self._cancel_each_time(task, came))
         try:
             yield
         finally:
             self._target = None
-            while task is not None and task.cancelling():
+            canceller.cancel()
+            while task.cancelling():
                 task.uncancel()  # it goes on: what is known is still to be written
 
     def _come(self, number: int, frame: "FrameType | None") -> None:
@@ -74,9 +80,14 @@ class Stop:
             return
         self.count += 1
         if self._target is not None:  # nothing is said here: a line may be half written
-            self._target[0].call_soon_threadsafe(self._cancel)
+            loop, came = self._target
+            loop.call_soon_threadsafe(came.release)
 
-    def _cancel(self) -> None:
-        self._talk.tell("stopping", _SAID[min(self.count, len(_SAID)) - 1], signals=self.count)
-        if self._target is not None:
-            self._target[1].cancel()
+    async def _cancel_each_time(self, task: "asyncio.Task[Any]", came: asyncio.Semaphore) -> None:
+        for number in itertools.count(1):
+            await came.acquire()
+            said = _SAID[min(number, len(_SAID)) - 1]
+            self._talk.tell("stopping", said, signals=self.count)
+            task.cancel()
+            for _ in range(_TURNS_APART):
+                await asyncio.sleep(0)
