@@ -59,7 +59,7 @@ class Stop:
 
     @contextlib.contextmanager
     def cancelling(self) -> "Iterator[None]":
-        """Let each signal cancel the running task; one that came before does so at once."""
+        """Let each signal cancel the running task; those that came before do so at once."""
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("what is cancelled must be a task")
@@ -86,8 +86,8 @@ class Stop:
     async def _cancel_each_time(self, task: "asyncio.Task[Any]", came: asyncio.Semaphore) -> None:
         for number in itertools.count(1):
             await came.acquire()
+            task.cancel()
             said = _SAID[min(number, len(_SAID)) - 1]
             self._talk.tell("stopping", said, signals=self.count)
-            task.cancel()
             for _ in range(_TURNS_APART):
                 await asyncio.sleep(0)

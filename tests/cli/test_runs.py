@@ -93,6 +93,30 @@ async def test_a_signal_ends_it_and_nothing_is_lost(number: signal.Signals, stop
     assert stop.count == 2
 
 
+class Draining(Streamed):
+    """Waits in the end for what is in flight, which never comes, until it is told not to."""
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("before", [False, True])
+async def test_two_signals_in_one_moment_do_not_wait_for_what_is_in_flight(
+    before: bool, stop: Stop
+) -> None:
+    streamed = Draining()
+    if before:
+        stop.count = 2
+    driving = asyncio.ensure_future(seen(streamed, stop))
+    if not before:
+        await streamed.waiting.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+    done, _ = await asyncio.wait({driving}, timeout=20)
+    assert done, "it waits for what is in flight"
+    assert await driving == ([1, 2, 3, 4], None)
+
+
 @pytest.mark.parametrize("error", [JournalError("the disk is full"), RuntimeError("a defect")])
 def test_what_is_known_is_written_whatever_ended_it(error: Exception) -> None:
     results, written = Results(layout=LAYOUTS["refund"]), list[str]()
