@@ -76,11 +76,14 @@ async def _show_plan(layout: "Layout", settings: "Settings", file: "InputFile") 
     _print(console, f"{layout.operation}: {file.totals}")
     where = f"{settings.base_url}{plan.operation.path}"
     _print(console, f"{_plural(sizes.total(), 'request')} to {where}: {_sizes(sizes)}")
+    recovery = settings.recovery
+    if layout.operation == "refund" and recovery.record_baseline:
+        _print(console, "before each of them, the refunds that there are by then are looked up")
     console.print(table)
     if sizes.total() > _CHUNKS_SHOWN:
         _print(console, f"... and {sizes.total() - _CHUNKS_SHOWN:,} more requests")
     if first is not None:
-        if settings.recovery.refund_evidence == "marker" and layout.operation == "refund":
+        if recovery.refund_evidence == "marker" and layout.operation == "refund":
             _print(console, "each refund_reason will begin with a marker of the run")
         _print(console, "the first request, without identity and signature:")
         rows = plan.rows(first.orders, settings.dialect)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.faults import Latency
 from tests.cli.running import outcomes, start, write_refunds
 
 ORDERS = 300
@@ -37,6 +38,28 @@ async def interrupted(
         process.send_signal(number)
     _, stderr = await ended
     return process.returncode, stderr.decode()
+
+
+async def test_what_a_stopped_job_did_not_come_to_was_not_sent(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    write_refunds(sandbox, tmp_path / "orders.csv", ORDERS)
+    (tmp_path / "config.toml").write_text(CONFIG)
+    sandbox.faults.add("refund", Latency(seconds=0.05))
+    line = (
+        "refund orders.csv --yes --job night --out out.csv --config config.toml "
+        "--chunk-size 10 --concurrency 1 --report night.html"
+    )
+    code, said = await interrupted(sandbox, line.split(), tmp_path, signal.SIGINT, 4)
+    assert code == 3, said
+    rows = outcomes(tmp_path / "out.csv")
+    for row in rows:
+        done = sandbox.ledger.effects("refund", row["transaction_id"])
+        assert (row["status"], done) in {("succeeded", 1), ("not_sent", 0)}, said
+    left = sum(row["status"] == "not_sent" for row in rows)
+    assert ORDERS // 2 < left < ORDERS
+    assert f"0 unknown and {left} not sent; go on with" in said
+    assert "It may have been done" not in (tmp_path / "night.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("seed", "resends"), [(1, True), (2, False)])

@@ -15,7 +15,6 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
 from tests.cli.running import (
     REFUND_COLUMNS,
-    names,
     outcomes,
     run,
     statuses,
@@ -56,7 +55,7 @@ async def test_lost_refunds_are_settled_and_what_was_not_done_is_sent(
 
 
 @pytest.mark.parametrize(("status", "code"), [("succeeded", 0), ("declined", 1), ("not_sent", 3)])
-async def test_a_file_without_anything_unknown_asks_nothing(
+async def test_a_file_without_anything_unknown_is_passed_on_and_asks_nothing(
     status: str, code: int, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.csv"
@@ -65,7 +64,7 @@ async def test_a_file_without_anything_unknown_asks_nothing(
     assert ended.code == code
     assert "no order that is unknown" in ended.stderr
     assert sandbox.requests.total() == 0
-    assert names(tmp_path) == ["out.csv"]
+    assert outcomes(tmp_path / "recovered.csv") == outcomes(out)
 
 
 HEADER = ",".join((*REFUND_COLUMNS, "status", "error", "refund_reference_id", *EVIDENCE_COLUMNS))

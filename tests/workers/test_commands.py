@@ -13,8 +13,9 @@ import aio_pika
 import pytest
 
 from gateway_async.cli.app import run
-from gateway_async.journal import Journal
+from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
+from gateway_async.workers.watching import JobProgress
 from tests.jobs.books import effects, seeded
 from tests.orders import refunds
 from tests.workers.rabbit import queue_name, server_url
@@ -128,6 +129,27 @@ def test_a_job_is_submitted_without_a_queue(settings: Path, url: str) -> None:
     totals, due = asyncio.run(slices_of(url))
     assert totals == [2, 2, 1]
     assert due == [("month-end", 1), ("month-end", 2), ("month-end", 3)]
+
+
+def test_what_is_held_is_said_where_a_job_is_watched(
+    settings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def watched(*_: object) -> AsyncIterator[JobProgress]:
+        counts = dict.fromkeys(JobState, 0) | {JobState.SUCCEEDED: 4, JobState.HELD: 1}
+        yield JobProgress(
+            job="month-end",
+            submitted=True,
+            total=5,
+            counts=counts,
+            slices=3,
+            finished=3,
+            running=0,
+        )
+
+    assert run(["submit", str(settings), "--job", "month-end", "--yes"]) == 0
+    monkeypatch.setattr("gateway_async.cli.commands.workers.watch_job", watched)
+    assert run(["watch", "month-end"]) == 3
+    assert "\n  gateway-async jobs show month-end\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -164,8 +164,11 @@ class BatchCommand:
                 results=results,
                 total=file.totals.orders,
             )
-        if self.job is not None:  # an earlier run may have sent what this one did not come to
-            results.rest = OutcomeStatus.UNKNOWN, _GIVE_AGAIN
+            if self.job is not None and results.lacks(file.totals.orders):
+                # An earlier run may have sent what this one did not come to: the journal knows.
+                results.rest = OutcomeStatus.UNKNOWN, _GIVE_AGAIN
+                async for outcome in journal.outcomes(self.job):
+                    results.keep_new(outcome)
 
     def _say_how_to_resume(self) -> None:
         if self.job is not None:
@@ -199,7 +202,10 @@ class BatchCommand:
             what = f"{unknown} unknown and {not_sent} not sent; go on with\n  {self._resuming}"
             self.talk.tell("resume", what, command=self._resuming)
             held = self._on_job("show")
-            text = f"what still stays as it is waits for your decision; it is listed by\n  {held}"
+            text = (
+                "what still stays as it is waits for your decision, or, if it was proved not to be "
+                f"done, for `[recovery] resend_absent = true`; it is listed by\n  {held}"
+            )
             self.talk.tell("next", text, command=held)
             results.told.next_lines.append(self._resuming)
             return

@@ -166,6 +166,15 @@ class Results:
         self._kept[where] = cells.decode()  # the bytes of orjson take 4 KB, however few they are
         self.count(outcome, where)
 
+    def lacks(self, orders: int) -> bool:
+        """Say whether there are rows that no outcome came for."""
+        return len(self._kept) < orders
+
+    def keep_new(self, outcome: "Told") -> None:
+        """Keep one outcome, if none came for its row."""
+        if outcome.index not in self._kept:
+            self.keep(outcome)
+
     def count(self, outcome: "Told", position: int | None = None) -> None:
         """Count one outcome, and tell the report."""
         self.tally.see(outcome)

@@ -24,7 +24,7 @@ from gateway_async.cli.outcomes import (
     status_of,
 )
 from gateway_async.cli.reports import About, Reporting, reporting
-from gateway_async.cli.runs import Tally, make_client
+from gateway_async.cli.runs import make_client
 from gateway_async.cli.stopping import Stop
 from gateway_async.errors import InvalidOrderError
 
@@ -163,15 +163,27 @@ class _Run:
             counts, evidence = find_evidence(taken)
             if evidence is None:
                 self.talk.tell("done", f"{taken.name} has no order that is unknown")
-                return Tally(counts=counts).exit_code
-            return self._settle(taken, counts, evidence)
+                return self._pass_on(taken, counts)
+            with reporting(self.files.report, self._about, self.talk) as told:
+                return self._settle_all(taken, counts, evidence, told)
 
-    def _settle(self, taken: Snapshot, counts: Counter[str], evidence: "Evidence") -> int:
-        about = About(
+    @property
+    def _about(self) -> About:
+        return About(
             command="recover", base_url=self.settings.base_url, source=self.source, out=self.out
         )
-        with reporting(self.files.report, about, self.talk) as told:
-            return self._settle_all(taken, counts, evidence, told)
+
+    def _pass_on(self, taken: Snapshot, counts: Counter[str]) -> int:
+        """Write the rows as they are: whoever reads the output need not know that it was easy."""
+        with (
+            reporting(self.files.report, self._about, self.talk) as told,
+            out_file(
+                self.out, self.files.stdio, existing=Existing.REFUSED, warn=self.talk.warn
+            ) as out,
+        ):
+            told.tally.counts = Counter(counts)
+            out.write_all(taken.header, lambda: (row.cells for row in taken.rows()))
+            return told.tally.exit_code
 
     def _settle_all(
         self, taken: Snapshot, counts: Counter[str], evidence: "Evidence", told: Reporting

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import re
+import shlex
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -334,12 +335,17 @@ def watch(
     talk = who.talk()
 
     def work() -> int:
-        settings = who.settings(os.environ, journal=(journal or JournalOptions()).checked())
-        last = asyncio.run(_watch(settings, job, talk))
+        url = (journal or JournalOptions()).checked()
+        last = asyncio.run(_watch(who.settings(os.environ, journal=url), job, talk))
         counts = {str(state): count for state, count in last.counts.items() if count}
         listed = ", ".join(f"{count:,} {state}" for state, count in counts.items())
         talk.tell("done", f"job {job}: {listed or 'no orders'}", counts=counts)
-        return _exit_code(last)
+        code = _exit_code(last)
+        if code == UNSETTLED:
+            given = ("--journal", url) if url else ()
+            line = shlex.join(["gateway-async", "jobs", "show", job, *given, *who.again])
+            talk.tell("next", f"what waits for your decision is listed by\n  {line}", command=line)
+        return code
 
     return guarded(talk, work)
 
