@@ -35,6 +35,20 @@ _TURN_SECONDS = 1.0
 _BUFFER_MILLISECONDS = 5
 
 
+class _Bucket(PostgresBucket):
+    """A bucket whose old rows are cleared away again once the database is back."""
+
+    def leak(self, current_timestamp: int | None = None) -> int:
+        """Clear old rows away; where that fails, the next time is soon enough.
+
+        An error would end the limiter's thread that clears, for good.
+        """
+        try:
+            return super().leak(current_timestamp)
+        except psycopg.Error:
+            return 0
+
+
 class SharedRate:
     """A `limiter=` for `GatewayClient`; made by `shared_rate`.
 
@@ -148,7 +162,7 @@ def _open(pool: ConnectionPool, name: str, rate: Rate) -> Limiter:
     table = hashlib.sha256(name.encode()).hexdigest()[:16]
     try:
         pool.open(wait=True, timeout=_CONNECT_SECONDS)
-        return Limiter(PostgresBucket(pool, table, [rate]), buffer_ms=_BUFFER_MILLISECONDS)
+        return Limiter(_Bucket(pool, table, [rate]), buffer_ms=_BUFFER_MILLISECONDS)
     except BaseException:
         pool.close()
         raise

@@ -89,6 +89,15 @@ async def test_nothing_is_sent_where_the_store_cannot_be_asked(
     assert sandbox.requests["refund"] == 0
 
 
+async def test_what_clears_old_rows_outlives_a_store_that_is_away() -> None:
+    with postgres_url() as url:
+        async with shared_rate(url, "M1", requests=1000) as limiter:
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute("DROP SCHEMA public CASCADE")
+            (bucket,) = limiter._limiter.buckets()
+            assert bucket.leak(bucket.now()) == 0
+
+
 async def test_one_who_gives_up_leaves_the_turn_to_others() -> None:
     with postgres_url() as url:
         async with shared_rate(url, "M1", requests=1, seconds=0.3) as limiter:
