@@ -21,7 +21,7 @@ from gateway_async.errors import ConfigurationError, JournalError, NotSentError
 from gateway_async.journal.location import locate
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable
 
 _SETTINGS = (
     "SET timezone = 'UTC'",
@@ -38,7 +38,7 @@ _BUFFER_MILLISECONDS = 5
 class _Bucket(PostgresBucket):
     """A bucket whose old rows are cleared away again once the database is back."""
 
-    def leak(self, current_timestamp: int | None = None) -> int:
+    def leak(self, current_timestamp: int | None = None) -> "int | Awaitable[int]":
         """Clear old rows away; where that fails, the next time is soon enough.
 
         An error would end the limiter's thread that clears, for good.

@@ -95,7 +95,7 @@ async def test_what_clears_old_rows_outlives_a_store_that_is_away() -> None:
             with psycopg.connect(url, autocommit=True) as connection:
                 connection.execute("DROP SCHEMA public CASCADE")
             (bucket,) = limiter._limiter.buckets()
-            assert bucket.leak(bucket.now()) == 0
+            assert bucket.leak(sys.maxsize // 10**6) == 0
 
 
 async def test_one_who_gives_up_leaves_the_turn_to_others() -> None:
