@@ -159,10 +159,15 @@ def _set_up(connection: "psycopg.Connection[Any]") -> None:
 
 
 def _open(pool: ConnectionPool, name: str, rate: Rate) -> Limiter:
-    table = hashlib.sha256(name.encode()).hexdigest()[:16]
+    digest = hashlib.sha256(name.encode())
+    lock = int.from_bytes(digest.digest()[:8], signed=True)
     try:
         pool.open(wait=True, timeout=_CONNECT_SECONDS)
-        return Limiter(_Bucket(pool, table, [rate]), buffer_ms=_BUFFER_MILLISECONDS)
+        with pool.connection() as connection:
+            # PostgreSQL lets two that make a table "if it does not exist" stumble over each other.
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock,))
+            bucket = _Bucket(pool, digest.hexdigest()[:16], [rate])
+        return Limiter(bucket, buffer_ms=_BUFFER_MILLISECONDS)
     except BaseException:
         pool.close()
         raise

@@ -335,7 +335,9 @@ def test_no_number_is_lost_where_parquet_cannot_hold_it() -> None:
         sink.write({"note": note})
     sink.close()
     file.seek(0)
-    assert [row.cells["note"] for row in KINDS[Format.PARQUET].read(file)] == ["1.1", "1" * 38]
+    found = [row.cells["note"] for row in KINDS[Format.PARQUET].read(file)]
+    # As texts, or as wide decimals where this version of Polars has them.
+    assert [Decimal(str(each)) for each in found] == [Decimal("1.1"), Decimal("1" * 38)]
 
 
 def test_a_file_of_a_job_is_kept_under_another_name(tmp_path: Path) -> None:
