@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import attrs
 
 from gateway_async.batching.batch import Batch, check_size, plain_batch
+from gateway_async.batching.chunks import name_of
 from gateway_async.batching.outcomes import Outcome
 from gateway_async.batching.plans import PLANS
 from gateway_async.batching.statuses import OutcomeStatus
@@ -174,7 +175,8 @@ class Coalescer:
         if error is not None:
             raise error
         identity = plan.identity(order)
-        lane = self._lane(plan, identity[0])
+        kind, value = name_of(identity)
+        lane = self._lane(plan, kind)
         entry = lane.waiting.get(identity)
         if entry is not None and not entry.is_wanted:
             del lane.waiting[identity]
@@ -183,7 +185,7 @@ class Coalescer:
             return lane, entry
         if entry is not None or identity in lane.in_flight:
             raise DuplicateOrderError(
-                f"{describe(order)}: a {plan.operation} of {identity[0]} {identity[1]!r} is under "
+                f"{describe(order)}: a {plan.operation} of {kind} {value!r} is under "
                 "way in this coalescer; await its outcome first"
             )
         entry = lane.waiting[identity] = Entry(order, now + self._linger_seconds)

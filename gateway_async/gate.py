@@ -31,9 +31,14 @@ class Gate:
     @property
     def closed_because(self) -> str | None:
         """Why nothing may leave any more; None while it may."""
-        if self._stopped.is_set():
-            return self._reason
-        return DEADLINE_PASSED if self.is_too_late else None
+        return self._reason or (DEADLINE_PASSED if self.is_too_late else None)
+
+    @property
+    def _pause(self) -> float:
+        """How long nothing may leave yet."""
+        if self.paused_until == -math.inf:  # as nearly always: nobody need look at the clock
+            return 0.0
+        return self.paused_until - asyncio.get_running_loop().time()
 
     @property
     def stopped_because(self) -> str | None:
@@ -69,8 +74,7 @@ class Gate:
         Raises:
             NotSentError: If nothing may leave any more.
         """
-        loop = asyncio.get_running_loop()
-        while loop.time() < self.paused_until and self.closed_because is None:
-            await self.sleep(self.paused_until - loop.time())
+        while self._pause > 0 and self.closed_because is None:
+            await self.sleep(self._pause)
         if (reason := self.closed_because) is not None:
             raise NotSentError(f"nothing was sent: {reason}")

@@ -13,7 +13,8 @@ from gateway_async.batching.outcomes import Outcome
 from gateway_async.batching.plans import Plan
 
 if TYPE_CHECKING:
-    Identity: TypeAlias = tuple[str, str]
+    from gateway_async.batching.chunks import Identity
+
     Waiter: TypeAlias = asyncio.Future[Outcome[Any, Any]]
 
 

@@ -189,7 +189,7 @@ class AiohttpTransport:
 
     async def send(self, message: Message, *, evidence: Evidence, seconds: float) -> RawReply:
         """Send one request; see `Transport.send`."""
-        session = await self._session()
+        session = self._session() or await self._open()
         foreign = None
         try:
             return await self._exchange(session, message, evidence, seconds)
@@ -255,19 +255,23 @@ class AiohttpTransport:
             pieces.append(piece)
         return b"".join(pieces)
 
-    async def _session(self) -> aiohttp.ClientSession:
+    def _session(self) -> aiohttp.ClientSession | None:
+        """Return the session of the running loop; None where it is to be opened."""
         if self._closed:
             raise ConfigurationError("nothing was sent: this GatewayClient is closed")
         if self._given is not None:
             if self._given.closed:
                 raise NotSentError("nothing was sent: the given session= is closed")
             return self._given
-        loop = asyncio.get_running_loop()
-        if loop not in self._own:
-            generator = self._opened()
-            self._own[loop] = generator, await anext(generator)
-            self.left_open = True
-        return self._own[loop][1]
+        _, session = self._own.get(asyncio.get_running_loop(), (None, None))
+        return session
+
+    async def _open(self) -> aiohttp.ClientSession:
+        generator = self._opened()
+        session = await anext(generator)  # which waits for nothing, so that nobody opens another
+        self._own[asyncio.get_running_loop()] = generator, session
+        self.left_open = True
+        return session
 
     async def _opened(self) -> "AsyncGenerator[aiohttp.ClientSession]":
         connector = aiohttp.TCPConnector(

@@ -5,7 +5,7 @@ chunk, and keep their order. This module is pure, and does not know what a chunk
 """
 
 from collections import deque
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -16,7 +16,8 @@ from gateway_async.models.values import describe
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    Identity = Callable[[Any], tuple[str, str]]
+    Identity = str | tuple[str, str]
+    Identify = Callable[[Any], Identity]
 
 
 @attrs.frozen
@@ -74,14 +75,16 @@ class Page:
         return Chunk(_compact(indices), orders)
 
 
-def transaction_identity(order: Any) -> tuple[str, str]:  # noqa: ANN401  # any order
-    """Name what moves when an order is executed: its transaction."""
-    return ("transaction_id", order.transaction_id)
+transaction_identity: "Identify" = attrgetter("transaction_id")
+"""Names what moves when an order is executed: its transaction."""
+
+reference_identity: "Identify" = attrgetter("kind", "value")
+"""Names what a look-up asks for: the kind of the reference, and the reference."""
 
 
-def reference_identity(ref: Any) -> tuple[str, str]:  # noqa: ANN401  # an OrderRef
-    """Name what a look-up asks for."""
-    return (ref.kind, ref.value)
+def name_of(identity: "Identity") -> tuple[str, str]:
+    """Return the field that an identity is the value of, and the value."""
+    return ("transaction_id", identity) if isinstance(identity, str) else identity
 
 
 class SeenIdentities:
@@ -91,11 +94,11 @@ class SeenIdentities:
     later one is then refused, which loses no order and moves no money.
     """
 
-    def __init__(self, identity: "Identity") -> None:
+    def __init__(self, identity: "Identify") -> None:
         self._identity = identity
         self._hashes: set[int] = set()
 
-    def add(self, identities: "Collection[tuple[str, str]]") -> bool:
+    def add(self, identities: "Collection[Identity]") -> bool:
         """Add identities if all of them are new; else none, and say so."""
         hashes = set(map(hash, identities))
         if len(hashes) < len(identities) or not hashes.isdisjoint(self._hashes):
@@ -105,11 +108,12 @@ class SeenIdentities:
 
     def refuse(self, order: object) -> DuplicateOrderError | None:
         """Return why the order is refused; None for the first of its identity."""
-        kind, value = self._identity(order)
-        key = hash((kind, value))
+        identity = self._identity(order)
+        key = hash(identity)
         if key not in self._hashes:
             self._hashes.add(key)
             return None
+        kind, value = name_of(identity)
         return DuplicateOrderError(
             f"{describe(order)}: {kind} {value!r} stands in this batch already; merge the two, or "
             'choose duplicates="serialize" or "allow"'
@@ -119,26 +123,34 @@ class SeenIdentities:
 class Chunker:
     """Collects orders into one open chunk, and holds back those that must not share it.
 
+    The orders of one chunk are of one kind, where `kind` tells kinds apart.
+
     Attributes:
         refused: Orders that may no longer be sent, with index and reason; the caller takes them.
         serializes: Whether chunks must be released, since equal identities wait for each other.
     """
 
     def __init__(
-        self, *, size: int, identity: "Identity", look_ahead: int, serialize: bool
+        self,
+        *,
+        size: int,
+        identity: "Identify",
+        look_ahead: int,
+        serialize: bool,
+        kind: "Callable[[Any], str] | None" = None,
     ) -> None:
         self.refused: list[tuple[int, Any, NotSentError]] = []
         self._size = size
         self._identity = identity
+        self._kind = kind
         self._look_ahead = look_ahead
         self.serializes = serialize
         self._open = Page()
-        self._open_identities: set[tuple[str, str]] = set()
-        self._open_kind = ""
+        self._open_identities: set[Identity] = set()
         self._held: deque[tuple[int, Any]] = deque()
-        self._held_identities: set[tuple[str, str]] = set()
-        self._in_flight: set[tuple[str, str]] = set()
-        self._unknown: set[tuple[str, str]] = set()
+        self._held_identities: set[Identity] = set()
+        self._in_flight: set[Identity] = set()
+        self._unknown: set[Identity] = set()
 
     @property
     def room(self) -> int:
@@ -154,33 +166,31 @@ class Chunker:
         """Take in an order: into the open chunk, or held back, or refused."""
         identity = self._identity(order)
         if identity in self._unknown:
-            self.refused.append((index, order, _after_unknown(order, identity[0])))
-        elif self._may_join(identity):
+            self.refused.append((index, order, _after_unknown(order, name_of(identity)[0])))
+        elif self._may_join(identity, order):
             self._open.append(index, order)
             self._open_identities.add(identity)
-            self._open_kind = identity[0]
         else:
             self._held.append((index, order))
             self._held_identities.add(identity)
 
-    def fitting(self, orders: "Sequence[object]") -> set[tuple[str, str]] | None:
+    def fitting(self, orders: "Sequence[object]") -> "set[Identity] | None":
         """Return the identities of orders that make up one chunk as they are; else None."""
         identities = set(map(self._identity, orders))
         fits = (
             not self._open
             and len(identities) == len(orders)
-            and len({kind for kind, _ in identities}) == 1
+            and (self._kind is None or len(set(map(self._kind, orders))) == 1)
             and identities.isdisjoint(self._held_identities)
             and identities.isdisjoint(self._in_flight)
             and identities.isdisjoint(self._unknown)
         )
         return identities if fits else None
 
-    def open_with(self, page: Page, identities: set[tuple[str, str]]) -> None:
+    def open_with(self, page: Page, identities: "set[Identity]") -> None:
         """Take in orders that are `fitting`, all at once."""
         self._open = page
         self._open_identities = identities
-        self._open_kind = next(iter(identities))[0]
 
     def take(self) -> Chunk | None:
         """Close the open chunk and return it; None if it has no order."""
@@ -207,14 +217,18 @@ class Chunker:
         self._held.clear()
         return left.to_chunk() if left else None
 
-    def _may_join(self, identity: tuple[str, str]) -> bool:
+    def _may_join(self, identity: "Identity", order: object) -> bool:
         return (
             len(self._open) < self._size
-            and (not self._open or identity[0] == self._open_kind)
+            and self._is_of_its_kind(order)
             and identity not in self._open_identities
             and identity not in self._held_identities
             and identity not in self._in_flight
         )
+
+    def _is_of_its_kind(self, order: object) -> bool:
+        first = self._open.orders[:1]
+        return self._kind is None or not first or self._kind(order) == self._kind(first[0])
 
     def _reconsider(self) -> None:
         """Add what was held back once more, in its order."""

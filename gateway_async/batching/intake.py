@@ -16,11 +16,10 @@ from gateway_async.errors import DuplicateOrderError, InvalidOrderError, NotSent
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 
+    from gateway_async.batching.chunks import Identity
     from gateway_async.batching.outcomes import Block
-    from gateway_async.batching.plans import Plan
-    from gateway_async.dialect import Dialect
+    from gateway_async.batching.sheets import Sheet, SheetWriter
     from gateway_async.settings import BatchPolicy
-    from gateway_async.wire.encoding import Row
 
 _CHECKED_AT_ONCE = 200
 _LEFT_IN_A_BLOCK = 1000
@@ -37,30 +36,31 @@ class Intake:
 
     def __init__(
         self,
-        plan: "Plan",
-        dialect: "Dialect",
+        writer: "SheetWriter",
         policy: "BatchPolicy",
         orders: object,
         *,
         checked: bool = False,
     ) -> None:
+        plan = writer.plan
         size = min(policy.chunk_size or plan.limit, plan.limit)
         self.source = open_source(orders)
         self._size = size
         self._plan = plan
-        self._dialect = dialect
+        self._writer = writer
         self._chunker = Chunker(
             size=size,
             identity=plan.identity,
             look_ahead=size * policy.concurrency,
             serialize=policy.duplicates == "serialize",
+            kind=plan.kind,
         )
         self._seen = SeenIdentities(plan.identity) if policy.duplicates == "reject" else None
         self._checked = checked
         self._pulled = 0
         self.is_broken = False
         self._refused: list[UniformBlock] = []
-        self._rows: list[Row] | None = None
+        self._sheet: Sheet | None = None
 
     @property
     def can_fill(self) -> bool:
@@ -128,9 +128,15 @@ class Intake:
     def _take_in(self, page: Page) -> None:
         """Check what was pulled, and cut it into chunks: nearly always all of it at once."""
         self._pulled += len(page)
-        self._rows = None
-        if not page or self._open_with(page):
-            return
+        self._sheet = None
+        is_in = not page.orders
+        try:
+            is_in = is_in or self._open_with(page)
+        finally:  # no defect in writing may lose an order
+            if not is_in:
+                self._add(page)
+
+    def _add(self, page: Page) -> None:
         for index, order in zip(page.indices, page.orders, strict=True):
             error = None if self._checked else self.check(order)
             if error is None:
@@ -140,30 +146,30 @@ class Intake:
 
     def _open_with(self, page: Page) -> bool:
         """Open a chunk with orders of which none is wrong or stands in another's way."""
-        rows = None if self._checked else self._plan.rows_if_right(page.orders, self._dialect)
-        if rows is None and not self._checked:
+        sheet = self._writer.write_if_right(page.orders, page.indices)
+        if sheet is None:
             return False
         identities = self._chunker.fitting(page.orders)
         if identities is None or not (self._checked or self._are_new(identities)):
             return False
         self._chunker.open_with(page, identities)
-        self._rows = rows
+        self._sheet = sheet
         return True
 
-    def _are_new(self, identities: "Collection[tuple[str, str]]") -> bool:
+    def _are_new(self, identities: "Collection[Identity]") -> bool:
         """Note identities, if duplicates are refused and none of these is one."""
         return self._seen is None or self._seen.add(identities)
 
-    def take(self) -> "tuple[Chunk, list[Row] | None] | None":
+    def take(self) -> "tuple[Chunk, Sheet | None] | None":
         """Return the next chunk, full or not; None if none can leave now.
 
-        Its orders come as they are written, too, where they were written to check them.
+        Its sheet comes with it, where its orders were written to check them.
         """
-        chunk, rows, self._rows = self._chunker.take(), self._rows, None
+        chunk, sheet, self._sheet = self._chunker.take(), self._sheet, None
         if chunk is None:
             return None
         # An open chunk only grows, so that as many are the same.
-        return chunk, rows if rows is not None and len(rows) == len(chunk) else None
+        return chunk, sheet if sheet is not None and sheet.size == len(chunk) else None
 
     def take_refused(self) -> list[UniformBlock]:
         """Return the orders that may not be sent, each with its error."""
@@ -211,8 +217,7 @@ class Intake:
 
     def _problems(self, start: int, orders: "Sequence[object]") -> "dict[int, InvalidOrderError]":
         """Return why some orders may not be sent, each by its index; each is to be checked once."""
-        are_right = self._plan.rows_if_right(orders, self._dialect) is not None
-        if are_right and (
+        if self._writer.are_right(orders) and (
             self._seen is None or self._seen.add(list(map(self._plan.identity, orders)))
         ):
             return {}
@@ -221,7 +226,7 @@ class Intake:
 
     def check(self, order: Any) -> InvalidOrderError | None:  # noqa: ANN401  # anything may come in
         """Return why an order may not be sent, or None; each is to be checked once."""
-        error = self._plan.check(order, self._dialect)
+        error = self._plan.check(order, self._writer.dialect)
         if error is None and self._seen is not None:
             return self._seen.refuse(order)
         return error

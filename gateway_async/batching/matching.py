@@ -6,7 +6,7 @@ fits no order is reported. This module is pure, and does not know how the reply 
 
 from decimal import Decimal, InvalidOperation
 from itertools import product
-from operator import eq, itemgetter
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gateway_async.models.orders import OrderRef
 
     Item = Mapping[str, Any]
+    Sent = Sequence[tuple[Any, ...]]
     Verdict = tuple[OutcomeStatus, GatewayError | None]
 
 _CASELESS = frozenset({"currency", "payment_currency", "request_id"})
@@ -52,7 +53,7 @@ class Judgement:
     """
 
     verdicts: "list[Verdict]"
-    items: "list[tuple[Item, ...]]"
+    items: "Sequence[tuple[Item, ...]]"
     unexpected: list[object]
     cut: bool = False
     plain: bool = False
@@ -63,7 +64,7 @@ def judge(
     orders: "Sequence[Any]",
     payload: "Item",
     dialect: "Dialect",
-    rows: "Sequence[Item] | None" = None,
+    sent: "Sent | None" = None,
 ) -> Judgement:
     """Judge a decoded reply, order by order.
 
@@ -72,13 +73,26 @@ def judge(
         orders: The orders of the chunk; no two of the same identity.
         payload: The reply's JSON object.
         dialect: What the interface leaves open.
-        rows: The orders as they were written, if that is known: then most replies are judged at
-            a glance.
+        sent: What was written of each order, by `sent_of`, if that is known: then most replies
+            are judged at a glance.
     """
     if operation.kind is OperationClass.READ:
         return _judge_look_up(operation, orders, payload, dialect)
-    plain = _judge_plain(operation, rows, payload, dialect) if rows else None
+    plain = _judge_plain(operation, sent, payload, dialect) if sent else None
     return plain or _judge_money(operation, orders, payload, dialect)
+
+
+def sent_of(operation: Operation, rows: "Sequence[Item]", dialect: "Dialect") -> "Sent | None":
+    """Take from orders, as they were written, what an item of the reply is to repeat of each."""
+    try:
+        return list(map(_repeated(operation, dialect), rows))
+    except KeyError:  # the dialect wants repeated what these orders do not have
+        return None
+
+
+def _repeated(operation: Operation, dialect: "Dialect") -> "itemgetter[Any]":
+    """Return what reads the fields by which an item is known to be about an order."""
+    return itemgetter(*dict.fromkeys((*_NAMES, *dialect.echo_fields.get(operation.name, ()))))
 
 
 def identifier(value: object) -> str | None:
@@ -107,20 +121,18 @@ def _listed(operation: Operation, payload: "Item") -> list[Any] | None:
 
 
 def _judge_plain(
-    operation: Operation, rows: "Sequence[Item]", payload: "Item", dialect: "Dialect"
+    operation: Operation, sent: "Sent", payload: "Item", dialect: "Dialect"
 ) -> Judgement | None:
     """Judge the usual reply: item n repeats what was sent of order n, and says that it was done.
 
     It comes to what `_judge_money` would come to; None for any other reply, be it right.
     """
     listed = payload.get(operation.list_field or "")
-    if not isinstance(listed, list) or len(listed) != len(rows):
+    if not isinstance(listed, list):
         return None
-    repeated = dict.fromkeys((*_NAMES, *dialect.echo_fields.get(operation.name, ())))
-    read = itemgetter(*repeated)
     telling = (operation.status_field or "", *_MESSAGES)
     try:
-        if not all(map(eq, map(read, listed), map(read, rows))):
+        if list(map(_repeated(operation, dialect), listed)) != sent:
             return None
         said = [_distinct([item.get(name) for item in listed]) for name in telling]
     except (KeyError, TypeError, RecursionError):  # lacks a field, is no item, is bottomless

@@ -100,21 +100,22 @@ _Draft: Any = attrs.make_class(
 """An outcome to fill in one step, then made one: filling a frozen one takes four times as long."""
 
 
-def without_signatures(reply: bytes) -> bytes:
-    """Return a JSON reply with every signature in it emptied."""
+def without_signatures(reply: bytes, payload: Mapping[str, Any]) -> tuple[bytes, Mapping[str, Any]]:
+    """Return a JSON reply with every signature in it emptied, and what it says.
+
+    Args:
+        reply: The reply.
+        payload: The same decoded. Only a signature beside its items is left in it, not one in them.
+    """
     first, last = reply.find(_SIGNATURE_NAME), reply.rfind(_SIGNATURE_NAME)
     if first < 0:
-        return reply
+        return reply, payload
     found = _SIGNATURES.match(reply, last)  # only what lies between is searched: it is seldom much
     end = found.end() if found else len(reply)
     emptied = _SIGNATURES.sub(lambda signed: signed[1] + b'""', reply[first:end])
-    return b"".join((reply[:first], emptied, reply[end:]))
-
-
-def has_nested_signature(reply: bytes, payload: Mapping[str, Any]) -> bool:
-    """Say whether a JSON reply carries a signature elsewhere than beside its items."""
-    first, last = reply.find(_SIGNATURE_NAME), reply.rfind(_SIGNATURE_NAME)
-    return first != last or (first >= 0 and SIGNATURE_FIELD not in payload)
+    kept = b"".join((reply[:first], emptied, reply[end:]))
+    is_nested = first != last or SIGNATURE_FIELD not in payload
+    return kept, decode_json(kept) if is_nested else payload
 
 
 class Block(Protocol):
@@ -266,7 +267,7 @@ class RepliedBlock(_AnsweredBlock):
         plain: Whether the judgement was a plain one, so that it need not be made again.
     """
 
-    reply: bytes = attrs.field(repr=False, converter=without_signatures)
+    reply: bytes = attrs.field(repr=False)
     operation: "Operation"
     dialect: "Dialect" = attrs.field(repr=False)
     plain: bool = False

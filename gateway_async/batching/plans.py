@@ -1,12 +1,12 @@
 """What a batch of each operation is made of: one row an operation. Pure."""
 
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from gateway_async.batching.chunks import reference_identity, transaction_identity
-from gateway_async.batching.markers import marked, whole_marker
 from gateway_async.errors import InvalidOrderError
 from gateway_async.models.orders import (
     CancelOrder,
@@ -32,14 +32,13 @@ from gateway_async.operations import (
     Operation,
     OperationClass,
 )
-from gateway_async.wire.encoding import batch_field, check_amounts, order_rows, selection_fields
+from gateway_async.wire.encoding import check_amounts, selection_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from gateway_async.batching.chunks import Chunk, Identity
+    from gateway_async.batching.chunks import Identify
     from gateway_async.dialect import Dialect
-    from gateway_async.wire.encoding import Row
 
 
 @attrs.frozen(kw_only=True)
@@ -67,9 +66,14 @@ class Plan:
         return self.operation.limit or 1
 
     @property
-    def identity(self) -> "Identity":
+    def identity(self) -> "Identify":
         """What names an order: two orders of the same name are duplicates."""
         return reference_identity if self.is_look_up else transaction_identity
+
+    @property
+    def kind(self) -> "Callable[[Any], str] | None":
+        """What orders must have in common to share a request; None where any may."""
+        return attrgetter("kind") if self.is_look_up else None
 
     def check(self, order: object, dialect: "Dialect") -> InvalidOrderError | None:
         """Return why an order cannot be sent, or None."""
@@ -85,48 +89,6 @@ class Plan:
         except InvalidOrderError as error:
             return error.with_traceback(None)
         return None
-
-    def rows(self, orders: "Sequence[Any]", dialect: "Dialect") -> "list[Row]":
-        """Write orders as they stand in a request, each by itself; for look-ups there is nothing.
-
-        Raises:
-            InvalidOrderError: If an order cannot be sent.
-        """
-        if self.is_look_up:
-            selection_fields(orders, dialect)
-            return []
-        return order_rows(orders, dialect)
-
-    def rows_if_right(self, orders: "Sequence[object]", dialect: "Dialect") -> "list[Row] | None":
-        """Write orders if `check` finds fault with none of them; else None."""
-        if not set(map(type, orders)) <= {self.order_class}:
-            return None
-        try:
-            return self.rows(orders, dialect)
-        except InvalidOrderError:
-            return None
-
-    def fields(
-        self, chunk: "Chunk", rows: "Sequence[Row]", dialect: "Dialect"
-    ) -> "Mapping[str, str]":
-        """Write the orders of one chunk as fields of a request.
-
-        Args:
-            chunk: The orders.
-            rows: The same as they are written.
-            dialect: What the interface leaves open.
-        """
-        if self.is_look_up:
-            return selection_fields(chunk.orders, dialect)
-        return {self.operation.list_field or "": batch_field(rows, dialect)}
-
-
-def with_markers(rows: "Sequence[Row]", marker: str, indices: "Sequence[int]") -> "list[Row]":
-    """Put a marker before the reason of each refund."""
-    return [
-        {**row, "refund_reason": marked(row["refund_reason"], whole_marker(marker, index))}
-        for index, row in zip(indices, rows, strict=True)
-    ]
 
 
 PLANS: "Mapping[str, Plan]" = MappingProxyType(

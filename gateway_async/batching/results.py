@@ -6,6 +6,7 @@ read.
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import accumulate, chain
 from typing import Any, Generic, TypeVar, overload
 
@@ -49,9 +50,16 @@ class OutcomeView(Sequence[Outcome[O, R]]):
 
     def __init__(self, blocks: "Sequence[Block]", status: OutcomeStatus | None = None) -> None:
         self._status = status
-        self._runs = list(_runs(blocks))
-        self._ends = list(accumulate(self._count(run) for run in self._runs))
+        self._blocks = blocks
         self._read: tuple[int, list[Outcome[Any, Any]]] = (-1, [])
+
+    @cached_property
+    def _runs(self) -> "list[list[Block]]":
+        return list(_runs(self._blocks))
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        return list(accumulate(map(self._count, self._runs)))
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0

@@ -18,6 +18,7 @@ from gateway_async.batching.outcomes import Block, RepliedBlock, UniformBlock
 from gateway_async.batching.plans import PLANS, Plan
 from gateway_async.batching.results import BatchResult, Progress
 from gateway_async.batching.sending import Sender
+from gateway_async.batching.sheets import SheetWriter
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import (
     CertificateError,
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gateway_async.batching.chunks import Chunk
+    from gateway_async.batching.sheets import Sheet
     from gateway_async.session import Session
     from gateway_async.settings import RecoveryPolicy
-    from gateway_async.wire.encoding import Row
 
 _log = logging.getLogger("gateway_async.batches")
 
@@ -64,14 +65,18 @@ class Run(Lifecycle):
         self._session = session
         self._plan = plan
         self._recovery = recovery
-        self._intake = Intake(plan, session.dialect, policy, orders, checked=log is not None)
         is_refund = plan.operation is REFUND
         is_marked = is_refund and recovery.refund_evidence == "marker"
+        writer = SheetWriter(
+            plan=plan,
+            dialect=session.dialect,
+            marker=(within.marker or f"ga-{uuid.uuid4().hex[:12]}") if is_marked else None,
+        )
+        self._intake = Intake(writer, policy, orders, checked=log is not None)
         self._sender = Sender(
             session=session,
-            plan=plan,
+            writer=writer,
             gate=self.gate,
-            marker=(within.marker or f"ga-{uuid.uuid4().hex[:12]}") if is_marked else None,
             alone=policy.duplicates == "reject",
             tally=self.tally,
             record=self._record,
@@ -165,7 +170,7 @@ class Run(Lifecycle):
         finally:
             await self._sender.kept()
 
-    async def _next_chunk(self) -> "tuple[Chunk, Sequence[Row] | None] | None":
+    async def _next_chunk(self) -> "tuple[Chunk, Sheet | None] | None":
         async with self._taking:
             while self._may_take:
                 if self.streamed and len(self.tally.finished) >= self._policy.concurrency:
@@ -195,7 +200,7 @@ class Run(Lifecycle):
         is_too_late = self._intake.source.waits and self.gate.is_too_late
         return not (self._leaving or self._intake.is_broken or is_too_late)
 
-    async def _settle(self, chunk: "Chunk", rows: "Sequence[Row] | None") -> None:
+    async def _settle(self, chunk: "Chunk", sheet: "Sheet | None") -> None:
         reason = self.gate.closed_because
         if reason is not None:
             self._sender.fail(chunk, NotSentError(f"nothing was sent: {reason}"))
@@ -205,7 +210,7 @@ class Run(Lifecycle):
         if self._looks_before:
             references = await self._references_before(chunk)
         if references is not None:
-            self._mind(await self._sender.send(chunk, references, rows))
+            self._mind(await self._sender.send(chunk, references, sheet))
 
     async def _references_before(self, chunk: "Chunk") -> "Mapping[str, frozenset[str]] | None":
         """Look up the baseline of a chunk; where that fails, record the chunk as not sent."""

@@ -17,11 +17,9 @@ from gateway_async.batching.outcomes import (
     Sending,
     UniformBlock,
     count_statuses,
-    has_nested_signature,
     verdict_codes,
     without_signatures,
 )
-from gateway_async.batching.plans import with_markers
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import (
     ConfigurationError,
@@ -36,18 +34,18 @@ from gateway_async.session import Exchange, Request
 from gateway_async.wire.decoding import decode_json
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping
 
     from gateway_async.batching.chunks import Chunk
     from gateway_async.batching.log import Fates, JobLog
+    from gateway_async.batching.matching import Sent
     from gateway_async.batching.outcomes import Block
-    from gateway_async.batching.plans import Plan
+    from gateway_async.batching.sheets import Sheet, SheetWriter
     from gateway_async.batching.tally import Tally
     from gateway_async.gate import Gate
     from gateway_async.session import Call, Session
     from gateway_async.transport import RawReply
     from gateway_async.watching import RequestWatch
-    from gateway_async.wire.encoding import Row
 
     References = Mapping[str, frozenset[str]]
     Payload = tuple[bytes, Mapping[str, Any]]
@@ -69,12 +67,11 @@ class Sender:
 
     Attributes:
         session: The way to the gateway.
-        plan: What the batch is made of.
+        writer: Writes what was not written to be checked.
         gate: Whether requests may leave.
         tally: Where requests and retries are counted.
         record: Told what became of a chunk, or of a part of it.
         log: Told before and after each request, if the orders are a job's.
-        marker: What the marker of each refund begins with, if any is sent.
         alone: Whether no two orders of one transaction are in flight together.
         streamed: Whether what is recorded is read at once.
         calls: What is on its way, by the task that waits for it.
@@ -82,12 +79,11 @@ class Sender:
     """
 
     session: "Session"
-    plan: "Plan"
+    writer: "SheetWriter"
     gate: "Gate"
     tally: "Tally"
     record: "Callable[[Chunk, Block], None]"
     log: "JobLog | None" = None
-    marker: str | None = None
     alone: bool = True
     streamed: bool = False
     calls: "dict[asyncio.Task[Any] | None, Call[Payload]]" = attrs.field(factory=dict, init=False)
@@ -96,14 +92,14 @@ class Sender:
     )
 
     async def send(
-        self, chunk: "Chunk", references: "References", rows: "Sequence[Row] | None" = None
+        self, chunk: "Chunk", references: "References", sheet: "Sheet | None" = None
     ) -> GatewayError | None:
         """Send one chunk and record what became of its orders.
 
         Args:
             chunk: The orders.
             references: Which refund references their transactions had before, if that is known.
-            rows: The orders as they are written, if that is known.
+            sheet: The orders written, if they are.
 
         Returns:
             Why there was no readable reply; None where there was one.
@@ -111,18 +107,19 @@ class Sender:
         number = None
         if self.log is not None:
             number = await self._intend(self.log, chunk, references)
-        with self.session.observer.request(self.plan.operation.name, len(chunk)) as watch:
-            return await self._send(chunk, references, number, rows, watch)
+        operation = self.writer.plan.operation
+        with self.session.observer.request(operation.name, len(chunk)) as watch:
+            return await self._send(chunk, references, number, sheet, watch)
 
     async def _send(
         self,
         chunk: "Chunk",
         references: "References",
         number: int | None,
-        rows: "Sequence[Row] | None",
+        sheet: "Sheet | None",
         watch: "RequestWatch",
     ) -> GatewayError | None:
-        rows, exchange = await self._exchange(chunk, references, number, rows, watch)
+        sent, exchange = await self._exchange(chunk, references, number, sheet, watch)
         if exchange.value is None:
             return exchange.error
         reply, payload = exchange.value
@@ -130,7 +127,7 @@ class Sender:
         judgement = None
         try:
             judgement = judge(
-                self.plan.operation, chunk.orders, payload, self.session.dialect, rows
+                self.writer.plan.operation, chunk.orders, payload, self.session.dialect, sent
             )
         finally:  # no defect in judging may lose an order
             if judgement is None:
@@ -164,7 +161,7 @@ class Sender:
         """Let the journal keep that the chunk is about to be sent; else it is not."""
         number = None
         intent = asyncio.ensure_future(
-            log.intend(chunk, references, marker=self.marker, alone=self.alone)
+            log.intend(chunk, references, marker=self.writer.marker, alone=self.alone)
         )
         try:
             given = await uninterrupted(intent)
@@ -235,15 +232,15 @@ class Sender:
         chunk: "Chunk",
         references: "References",
         number: int | None,
-        rows: "Sequence[Row] | None",
+        sheet: "Sheet | None",
         watch: "RequestWatch",
-    ) -> "tuple[Sequence[Row], Exchange[Payload]]":
+    ) -> "tuple[Sent | None, Exchange[Payload]]":
         task = asyncio.current_task()
         call, exchange = None, None
         try:
             watch.begin()
-            rows = self._rows(chunk, rows)
-            call = self.calls[task] = self._call(chunk, rows)
+            sheet = sheet or self.writer.write(chunk.orders, chunk.indices)
+            call = self.calls[task] = self._call(sheet)
             exchange = await call.run()
         finally:  # even where a collaborator of the caller's raised
             self.calls.pop(task, None)
@@ -255,50 +252,41 @@ class Sender:
                 block = _uniform(chunk, made.error, self._sending(made, references))
                 watch.counts = {block.status: len(chunk)}
                 await self._conclude(chunk, block, number)
-        return rows, exchange
+        return sheet.sent, exchange
 
-    def _rows(self, chunk: "Chunk", rows: "Sequence[Row] | None") -> "Sequence[Row]":
-        """Return the orders as they are written in this request."""
-        if rows is None:
-            rows = self.plan.rows(chunk.orders, self.session.dialect)
-        return with_markers(rows, self.marker, chunk.indices) if self.marker else rows
-
-    def _call(self, chunk: "Chunk", rows: "Sequence[Row]") -> "Call[Payload]":
-        request = Request(
-            operation=self.plan.operation,
-            fields=self.plan.fields(chunk, rows, self.session.dialect),
-            decode=_decode,
-        )
+    def _call(self, sheet: "Sheet") -> "Call[Payload]":
+        request = Request(operation=self.writer.plan.operation, fields=sheet.fields, decode=_decode)
         return self.session.call(request, self.gate, self.log.check if self.log else None)
 
     def _sending(self, exchange: "Exchange[Any]", references: "References") -> Sending:
         return Sending(
             ended_at=exchange.ended_at,
             references=references,
-            marker=self.marker,
+            marker=self.writer.marker,
             alone=self.alone,
         )
 
     def _replied(
         self, chunk: "Chunk", judgement: Judgement, reply: bytes, sending: Sending
     ) -> JudgedBlock | RepliedBlock:
+        plan = self.writer.plan
         if self.streamed:
             return JudgedBlock(
                 chunk=chunk,
                 statuses=verdict_codes(judgement),
-                record_class=self.plan.record_class,
-                many=self.plan.is_look_up,
+                record_class=plan.record_class,
+                many=plan.is_look_up,
                 sending=sending,
                 judgement=judgement,
             )
         return RepliedBlock(
             chunk=chunk,
             statuses=verdict_codes(judgement),
-            record_class=self.plan.record_class,
-            many=self.plan.is_look_up,
+            record_class=plan.record_class,
+            many=plan.is_look_up,
             sending=sending,
             reply=reply,
-            operation=self.plan.operation,
+            operation=plan.operation,
             dialect=self.session.dialect,
             plain=judgement.plain,
         )
@@ -352,7 +340,4 @@ def _ended_by_itself(call: "Call[Payload] | None") -> "Exchange[Payload]":
 
 def _decode(raw: "RawReply") -> "Payload":
     """Read a reply as it is kept: judged now and later, it must come to the same."""
-    payload = decode_json(raw.body)
-    if has_nested_signature(raw.body, payload):
-        payload = decode_json(without_signatures(raw.body))
-    return raw.body, payload
+    return without_signatures(raw.body, decode_json(raw.body))

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from gateway_async.batching.intake import Intake
 from gateway_async.batching.plans import PLANS
+from gateway_async.batching.sheets import SheetWriter
 from gateway_async.cli.talk import standard_output
 from gateway_async.operations import PAYOUT
 from gateway_async.wire.encoding import payout_fields
@@ -29,7 +30,8 @@ _CHUNKS_SHOWN = 20
 
 async def _chunks(plan: "Plan", settings: "Settings", file: "InputFile") -> "AsyncIterator[Chunk]":
     """Cut the orders into the chunks that a batch would send."""
-    intake = Intake(plan, settings.dialect, settings.policy, file.orders())
+    writer = SheetWriter(plan=plan, dialect=settings.dialect)
+    intake = Intake(writer, settings.policy, file.orders())
     while not intake.is_done:
         await intake.fill()
         taken = intake.take()
@@ -86,8 +88,8 @@ async def _show_plan(layout: "Layout", settings: "Settings", file: "InputFile") 
         if recovery.refund_evidence == "marker" and layout.operation == "refund":
             _print(console, "each refund_reason will begin with a marker of the run")
         _print(console, "the first request, without identity and signature:")
-        rows = plan.rows(first.orders, settings.dialect)
-        for name, text in plan.fields(first, rows, settings.dialect).items():
+        sheet = SheetWriter(plan=plan, dialect=settings.dialect).write(first.orders, first.indices)
+        for name, text in sheet.fields.items():
             _print(console, f"{name} = {text}")
     _print(console, "nothing was sent")
 

@@ -6,6 +6,7 @@ This module opens no file, and knows no network.
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from gateway_async.batching.chunks import name_of
 from gateway_async.batching.plans import PLANS
 from gateway_async.cli.cells import amount_problem, identifier_problem, text_problem, to_text
 from gateway_async.cli.inputs import explain
@@ -126,9 +127,10 @@ class OrderReader:
         if error is not None:
             yield explain(error, self._layout.columns)
         elif self._places is not None:
-            kind, value = self._plan.identity(order)
-            first = self._places.setdefault(hash((kind, value)), place)
+            identity = self._plan.identity(order)
+            first = self._places.setdefault(hash(identity), place)
             if first != place:
+                kind, _ = name_of(identity)
                 yield kind, f"the same order as in {first}{self._advice}"
 
     @property

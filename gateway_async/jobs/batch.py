@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from gateway_async.batching.batch import Batch, check_batch, check_size
 from gateway_async.batching.intake import Intake
 from gateway_async.batching.plans import PLANS
+from gateway_async.batching.sheets import SheetWriter
 from gateway_async.errors import ConfigurationError, JobConflictError
 from gateway_async.jobs.run import JobRun
 from gateway_async.jobs.submitting import submit_job
@@ -103,7 +104,7 @@ async def keep_orders(  # noqa: PLR0913  # one keyword a setting
     known = _checked(job)
     plan = PLANS[codec_of(operation).operation]
     check_batch(plan, orders, policy)
-    intake = Intake(plan, session.dialect, policy, orders)
+    intake = Intake(SheetWriter(plan=plan, dialect=session.dialect), policy, orders)
     try:
         await intake.check_all()
         return await submit_job(session, plan, known, intake, slice_size=slice_size)

@@ -21,6 +21,7 @@ from gateway_async.batching.intake import Intake
 from gateway_async.batching.lifecycle import Lifecycle
 from gateway_async.batching.log import Within
 from gateway_async.batching.running import Run
+from gateway_async.batching.sheets import SheetWriter
 from gateway_async.errors import JobBusyError, JournalError, LeaseLostError
 from gateway_async.jobs.log import ROWS_AT_ONCE, LeasedLog, new_orders
 from gateway_async.jobs.recovering import JobRecovery
@@ -71,7 +72,11 @@ class JobRun(Lifecycle):
         self._job = job
         self._slice_number = slice_number
         self._recovery = recovery
-        self._intake = None if orders is None else Intake(plan, session.dialect, policy, orders)
+        self._intake = (
+            None
+            if orders is None
+            else Intake(SheetWriter(plan=plan, dialect=session.dialect), policy, orders)
+        )
         self._total = 0
         self._telling = Telling(range(0), 0)
         self._is_read = False

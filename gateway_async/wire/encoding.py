@@ -10,6 +10,8 @@ import re
 import string
 from datetime import date
 from decimal import Decimal
+from itertools import chain
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -27,7 +29,7 @@ from gateway_async.models.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from gateway_async.dialect import Dialect
     from gateway_async.models.orders import OrderRef
@@ -81,6 +83,14 @@ def order_rows(orders: "Sequence[Any]", dialect: "Dialect") -> "list[Row]":
         InvalidOrderError: For an amount with more decimal places than its currency has.
     """
     return _plain_rows(orders, dialect) or [_order_row(order, dialect) for order in orders]
+
+
+def amounts_are_plain(orders: "Sequence[Any]", dialect: "Dialect") -> bool:
+    """Say whether orders of one class have amounts that are written just as they show."""
+    fields = _amount_fields(orders[0].__class__)
+    currencies = set(map(attrgetter("currency"), orders))
+    amounts = [map(str, map(attrgetter(field.name), orders)) for field in fields]
+    return _are_plain(chain.from_iterable(amounts), currencies, dialect)
 
 
 def batch_field(rows: "Sequence[Row]", dialect: "Dialect") -> JsonText:
@@ -216,12 +226,17 @@ def _plain_rows(orders: "Sequence[Any]", dialect: "Dialect") -> "list[Row] | Non
         return None
     (model,) = models
     rows = list(map(_row_writer(model), orders))
-    places = {dialect.places(currency) for currency in {row["currency"] for row in rows}}
+    currencies = set(map(itemgetter("currency"), rows))
+    amounts = [map(itemgetter(field.name), rows) for field in _amount_fields(model)]
+    return rows if _are_plain(chain.from_iterable(amounts), currencies, dialect) else None
+
+
+def _are_plain(texts: "Iterable[str]", currencies: "Collection[str]", dialect: "Dialect") -> bool:
+    """Say whether amounts are written with the decimal places that their currencies all have."""
+    places = set(map(dialect.places, currencies))
     if len(places) != 1:
-        return None
-    names = [field.name for field in _amount_fields(model)]
-    amounts = " ".join([row[name] for name in names for row in rows])
-    return rows if _plain_amounts(*places).fullmatch(f"{amounts} ") else None
+        return False
+    return _plain_amounts(*places).fullmatch(f"{' '.join(texts)} ") is not None
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,8 +10,13 @@ from hypothesis import given, settings, strategies as st
 
 from gateway_async import Dialect, OutcomeStatus
 from gateway_async.batching.chunks import Chunk
-from gateway_async.batching.matching import judge
-from gateway_async.batching.outcomes import RepliedBlock, Sending, status_codes
+from gateway_async.batching.matching import judge, sent_of
+from gateway_async.batching.outcomes import (
+    RepliedBlock,
+    Sending,
+    status_codes,
+    without_signatures,
+)
 from gateway_async.batching.plans import PLANS
 from gateway_async.operations import OPERATIONS
 from gateway_async.wire.decoding import decode_json
@@ -133,6 +139,10 @@ def test_each_order_has_one_verdict_and_each_item_one_place(
     assert Counter(map(id, placed)) == Counter(map(id, listed))
 
 
+def _sent(operation: str, orders: Sequence[Any], dialect: Dialect) -> Any:
+    return sent_of(OPERATIONS[operation], order_rows(orders, dialect), dialect)
+
+
 @given(
     data=st.data(),
     operation=st.sampled_from(MONEY_OPERATIONS),
@@ -145,7 +155,7 @@ def test_a_glance_sees_what_a_close_look_sees(
     orders = orders_for(operation, made_up(count))
     payload = data.draw(st.one_of(_mutated(operation, orders), _nearly_right(operation, orders)))
     args = OPERATIONS[operation], orders, payload, dialect
-    glance, close = judge(*args, rows=order_rows(orders, dialect)), judge(*args)
+    glance, close = judge(*args, _sent(operation, orders, dialect)), judge(*args)
     assert [status for status, _ in glance.verdicts] == [status for status, _ in close.verdicts]
     assert list(map(str, glance.verdicts)) == list(map(str, close.verdicts))
     assert [list(map(id, items)) for items in glance.items] == [
@@ -159,11 +169,11 @@ def test_a_glance_sees_what_a_close_look_sees(
 @pytest.mark.parametrize("operation", MONEY_OPERATIONS)
 def test_the_usual_reply_is_judged_at_a_glance(operation: str) -> None:
     orders = orders_for(operation, made_up(50))
-    rows = order_rows(orders, Dialect())
+    sent = _sent(operation, orders, Dialect())
     payload = reply_to(operation, [item_of(operation, order) for order in orders])
-    assert judge(OPERATIONS[operation], orders, payload, Dialect(), rows).plain
+    assert judge(OPERATIONS[operation], orders, payload, Dialect(), sent).plain
     payload[LIST_FIELDS[operation]].reverse()
-    assert not judge(OPERATIONS[operation], orders, payload, Dialect(), rows).plain
+    assert not judge(OPERATIONS[operation], orders, payload, Dialect(), sent).plain
 
 
 @pytest.mark.parametrize("values", [("1", 1), (1, True), (True, 1), (1, 1.0)])
@@ -175,7 +185,7 @@ def test_a_glance_takes_no_value_for_another_that_python_calls_equal(values: tup
     ]
     args = OPERATIONS["capture"], orders, reply_to("capture", listed), Dialect()
     assert (
-        [status for status, _ in judge(*args, order_rows(orders, Dialect())).verdicts]
+        [status for status, _ in judge(*args, _sent("capture", orders, Dialect())).verdicts]
         == [status for status, _ in judge(*args).verdicts]
         == [
             OutcomeStatus.SUCCEEDED if type(value) in (str, int) else OutcomeStatus.UNKNOWN
@@ -223,10 +233,11 @@ def test_a_kept_reply_is_read_again_as_it_was_judged(
     )
     body = reply.encode() if isinstance(reply, str) else reply
     judgement = judge(plan.operation, orders, decode_json(body), Dialect())
+    kept, _ = without_signatures(body, decode_json(body))
     block = RepliedBlock(
         chunk=Chunk(range(count), tuple(orders)),
         statuses=status_codes([status for status, _ in judgement.verdicts]),
-        reply=body,
+        reply=kept,
         operation=plan.operation,
         dialect=Dialect(),
         record_class=plan.record_class,

@@ -1,5 +1,6 @@
 """Whatever is added to a chunker leaves it once."""
 
+from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -15,7 +16,7 @@ from gateway_async.batching.chunks import (
     transaction_identity,
 )
 
-Identity = tuple[str, str]
+Identity = str | tuple[str, str]
 
 
 @attrs.frozen
@@ -165,7 +166,13 @@ def test_serialized_identities_are_never_in_flight_together_nor_after_an_unknown
 def test_a_chunk_of_references_is_of_one_kind(
     refs: list[_Ref], size: int, data: st.DataObject
 ) -> None:
-    chunker = Chunker(size=size, identity=reference_identity, look_ahead=10, serialize=False)
+    chunker = Chunker(
+        size=size,
+        identity=reference_identity,
+        look_ahead=10,
+        serialize=False,
+        kind=attrgetter("kind"),
+    )
     driver = _Driver(chunker, refs, data)
     driver.run()
     assert driver.indices == list(range(len(refs)))
