@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from gateway_async.batching.results import Progress
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import ConfigurationError, OutcomeUnknownError
+from gateway_async.operations import OPERATIONS, OperationClass
 from gateway_async.telemetry import (
     BatchEnd,
     BatchStart,
@@ -239,6 +240,11 @@ class RequestWatch:
         )
         self._observer.tell(told.request_ended, self._start, end, self._token)
 
+    @property
+    def _only_reads(self) -> bool:
+        operation = OPERATIONS.get(self._operation)
+        return operation is not None and operation.kind is OperationClass.READ
+
     def _log(self) -> None:
         made = self.exchange
         problem = made.error if made is not None else None
@@ -247,7 +253,8 @@ class RequestWatch:
             return
         orders = "" if self._orders is None else f" of {_count(self._orders, 'order')}"
         if isinstance(problem, OutcomeUnknownError):
-            _requests.warning("%s%s may have happened: %s", self._operation, orders, problem)
+            said = "found nothing out" if self._only_reads else "may have happened"
+            _requests.warning("%s%s %s: %s", self._operation, orders, said, problem)
         elif unknown:
             _requests.warning(
                 "%s%s: what became of %d is unknown", self._operation, orders, unknown

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from gateway_async.sandbox.server import SeededOrder
 
+_COMMAND = "python -m gateway_async.sandbox"
 SECRET_VARIABLE = "GATEWAY_SECRET"  # noqa: S105  # the name of a variable
 _DEFAULT_SECRET = "sandbox-secret"  # noqa: S105  # of a gateway that moves no money
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s)?")
@@ -45,10 +46,10 @@ def to_probability(text: str) -> float:
     return value
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Describe the options."""
+def make_parser(prog: str = _COMMAND) -> argparse.ArgumentParser:
+    """Describe the options of the command that is called so."""
     parser = argparse.ArgumentParser(
-        prog="python -m gateway_async.sandbox",
+        prog=prog,
         description="A payment gateway on this machine, to develop and test against.",
     )
     add = parser.add_argument
@@ -155,9 +156,9 @@ async def serve(options: argparse.Namespace) -> None:
         await ended.wait()
 
 
-def main(arguments: "Sequence[str] | None" = None) -> int:
+def main(arguments: "Sequence[str] | None" = None, prog: str = _COMMAND) -> int:
     """Run the command; the exit status is 2 where the options cannot be met."""
-    options = make_parser().parse_args(arguments)
+    options = make_parser(prog).parse_args(arguments)
     try:
         asyncio.run(serve(options))
     except (ConfigurationError, OSError) as error:

@@ -140,6 +140,13 @@ def test_wrong_options_end_the_command(options: list[str]) -> None:
         make_parser().parse_args(options)
 
 
+def test_help_names_the_command_that_was_given(capsys: pytest.CaptureFixture[str]) -> None:
+    for prog in ("gateway-async sandbox", "python -m gateway_async.sandbox"):
+        with pytest.raises(SystemExit, match="0"):
+            main(["--help"], prog)
+        assert capsys.readouterr().out.startswith(f"usage: {prog} ")
+
+
 def test_a_secret_that_is_not_there_ends_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway_async import BatchPolicy, OutcomeUnknownError
+from gateway_async import BatchPolicy, OrderRef, OutcomeUnknownError, RetryPolicy
 from gateway_async.sandbox import faults
 from tests.orders import client_of, orders_for
 from tests.secrets.data import direct_payment
@@ -83,6 +83,16 @@ async def test_a_lost_payment_is_a_warning(
     ((name, text),) = _said(caplog, logging.WARNING)
     assert name == "gateway_async.requests"
     assert text.startswith("pay_direct may have happened: ")
+
+
+async def test_a_lost_look_up_is_not_told_as_if_money_had_moved(
+    sandbox: "Sandbox", caplog: pytest.LogCaptureFixture
+) -> None:
+    sandbox.faults.add("query", faults.DropReply())
+    async with client_of(sandbox, retry=RetryPolicy(attempts=1)) as gateway:
+        await gateway.query([OrderRef(order_no="ORD-1")])
+    texts = [text for name, text in _said(caplog, logging.WARNING) if name.endswith("requests")]
+    assert texts[0].startswith("query of 1 order found nothing out: the request was sent")
 
 
 async def test_a_second_try_is_a_warning_and_each_request_is_told_to_those_who_ask(

@@ -14,4 +14,4 @@ def sandbox(
 
     Its options are those of `python -m gateway_async.sandbox`; --help lists them.
     """
-    return main(options)
+    return main(options, "gateway-async sandbox")
