@@ -5,8 +5,8 @@ fits no order is reported. This module is pure, and does not know how the reply 
 """
 
 from decimal import Decimal, InvalidOperation
-from itertools import product
-from operator import itemgetter
+from itertools import product, repeat
+from operator import contains, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -134,7 +134,7 @@ def _judge_plain(
     try:
         if list(map(_repeated(operation, dialect), listed)) != sent:
             return None
-        said = [_distinct([item.get(name) for item in listed]) for name in telling]
+        said = [_distinct(_column(listed, name)) for name in telling]
     except (KeyError, TypeError, RecursionError):  # lacks a field, is no item, is bottomless
         return None
     if not all(text is None or isinstance(text, str) for texts in said for text in texts):
@@ -144,6 +144,17 @@ def _judge_plain(
         if _judge_status(operation, item, dialect) is not _SUCCEEDED:
             return None
     return plain_judgement(listed)
+
+
+def _column(listed: "Sequence[Item]", name: str) -> list[Any]:
+    """Return one field of every item; None for each where none of them has it.
+
+    Raises:
+        KeyError: If only some have it.
+    """
+    if not any(map(contains, listed, repeat(name))):
+        return [None] * len(listed)
+    return list(map(itemgetter(name), listed))
 
 
 def _distinct(texts: list[Any]) -> "Collection[Any]":

@@ -72,8 +72,7 @@ class _Iterated(Source):
     async def pull_some(self, most: int, into: "Page") -> None:
         first, orders = self._index, into.orders
         try:
-            for order in islice(self._iterator, most):
-                orders.append(order)  # what was added stays, if the next raises
+            orders.extend(islice(self._iterator, most))  # what came stays, if the next raises
         finally:
             self._index += len(orders)
             into.indices = range(first, self._index)
