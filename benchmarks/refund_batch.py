@@ -6,6 +6,7 @@ turn against the same stub in another process; figures are CPU time of this proc
 """
 
 import asyncio
+import functools
 import itertools
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -44,9 +45,10 @@ ROUNDS = 15
 CONCURRENCY = 8
 
 
-def make_orders() -> list[RefundOrder]:
+@functools.cache  # they are made by the caller, whatever they are refunded with
+def make_orders() -> tuple[RefundOrder, ...]:
     """Return the orders that the stub's reply is about."""
-    return [
+    return tuple(
         RefundOrder(
             **names(number),
             currency="EUR",
@@ -55,7 +57,7 @@ def make_orders() -> list[RefundOrder]:
             refund_reason="customer request",
         )
         for number in range(ORDERS)
-    ]
+    )
 
 
 def make_body() -> bytes:
