@@ -86,8 +86,9 @@ class Outcome(Generic[O, R]):
         """
         if not self.items:
             return None
-        records = tuple(read_record(self.record_class, item) for item in self.items)
-        return records if self.many else records[0]  # type: ignore[return-value]  # by operation
+        if self.many:
+            return tuple([read_record(self.record_class, item) for item in self.items])  # type: ignore[return-value]  # by operation
+        return read_record(self.record_class, self.items[0])  # type: ignore[no-any-return]  # by operation
 
 
 _Draft: Any = attrs.make_class(
