@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import cattrs
 
 _Hook = Callable[..., Any]
+_Fields = list[tuple[str, Any, object]]
 _RecordType = TypeVar("_RecordType", bound=Record)
 
 _ADDED_FIELDS = frozenset(attrs.fields_dict(Record))
@@ -205,62 +206,85 @@ def _blank_record(value: object, model: type[_RecordType]) -> _RecordType:
 def _record_reader(model: type[Record], converter: "cattrs.BaseConverter") -> _Hook:
     """Compile the reader of one class.
 
-    What it reads may lack fields, and is otherwise clean; anything else is left to the careful
-    reader, from the start. It is written out field by field: a loop would take most of its time.
+    What it reads is clean; anything else is left to the careful reader, from the start. What
+    lacks fields is filled up, or where it lacks the same as others of its size, as is the rule,
+    read by a reader of just the fields that came.
     """
     fields = _own_fields(model)
-    readers: dict[str, _Hook] = {
-        name: converter.get_structure_hook(wanted)
-        for name, wanted, _ in fields
-        if wanted is not str
-    }
-    source = _READER.format(
-        size=len(fields),
-        fields="".join(
-            (_OTHER_FIELD if name in readers else _TEXT_FIELD).format(name=name, default=default)
-            for name, _, default in fields
-        ),
-    )
+    # orjson makes equal keys one object, which a dict finds without comparing texts.
+    blank = orjson.loads(orjson.dumps(dict.fromkeys(name for name, _, _ in fields)))
+    readers: dict[int, _Hook] = {}
+    read_carefully = _careful_reader(model, converter)
+
+    def read_other(value: dict[str, Any]) -> object:
+        whole = blank | value
+        if len(whole) > len(blank):
+            return read_carefully(value)
+        size = len(value)
+        # What comes in several kinds of one size is filled up from then on.
+        readers[size] = read_other if size in readers else _compiled(fields, value, names)
+        return readers[len(blank)](whole)
+
     names: dict[str, Any] = {
-        "blank": dict.fromkeys(name for name, _, _ in fields),
         "model": model,
         "NOTHING": NOTHING,
         "Unfrozen": _unfrozen(model),
-        "read_carefully": _careful_reader(model, converter),
-        **{f"read_{name}": read for name, read in readers.items()},
+        "read_carefully": read_carefully,
+        "read_other": read_other,
+        "readers": readers,
+        **{f"key_{name}": name for name in blank},
+        **{f"read_{name}": converter.get_structure_hook(wanted) for name, wanted, _ in fields},
     }
-    exec(source, names)  # noqa: S102  # of the templates above and our own fields' names
-    read: _Hook = names["read"]
+    readers[len(blank)] = _compiled(fields, blank, names)
+    return readers[len(blank)]
+
+
+def _compiled(fields: _Fields, present: Mapping[str, object], names: dict[str, Any]) -> _Hook:
+    """Write a reader out field by field: a loop would take most of its time."""
+    lines = [
+        _field_source(wanted, came=name in present).format(name=name, default=default)
+        for name, wanted, default in fields
+    ]
+    scope = {**names}
+    exec(_READER.format(size=len(present), fields="".join(lines)), scope)  # noqa: S102  # of the templates below and our own fields' names
+    read: _Hook = scope["read"]
     return read
+
+
+def _field_source(wanted: object, *, came: bool) -> str:
+    if not came:
+        return _LACKING_FIELD
+    return _TEXT_FIELD if wanted is str else _OTHER_FIELD
 
 
 _READER = """
 def read(value, wanted=None):
     if type(value) is not dict:
         return read_carefully(value)
-    if len(value) == {size}:
-        known = value
-    else:
-        known = blank | value
-        if len(known) != {size}:
-            return read_carefully(value)
+    if len(value) != {size}:
+        return readers.get(len(value), read_other)(value)
     record = Unfrozen()
     try:
         {fields}
         record.extra = record.unreadable = NOTHING
-    except (KeyError, ValueError):
+    except KeyError:
+        return read_other(value)
+    except ValueError:
         return read_carefully(value)
     record.__class__ = model
     return record
 """
 _TEXT_FIELD = """
-        record.{name} = found = known["{name}"]
+        record.{name} = found = value[key_{name}]
         if type(found) is not str and found is not None:
             return read_carefully(value)
 """
 _OTHER_FIELD = """
-        found = known["{name}"]
+        found = value[key_{name}]
         record.{name} = {default} if found is None else read_{name}(found)
+"""
+_LACKING_FIELD = """
+        record.{name} = {default}
 """
 
 
@@ -295,7 +319,7 @@ def _careful_reader(model: type[Record], converter: "cattrs.BaseConverter") -> _
     return read
 
 
-def _own_fields(model: type[Record]) -> list[tuple[str, Any, object]]:
+def _own_fields(model: type[Record]) -> _Fields:
     """Return name, type and default of each field that a reply may have."""
     return [
         (field.name, _without_none(field.type), field.default)

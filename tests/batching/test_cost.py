@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 import gateway_async
-from gateway_async import BatchPolicy, GatewayClient, OutcomeStatus
+from gateway_async import BatchPolicy, GatewayClient, Outcome, OutcomeStatus, RefundRecord
 from tests.fuzz.memory import MemoryGateway, client_of
 from tests.orders import refunds
+from tests.steps import count_calls
 
 PACKAGE = str(Path(gateway_async.__file__).parent)
 FEW, MANY = 500, 1500
@@ -54,3 +55,24 @@ async def test_an_order_costs_few_calls(
     await _calls(run, FEW)  # what is compiled at first use does not count
     few, many = await _calls(run, FEW), await _calls(run, MANY)
     assert (many - few) / (MANY - FEW) < most
+
+
+def test_the_record_of_an_outcome_is_read_in_few_calls() -> None:
+    item = {
+        "transaction_id": "T1",
+        "order_no": "A",
+        "amount": "100.00",
+        "currency": "EUR",
+        "refund_amount": "10.00",
+        "refund_status": "1",
+        "refund_message": "V0000:success",
+    }
+    outcome: Outcome[None, RefundRecord] = Outcome(
+        order=None,
+        index=0,
+        status=OutcomeStatus.SUCCEEDED,
+        items=(item,),
+        record_class=RefundRecord,
+    )
+    assert outcome.record == outcome.record  # what is compiled at first use does not count
+    assert count_calls(lambda: outcome.record) < 18

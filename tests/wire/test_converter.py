@@ -1,6 +1,7 @@
 """Reading records from replies, however sloppy."""
 
 import copy
+import itertools
 import pickle
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -349,6 +350,29 @@ def test_a_clean_record_is_read_in_few_calls(lacking: tuple[str, ...]) -> None:
     item = {name: value for name, value in TRANSACTION.items() if name not in lacking}
     read_record(TransactionRecord, item)
     assert count_calls(lambda: read_record(TransactionRecord, item)) < 50
+
+
+def test_what_lacks_fields_is_read_by_few_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[int] = []
+    compile_reader = converter._compiled
+
+    def note(fields: Any, present: Any, names: Any) -> Any:
+        compiled.append(len(present))
+        return compile_reader(fields, present, names)
+
+    monkeypatch.setattr(converter, "_compiled", note)
+    quick = cattrs.Converter()
+    converter.configure_values(quick)
+    converter.configure_records(quick)
+    names = [name for name, _, _ in converter._own_fields(DeliveryInformation)]
+    for size in range(len(names) + 1):
+        for present in itertools.combinations(names, size):
+            whole = {name: f"{name} of {size}" for name in present}
+            for item in (whole, {**whole, "unlisted": 1}, {**whole, names[0]: 7}):
+                assert quick.structure(item, DeliveryInformation) == _CAREFUL.structure(
+                    item, DeliveryInformation
+                )
+    assert sorted(compiled) == list(range(len(names) + 1))
 
 
 def test_records_with_nothing_unusual_share_what_is_empty() -> None:
