@@ -7,6 +7,7 @@ sloppy, and says what it could not read; the peers raise.
 """
 
 import functools
+import gc
 import time
 from datetime import datetime
 from decimal import Decimal
@@ -90,6 +91,8 @@ def measure() -> "list[Figure]":
         "plain cattrs": plain_cattrs(),
         "pydantic": plain_pydantic(),
     }
+    gc.collect()
+    gc.freeze()  # else a full collection walks all that the peers import, at the cost of one side
     microseconds = alternate(
         {name: functools.partial(_microseconds, read, body) for name, read in readers.items()},
         ROUNDS,
