@@ -253,8 +253,8 @@ class RequestWatch:
             return
         orders = "" if self._orders is None else f" of {_count(self._orders, 'order')}"
         if isinstance(problem, OutcomeUnknownError):
-            said = "found nothing out" if self._only_reads else "may have happened"
-            _requests.warning("%s%s %s: %s", self._operation, orders, said, problem)
+            came_to = "found nothing out" if self._only_reads else "may have happened"
+            _requests.warning("%s%s %s: %s", self._operation, orders, came_to, problem)
         elif unknown:
             _requests.warning(
                 "%s%s: what became of %d is unknown", self._operation, orders, unknown
