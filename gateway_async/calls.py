@@ -210,8 +210,10 @@ def _hide_signatures(data: dict[str, Any]) -> None:
     while left:
         part = left.pop()
         if isinstance(part, dict):
-            if isinstance(signature := part.get(SIGNATURE_FIELD), str):
-                part[SIGNATURE_FIELD] = SignatureText(signature)
+            if (signature := part.get(SIGNATURE_FIELD)) is not None:
+                part[SIGNATURE_FIELD] = SignatureText(
+                    signature if isinstance(signature, str) else ""  # else it is none
+                )
             left += part.values()
         elif isinstance(part, list):
             left += part

@@ -26,12 +26,14 @@ class Gate:
         self.drain_seconds = drain_seconds
         self.paused_until = -math.inf
         self._stopped = asyncio.Event()
-        self._reason = ""
+        self._reason: str | None = None
 
     @property
     def closed_because(self) -> str | None:
         """Why nothing may leave any more; None while it may."""
-        return self._reason or (DEADLINE_PASSED if self.is_too_late else None)
+        if self._reason is not None:
+            return self._reason
+        return DEADLINE_PASSED if self.is_too_late else None
 
     @property
     def _pause(self) -> float:
@@ -43,7 +45,7 @@ class Gate:
     @property
     def stopped_because(self) -> str | None:
         """Why it was stopped; None where it was not, whatever the time."""
-        return self._reason or None
+        return self._reason
 
     @property
     def is_too_late(self) -> bool:
@@ -52,7 +54,8 @@ class Gate:
 
     def stop(self, reason: str) -> None:
         """Let nothing leave any more; the first reason stays."""
-        self._reason = self._reason or reason
+        if self._reason is None:
+            self._reason = reason
         self._stopped.set()
 
     def pause(self, seconds: float) -> None:

@@ -189,7 +189,9 @@ class AiohttpTransport:
 
     async def send(self, message: Message, *, evidence: Evidence, seconds: float) -> RawReply:
         """Send one request; see `Transport.send`."""
-        session = self._session() or await self._open()
+        session = self._session()
+        if session is None:
+            session = await self._open()
         foreign = None
         try:
             return await self._exchange(session, message, evidence, seconds)

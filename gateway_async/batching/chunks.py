@@ -189,8 +189,12 @@ class Chunker:
 
     def open_with(self, page: Page, identities: "set[Identity]") -> None:
         """Take in orders that are `fitting`, all at once."""
-        self._open = page
         self._open_identities = identities
+        self._open = page
+
+    def is_open_with(self, page: Page) -> bool:
+        """Say whether the open chunk began as this page."""
+        return self._open is page
 
     def take(self) -> Chunk | None:
         """Close the open chunk and return it; None if it has no order."""

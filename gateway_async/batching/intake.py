@@ -1,7 +1,7 @@
-"""How orders come in: pulled, checked, and cut into chunks.
+"""How orders come in: pulled, checked, written, and cut into chunks.
 
-Law: every order that is pulled leaves once, in a chunk or refused with its error. What is sent,
-and when, is not known here.
+Law: every order that is pulled leaves once, in a chunk or refused with its error. When it is sent,
+and how, is not known here.
 """
 
 import asyncio
@@ -129,11 +129,12 @@ class Intake:
         """Check what was pulled, and cut it into chunks: nearly always all of it at once."""
         self._pulled += len(page)
         self._sheet = None
-        is_in = not page.orders
+        if not page.orders:
+            return
         try:
-            is_in = is_in or self._open_with(page)
-        finally:  # no defect in writing may lose an order
-            if not is_in:
+            self._open_with(page)
+        finally:  # whatever was raised, every order is taken in once
+            if not self._chunker.is_open_with(page):
                 self._add(page)
 
     def _add(self, page: Page) -> None:
@@ -144,17 +145,13 @@ class Intake:
             else:
                 self._refused.append(_refused(index, order, error))
 
-    def _open_with(self, page: Page) -> bool:
-        """Open a chunk with orders of which none is wrong or stands in another's way."""
+    def _open_with(self, page: Page) -> None:
+        """Open a chunk with orders, if none of them is wrong or in another's way."""
         sheet = self._writer.write_if_right(page.orders, page.indices)
-        if sheet is None:
-            return False
-        identities = self._chunker.fitting(page.orders)
-        if identities is None or not (self._checked or self._are_new(identities)):
-            return False
-        self._chunker.open_with(page, identities)
-        self._sheet = sheet
-        return True
+        identities = None if sheet is None else self._chunker.fitting(page.orders)
+        if identities is not None and (self._checked or self._are_new(identities)):
+            self._sheet = sheet
+            self._chunker.open_with(page, identities)
 
     def _are_new(self, identities: "Collection[Identity]") -> bool:
         """Note identities, if duplicates are refused and none of these is one."""
@@ -163,13 +160,13 @@ class Intake:
     def take(self) -> "tuple[Chunk, Sheet | None] | None":
         """Return the next chunk, full or not; None if none can leave now.
 
-        Its sheet comes with it, where its orders were written to check them.
+        Its sheet comes with it, where all of it was taken in, and so written, at once.
         """
         chunk, sheet, self._sheet = self._chunker.take(), self._sheet, None
         if chunk is None:
             return None
-        # An open chunk only grows, so that as many are the same.
-        return chunk, sheet if sheet is not None and sheet.size == len(chunk) else None
+        is_its_own = sheet is not None and list(sheet.indices) == list(chunk.indices)
+        return chunk, sheet if is_its_own else None
 
     def take_refused(self) -> list[UniformBlock]:
         """Return the orders that may not be sent, each with its error."""

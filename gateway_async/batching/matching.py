@@ -82,12 +82,9 @@ def judge(
     return plain or _judge_money(operation, orders, payload, dialect)
 
 
-def sent_of(operation: Operation, rows: "Sequence[Item]", dialect: "Dialect") -> "Sent | None":
+def sent_of(operation: Operation, rows: "Sequence[Item]", dialect: "Dialect") -> "Sent":
     """Take from orders, as they were written, what an item of the reply is to repeat of each."""
-    try:
-        return list(map(_repeated(operation, dialect), rows))
-    except KeyError:  # the dialect wants repeated what these orders do not have
-        return None
+    return list(map(_repeated(operation, dialect), rows))
 
 
 def _repeated(operation: Operation, dialect: "Dialect") -> "itemgetter[Any]":

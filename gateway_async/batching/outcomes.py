@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import attrs
+import orjson
 
 from gateway_async.batching.markers import whole_marker
 from gateway_async.batching.matching import Judgement, identifier, judge, plain_judgement
 from gateway_async.batching.statuses import OutcomeStatus
-from gateway_async.errors import GatewayError
+from gateway_async.errors import GatewayError, ReplyUnreadableError
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.wire.converter import read_record
 from gateway_async.wire.decoding import decode_json
@@ -30,6 +31,7 @@ R = TypeVar("R")
 _CODES = {status: code for code, status in enumerate(OutcomeStatus)}
 _SIGNATURE_NAME = b'"encryption_data"'
 _SIGNATURES = re.compile(rb'("encryption_data"\s*:\s*)"[^"\\]*+(?:\\.[^"\\]*+)*+"')
+_ESCAPED_LETTER = rb"\u00"
 
 
 @attrs.frozen(kw_only=True)
@@ -102,21 +104,45 @@ _Draft: Any = attrs.make_class(
 
 
 def without_signatures(reply: bytes, payload: Mapping[str, Any]) -> tuple[bytes, Mapping[str, Any]]:
-    """Return a JSON reply with every signature in it emptied, and what it says.
+    """Take the signatures from a JSON reply.
 
     Args:
         reply: The reply.
-        payload: The same decoded. Only a signature beside its items is left in it, not one in them.
+        payload: The same decoded.
+
+    Returns:
+        The reply with every signature in it emptied, and what it says; the one beside its items
+        may still be in that.
+
+    Raises:
+        ReplyUnreadableError: For a signature in what is nested too deep to be written again.
     """
     first, last = reply.find(_SIGNATURE_NAME), reply.rfind(_SIGNATURE_NAME)
-    if first < 0:
+    is_escaped = b"\\" in reply and _ESCAPED_LETTER in reply
+    if first < 0 and not is_escaped:
         return reply, payload
-    found = _SIGNATURES.match(reply, last)  # only what lies between is searched: it is seldom much
-    end = found.end() if found else len(reply)
-    emptied = _SIGNATURES.sub(lambda signed: signed[1] + b'""', reply[first:end])
-    kept = b"".join((reply[:first], emptied, reply[end:]))
-    is_nested = first != last or SIGNATURE_FIELD not in payload
-    return kept, decode_json(kept) if is_nested else payload
+    found = _SIGNATURES.match(reply, last) if first >= 0 else None
+    if found and first == last and SIGNATURE_FIELD in payload and not is_escaped:
+        return b"".join((reply[:first], found[1], b'""', reply[found.end() :])), payload
+    return _emptied(decode_json(_SIGNATURES.sub(rb'\1""', reply)))
+
+
+def _emptied(payload: dict[str, Any]) -> tuple[bytes, Mapping[str, Any]]:
+    """Empty whatever is called a signature, however it was written, and write all of it again."""
+    left: list[Any] = [payload]
+    while left:
+        part = left.pop()
+        if isinstance(part, dict):
+            if SIGNATURE_FIELD in part:
+                part[SIGNATURE_FIELD] = ""
+            left += part.values()
+        elif isinstance(part, list):
+            left += part
+    try:
+        return orjson.dumps(payload), payload
+    except orjson.JSONEncodeError:
+        problem = "the reply carries signatures, and is nested too deep to be kept without them"
+    raise ReplyUnreadableError(problem)
 
 
 class Block(Protocol):

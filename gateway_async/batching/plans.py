@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """How the orders of one operation are checked, written and named.
+    """How the orders of one operation are checked and named.
 
     Attributes:
         operation: The operation.

@@ -67,7 +67,7 @@ class Sender:
 
     Attributes:
         session: The way to the gateway.
-        writer: Writes what was not written to be checked.
+        writer: Writes what comes without its sheet.
         gate: Whether requests may leave.
         tally: Where requests and retries are counted.
         record: Told what became of a chunk, or of a part of it.

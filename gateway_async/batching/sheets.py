@@ -31,12 +31,12 @@ class Sheet:
     """The orders of one request, written.
 
     Attributes:
-        size: How many they are.
+        indices: Their positions in the input.
         fields: The fields of the request that carry them.
         sent: What a reply is to repeat of each; None for look-ups, which are matched otherwise.
     """
 
-    size: int
+    indices: "Sequence[int]"
     fields: "Mapping[str, str]" = attrs.field(repr=False)
     sent: "Sent | None" = attrs.field(default=None, repr=False)
 
@@ -67,12 +67,12 @@ class SheetWriter:
         """
         operation = self.plan.operation
         if self.plan.is_look_up:
-            return Sheet(len(orders), selection_fields(orders, self.dialect))
+            return Sheet(indices, selection_fields(orders, self.dialect))
         rows = order_rows(orders, self.dialect)
         if self.marker is not None:
             rows = _with_markers(rows, self.marker, indices)
         fields = {operation.list_field or "": batch_field(rows, self.dialect)}
-        return Sheet(len(orders), fields, sent_of(operation, rows, self.dialect))
+        return Sheet(indices, fields, sent_of(operation, rows, self.dialect))
 
     def write_if_right(self, orders: "Sequence[Any]", indices: "Sequence[int]") -> Sheet | None:
         """Write orders if `Plan.check` finds fault with none of them; else None."""

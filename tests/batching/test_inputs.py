@@ -1,6 +1,7 @@
 """What may be handed in, what is refused, and what becomes of an input that breaks."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -10,11 +11,17 @@ import pytest
 from gateway_async import (
     Batch,
     BatchPolicy,
+    Dialect,
     DuplicateOrderError,
     InvalidOrderError,
     OutcomeStatus,
     RefundOrder,
 )
+from gateway_async.batching.chunks import Chunker, Page
+from gateway_async.batching.intake import Intake
+from gateway_async.batching.plans import PLANS
+from gateway_async.batching.sheets import SheetWriter
+from gateway_async.batching.sources import Source
 from gateway_async.operations import REFUND
 from gateway_async.transport import RawReply
 from tests.memory import Asked, MemoryTransport, all_done, client_over
@@ -43,6 +50,22 @@ class _Iterable:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._orders)
+
+
+class _Backwards(Source):
+    """Gives orders with descending indices."""
+
+    def __init__(self, orders: list[Any]) -> None:
+        self._left = list(enumerate(orders))
+
+    async def pull(self) -> tuple[int, object]:
+        if not self._left:
+            self.ended = True
+            raise StopAsyncIteration
+        return self._left.pop()
+
+    async def aclose(self) -> None:
+        """Close nothing."""
 
 
 KINDS: dict[str, Callable[[list[Any]], Any]] = {
@@ -222,6 +245,50 @@ async def test_a_streamed_input_that_raises_leaves_a_result(
     assert sorted(seen + [outcome.index for outcome in batch.result]) == list(range(after))
     assert sum(batch.result.counts.values()) == after
     assert not batch.result.exhausted
+
+
+@pytest.mark.parametrize("duplicates", ["reject", "serialize", "allow"])
+@pytest.mark.parametrize("kind", ["list", "generator"])
+@pytest.mark.parametrize("is_opened", [True, False])
+async def test_what_raises_while_orders_are_taken_in_neither_loses_nor_repeats_one(
+    monkeypatch: pytest.MonkeyPatch, duplicates: str, kind: str, is_opened: bool
+) -> None:
+    open_with, count = Chunker.open_with, itertools.count(1)
+
+    def break_off(self: Chunker, page: Page, identities: set[Any]) -> None:
+        breaks = next(count) == 2
+        if is_opened or not breaks:
+            open_with(self, page, identities)
+        if breaks:
+            raise _BrokenError  # as a signal handler may, anywhere
+
+    async def answer(asked: Asked) -> Any:
+        await asyncio.sleep(0)
+        return asked.done()
+
+    monkeypatch.setattr(Chunker, "open_with", break_off)
+    transport = MemoryTransport(answer)
+    client = client_over(transport, policy=BatchPolicy(duplicates=duplicates, chunk_size=10))
+    batch = client.refund(KINDS[kind](refunds(60)))
+    with pytest.raises(_BrokenError):
+        await batch
+    sent = [name for asked in transport.asked for name in asked.transactions]
+    told = [outcome.index for outcome in batch.result]
+    assert len(sent) == len(set(sent))
+    assert len(told) == len(set(told))
+    assert set(told) >= {*range(20)}
+    assert sorted(told) == list(range(len(told)))
+
+
+def test_a_sheet_goes_with_its_own_chunk_alone() -> None:
+    orders = refunds(2)
+    writer = SheetWriter(plan=PLANS["refund"], dialect=Dialect())
+    intake = Intake(writer, BatchPolicy(), _Backwards(orders))
+    asyncio.run(intake.fill())
+    chunk, sheet = intake.take() or (None, None)
+    assert chunk is not None
+    assert list(chunk.orders) == orders
+    assert sheet is None
 
 
 @pytest.mark.parametrize("streamed", [True, False])

@@ -68,6 +68,17 @@ def _in_statuses(reply: dict[str, Any], name: str) -> object:
     return {**reply, "return_status": marks, "return_message": [marks], name: items}
 
 
+def _escaped(reply: dict[str, Any], name: str) -> object:
+    items = [{**item, "encryption_data": SIGNED} for item in reply[name]]
+    text = json.dumps({**reply, name: items, "encryption_data": SIGNED})
+    return text.replace("encryption_data", r"encryption\u005fdata")
+
+
+def _as_no_text(reply: dict[str, Any], name: str) -> object:
+    items = [{**item, "encryption_data": [SIGNED, {"v": SIGNED}]} for item in reply[name]]
+    return {**reply, name: items, "encryption_data": {"value": SIGNED}}
+
+
 CHANGES = [
     _in_envelope,
     _twice,
@@ -78,6 +89,8 @@ CHANGES = [
     _deep_inside,
     _where_an_amount_is_expected,
     _in_statuses,
+    _escaped,
+    _as_no_text,
 ]
 BATCHES: "dict[str, Callable[[GatewayClient], Any]]" = {
     "capture_orders": lambda client: client.capture([CaptureOrder(**o) for o in ORDERS]),  # type: ignore[arg-type]  # text is converted
