@@ -81,9 +81,9 @@ def as_json(results: dict[str, list[Figure]]) -> str:
         question: [
             {
                 "name": figure.name,
-                "value": float(f"{figure.value:.4g}"),
+                "value": float(f"{figure.value:.3g}"),
                 "quartiles": figure.quartiles
-                and [float(f"{quartile:.4g}") for quartile in figure.quartiles],
+                and [float(f"{quartile:.3g}") for quartile in figure.quartiles],
                 "unit": figure.unit,
                 "goal": str(figure.goal) if figure.goal else None,
                 "met": figure.goal.is_met(figure.value) if figure.goal else None,
