@@ -74,7 +74,8 @@ def _set_up_sqlite(connection: Any, _: object) -> None:  # noqa: ANN401  # sqlit
 
 
 def _begin_immediate(connection: sa.Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    driver: Any = connection.connection.driver_connection
+    driver.execute("BEGIN IMMEDIATE")
 
 
 def _postgresql(url: str) -> sa.Engine:

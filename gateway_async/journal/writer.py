@@ -3,6 +3,9 @@
 Law: a caller hears of its operation only after the commit. Operations that wait together share a
 transaction; where one of them fails, each runs alone, so that nobody gets another's error. A write
 whose commit failed is not repeated. What an operation does is not known here.
+
+Most of what a commit costs is that two threads wake each other: so operations are handed over
+together, once the event loop brings no more of them.
 """
 
 import asyncio
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MOST_TOGETHER = 32
+_QUIET_TURNS = 4
+"""After so many turns of the event loop without another operation, those that came go together."""
 _LONGEST_TEXT = 300
 _ELSEWHERE = "it was entered in another event loop, and can be used only there"
 
@@ -108,6 +113,7 @@ class Writer:
         self._texts: dict[sa.Executable, Text] = {}
         self._loop = asyncio.get_running_loop()
         self._ended = self._loop.create_future()
+        self._gathered: list[_Task[Any]] = []
         self._queue: SimpleQueue[_Task[Any] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="gateway journal", daemon=True)
         self._is_closed = False
@@ -131,6 +137,7 @@ class Writer:
         """Have an operation carried out without waiting for it, and without an error."""
         if not self._is_closed and self._is_at_home():
             self._put(what, operation).add_done_callback(lambda done: done.exception())
+            self._hand_over()  # the loop may end before its next turn
 
     async def aclose(self) -> None:
         """Carry out what waits, disconnect, and end the thread, whoever is cancelled meanwhile.
@@ -140,6 +147,7 @@ class Writer:
         """
         if not self._is_closed:
             self._is_closed = True
+            self._hand_over()
             self._queue.put(None)
         if not self._is_at_home():
             raise JournalError(f"cannot wait for the end of the journal: {_ELSEWHERE}")
@@ -159,8 +167,23 @@ class Writer:
         if not self._is_at_home():
             raise JournalError(f"{what}: {_ELSEWHERE}")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put(_Task(what, operation, future))
+        self._gathered.append(_Task(what, operation, future))
+        if len(self._gathered) == 1:
+            self._loop.call_soon(self._gather, 1, 1)
         return future
+
+    def _gather(self, known: int, turn: int) -> None:
+        """Hand over what came, once nothing more comes for a few turns of the loop."""
+        found = len(self._gathered)
+        if found >= _MOST_TOGETHER or (found == known and turn == _QUIET_TURNS):
+            self._hand_over()
+        elif found:
+            self._loop.call_soon(self._gather, found, turn + 1 if found == known else 1)
+
+    def _hand_over(self) -> None:
+        for task in self._gathered:
+            self._queue.put(task)
+        self._gathered.clear()
 
     def _is_at_home(self) -> bool:
         return asyncio.get_running_loop() is self._loop

@@ -218,8 +218,7 @@ async def test_a_caller_that_is_cancelled_meanwhile_gives_the_lease_back(
     with monkeypatch.context() as patched:
         patched.setattr(leases, "take_job", slowly)
         task = asyncio.create_task(job.take("first"))
-        await asyncio.sleep(0)
-        begun.wait(30)
+        await asyncio.to_thread(begun.wait, 30)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

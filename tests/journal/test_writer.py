@@ -15,6 +15,7 @@ from gateway_async.journal import JobState, Journal
 from gateway_async.journal.lease import Lease
 from gateway_async.journal.writer import Transaction
 from tests.journal.tables import Tables, Watch, held_up, sent, submitted, succeeded, taken
+from tests.orders import refunds
 from tests.postgres import emptied
 
 
@@ -38,6 +39,35 @@ async def test_what_waits_together_is_committed_together(journal: Journal, table
     assert watch.commits == 2  # the one that held it up, and the five
     assert len(set(requests)) == 5
     assert tables.states() == ["intent"] * 10
+
+
+async def test_what_comes_in_turns_of_the_loop_that_follow_is_committed_together(
+    journal: Journal, tables: Tables
+) -> None:
+    lease = await taken(journal)
+    watch = Watch(journal)
+    sending = []
+    for index in range(10):
+        sending.append(asyncio.create_task(sent(lease, (index,))))
+        await asyncio.sleep(0)
+    await asyncio.gather(*sending)
+    assert watch.commits == 1
+    assert tables.states() == ["intent"] * 10
+
+
+async def test_a_chunk_costs_three_statements_and_a_share_of_two_commits(journal: Journal) -> None:
+    lease = await taken(journal, refunds(250))
+    watch = Watch(journal)
+    chunks = [range(start, start + 50) for start in range(0, 250, 50)]
+    requests = await asyncio.gather(*(sent(lease, chunk) for chunk in chunks))
+    await asyncio.gather(
+        *(
+            lease.succeed(request, chunk, ["R1"] * 50, ended_at=1.0)
+            for request, chunk in zip(requests, chunks, strict=True)
+        )
+    )
+    assert watch.commits == 2
+    assert watch.statements == 3 * len(chunks) + 2  # and the lease, in each transaction
 
 
 async def test_nobody_hears_of_it_before_the_commit(journal: Journal, tables: Tables) -> None:
