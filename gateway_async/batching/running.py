@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("gateway_async.batches")
 
+_WRITTEN_AT_ONCE = 8
+"""So many chunks are written in one turn of the loop: then it sends them, and serves others."""
 _STOP_AT_ONCE = (CertificateError, EvidenceError, ConfigurationError)
 
 
@@ -85,6 +87,7 @@ class Run(Lifecycle):
         wants_references = recovery.record_baseline or (log is not None and not is_marked)
         self._looks_before = is_refund and wants_references
         self._taking = asyncio.Lock()
+        self._turns = asyncio.Semaphore(_WRITTEN_AT_ONCE)
         self._alarm: asyncio.TimerHandle | None = None
         self._failed_in_a_row = 0
 
@@ -171,6 +174,8 @@ class Run(Lifecycle):
             await self._sender.kept()
 
     async def _next_chunk(self) -> "tuple[Chunk, Sheet | None] | None":
+        await self._turns.acquire()
+        asyncio.get_running_loop().call_soon(self._turns.release)  # in the loop's next turn
         async with self._taking:
             while self._may_take:
                 if self.streamed and len(self.tally.finished) >= self._policy.concurrency:

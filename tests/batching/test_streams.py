@@ -118,6 +118,29 @@ async def test_no_more_requests_are_in_flight_than_concurrency_says(streamed: bo
     assert most == 3
 
 
+async def test_a_burst_of_free_places_is_filled_in_several_turns_of_the_loop() -> None:
+    turns: list[int] = []
+    turn = 0
+
+    def tick() -> None:
+        nonlocal turn
+        turn += 1
+        ticking.append(asyncio.get_running_loop().call_soon(tick))
+
+    async def answer(asked: Asked) -> Any:
+        turns.append(turn)
+        await asyncio.sleep(0.001)
+        return asked.done()
+
+    ticking: list[asyncio.Handle] = []
+    tick()
+    policy = BatchPolicy(concurrency=50, chunk_size=1)
+    result = await client_over(MemoryTransport(answer), policy=policy).refund(iter(refunds(50)))
+    ticking[-1].cancel()
+    assert result.ok
+    assert max(turns.count(one) for one in set(turns)) == 8
+
+
 @pytest.mark.parametrize("kind", ["sequence", "iterable", "asynchronous"])
 async def test_leaving_early_sends_nothing_more_and_keeps_what_is_known(kind: str) -> None:
     orders = _Counted(500)
