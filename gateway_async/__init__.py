@@ -8,7 +8,6 @@ from gateway_async.batching.outcomes import Outcome
 from gateway_async.batching.results import BatchResult, OutcomeView, Progress, UnexpectedRecords
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.client import GatewayClient
-from gateway_async.coalescer import Coalescer
 from gateway_async.dialect import Dialect, PaymentState
 from gateway_async.errors import (
     BatchIncompleteError,
@@ -38,23 +37,13 @@ from gateway_async.models.orders import (
     RefundOrder,
     ReviewOrder,
 )
-from gateway_async.models.records import (
-    CancelRecord,
-    CaptureRecord,
-    DeliveryInformation,
-    FraudCheckResult,
-    Page,
-    RefundRecord,
-    ReviewRecord,
-    SubscriptionResult,
-    TransactionRecord,
-)
 from gateway_async.operations import OPERATIONS, BodyFormat, Operation, OperationClass
 from gateway_async.settings import BatchPolicy, RecoveryPolicy, RetryPolicy, Timeouts
 from gateway_async.signing import Credentials, HmacSigner, Signer
 
 if TYPE_CHECKING:
     from gateway_async.calls import Reply
+    from gateway_async.coalescer import Coalescer
     from gateway_async.journal import Job, JobHead, JobState, JobStatus, Journal, SliceStatus
     from gateway_async.models.payment_parts import (
         AccountOwner,
@@ -91,6 +80,17 @@ if TYPE_CHECKING:
         PersonDocument,
     )
     from gateway_async.models.person import Bank, BankAccount, Labels, Person, PersonDocuments
+    from gateway_async.models.records import (
+        CancelRecord,
+        CaptureRecord,
+        DeliveryInformation,
+        FraudCheckResult,
+        Page,
+        RefundRecord,
+        ReviewRecord,
+        SubscriptionResult,
+        TransactionRecord,
+    )
     from gateway_async.models.results import (
         ApmPaymentResult,
         CheckoutPage,
@@ -204,6 +204,7 @@ __all__ = [
 
 _LATER = {
     "gateway_async.calls": ("Reply",),
+    "gateway_async.coalescer": ("Coalescer",),
     "gateway_async.journal": (
         "Job",
         "JobHead",
@@ -247,6 +248,17 @@ _LATER = {
         "PersonDocument",
     ),
     "gateway_async.models.person": ("Bank", "BankAccount", "Labels", "Person", "PersonDocuments"),
+    "gateway_async.models.records": (
+        "CancelRecord",
+        "CaptureRecord",
+        "DeliveryInformation",
+        "FraudCheckResult",
+        "Page",
+        "RefundRecord",
+        "ReviewRecord",
+        "SubscriptionResult",
+        "TransactionRecord",
+    ),
     "gateway_async.models.results": (
         "ApmPaymentResult",
         "CheckoutPage",

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from gateway_async.batching.batch import plain_batch
 from gateway_async.batching.plans import PLANS
 from gateway_async.checks import checked_count, checked_seconds
-from gateway_async.coalescer import DEFAULT_LINGER_SECONDS, Coalescer
 from gateway_async.connection import Connection
-from gateway_async.settings import BatchPolicy
+from gateway_async.settings import DEFAULT_LINGER_SECONDS, BatchPolicy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Iterable, Mapping
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from gateway_async.batching.outcomes import Outcome
     from gateway_async.batching.results import BatchResult
     from gateway_async.calls import Reply
+    from gateway_async.coalescer import Coalescer
     from gateway_async.journal.job import Job
     from gateway_async.models.orders import (
         CancelOrder,
@@ -258,7 +258,7 @@ class GatewayClient(Connection):
         *,
         linger_seconds: float = DEFAULT_LINGER_SECONDS,
         policy: BatchPolicy | None = None,
-    ) -> Coalescer:
+    ) -> "Coalescer":
         """Send single orders of many tasks together, as few requests.
 
         Args:
@@ -272,6 +272,8 @@ class GatewayClient(Connection):
             ConfigurationError: If a setting is wrong.
         """
         self._check_open()
+        from gateway_async.coalescer import Coalescer
+
         return Coalescer(
             self._session,
             linger_seconds=checked_seconds("linger_seconds", linger_seconds),

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from gateway_async.session import Session
     from gateway_async.settings import BatchPolicy, RecoveryPolicy
 
-DEFAULT_LINGER_SECONDS = 0.005
 UNCLAIMED_KEPT = 1000
 
 _ABANDON_SECONDS = 0.05

@@ -38,7 +38,12 @@ if TYPE_CHECKING:
 DEFAULT_MAX_REPLY_BYTES = 16 * 1024 * 1024
 DEFAULT_MAX_CONNECTIONS = 100
 
-_NEEDED_UNDER_WAY = ("cattrs", "tenacity", "gateway_async.wire.respon")
+_NEEDED_UNDER_WAY = (
+    "cattrs",
+    "tenacity",
+    "gateway_async.wire.converter",
+    "gateway_async.wire.respon",
+)
 """Loaded with the first client: once requests are under way, loading could fail, and lose one."""
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 DUPLICATE_RULES = ("reject", "serialize", "allow")
 REFUND_EVIDENCE = ("references", "marker")
+DEFAULT_LINGER_SECONDS = 0.005
+"""How long a single order waits at most for others to leave with it, unless told otherwise."""
 
 
 def _refuse(instance: object, name: str, value: object, expected: str) -> ConfigurationError:

@@ -5,6 +5,7 @@ read, from the bytes of the chunk's reply, which are judged again: that is a thi
 that decoded replies take. This module is pure, and does not know how a batch is run.
 """
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -17,10 +18,11 @@ from gateway_async.batching.matching import Judgement, identifier, judge, plain_
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import GatewayError, ReplyUnreadableError
 from gateway_async.signing import SIGNATURE_FIELD
-from gateway_async.wire.converter import read_record
 from gateway_async.wire.decoding import decode_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gateway_async.batching.chunks import Chunk
     from gateway_async.dialect import Dialect
     from gateway_async.operations import Operation
@@ -89,8 +91,15 @@ class Outcome(Generic[O, R]):
         if not self.items:
             return None
         if self.many:
-            return tuple([read_record(self.record_class, item) for item in self.items])  # type: ignore[return-value]  # by operation
-        return read_record(self.record_class, self.items[0])  # type: ignore[no-any-return]  # by operation
+            return tuple([_reader()(self.record_class, item) for item in self.items])  # type: ignore[return-value]  # by operation
+        return _reader()(self.record_class, self.items[0])  # type: ignore[no-any-return]  # by operation
+
+
+@functools.cache
+def _reader() -> "Callable[[type[Any], object], Any]":
+    from gateway_async.wire.converter import read_record  # noqa: PLC0415  # loaded by a client
+
+    return read_record
 
 
 _Draft: Any = attrs.make_class(

@@ -1,5 +1,6 @@
 """What a batch of each operation is made of: one row an operation. Pure."""
 
+import functools
 from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -14,13 +15,6 @@ from gateway_async.models.orders import (
     OrderRef,
     RefundOrder,
     ReviewOrder,
-)
-from gateway_async.models.records import (
-    CancelRecord,
-    CaptureRecord,
-    RefundRecord,
-    ReviewRecord,
-    TransactionRecord,
 )
 from gateway_async.operations import (
     CANCEL,
@@ -48,17 +42,22 @@ class Plan:
     Attributes:
         operation: The operation.
         order_class: What its orders are.
-        record_class: What the gateway's records of them are read as.
+        record_name: The class that the gateway's records of them are read as.
     """
 
     operation: Operation
     order_class: type[Any]
-    record_class: type[Any]
+    record_name: str
 
     @property
     def is_look_up(self) -> bool:
         """Whether orders are only looked up; an order may then have several records."""
         return self.operation.kind is OperationClass.READ
+
+    @property
+    def record_class(self) -> type[Any]:
+        """What the gateway's records of them are read as."""
+        return _record_class(self.record_name)
 
     @property
     def limit(self) -> int:
@@ -91,18 +90,24 @@ class Plan:
         return None
 
 
+@functools.cache
+def _record_class(name: str) -> type[Any]:
+    from gateway_async.models import records  # noqa: PLC0415  # only who sends a batch needs it
+
+    record_class: type[Any] = getattr(records, name)
+    return record_class
+
+
 PLANS: "Mapping[str, Plan]" = MappingProxyType(
     {
-        operation.name: Plan(
-            operation=operation, order_class=order_class, record_class=record_class
-        )
-        for operation, order_class, record_class in (
-            (CAPTURE, CaptureOrder, CaptureRecord),
-            (CANCEL, CancelOrder, CancelRecord),
-            (REVIEW, ReviewOrder, ReviewRecord),
-            (REFUND, RefundOrder, RefundRecord),
-            (QUERY, OrderRef, TransactionRecord),
-            (SEARCH_REFUNDS, OrderRef, RefundRecord),
+        operation.name: Plan(operation=operation, order_class=order_class, record_name=record_name)
+        for operation, order_class, record_name in (
+            (CAPTURE, CaptureOrder, "CaptureRecord"),
+            (CANCEL, CancelOrder, "CancelRecord"),
+            (REVIEW, ReviewOrder, "ReviewRecord"),
+            (REFUND, RefundOrder, "RefundRecord"),
+            (QUERY, OrderRef, "TransactionRecord"),
+            (SEARCH_REFUNDS, OrderRef, "RefundRecord"),
         )
     }
 )

@@ -11,7 +11,6 @@ from gateway_async.batching.outcomes import (
 )
 from gateway_async.batching.results import BatchResult, Progress, UnexpectedRecords
 from gateway_async.batching.statuses import OutcomeStatus
-from gateway_async.wire.converter import read_record, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -50,6 +49,13 @@ class Tally:
 
     def note_unexpected(self, items: "Sequence[object]") -> None:
         """Note items of a reply that belong to no order; the first thousand are kept."""
+        if not items:
+            return
+        from gateway_async.wire.converter import (  # noqa: PLC0415  # a client has loaded it
+            read_record,
+            without_secrets,
+        )
+
         self._unexpected_count += len(items)
         room = UNEXPECTED_KEPT - len(self._unexpected)
         self._unexpected += [
