@@ -98,14 +98,13 @@ def as_json(results: dict[str, list[Figure]]) -> str:
 
 def as_table(results: dict[str, list[Figure]]) -> str:
     """Return what has a goal, as a table in Markdown."""
-    rows = ["| what | measured | goal | met |", "|---|---|---|---|"]
-    for found in results.values():
+    rows = ["| benchmark | what | measured | goal | met |", "|---|---|---|---|---|"]
+    for question, found in results.items():
         for figure in found:
             if figure.goal is not None:
                 met = "yes" if figure.goal.is_met(figure.value) else "no"
-                rows.append(
-                    f"| {figure.name} | {figure.value:.3g} {figure.unit} | {figure.goal} | {met} |"
-                )
+                measured = f"{figure.value:.3g} {figure.unit}"
+                rows.append(f"| {question} | {figure.name} | {measured} | {figure.goal} | {met} |")
     return "\n".join(rows) + "\n"
 
 

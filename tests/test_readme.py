@@ -1,5 +1,7 @@
 """The README's commands, code and tree are those that are run and tested."""
 
+import itertools
+import json
 import os
 import re
 import subprocess
@@ -51,3 +53,12 @@ def test_the_two_commands_are_those_that_ci_runs() -> None:
 def test_every_error_is_in_the_tree(name: str) -> None:
     assert re.search(rf"── {name}\b", README)
     assert issubclass(getattr(errors, name), errors.GatewayError)
+
+
+def test_the_figures_are_those_of_the_last_run() -> None:
+    kept = ROOT / "benchmarks"
+    assert (kept / "results.md").read_text() in README
+    figures = json.loads((kept / "results.json").read_text())["figures"]
+    for figure in itertools.chain.from_iterable(figures.values()):
+        is_told = f"| {figure['name']} | {figure['value']:.3g} " in README
+        assert is_told is (figure["goal"] is not None)
