@@ -13,13 +13,15 @@ from gateway_async import (
     NotSentError,
     OutcomeStatus,
     RefundRecord,
+    ReplyUnreadableError,
     RetryPolicy,
     UnexpectedRecords,
 )
 from gateway_async.batching.chunks import Chunk
-from gateway_async.batching.outcomes import Outcome, UniformBlock
+from gateway_async.batching.outcomes import Outcome, UniformBlock, without_signatures
 from gateway_async.batching.results import OutcomeView
 from gateway_async.batching.tally import UNEXPECTED_KEPT, Tally
+from gateway_async.wire.decoding import decode_json
 from tests.memory import Asked, MemoryTransport, all_done, client_over
 from tests.orders import refunds
 
@@ -200,3 +202,26 @@ async def test_a_result_of_nothing_is_ok() -> None:
     result = await client_over(transport).refund([])
     assert (len(result), result.ok, result.requests, transport.asked) == (0, True, 0, [])
     assert result.counts == dict.fromkeys(OutcomeStatus, 0)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b'{"encryption_data": "s3cret"}',
+        rb'{"encryption\u005fdata":"s3cret"}',
+        rb'{"encryption_data":"s3cret","items":[{"\u0065ncryption_data":"s3cret"}]}',
+        b'{"items":[{"encryption_data":["s3cret",{"v":"s3cret"}]}],"encryption_data":{"v":"s3cret"}}',
+    ],
+)
+def test_a_signature_is_emptied_however_it_is_written(reply: bytes) -> None:
+    kept, payload = without_signatures(reply, decode_json(reply))
+    assert b"s3cret" not in kept
+    assert "s3cret" not in str(payload.get("items"))
+    assert decode_json(kept).keys() == payload.keys()
+
+
+def test_what_is_nested_too_deep_is_not_kept_with_its_signatures() -> None:
+    nested = '{"encryption_data":"s3cret","a":' * 400 + "1" + "}" * 400
+    with pytest.raises(ReplyUnreadableError, match="nested too deep") as caught:
+        without_signatures(nested.encode(), decode_json(nested.encode()))
+    assert "s3cret" not in repr(caught.value)

@@ -198,6 +198,20 @@ _RUNNING = (
         "        if True:",
     ),
     Mutant(
+        "orders are taken in once, whatever is raised meanwhile",
+        "batching/intake.py",
+        "            if not self._chunker.is_open_with(page):\n",
+        "            if True:\n",
+        "tests/batching/test_inputs.py",
+    ),
+    Mutant(
+        "what was written of other orders is not sent",
+        "batching/intake.py",
+        "list(sheet.indices) == list(chunk.indices)",
+        "len(sheet.indices) == len(chunk)",
+        "tests/batching/test_inputs.py",
+    ),
+    Mutant(
         "equal identities never share a request",
         "batching/chunks.py",
         "            and identity not in self._open_identities\n",
@@ -307,9 +321,16 @@ _HIDING = (
     Mutant(
         "no signature is kept with a reply",
         "batching/outcomes.py",
-        "    if first < 0:\n",
+        "    if first < 0 and not is_escaped:\n",
         "    if True:\n",
         "tests/batching/test_results.py tests/secrets/test_replies.py",
+    ),
+    Mutant(
+        "a signature is found however its name is written",
+        "batching/outcomes.py",
+        '    is_escaped = b"\\\\" in reply and _ESCAPED_LETTER in reply\n',
+        "    is_escaped = False\n",
+        "tests/batching/test_results.py",
     ),
     Mutant(
         "a card number shows as six and four digits",
