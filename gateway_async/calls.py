@@ -212,7 +212,7 @@ def _hide_signatures(data: dict[str, Any]) -> None:
         if isinstance(part, dict):
             if (signature := part.get(SIGNATURE_FIELD)) is not None:
                 part[SIGNATURE_FIELD] = SignatureText(
-                    signature if isinstance(signature, str) else ""  # else it is none
+                    signature if isinstance(signature, str) else ""  # what is no text signs nothing
                 )
             left += part.values()
         elif isinstance(part, list):

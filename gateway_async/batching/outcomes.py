@@ -124,31 +124,42 @@ def without_signatures(reply: bytes, payload: Mapping[str, Any]) -> tuple[bytes,
         may still be in that.
 
     Raises:
-        ReplyUnreadableError: For a signature in what is nested too deep to be written again.
+        ReplyUnreadableError: Where it has to be written again and is nested too deep for that.
     """
     first, last = reply.find(_SIGNATURE_NAME), reply.rfind(_SIGNATURE_NAME)
     is_escaped = b"\\" in reply and _ESCAPED_LETTER in reply
     if first < 0 and not is_escaped:
         return reply, payload
     found = _SIGNATURES.match(reply, last) if first >= 0 else None
-    if found and first == last and SIGNATURE_FIELD in payload and not is_escaped:
-        return b"".join((reply[:first], found[1], b'""', reply[found.end() :])), payload
-    return _emptied(decode_json(_SIGNATURES.sub(rb'\1""', reply)))
+    spliced = reply
+    if found and first == last and SIGNATURE_FIELD in payload:
+        spliced = b"".join((reply[:first], found[1], b'""', reply[found.end() :]))
+        if not is_escaped:
+            return spliced, payload
+    emptied = _empty_signatures(payload)
+    is_done = not emptied or (emptied == 1 and spliced is not reply)
+    return spliced if is_done else _rewritten(payload), payload
 
 
-def _emptied(payload: dict[str, Any]) -> tuple[bytes, Mapping[str, Any]]:
-    """Empty whatever is called a signature, however it was written, and write all of it again."""
+def _empty_signatures(payload: Mapping[str, Any]) -> int:
+    """Empty whatever is called a signature, however it was written, and say how many were."""
+    emptied = 0
     left: list[Any] = [payload]
     while left:
         part = left.pop()
         if isinstance(part, dict):
-            if SIGNATURE_FIELD in part:
+            if part.get(SIGNATURE_FIELD):
                 part[SIGNATURE_FIELD] = ""
+                emptied += 1
             left += part.values()
         elif isinstance(part, list):
             left += part
+    return emptied
+
+
+def _rewritten(payload: Mapping[str, Any]) -> bytes:
     try:
-        return orjson.dumps(payload), payload
+        return orjson.dumps(payload)
     except orjson.JSONEncodeError:
         problem = "the reply carries signatures, and is nested too deep to be kept without them"
     raise ReplyUnreadableError(problem)

@@ -114,7 +114,7 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._ended = self._loop.create_future()
         self._gathered: list[_Task[Any]] = []
-        self._queue: SimpleQueue[_Task[Any] | None] = SimpleQueue()
+        self._queue: SimpleQueue[list[_Task[Any]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="gateway journal", daemon=True)
         self._is_closed = False
         self._thread.start()
@@ -145,10 +145,10 @@ class Writer:
         Raises:
             JournalError: In another event loop than its own; the thread ends all the same, later.
         """
-        if not self._is_closed:
-            self._is_closed = True
-            self._hand_over()
-            self._queue.put(None)
+        if self._is_at_home() or not self._loop.is_running():
+            self._close()
+        else:  # in another thread, where it may be handing over at this moment
+            self._tell(self._close)
         if not self._is_at_home():
             raise JournalError(f"cannot wait for the end of the journal: {_ELSEWHERE}")
         interruption: asyncio.CancelledError | None = None
@@ -181,9 +181,14 @@ class Writer:
             self._loop.call_soon(self._gather, found, turn + 1 if found == known else 1)
 
     def _hand_over(self) -> None:
-        for task in self._gathered:
-            self._queue.put(task)
-        self._gathered.clear()
+        gathered, self._gathered = self._gathered, []
+        self._queue.put(gathered)
+
+    def _close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._hand_over()
+            self._queue.put(None)
 
     def _is_at_home(self) -> bool:
         return asyncio.get_running_loop() is self._loop
@@ -192,11 +197,13 @@ class Writer:
         """Take what waits, again and again, until the end is in the queue."""
         is_over = False
         while not is_over:
-            taken = [self._queue.get()]
-            while taken[-1] is not None and len(taken) < _MOST_TOGETHER and self._queue.qsize():
-                taken.append(self._queue.get())
-            is_over = taken[-1] is None
-            group = [task for task in taken if task is not None and not task.future.cancelled()]
+            found = self._queue.get()
+            taken = found or []
+            while found is not None and len(taken) < _MOST_TOGETHER and self._queue.qsize():
+                found = self._queue.get()
+                taken = taken + (found or [])
+            is_over = found is None
+            group = [task for task in taken if not task.future.cancelled()]
             if group:
                 self._tell(_deliver, group, self._carry_out(group))
         self._disconnect()

@@ -218,7 +218,7 @@ def _record_reader(model: type[Record], converter: "cattrs.BaseConverter") -> _H
 
     def read_other(value: dict[str, Any]) -> object:
         whole = blank | value
-        if len(whole) > len(blank):
+        if len(whole) > len(blank) or len(value) == len(blank):
             return read_carefully(value)
         size = len(value)
         # What comes in several kinds of one size is filled up from then on.

@@ -225,3 +225,16 @@ def test_what_is_nested_too_deep_is_not_kept_with_its_signatures() -> None:
     with pytest.raises(ReplyUnreadableError, match="nested too deep") as caught:
         without_signatures(nested.encode(), decode_json(nested.encode()))
     assert "s3cret" not in repr(caught.value)
+
+
+def test_an_escaped_letter_is_no_reason_to_write_a_reply_again() -> None:
+    deep = b'{"a":' * 400 + b"1" + b"}" * 400
+    for reply in (
+        rb'{"text": "r\u00e9ussi", "more": ' + deep + b"}",
+        rb'{"x\"encryption_data": "r\u00e9ussi"}',
+    ):
+        payload = decode_json(reply)
+        assert without_signatures(reply, payload) == (reply, payload)
+    signed = rb'{"text": "r\u00e9ussi", "encryption_data": "s3cret"}'
+    kept, _ = without_signatures(signed, decode_json(signed))
+    assert kept == rb'{"text": "r\u00e9ussi", "encryption_data": ""}'

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from gateway_async.errors import JournalError
 from gateway_async.journal import JobState, Journal
 from gateway_async.journal.lease import Lease
-from gateway_async.journal.writer import Transaction
+from gateway_async.journal.writer import Transaction, Writer
 from tests.journal.tables import Tables, Watch, held_up, sent, submitted, succeeded, taken
 from tests.orders import refunds
 from tests.postgres import emptied
@@ -53,6 +53,54 @@ async def test_what_comes_in_turns_of_the_loop_that_follow_is_committed_together
     await asyncio.gather(*sending)
     assert watch.commits == 1
     assert tables.states() == ["intent"] * 10
+
+
+@pytest.fixture
+def handed_over(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, threading.Thread]]:
+    """How many operations went to the thread together each time, and from which thread."""
+    handed: list[tuple[int, threading.Thread]] = []
+    hand_over = Writer._hand_over
+
+    def noted(self: Writer) -> None:
+        handed.append((len(self._gathered), threading.current_thread()))
+        hand_over(self)
+
+    monkeypatch.setattr(Writer, "_hand_over", noted)
+    return handed
+
+
+@pytest.mark.parametrize(("count", "groups"), [(5, [5]), (50, [32, 18])])
+async def test_a_loop_that_is_never_quiet_holds_nothing_up(
+    journal: Journal,
+    handed_over: list[tuple[int, threading.Thread]],
+    count: int,
+    groups: list[int],
+) -> None:
+    lease = await taken(journal)
+    handed_over.clear()
+    renewing = []
+    for _ in range(count):
+        renewing.append(asyncio.ensure_future(lease.renew()))
+        for _ in range(3):
+            await asyncio.sleep(0)
+    await asyncio.gather(*renewing)
+    assert [size for size, _ in handed_over] == groups
+
+
+async def test_closed_from_another_thread_it_hands_over_in_its_own(
+    url: str, handed_over: list[tuple[int, threading.Thread]]
+) -> None:
+    journal = await Journal.open(url).__aenter__()
+    lease = await taken(journal)
+    renewing = asyncio.ensure_future(lease.renew())
+
+    def close() -> None:
+        with pytest.raises(JournalError, match="entered in another event loop"):
+            asyncio.run(journal.__aexit__(None, None, None))
+
+    await asyncio.to_thread(close)
+    await renewing
+    assert {thread for _, thread in handed_over} == {threading.current_thread()}
 
 
 async def test_a_chunk_costs_three_statements_and_a_share_of_two_commits(journal: Journal) -> None:
