@@ -33,6 +33,7 @@ R = TypeVar("R")
 _CODES = {status: code for code, status in enumerate(OutcomeStatus)}
 _SIGNATURE_NAME = b'"encryption_data"'
 _SIGNATURES = re.compile(rb'("encryption_data"\s*:\s*)"[^"\\]*+(?:\\.[^"\\]*+)*+"')
+_SIGNED = re.compile(rb'(?<!\\)"encryption_data"\s*:')
 _ESCAPED_LETTER = rb"\u00"
 
 
@@ -137,8 +138,11 @@ def without_signatures(reply: bytes, payload: Mapping[str, Any]) -> tuple[bytes,
         if not is_escaped:
             return spliced, payload
     emptied = _empty_signatures(payload)
-    is_done = not emptied or (emptied == 1 and spliced is not reply)
-    return spliced if is_done else _rewritten(payload), payload
+    if spliced is not reply and emptied <= 1:
+        return spliced, payload
+    # A name that comes twice in one object is decoded once: what was not emptied may still stand.
+    is_clean = spliced is reply and not emptied and not _SIGNED.search(reply)
+    return reply if is_clean else _rewritten(payload), payload
 
 
 def _empty_signatures(payload: Mapping[str, Any]) -> int:

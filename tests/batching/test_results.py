@@ -209,6 +209,9 @@ async def test_a_result_of_nothing_is_ok() -> None:
     [
         b'{"encryption_data": "s3cret"}',
         rb'{"encryption\u005fdata":"s3cret"}',
+        b'{"encryption_data":"s3cret","encryption_data":""}',
+        b'{"items":[{"encryption_data":["s3cret"]}],"items":[]}',
+        b'{"a":{"encryption_data":"s3cret"},"a":{},"encryption_data":"s3cret"}',
         rb'{"encryption_data":"s3cret","items":[{"\u0065ncryption_data":"s3cret"}]}',
         b'{"items":[{"encryption_data":["s3cret",{"v":"s3cret"}]}],"encryption_data":{"v":"s3cret"}}',
     ],
