@@ -11,7 +11,7 @@ import random
 import time
 import traceback
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
@@ -93,6 +93,10 @@ class Exchange(Generic[T]):
     sent: int = 0
     ended_at: float = attrs.field(factory=_now)
     attempts: tuple[Attempt, ...] = ()
+
+
+_NO_ATTEMPT: Exchange[Any] = Exchange(ended_at=0.0)
+"""What became of a request before its first attempt."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -226,9 +230,9 @@ class Call(Generic[T]):
         self._gate = gate
         self._fence = fence
         self._loop = asyncio.get_running_loop()
-        self._evidence = Evidence()
+        self._evidence: Evidence | None = None
         self._ends = math.inf
-        self._last: Exchange[T] = Exchange()
+        self._last: Exchange[T] = _NO_ATTEMPT
         self._is_repeating = False
         self._seconds: float | None = None
 
@@ -266,11 +270,11 @@ class Call(Generic[T]):
 
     def withdraw(self) -> bool:
         """Let nothing be sent, and say whether that was still possible; then cancel its task."""
-        return not self._evidence.settle()
+        return self._evidence is None or not self._evidence.settle()
 
     def so_far(self) -> Exchange[T]:
         """Say what became of it when `run` itself raised: what the evidence proves."""
-        sent = self._last.sent + self._evidence.settle()
+        sent = self._last.sent + (self._evidence is not None and self._evidence.settle())
         return Exchange(
             error=_given_up(asked=sent > 0),
             tries=self._last.tries + 1,
@@ -301,7 +305,7 @@ class Call(Generic[T]):
             sent=self._last.sent + evidence.asked,
             attempts=attempts,
         )
-        self._evidence = Evidence()  # this attempt is counted; the next has evidence of its own
+        self._evidence = None  # this attempt is counted; the next has evidence of its own
         return self._last
 
     def _attempts_made(

@@ -13,6 +13,7 @@ from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlsplit
 
+from gateway_async.batching.outcomes import count_statuses, status_code
 from gateway_async.batching.results import Progress
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import ConfigurationError, OutcomeUnknownError
@@ -187,17 +188,17 @@ class RequestWatch:
 
     Attributes:
         exchange: What became of it, once that is known.
-        counts: Its orders by what the reply says of each.
+        statuses: What became of each of its orders, as codes.
     """
 
     __slots__ = (
         *("_began_at", "_observer", "_operation", "_orders", "_start", "_token"),
-        *("counts", "exchange"),
+        *("exchange", "statuses"),
     )
 
     def __init__(self, observer: Observer, operation: str, orders: int | None) -> None:
         self.exchange: Exchange[Any] | None = None
-        self.counts: Mapping[OutcomeStatus, int] = {}
+        self.statuses = b""
         self._observer = observer
         self._operation = operation
         self._orders = orders
@@ -231,7 +232,9 @@ class RequestWatch:
         if made is not None and (made.error is not None or not isinstance(error, Exception)):
             error = made.error  # a cancellation that came during a request is not its failure
         end = RequestEnd(
-            counts={status: count for status, count in self.counts.items() if count},
+            counts={
+                status: count for status, count in count_statuses(self.statuses).items() if count
+            },
             attempts=made.attempts if made is not None else (),
             tries=made.tries if made is not None else 0,
             sent=made.sent if made is not None else 0,
@@ -248,7 +251,7 @@ class RequestWatch:
     def _log(self) -> None:
         made = self.exchange
         problem = made.error if made is not None else None
-        unknown = self.counts.get(OutcomeStatus.UNKNOWN, 0)
+        unknown = self.statuses.count(status_code(OutcomeStatus.UNKNOWN))
         if problem is None and not unknown and not _requests.isEnabledFor(logging.DEBUG):
             return
         orders = "" if self._orders is None else f" of {_count(self._orders, 'order')}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
 
     from gateway_async.batching.chunks import Chunk
     from gateway_async.batching.statuses import OutcomeStatus
@@ -25,18 +25,19 @@ if TYPE_CHECKING:
 class JobLog(Protocol):
     """The journal, as far as one that sends chunks needs it.
 
-    Every method raises `JournalError` where it cannot keep what it is told.
+    Where it cannot keep what it is told, awaiting what a method returns raises `JournalError`; the
+    method itself raises nothing, but for `check`.
     """
 
-    async def intend(
+    def intend(
         self,
         chunk: "Chunk",
         references: "Mapping[str, frozenset[str]]",
         *,
         marker: str | None,
         alone: bool,
-    ) -> int:
-        """Keep that a chunk is about to be sent, and return the number of this request.
+    ) -> "Awaitable[int]":
+        """Keep that a chunk is about to be sent, and give the number of this request.
 
         Args:
             chunk: The orders.
@@ -46,13 +47,13 @@ class JobLog(Protocol):
         """
         ...
 
-    async def withdraw(self, request: int, chunk: "Chunk") -> None:
+    def withdraw(self, request: int, chunk: "Chunk") -> "Awaitable[None]":
         """Keep that nothing of it was sent, which is proved."""
         ...
 
-    async def settle(
+    def settle(
         self, request: int, chunk: "Chunk", fates: "Fates", *, ended_at: float
-    ) -> None:
+    ) -> "Awaitable[None]":
         """Keep what became of it.
 
         Args:

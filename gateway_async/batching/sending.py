@@ -16,7 +16,6 @@ from gateway_async.batching.outcomes import (
     RepliedBlock,
     Sending,
     UniformBlock,
-    count_statuses,
     verdict_codes,
     without_signatures,
 )
@@ -137,7 +136,7 @@ class Sender:
             return await self._send_halves(chunk, references)
         self.tally.note_unexpected(judgement.unexpected)
         block = self._replied(chunk, judgement, reply, sending)
-        watch.counts = count_statuses(block.statuses)
+        watch.statuses = block.statuses
         await self._conclude(chunk, block, number, judgement)
         return None
 
@@ -159,21 +158,21 @@ class Sender:
 
     async def _intend(self, log: "JobLog", chunk: "Chunk", references: "References") -> int:
         """Let the journal keep that the chunk is about to be sent; else it is not."""
-        number = None
-        intent = asyncio.ensure_future(
-            log.intend(chunk, references, marker=self.writer.marker, alone=self.alone)
-        )
+        number, intent = None, None
         try:
+            intent = asyncio.ensure_future(
+                log.intend(chunk, references, marker=self.writer.marker, alone=self.alone)
+            )
             given = await uninterrupted(intent)
             await self.kept()
             number = given
         finally:
-            if number is None and intent.exception() is not None:
-                error = NotSentError("nothing was sent: the journal could not keep the intent")
-                self.fail(chunk, error)
-            elif number is None:
+            if number is None and intent is not None and intent.exception() is None:
                 error = NotSentError("nothing was sent: the batch ended before")
                 await self._conclude(chunk, _uniform(chunk, error), intent.result())
+            elif number is None:
+                error = NotSentError("nothing was sent: the journal could not keep the intent")
+                self.fail(chunk, error)
         return number
 
     def is_busy(self, worker: "asyncio.Task[Any]") -> bool:
@@ -250,7 +249,7 @@ class Sender:
             self.tally.retries += max(0, made.tries - 1)
             if made.error is not None:
                 block = _uniform(chunk, made.error, self._sending(made, references))
-                watch.counts = {block.status: len(chunk)}
+                watch.statuses = block.statuses
                 await self._conclude(chunk, block, number)
         return sheet.sent, exchange
 
@@ -298,7 +297,7 @@ async def uninterrupted(work: "Awaitable[T]") -> T:
     cancelled = None
     while not task.done():
         try:
-            await asyncio.wait({task})
+            await asyncio.shield(task)
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is None or task.cancelled() or task.exception() is not None:

@@ -4,9 +4,8 @@ Law: what is kept is what the gateway said, order by order; of a card or a signa
 """
 
 import asyncio
-import contextlib
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway_async.batching.log import JobLog
 from gateway_async.batching.matching import identifier
@@ -19,7 +18,7 @@ from gateway_async.journal.states import JobState
 from gateway_async.models.values import mask_card
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from gateway_async.batching.chunks import Chunk, Page
     from gateway_async.batching.log import Fates
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     from gateway_async.journal.lease import Lease
 
     Numbered = list[tuple[int, object]]
+
+T = TypeVar("T")
 
 ROWS_AT_ONCE = 1000
 _READ_AHEAD = 500
@@ -47,24 +48,22 @@ class LeasedLog(JobLog):
         self._lease = lease
         self._lose = lose
 
-    async def intend(
+    def intend(
         self,
         chunk: "Chunk",
         references: "Mapping[str, frozenset[str]]",
         *,
         marker: str | None,
         alone: bool,
-    ) -> int:
+    ) -> "asyncio.Future[int]":
         """Keep that a chunk is about to be sent."""
-        with self._noticing_loss():
-            return await self._lease.intend(
-                chunk.indices, references=references, marker=marker, alone=alone
-            )
+        return self._noticing_loss(
+            self._lease.intend(chunk.indices, references=references, marker=marker, alone=alone)
+        )
 
     async def withdraw(self, request: int, chunk: "Chunk") -> None:
         """Keep that nothing of it was sent."""
-        with self._noticing_loss():
-            await self._lease.withdraw(request, chunk.indices)
+        await self._noticing_loss(self._lease.withdraw(request, chunk.indices))
 
     async def settle(
         self, request: int, chunk: "Chunk", fates: "Fates", *, ended_at: float
@@ -72,31 +71,38 @@ class LeasedLog(JobLog):
         """Keep what became of it."""
         verdicts, found = fates
         if {status for status, _ in verdicts} == {OutcomeStatus.SUCCEEDED}:
-            references = list(map(_reference, found))
-            with self._noticing_loss():
-                await self._lease.succeed(request, chunk.indices, references, ended_at=ended_at)
+            references = _references(found)
+            await self._noticing_loss(
+                self._lease.succeed(request, chunk.indices, references, ended_at=ended_at)
+            )
             return
         settlements = [
             _settlement(index, status, error, items)
             for index, (status, error), items in zip(chunk.indices, verdicts, found, strict=True)
         ]
-        with self._noticing_loss():
-            await self._lease.settle(request, settlements, ended_at=ended_at)
+        await self._noticing_loss(self._lease.settle(request, settlements, ended_at=ended_at))
 
     def check(self) -> None:
         """Raise unless some of the lease is left."""
-        with self._noticing_loss():
-            self._lease.check()
-
-    @contextlib.contextmanager
-    def _noticing_loss(self) -> "Iterator[None]":
         try:
-            yield
+            self._lease.check()
         except JournalError as error:
-            self.failure = self.failure or error  # a worker's cancellation must not hide it
-            if isinstance(error, LeaseLostError):
-                self._lose(error)
+            self._note(error)
             raise
+
+    def _noticing_loss(self, work: "asyncio.Future[T]") -> "asyncio.Future[T]":
+        work.add_done_callback(self._note_end)
+        return work
+
+    def _note_end(self, work: "asyncio.Future[Any]") -> None:
+        error = None if work.cancelled() else work.exception()
+        if isinstance(error, JournalError):
+            self._note(error)
+
+    def _note(self, error: JournalError) -> None:
+        self.failure = self.failure or error  # a worker's cancellation must not hide it
+        if isinstance(error, LeaseLostError):
+            self._lose(error)
 
 
 def _settlement(
@@ -115,6 +121,14 @@ def _settlement(
             text=_without_cards(error.text),
         )
     return Settlement(index=index, state=_STATES[status], text=_without_cards(str(error)))
+
+
+def _references(found: "Sequence[Sequence[Mapping[str, Any]]]") -> list[str]:
+    """Return the reference of each order, found at once where each has one that is text."""
+    try:
+        return [items[0]["refund_reference_id"].strip() for items in found]
+    except (LookupError, AttributeError):  # has none, or one that is no text
+        return list(map(_reference, found))
 
 
 def _reference(items: "Sequence[Mapping[str, Any]]") -> str:

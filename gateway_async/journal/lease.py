@@ -8,12 +8,14 @@ import functools
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway_async.errors import LeaseLostError
 from gateway_async.journal import leases, reading, slices, writing
 
 if TYPE_CHECKING:
+    import asyncio
+
     from gateway_async.journal.leases import LeaseKey
     from gateway_async.journal.rows import Row, Settlement
     from gateway_async.journal.states import JobState
@@ -190,14 +192,14 @@ class Lease:
             "count the orders", functools.partial(reading.read_counts, key=self._key)
         )
 
-    async def intend(
+    def intend(
         self,
         indices: Sequence[int],
         *,
         references: Mapping[str, frozenset[str]],
         marker: str | None,
         alone: bool,
-    ) -> int:
+    ) -> "asyncio.Future[int]":
         """Keep that new orders are about to be sent: they are in flight.
 
         Args:
@@ -221,9 +223,9 @@ class Lease:
             marker=marker,
             alone=alone,
         )
-        return await self._run("keep what is about to be sent", intend)
+        return self._run("keep what is about to be sent", intend)
 
-    async def withdraw(self, request: int, indices: Sequence[int]) -> None:
+    def withdraw(self, request: int, indices: Sequence[int]) -> "asyncio.Future[None]":
         """Keep that nothing of orders in flight was sent, which is proved: they are new.
 
         Raises:
@@ -233,11 +235,11 @@ class Lease:
         withdraw = functools.partial(
             writing.withdraw, key=self._key, request=request, indices=indices
         )
-        await self._run("keep that nothing was sent", withdraw)
+        return self._run("keep that nothing was sent", withdraw)
 
-    async def settle(
+    def settle(
         self, request: int, settlements: "Sequence[Settlement]", *, ended_at: float
-    ) -> None:
+    ) -> "asyncio.Future[None]":
         """Keep what became of orders in flight: succeeded, declined or unknown.
 
         Args:
@@ -256,16 +258,16 @@ class Lease:
             settlements=settlements,
             ended_at=ended_at,
         )
-        await self._run("keep what became of the orders", settle)
+        return self._run("keep what became of the orders", settle)
 
-    async def succeed(
+    def succeed(
         self,
         request: int,
         indices: Sequence[int],
         references: Sequence[str],
         *,
         ended_at: float,
-    ) -> None:
+    ) -> "asyncio.Future[None]":
         """Keep that orders in flight succeeded: `settle`, for the usual case.
 
         Args:
@@ -286,7 +288,7 @@ class Lease:
             references=references,
             ended_at=ended_at,
         )
-        await self._run("keep what became of the orders", succeed)
+        return self._run("keep what became of the orders", succeed)
 
     async def resolve_unknown(
         self,
@@ -314,9 +316,11 @@ class Lease:
         )
         return await self._run("keep what was found out", resolve)
 
-    async def _run(self, what: str, operation: "Callable[[Transaction], T]") -> T:
-        try:
-            return await self._writer.run(f"job {self.job!r}: cannot {what}", operation)
-        except LeaseLostError:
+    def _run(self, what: str, operation: "Callable[[Transaction], T]") -> "asyncio.Future[T]":
+        done = self._writer.run(f"job {self.job!r}: cannot {what}", operation)
+        done.add_done_callback(self._note_loss)
+        return done
+
+    def _note_loss(self, done: "asyncio.Future[Any]") -> None:
+        if not done.cancelled() and isinstance(done.exception(), LeaseLostError):
             self._is_lost = True
-            raise

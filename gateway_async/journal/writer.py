@@ -119,24 +119,32 @@ class Writer:
         self._is_closed = False
         self._thread.start()
 
-    async def run(self, what: str, operation: "Callable[[Transaction], T]") -> T:
-        """Carry out an operation, and return its value once it is committed.
+    def run(self, what: str, operation: "Callable[[Transaction], T]") -> "asyncio.Future[T]":
+        """Carry out an operation.
 
         Args:
             what: What it does, for an error: "cannot ...".
             operation: The operation. It may run more than once, and only the last counts.
 
-        Raises:
-            JournalError: If the database failed, the journal was closed, or it is used in another
-                event loop than its own.
-            Exception: What the operation raised.
+        Returns:
+            Its value, once it is committed; or `JournalError` if the database failed, the journal
+            was closed, or it is used in another event loop than its own; or what it raised.
         """
-        return await self._put(what, operation)
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        if self._is_closed:
+            future.set_exception(JournalError(f"{what}: the journal was closed"))
+        elif not self._is_at_home():
+            future.set_exception(JournalError(f"{what}: {_ELSEWHERE}"))
+        else:
+            self._gathered.append(_Task(what, operation, future))
+            if len(self._gathered) == 1:
+                self._loop.call_soon(self._gather, 1, 1)
+        return future
 
     def post(self, what: str, operation: "Callable[[Transaction], object]") -> None:
         """Have an operation carried out without waiting for it, and without an error."""
         if not self._is_closed and self._is_at_home():
-            self._put(what, operation).add_done_callback(lambda done: done.exception())
+            self.run(what, operation).add_done_callback(lambda done: done.exception())
             self._hand_over()  # the loop may end before its next turn
 
     async def aclose(self) -> None:
@@ -160,17 +168,6 @@ class Writer:
         self._thread.join()
         if interruption is not None:
             raise interruption
-
-    def _put(self, what: str, operation: "Callable[[Transaction], T]") -> "asyncio.Future[T]":
-        if self._is_closed:
-            raise JournalError(f"{what}: the journal was closed")
-        if not self._is_at_home():
-            raise JournalError(f"{what}: {_ELSEWHERE}")
-        future: asyncio.Future[T] = self._loop.create_future()
-        self._gathered.append(_Task(what, operation, future))
-        if len(self._gathered) == 1:
-            self._loop.call_soon(self._gather, 1, 1)
-        return future
 
     def _gather(self, known: int, turn: int) -> None:
         """Hand over what came, once nothing more comes for a few turns of the loop."""

@@ -1,5 +1,6 @@
 """The journal knows before the gateway does, and before the caller does; else nothing is sent."""
 
+import asyncio
 import functools
 import json
 from collections.abc import Callable
@@ -90,7 +91,10 @@ class Failing:
     calls: int = -1
     failed: int = 0
 
-    async def __call__(self, what: str, operation: Callable[..., Any]) -> Any:
+    def __call__(self, what: str, operation: Callable[..., Any]) -> asyncio.Future[Any]:
+        return asyncio.ensure_future(self._run(what, operation))
+
+    async def _run(self, what: str, operation: Callable[..., Any]) -> Any:
         if what.endswith(LEASE):
             return await self.run(what, operation)
         self.calls += 1
@@ -165,10 +169,12 @@ async def test_no_intent_no_request(
     orders = seeded(sandbox)
     real = Writer.run
 
-    async def run(writer: Writer, what: str, operation: Any) -> Any:
-        if "about to be sent" in what:
-            raise JournalError(what)
-        return await real(writer, what, operation)
+    def run(writer: Writer, what: str, operation: Any) -> asyncio.Future[Any]:
+        if "about to be sent" not in what:
+            return real(writer, what, operation)
+        future = asyncio.get_running_loop().create_future()
+        future.set_exception(JournalError(what))
+        return future
 
     batch = make().refund(orders, job=journal.job("job"))
     with monkeypatch.context() as patched:

@@ -126,7 +126,10 @@ async def test_nobody_hears_of_it_before_the_commit(journal: Journal, tables: Ta
 
 async def test_each_gets_its_own_error(journal: Journal, tables: Tables) -> None:
     lease = await taken(journal)
-    run = journal.store.writer.run
+
+    async def run(what: str, operation: Callable[[Transaction], object]) -> object:
+        return await journal.store.writer.run(what, operation)
+
     with held_up(journal):
         waiting = [
             asyncio.create_task(sent(lease, range(3))),
