@@ -102,7 +102,9 @@ class ByHand(JobLog):
 
     async def withdraw(self, request: int, chunk: "Chunk") -> None:
         """Keep that nothing was sent."""
-        raise NotImplementedError
+        del chunk
+        await self.database.execute("DELETE FROM chunks WHERE id = ?", (request,))
+        await self.database.commit()
 
     async def settle(
         self, request: int, chunk: "Chunk", fates: "Fates", *, ended_at: float

@@ -148,7 +148,7 @@ class Watch:
     def _count(
         self, _: object, __: object, statement: str, parameters: Any, *___: object
     ) -> tuple[str, Any]:
-        if statement.startswith(("BEGIN", "SELECT broken")):
+        if statement.startswith("SELECT broken"):
             return statement, parameters
         return ("SELECT broken FROM nowhere", ()) if self.breaks() else (statement, parameters)
 
