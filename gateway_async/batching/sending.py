@@ -297,12 +297,24 @@ async def uninterrupted(work: "Awaitable[T]") -> T:
     cancelled = None
     while not task.done():
         try:
-            await asyncio.shield(task)
+            await _end_of(task)
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is None or task.cancelled() or task.exception() is not None:
         return task.result()  # or its error, which a cancellation must not hide
     raise cancelled
+
+
+def _end_of(task: "asyncio.Future[Any]") -> "asyncio.Future[None]":
+    """Return what is there once it has ended; `asyncio.shield` may report its error by itself."""
+    ended = asyncio.get_running_loop().create_future()
+
+    def note(_: object) -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    task.add_done_callback(note)
+    return ended
 
 
 def _uniform(chunk: "Chunk", error: GatewayError, sending: Sending | None = None) -> UniformBlock:
