@@ -300,6 +300,17 @@ def test_a_deadline_is_a_duration(
     assert ("write 90s, 15m or 2h" in capsys.readouterr().err) == bool(code)
 
 
+def test_a_dry_run_refuses_an_address_that_holds_a_password_and_does_not_show_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    orders = write(tmp_path / "orders.csv", REFUND_COLUMNS, [ROW])
+    address = "https://me:hush@gateway.example"
+    assert run_here(["refund", str(orders), "--dry-run", "--base-url", address]) == 2
+    shown = capsys.readouterr()
+    assert "base_url: expected scheme, host and path alone" in shown.err
+    assert "hush" not in shown.out + shown.err
+
+
 def test_a_dry_run_of_payouts_names_fields_and_shows_no_account(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

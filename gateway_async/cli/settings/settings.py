@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from gateway_async.checks import checked_base_url
 from gateway_async.cli.settings.config import ALLOWED_PLACES, Config, read_config
 from gateway_async.cli.settings.secret import (
     SECRET_VARIABLE,
@@ -103,8 +104,13 @@ class Settings:
 
     @property
     def base_url(self) -> str:
-        """The gateway's address, or what stands for it."""
-        return self.who.get("base_url", "a gateway that is not named yet")
+        """The gateway's address, or what stands for it.
+
+        Raises:
+            ConfigurationError: If it is none, or holds credentials, which would be shown.
+        """
+        given = self.who.get("base_url")
+        return "a gateway that is not named yet" if given is None else checked_base_url(given)
 
     def credentials(
         self, environment: Mapping[str, str], warn: "Callable[[str], None]"
