@@ -1,44 +1,34 @@
-"""Sign, encode, send, decode; and repeat only what may be repeated.
+"""How a request is signed and written, and how its reply is read.
 
-Law: what moves money is repeated only on proof that nothing was sent; a read may be repeated
-whenever no readable reply came. This module knows no order and no batch.
+Law: what is signed is what goes out, text by text. Only a reply of HTTP status 200 is decoded, and
+none whose signature the signer finds wrong; another status proves nothing, unless the dialect says
+so. Nothing is sent here: when a request is made, and how often, is known to `attempts`. This module
+knows no order and no batch.
 """
 
-import asyncio
-import logging
-import math
-import random
 import time
 import traceback
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import attrs
 
 from gateway_async.errors import (
-    CertificateError,
     ConfigurationError,
     GatewayError,
-    NotSentError,
-    OutcomeUnknownError,
     RejectedError,
     ReplyStatusError,
-    ReplyTooLargeError,
     ReplyUnreadableError,
 )
-from gateway_async.gate import Gate
 from gateway_async.operations import BodyFormat, Operation, OperationClass
 from gateway_async.signing import SIGNATURE_FIELD
-from gateway_async.telemetry import Attempt
-from gateway_async.transport import Evidence, Message, RawReply
+from gateway_async.transport import Message, RawReply
 from gateway_async.wire.decoding import reply_fields
 from gateway_async.wire.encoding import encode_form, encode_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractAsyncContextManager
-
-    from tenacity import RetryCallState
 
     from gateway_async.dialect import Dialect
     from gateway_async.settings import RetryPolicy, Timeouts
@@ -48,11 +38,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_log = logging.getLogger("gateway_async.requests")
-
-_HTTP_OK = 200
-_MOST_DOUBLINGS = 60
-_REDIRECTS = range(300, 400)
+HTTP_OK = 200
+REDIRECTS = range(300, 400)
 
 
 @attrs.frozen(kw_only=True)
@@ -70,38 +57,9 @@ class Request(Generic[T]):
     decode: "Callable[[RawReply], T]" = attrs.field(repr=False)
 
 
-def _now() -> float:
-    return time.time()  # asked of the module, so that a test's clock counts
-
-
-@attrs.frozen(kw_only=True)
-class Exchange(Generic[T]):
-    """What became of one request.
-
-    Attributes:
-        value: The decoded reply; None where there is an error.
-        error: Why there is none.
-        tries: Attempts made.
-        sent: How many of them may have sent something.
-        ended_at: When it ended, in seconds since the epoch.
-        attempts: Those whose turn came.
-    """
-
-    value: T | None = attrs.field(default=None, repr=False)
-    error: GatewayError | None = None
-    tries: int = 0
-    sent: int = 0
-    ended_at: float = attrs.field(factory=_now)
-    attempts: tuple[Attempt, ...] = ()
-
-
-_NO_ATTEMPT: Exchange[Any] = Exchange(ended_at=0.0)
-"""What became of a request before its first attempt."""
-
-
 @attrs.frozen(kw_only=True, eq=False)
 class Session:
-    """The one way down to the gateway and back.
+    """What leads down to the gateway and back, the same for every request.
 
     Attributes:
         transport: What carries messages.
@@ -121,18 +79,6 @@ class Session:
     limiter: "AbstractAsyncContextManager[object]"
     observer: "Observer"
 
-    def call(
-        self, request: Request[T], gate: Gate, fence: "Callable[[], None] | None" = None
-    ) -> "Call[T]":
-        """Prepare one request; nothing happens before it is run.
-
-        Args:
-            request: What to send.
-            gate: Whether it may leave.
-            fence: Asked when the first byte is about to be written; where it raises, none is.
-        """
-        return Call(self, request, gate, fence)
-
     def decode(self, request: Request[T], raw: RawReply) -> T:
         """Read a reply.
 
@@ -140,7 +86,7 @@ class Session:
             RejectedError: For a status by which the dialect says that nothing was done.
             OutcomeUnknownError: For any other status than 200, and for what cannot be read.
         """
-        if raw.status != _HTTP_OK:
+        if raw.status != HTTP_OK:
             raise self._status_error(request.operation, raw)
         self._verify(request.operation, raw)
         return request.decode(raw)
@@ -182,11 +128,11 @@ class Session:
                 '"nothing was done"',
                 code=str(raw.status),
             )
-        followed = "; redirects are not followed" if raw.status in _REDIRECTS else ""
+        followed = "; redirects are not followed" if raw.status in REDIRECTS else ""
         return ReplyStatusError(
             f"the gateway answered HTTP {raw.status}{followed}",
             status=raw.status,
-            retry_after_seconds=_retry_after(raw.headers),
+            retry_after_seconds=retry_after(raw.headers),
         )
 
     def _verify(self, operation: Operation, raw: RawReply) -> None:
@@ -211,198 +157,13 @@ class Session:
             raise ReplyUnreadableError("the reply's signature is not right")
 
 
-class Call(Generic[T]):
-    """One request on its way, with as many attempts as are allowed.
-
-    Run it in a task of its own: a cancellation is not raised but told in the result, with what the
-    evidence proves, and ends the task.
-    """
-
-    def __init__(
-        self,
-        session: Session,
-        request: Request[T],
-        gate: Gate,
-        fence: "Callable[[], None] | None" = None,
-    ) -> None:
-        self._session = session
-        self._request = request
-        self._gate = gate
-        self._fence = fence
-        self._loop = asyncio.get_running_loop()
-        self._evidence: Evidence | None = None
-        self._ends = math.inf
-        self._last: Exchange[T] = _NO_ATTEMPT
-        self._is_repeating = False
-        self._seconds: float | None = None
-
-    async def run(self) -> Exchange[T]:
-        """Make the request, repeated where that is allowed, and say what became of it."""
-        try:
-            message = self._session.compose(self._request)
-        except GatewayError as error:
-            return Exchange(error=_bare(error))
-        first = await self._attempt(message)
-        if not self._may_repeat(first):
-            return first
-        import tenacity  # noqa: PLC0415  # only what is repeated needs it
-
-        retrying = tenacity.AsyncRetrying(
-            sleep=self._gate.sleep,
-            wait=self._pause,
-            stop=self._is_over,
-            retry=tenacity.retry_if_result(self._may_repeat),
-            retry_error_callback=lambda _: self._last,
-        )
-        try:
-            return await retrying(self._again, message)
-        except asyncio.CancelledError:  # in a pause: what the last attempt proved still holds
-            self._gate.stop("the call was cancelled")
-            return self._last
-
-    async def _again(self, message: Message) -> Exchange[T]:
-        """Make the next attempt; the first was made before there was anything to repeat."""
-        if not self._is_repeating:
-            self._is_repeating = True
-            return self._last
-        _log.warning("%s is tried again: %s", self._request.operation, self._last.error)
-        return await self._attempt(message)
-
-    def withdraw(self) -> bool:
-        """Let nothing be sent, and say whether that was still possible; then cancel its task."""
-        return self._evidence is None or not self._evidence.settle()
-
-    def so_far(self) -> Exchange[T]:
-        """Say what became of it when `run` itself raised: what the evidence proves."""
-        sent = self._last.sent + (self._evidence is not None and self._evidence.settle())
-        return Exchange(
-            error=_given_up(asked=sent > 0),
-            tries=self._last.tries + 1,
-            sent=sent,
-            attempts=self._last.attempts,
-        )
-
-    async def _attempt(self, message: Message) -> Exchange[T]:
-        evidence = self._evidence = Evidence(self._fence)
-        raw, value, error = None, None, None
-        self._seconds = None
-        try:
-            raw = await self._send(message, evidence)
-            self._heed(raw)
-            value = self._session.decode(self._request, raw)
-        except GatewayError as problem:
-            error = _bare(problem)
-        except asyncio.CancelledError:
-            self._gate.stop("the call was cancelled")
-            error = _given_up(asked=evidence.settle(), reason=self._gate.closed_because)
-        attempts = (*self._last.attempts, *self._attempts_made(raw, error))
-        if self._last.sent and error is not None and self._leaves_open(error, evidence):
-            error = self._last.error  # an earlier attempt was sent, and may have done it
-        self._last = Exchange(
-            value=value,
-            error=error,
-            tries=self._last.tries + 1,
-            sent=self._last.sent + evidence.asked,
-            attempts=attempts,
-        )
-        self._evidence = None  # this attempt is counted; the next has evidence of its own
-        return self._last
-
-    def _attempts_made(
-        self, raw: RawReply | None, error: GatewayError | None
-    ) -> "tuple[Attempt, ...]":
-        """Return the attempt that ended; none where its turn never came."""
-        if self._seconds is None:
-            return ()
-        status = None if raw is None else raw.status
-        problem = None if error is None else type(error).__name__
-        return (Attempt(seconds=self._seconds, http_status=status, error=problem),)
-
-    def _leaves_open(self, error: GatewayError, evidence: Evidence) -> bool:
-        """Say whether an error leaves open what became of the attempts before."""
-        is_read = self._request.operation.kind is OperationClass.READ
-        if not evidence.asked or isinstance(error, NotSentError):
-            return True
-        return isinstance(error, RejectedError) and not is_read
-
-    async def _send(self, message: Message, evidence: Evidence) -> RawReply:
-        await self._gate.passable()
-        raw = None
-        async with self._session.limiter:
-            await self._gate.passable()
-            now = self._loop.time()
-            self._ends = min(self._ends, now + self._session.timeouts.total_seconds)
-            seconds = min(self._ends, self._gate.deadline + self._gate.drain_seconds) - now
-            if seconds <= 0:
-                raise NotSentError("nothing was sent: the time for this call was over")
-            try:
-                raw = await self._session.transport.send(
-                    message, evidence=evidence, seconds=seconds
-                )
-            finally:
-                self._seconds = self._loop.time() - now
-        if raw is None:
-            raise _given_up(asked=evidence.settle(), reason="the limiter swallowed the error")
-        return raw
-
-    def _heed(self, raw: RawReply) -> None:
-        """Pause everything behind the gate for as long as the gateway asked."""
-        seconds = None if raw.status == _HTTP_OK else _retry_after(raw.headers)
-        if seconds is not None:
-            self._gate.pause(min(seconds, self._session.retry.max_pause_seconds))
-
-    def _pause(self, state: "RetryCallState") -> float:
-        retry = self._session.retry
-        limit = retry.first_pause_seconds * 2 ** min(state.attempt_number - 1, _MOST_DOUBLINGS)
-        return random.uniform(0, min(limit, retry.max_pause_seconds))  # noqa: S311  # jitter
-
-    def _is_over(self, state: "RetryCallState") -> bool:
-        wakes = max(self._loop.time() + state.upcoming_sleep, self._gate.paused_until)
-        return (
-            state.attempt_number >= self._session.retry.attempts
-            or wakes >= min(self._ends, self._gate.deadline)
-            or self._gate.closed_because is not None
-        )
-
-    def _may_repeat(self, made: Exchange[T]) -> bool:
-        kind = self._request.operation.kind
-        if kind is OperationClass.KEYED and self._session.dialect.payout_deduplicates:
-            kind = OperationClass.READ
-        return may_repeat(kind, made.error)
-
-
-def may_repeat(kind: OperationClass, error: GatewayError | None) -> bool:
-    """Decide whether a request of this class may be made again after this error."""
-    if isinstance(error, CertificateError):
-        return False
-    if isinstance(error, NotSentError):
-        return True
-    if kind is not OperationClass.READ or isinstance(error, ReplyTooLargeError):
-        return False
-    if isinstance(error, ReplyStatusError):
-        return error.status not in _REDIRECTS
-    return isinstance(error, OutcomeUnknownError)
-
-
-def _bare(error: GatewayError) -> GatewayError:
-    """Return the error without its frames, which know the request."""
-    error.__context__ = None
-    return error.with_traceback(None)
-
-
-def _given_up(*, asked: bool, reason: str | None = None) -> GatewayError:
-    if asked:
-        return OutcomeUnknownError("the request was sent and given up before its reply came")
-    return NotSentError(f"nothing was sent: {reason or 'the call was given up before'}")
-
-
 def _innermost(error: BaseException) -> str:
     """Name the file and line where an exception was raised."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{frame.filename}:{frame.lineno}"
 
 
-def _retry_after(headers: "Mapping[str, str]") -> float | None:
+def retry_after(headers: "Mapping[str, str]") -> float | None:
     """Read a Retry-After header: seconds, or a date."""
     text = headers.get("Retry-After", "").strip()
     if text.isascii() and text.isdigit():

@@ -7,13 +7,15 @@ is cancelled; then what became of it hangs on the original `CancelledError`, as 
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
+from gateway_async.attempts import Call
 from gateway_async.errors import NotSentError, OutcomeUnknownError
 from gateway_async.gate import Gate
 from gateway_async.operations import PAYOUT, OperationClass
 
 if TYPE_CHECKING:
+    from gateway_async.attempts import Exchange
     from gateway_async.dialect import Dialect
-    from gateway_async.session import Call, Exchange, Request, Session
+    from gateway_async.session import Request, Session
     from gateway_async.watching import RequestWatch
 
 T = TypeVar("T")
@@ -50,7 +52,7 @@ async def _carry_out(
     watch: "RequestWatch",
 ) -> T:
     gate = Gate()
-    call = session.call(request, gate)
+    call = Call(session, request, gate)
     watch.begin()
     task = asyncio.create_task(call.run(), name=f"gateway_async {request.operation}")
     try:

@@ -29,7 +29,7 @@ from gateway_async.telemetry import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from gateway_async.session import Exchange
+    from gateway_async.attempts import Exchange
     from gateway_async.settings import BatchPolicy
 
 T = TypeVar("T")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
+from gateway_async.attempts import Call, Exchange
 from gateway_async.batching.matching import Judgement, judge
 from gateway_async.batching.outcomes import (
     JudgedBlock,
@@ -29,7 +30,7 @@ from gateway_async.errors import (
     RejectedError,
     ReplyUnreadableError,
 )
-from gateway_async.session import Exchange, Request
+from gateway_async.session import Request
 from gateway_async.wire.decoding import decode_json
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from gateway_async.batching.sheets import Sheet, SheetWriter
     from gateway_async.batching.tally import Tally
     from gateway_async.gate import Gate
-    from gateway_async.session import Call, Session
+    from gateway_async.session import Session
     from gateway_async.transport import RawReply
     from gateway_async.watching import RequestWatch
 
@@ -255,7 +256,7 @@ class Sender:
 
     def _call(self, sheet: "Sheet") -> "Call[Payload]":
         request = Request(operation=self.writer.plan.operation, fields=sheet.fields, decode=_decode)
-        return self.session.call(request, self.gate, self.log.check if self.log else None)
+        return Call(self.session, request, self.gate, self.log.check if self.log else None)
 
     def _sending(self, exchange: "Exchange[Any]", references: "References") -> Sending:
         return Sending(

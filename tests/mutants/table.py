@@ -16,7 +16,7 @@ _SENDING = (
     ),
     Mutant(
         "a cancelled request that was written is unknown",
-        "session.py",
+        "attempts.py",
         "error = _given_up(asked=evidence.settle(), ",
         "error = _given_up(asked=evidence.settle() and False, ",
     ),
@@ -35,19 +35,19 @@ _SENDING = (
     ),
     Mutant(
         "what moves money is not repeated once it was written",
-        "session.py",
+        "attempts.py",
         "if kind is not OperationClass.READ or isinstance(error, ReplyTooLargeError):",
         "if isinstance(error, ReplyTooLargeError):",
     ),
     Mutant(
         "a payout is repeated only where the gateway deduplicates",
-        "session.py",
+        "attempts.py",
         "if kind is OperationClass.KEYED and self._session.dialect.payout_deduplicates:",
         "if kind is OperationClass.KEYED:",
     ),
     Mutant(
         "an attempt that was not sent says nothing about the one before",
-        "session.py",
+        "attempts.py",
         "if self._last.sent and error is not None and self._leaves_open(error, evidence):",
         "if False:",
         "tests/session/test_repeats.py",
@@ -60,7 +60,7 @@ _SENDING = (
     ),
     Mutant(
         "the pause that the gateway asks for is kept",
-        "session.py",
+        "attempts.py",
         "self._gate.pause(min(seconds, self._session.retry.max_pause_seconds))",
         "pass",
     ),

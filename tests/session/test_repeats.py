@@ -30,11 +30,11 @@ from gateway_async import (
     ReplyUnreadableError,
     RetryPolicy,
     Timeouts,
-    session as session_module,
 )
+from gateway_async.attempts import Call, Exchange, may_repeat
 from gateway_async.gate import Gate
 from gateway_async.operations import OPERATIONS, OperationClass
-from gateway_async.session import Call, Exchange, Request, may_repeat
+from gateway_async.session import Request, retry_after
 from gateway_async.transport import RawReply
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import refunds
@@ -297,7 +297,7 @@ def test_a_payout_that_was_sent_once_is_not_called_unsent_later() -> None:
     | st.from_regex(r"[A-Z][a-z]{2}, \d{1,2} [A-Z][a-z]{2} \d{1,5} [\d:]{0,8} [+-]?\w{0,9}")
 )
 def test_any_retry_after_is_read_or_ignored(text: str) -> None:
-    seconds = session_module._retry_after({"Retry-After": text})
+    seconds = retry_after({"Retry-After": text})
     assert seconds is None or seconds >= 0
 
 
@@ -306,7 +306,7 @@ def test_any_retry_after_is_read_or_ignored(text: str) -> None:
     [("120", 120, 120), (" 5 ", 5, 5), (formatdate(0, usegmt=True), 0, 0)],
 )
 def test_retry_after_in_seconds_or_as_a_date(text: str, low: float, high: float) -> None:
-    seconds = session_module._retry_after({"Retry-After": text})
+    seconds = retry_after({"Retry-After": text})
     assert seconds is not None
     assert low <= seconds <= high
 
@@ -314,4 +314,4 @@ def test_retry_after_in_seconds_or_as_a_date(text: str, low: float, high: float)
 def test_retry_after_may_lie_in_the_future(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: 1000.0)
     text = formatdate(1060, usegmt=True)
-    assert session_module._retry_after({"Retry-After": text}) == 60
+    assert retry_after({"Retry-After": text}) == 60

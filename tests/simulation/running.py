@@ -126,6 +126,7 @@ def run(seed: int) -> Story:
     names = SimpleNamespace(uuid4=lambda: UUID(int=random.getrandbits(128), version=4))
     try:
         with (
+            mock.patch("gateway_async.attempts.time", clock),
             mock.patch("gateway_async.session.time", clock),
             mock.patch("gateway_async.recovery.time", clock),
             mock.patch("gateway_async.batching.running.uuid", names),
