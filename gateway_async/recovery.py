@@ -1,8 +1,9 @@
 """Unknown outcomes, settled from the gateway's own records.
 
 Law: an order is settled as done by a record that proves it, and as not done by two looks that
-agree, both after the settle time. Nothing is resent unless the policy says so. What the looks
-prove is known to `proofs`; this module asks, waits and counts.
+agree, both after the settle time. Nothing is resent unless the policy says so. What outcomes tell
+beforehand is known to `givens`, and what the looks prove to `proofs`; this module asks, waits and
+counts.
 """
 
 import asyncio
@@ -14,18 +15,24 @@ import attrs
 
 from gateway_async.batching.batch import plain_batch
 from gateway_async.batching.markers import marked
-from gateway_async.batching.outcomes import (
-    Block,
-    ListedBlock,
-    Outcome,
-    count_statuses,
-)
+from gateway_async.batching.outcomes import ListedBlock, count_statuses
 from gateway_async.batching.plans import PLANS
 from gateway_async.batching.results import BatchResult
 from gateway_async.batching.statuses import OutcomeStatus
-from gateway_async.errors import ConfigurationError, NotSentError, OutcomeUnknownError
-from gateway_async.looks import LOOK_UPS, Looks, Witness
-from gateway_async.models.orders import CancelOrder, CaptureOrder, RefundOrder
+from gateway_async.errors import NotSentError, OutcomeUnknownError
+from gateway_async.givens import (
+    as_result,
+    find_claims,
+    find_unknown,
+    find_witness,
+    is_of,
+    is_whole_batch,
+    name_of,
+    operation_of,
+    own_marker,
+    settled_of,
+)
+from gateway_async.looks import LOOK_UPS, Looks
 from gateway_async.proofs import (
     BESIDE_ITSELF,
     NOT_ASKED,
@@ -41,20 +48,12 @@ from gateway_async.proofs import (
 from gateway_async.settings import BatchPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from gateway_async.batching.outcomes import Block, Outcome
+    from gateway_async.givens import Place
     from gateway_async.session import Session
     from gateway_async.settings import RecoveryPolicy
-
-    Place = tuple[int, int]
-
-_OPERATIONS: "Mapping[type, str]" = {
-    RefundOrder: "refund",
-    CaptureOrder: "capture",
-    CancelOrder: "cancel",
-}
-"""What can be recovered by look-up, by the type of the order."""
-
 
 _NOT_SETTLED = "; recovery does not settle it: "
 
@@ -88,69 +87,21 @@ class Recovery:
     async def _recover(
         self, given: "BatchResult[Any, Any] | Iterable[Outcome[Any, Any]]"
     ) -> BatchResult[Any, Any]:
-        result = given if isinstance(given, BatchResult) else _as_result(given)
-        self._all_known = isinstance(given, BatchResult) and _is_whole_batch(given)
+        result = given if isinstance(given, BatchResult) else as_result(given)
+        self._all_known = isinstance(given, BatchResult) and is_whole_batch(given)
         started = time.time()
         self._blocks = list(result.blocks)
-        self._unknown = dict(_find_unknown(self._blocks))
-        self._claims = self._find_claims()
+        self._unknown = dict(find_unknown(self._blocks))
+        self._claims = find_claims(self._blocks, self._unknown.values(), all_known=self._all_known)
         wanted = {outcome.order.transaction_id for outcome in self._unknown.values()}
-        for outcome in self._settled_of(wanted):
-            self._settled.add((_operation_of(outcome) or "", outcome.order.transaction_id))
-            self._settled_names.add(_name(outcome))
-        self._looks = Looks(self._session, self._policy, self._find_witness())
+        for outcome in settled_of(self._blocks, wanted):
+            self._settled.add((operation_of(outcome) or "", outcome.order.transaction_id))
+            self._settled_names.add(name_of(outcome))
+        witness = find_witness(self._blocks, self._looks.is_askable)
+        self._looks = Looks(self._session, self._policy, witness)
         await self._settle(started)
         await self._conclude()
         return self._merged(result)
-
-    # What is known beforehand
-
-    def _find_claims(self) -> dict[str, Claims]:
-        """Collect which refunds, of transactions with an unknown one, belong to settled orders."""
-        wanted = {o.order.transaction_id for o in self._unknown.values() if _is(o, "refund")}
-        references: dict[str, set[str]] = defaultdict(set)
-        unreferenced: dict[str, list[Any]] = defaultdict(list)
-        for outcome in self._settled_of(wanted):
-            if not _is(outcome, "refund"):
-                continue
-            name = outcome.order.transaction_id
-            if reference := _reference(outcome):
-                references[name].add(reference)
-            else:
-                unreferenced[name].append(outcome.order.refund_amount)
-        return {
-            name: Claims(
-                references=frozenset(references[name]),
-                unreferenced=tuple(unreferenced[name]),
-                all_known=self._all_known,
-            )
-            for name in wanted
-        }
-
-    def _settled_of(self, wanted: "set[str]") -> "Iterator[Outcome[Any, Any]]":
-        for block in self._blocks:
-            if any(getattr(o, "transaction_id", None) in wanted for o in block.orders):
-                yield from (
-                    outcome
-                    for outcome in block.outcomes()
-                    if outcome.status is OutcomeStatus.SUCCEEDED
-                    and _operation_of(outcome) is not None
-                    and outcome.order.transaction_id in wanted
-                )
-
-    def _find_witness(self) -> Witness | None:
-        """Find a refund that the gateway said it did, with its reference."""
-        for block in self._blocks:
-            if not count_statuses(block.statuses)[OutcomeStatus.SUCCEEDED]:
-                continue
-            for outcome in block.outcomes():
-                if not _is_done_refund(outcome) or not self._looks.is_askable(
-                    outcome.order.transaction_id
-                ):
-                    continue
-                if reference := _reference(outcome):
-                    return Witness(outcome.order.transaction_id, reference, _own_marker(outcome))
-        return None
 
     # Looks
 
@@ -190,7 +141,7 @@ class Recovery:
                 continue
             self._findings[place] = finding
             outcome = self._unknown[place]
-            if _is(outcome, "refund") and finding.item is not None:
+            if is_of(outcome, "refund") and finding.item is not None:
                 name = outcome.order.transaction_id
                 reference = str(finding.item.get("refund_reference_id"))
                 claims = self._claims[name]
@@ -202,7 +153,7 @@ class Recovery:
         """Ask the gateway about some unknown orders, and judge what it says."""
         grouped: dict[tuple[str, str], list[Place]] = defaultdict(list)
         for place, outcome in cases.items():
-            grouped[_operation_of(outcome) or "", outcome.order.transaction_id].append(place)
+            grouped[operation_of(outcome) or "", outcome.order.transaction_id].append(place)
         findings: dict[Place, Finding] = {}
         for operation in dict.fromkeys(operation for operation, _ in grouped):
             names = [name for which, name in grouped if which == operation]
@@ -234,7 +185,7 @@ class Recovery:
 
     def _beside(self, place: "Place") -> Finding | None:
         """Say that an order is also given settled: then its absence is no reason to resend it."""
-        return BESIDE_ITSELF if _name(self._unknown[place]) in self._settled_names else None
+        return BESIDE_ITSELF if name_of(self._unknown[place]) in self._settled_names else None
 
     def _has_to_itself(self, operation: str, outcome: "Outcome[Any, Any]") -> bool:
         """Say whether no other order can have brought a transaction into its state."""
@@ -268,8 +219,8 @@ class Recovery:
     ) -> "dict[Place, Outcome[Any, Any]]":
         """Send again what was proved not to be done."""
         sent: dict[Place, Outcome[Any, Any]] = {}
-        for operation in dict.fromkeys(_operation_of(o) or "" for o in absent.values()):
-            groups = _twins({p: o for p, o in absent.items() if _is(o, operation)})
+        for operation in dict.fromkeys(operation_of(o) or "" for o in absent.values()):
+            groups = _twins({p: o for p, o in absent.items() if is_of(o, operation)})
             batch = plain_batch(
                 self._session,
                 PLANS[operation],
@@ -299,78 +250,9 @@ class Recovery:
         )
 
 
-def _is_whole_batch(result: BatchResult[Any, Any]) -> bool:
-    """Say whether a result still has every outcome of its batch.
-
-    Raises:
-        ConfigurationError: If unknown outcomes were yielded by a stream: nothing would be settled.
-    """
-    if len(result.unknown) < result.counts[OutcomeStatus.UNKNOWN]:
-        raise ConfigurationError(
-            "recover: unknown outcomes of this result were yielded by its stream, and are not in "
-            "it; keep them, and give them to recover"
-        )
-    return result.of_one_batch and len(result) == sum(result.counts.values())
-
-
-def _as_result(given: object) -> BatchResult[Any, Any]:
-    """Make a result of outcomes, in the order given.
-
-    Raises:
-        TypeError: For anything else.
-    """
-    outcomes = tuple(given) if hasattr(given, "__iter__") else (given,)
-    for outcome in outcomes:
-        if not isinstance(outcome, Outcome):
-            raise TypeError(
-                f"recover: expected a BatchResult or outcomes, got {type(outcome).__name__}"
-            )
-    block = ListedBlock(outcomes)
-    return BatchResult(
-        counts=count_statuses(block.statuses),
-        blocks=(block,) if outcomes else (),
-        of_one_batch=False,
-    )
-
-
-def _find_unknown(
-    blocks: "Sequence[Block]",
-) -> "Iterator[tuple[Place, Outcome[Any, Any]]]":
-    for number, block in enumerate(blocks):
-        if not count_statuses(block.statuses)[OutcomeStatus.UNKNOWN]:
-            continue
-        for offset, outcome in enumerate(block.outcomes()):
-            if outcome.status is OutcomeStatus.UNKNOWN and _operation_of(outcome) is not None:
-                yield (number, offset), outcome
-
-
-def _operation_of(outcome: "Outcome[Any, Any]") -> str | None:
-    """Name the operation of an order, if it can be recovered by look-up."""
-    matching = (name for kind, name in _OPERATIONS.items() if isinstance(outcome.order, kind))
-    return next(matching, None)
-
-
-def _is(outcome: "Outcome[Any, Any]", operation: str) -> bool:
-    return _operation_of(outcome) == operation
-
-
-def _is_done_refund(outcome: "Outcome[Any, Any]") -> bool:
-    is_done = outcome.status is OutcomeStatus.SUCCEEDED
-    return is_done and _is(outcome, "refund") and bool(outcome.items)
-
-
-def _reference(outcome: "Outcome[Any, Any]") -> str | None:
-    record = outcome.record
-    return record.refund_reference_id if record else None
-
-
-def _own_marker(outcome: "Outcome[Any, Any]") -> str | None:
-    return outcome.sending.marker_of(outcome.index) if outcome.sending else None
-
-
 def _as_sent(outcome: "Outcome[Any, Any]") -> Any:  # noqa: ANN401  # any order
     """Return an order with the marker it had before: one marker an order, however often sent."""
-    marker = _own_marker(outcome)
+    marker = own_marker(outcome)
     if marker is None:
         return outcome.order
     return attrs.evolve(outcome.order, refund_reason=marked(outcome.order.refund_reason, marker))
@@ -388,17 +270,13 @@ def _twins(absent: "Mapping[Place, Outcome[Any, Any]]") -> "list[list[Place]]":
     """Put the places of one outcome together: it may have been given more than once."""
     groups: dict[tuple[int, str], list[list[Place]]] = defaultdict(list)
     for place, outcome in absent.items():
-        for twins in groups[_name(outcome)]:
+        for twins in groups[name_of(outcome)]:
             if are_one(absent[twins[0]], outcome):
                 twins.append(place)
                 break
         else:
-            groups[_name(outcome)].append([place])
+            groups[name_of(outcome)].append([place])
     return [twins for of_one_name in groups.values() for twins in of_one_name]
-
-
-def _name(outcome: "Outcome[Any, Any]") -> tuple[int, str]:
-    return outcome.index, outcome.order.transaction_id
 
 
 def _disagreement(second: Finding, third: Finding) -> Finding:
@@ -408,7 +286,7 @@ def _disagreement(second: Finding, third: Finding) -> Finding:
 
 def _settled(outcome: "Outcome[Any, Any]", finding: Finding) -> "Outcome[Any, Any]":
     """Return an unknown outcome with what was found of it."""
-    record_class = LOOK_UPS[_operation_of(outcome) or ""].record_class
+    record_class = LOOK_UPS[operation_of(outcome) or ""].record_class
     if finding.item is not None:
         outcome = attrs.evolve(outcome, items=(finding.item,), record_class=record_class)
     if finding.proof is Proof.DONE:

@@ -14,6 +14,7 @@ SELDOM = (
     "defusedxml",
     "gateway_async.calls",
     "gateway_async.coalescer",
+    "gateway_async.givens",
     "gateway_async.jobs",
     "gateway_async.journal",
     "gateway_async.models.payments",
