@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.errors import JournalError
-from gateway_async.journal import importing, leases, reading, slices, writing
+from gateway_async.journal import deciding, importing, leases, reading, slices
 from gateway_async.journal.engines import make_engine
 from gateway_async.journal.lease import Lease, read_clocks
 from gateway_async.journal.schema import prepare
@@ -81,7 +81,7 @@ class Store:
 
     async def resolve(self, name: str, order: object, state: "JobState", note: str) -> None:
         """Keep what an operator decided."""
-        decide = functools.partial(writing.decide, name=name, order=order, state=state, note=note)
+        decide = functools.partial(deciding.decide, name=name, order=order, state=state, note=note)
         await self.writer.run(f"cannot keep a decision on job {name!r}", decide)
 
     async def submit(

@@ -1,4 +1,4 @@
-"""What is written under a lease, and what an operator decides.
+"""What is written under a lease.
 
 Law: every update names the states it expects and finds all of the orders in them; else nothing is
 changed. Each moves orders only as the table of transitions says. What is in doubt is moved by one
@@ -13,41 +13,24 @@ import orjson
 import sqlalchemy as sa
 
 from gateway_async.errors import JournalError
-from gateway_async.journal.codec import codec_of, storable
 from gateway_async.journal.leases import verify
-from gateway_async.journal.reading import (
-    find_job,
-    read_at,
-    read_of_transactions,
-    read_stretches,
-)
-from gateway_async.journal.schema import (
-    JOBS,
-    REQUESTS,
-    STATES,
-    DatabaseNow,
-    lock_what_is_in_doubt,
-)
-from gateway_async.journal.slices import hurry, reopen
-from gateway_async.journal.states import IN_DOUBT, TRANSITIONS, JobState, Move, sources
+from gateway_async.journal.reading import read_stretches
+from gateway_async.journal.redrawing import LONGEST_TEXT, cut, write_changes
+from gateway_async.journal.schema import REQUESTS, STATES, DatabaseNow, lock_what_is_in_doubt
+from gateway_async.journal.states import TRANSITIONS, JobState, Move, sources
 from gateway_async.journal.stretches import (
     Change,
-    Stretch,
     changes_of,
     obstacle,
-    redraw,
     runs_of,
     write_references,
 )
-from gateway_async.models.values import describe
 
 if TYPE_CHECKING:
     from gateway_async.journal.leases import LeaseKey
-    from gateway_async.journal.rows import Row, Settlement
+    from gateway_async.journal.rows import Settlement
     from gateway_async.journal.writer import Transaction
 
-_LONGEST_TEXT = 1000
-_BY_OPERATOR = "operator"
 _SUCCEEDED = {"state": str(JobState.SUCCEEDED), "code": "", "text": "", "proof": ""}
 _FORGOTTEN = {"code": "", "text": "", "reference_list": "", "proof": ""}
 
@@ -64,17 +47,6 @@ _REQUEST = REQUESTS.insert().values(
     marker=sa.bindparam("the_marker"),
     alone=sa.bindparam("is_alone"),
     baseline=sa.bindparam("the_baseline"),
-)
-_TOLD = ("last", *(name for name in Stretch._fields if name not in ("first", "last", "slice")))
-_REDRAW = (
-    STATES.update()
-    .where(
-        STATES.c.job_id == sa.bindparam("the_job"),
-        STATES.c.first == sa.bindparam("the_first"),
-        STATES.c.last == sa.bindparam("known_last"),
-        STATES.c.state == sa.bindparam("known_state"),
-    )
-    .values({name: sa.bindparam(f"the_{name}") for name in _TOLD})
 )
 _WHOLE = STATES.update().where(
     STATES.c.job_id == sa.bindparam("the_job"),
@@ -96,12 +68,6 @@ _SUCCEED = _WHOLE.where(
     ended_at=sa.bindparam("the_end"),
     reference_list=sa.bindparam("the_list"),
 )
-_CUT_OFF = STATES.insert().values(
-    job_id=sa.bindparam("the_job"),
-    **{name: sa.bindparam(f"the_{name}") for name in Stretch._fields},
-)
-_NAMES = tuple(f"the_{name}" for name in Stretch._fields)
-_LOCK_JOB = sa.select(JOBS.c.id).where(JOBS.c.id == sa.bindparam("the_job")).with_for_update()
 
 
 def intend(  # noqa: PLR0913  # what is noted of a request
@@ -181,7 +147,7 @@ def settle(
 def _settled(
     found: "Sequence[Settlement]", told: "Mapping[str, Any]", **more: object
 ) -> "list[Change]":
-    references = [_cut(each.reference) for each in found]
+    references = [cut(each.reference) for each in found]
     return _changes([each.index for each in found], references, {**told, **more})
 
 
@@ -221,22 +187,18 @@ def succeed(  # noqa: PLR0913, PLR0917  # what is told of a request
 
 
 def _all_cut(references: "Sequence[str]") -> "Sequence[str]":
-    if max(map(len, references), default=0) <= _LONGEST_TEXT and "".join(references).isascii():
+    if max(map(len, references), default=0) <= LONGEST_TEXT and "".join(references).isascii():
         return references  # JSON writes a NUL as six characters
-    return [_cut(reference) for reference in references]
+    return [cut(reference) for reference in references]
 
 
 def _told(found: "Settlement") -> dict[str, str]:
     return {
         "state": str(found.state),
-        "code": _cut(found.code),
-        "text": _cut(found.text),
-        "proof": _cut(found.proof),
+        "code": cut(found.code),
+        "text": cut(found.text),
+        "proof": cut(found.proof),
     }
-
-
-def _cut(text: str) -> str:
-    return storable(text[:_LONGEST_TEXT])
 
 
 def resolve_unknown(
@@ -276,72 +238,6 @@ def resolve_unknown(
     ]
     _move(inside, key, Move.RESOLVE, changes)
     return True
-
-
-def decide(inside: "Transaction", name: str, order: object, state: JobState, note: str) -> None:
-    """Keep what an operator decided on an order that is in doubt.
-
-    Args:
-        inside: The transaction.
-        name: The name of the job.
-        order: The order, or its position.
-        state: What it becomes.
-        note: Why.
-
-    Raises:
-        JobNotFoundError: If there is no such job.
-        InvalidOrderError: If it is an order of another operation.
-        JournalError: If there is no such order, more than one, or nothing to decide on it.
-    """
-    job = find_job(inside, name)
-    inside.execute(_LOCK_JOB, {"the_job": job.id})  # whoever takes the job reopens what is held
-    lock_what_is_in_doubt(inside.connection, job.id)
-    row = _find(inside, job, order)
-    what = f"order {row.index} of job {name!r}"
-    if row.state is JobState.INTENT:
-        raise JournalError(
-            f"{what} is in flight, or was when its process ended: run the job again first", job=name
-        )
-    sources(Move.DECIDE, state)
-    if row.state not in IN_DOUBT:
-        raise JournalError(
-            f"{what} is {str(row.state)!r}: an operator decides only on what is unknown or held",
-            job=name,
-        )
-    told = {
-        "state": str(state),
-        "code": "",
-        "text": _cut(f"an operator decided: {note}"),
-        "proof": _BY_OPERATOR,
-        "note": storable(note),
-    }
-    known = read_stretches(inside, job.id, row.index, row.index)
-    _write(inside, job.id, known, [Change(row.index, row.index, told)])
-    (reopen if state is JobState.NEW else hurry)(inside, job.id, known[0].slice)
-
-
-def _find(inside: "Transaction", job: "sa.Row[Any]", order: object) -> "Row":
-    if isinstance(order, int) and not isinstance(order, bool):
-        row = read_at(inside, job.id, order) if 0 <= order < job.total else None
-        if row is None:
-            raise JournalError(f"job {job.name!r} has no order {order}", job=job.name)
-        return row
-    codec_of(job.operation).encode(order)  # refuses what is no order of this operation
-    transaction_id = str(getattr(order, "transaction_id", ""))
-    alike = read_of_transactions(inside, job.id, {transaction_id}, frozenset(JobState))
-    equal = [row for row in alike if row.order == order]
-    if not equal:
-        raise JournalError(
-            f"job {job.name!r} has no order that is equal to {describe(order)}", job=job.name
-        )
-    if len(equal) > 1:
-        positions = ", ".join(str(row.index) for row in equal)
-        raise JournalError(
-            f"job {job.name!r} has {len(equal)} orders equal to {describe(order)}: name one by its "
-            f"position: {positions}",
-            job=job.name,
-        )
-    return equal[0]
 
 
 def _is_whole(
@@ -396,30 +292,4 @@ def _move(
             f"{found}; nothing was changed",
             job=key.name,
         )
-    _write(inside, key.job_id, known, changes)
-
-
-def _write(
-    inside: "Transaction", job_id: int, known: "Sequence[Stretch]", changes: "Sequence[Change]"
-) -> None:
-    """Write the stretches that changes make of those that are known.
-
-    Raises:
-        JournalError: If one of them is not as it is known.
-    """
-    for was, (first, *cut_off) in redraw(known, changes):
-        changed = inside.hot(
-            _REDRAW,
-            the_job=job_id,
-            known_last=was.last,
-            known_state=was.state,
-            **_parameters(first),
-        )
-        if changed.rowcount != 1:
-            raise JournalError("what the journal knows was changed by another meanwhile")
-        for stretch in cut_off:
-            inside.hot(_CUT_OFF, the_job=job_id, **_parameters(stretch))
-
-
-def _parameters(stretch: Stretch) -> "dict[str, Any]":
-    return dict(zip(_NAMES, stretch, strict=True))
+    write_changes(inside, key.job_id, known, changes)

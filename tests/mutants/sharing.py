@@ -22,7 +22,7 @@ SHARING = (
     ),
     Mutant(
         "a decision that an order is to be sent opens its slice",
-        "journal/writing.py",
+        "journal/deciding.py",
         "(reopen if state is JobState.NEW else hurry)",
         "hurry",
         _SLICES,
