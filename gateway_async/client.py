@@ -6,7 +6,7 @@ from gateway_async.batching.batch import plain_batch
 from gateway_async.batching.plans import PLANS
 from gateway_async.checks import checked_count, checked_seconds
 from gateway_async.connection import Connection
-from gateway_async.settings import DEFAULT_LINGER_SECONDS, BatchPolicy
+from gateway_async.settings import DEFAULT_LINGER_SECONDS, DEFAULT_SLICE_SIZE, BatchPolicy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Iterable, Mapping
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     O = TypeVar("O")  # noqa: E741  # an order
     T = TypeVar("T")
     Orders: TypeAlias = Iterable[T] | AsyncIterable[T]
-
-DEFAULT_SLICE_SIZE = 1000
 
 
 class GatewayClient(Connection):

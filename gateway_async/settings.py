@@ -18,6 +18,9 @@ REFUND_EVIDENCE = ("references", "marker")
 DEFAULT_LINGER_SECONDS = 0.005
 """How long a single order waits at most for others to leave with it, unless told otherwise."""
 
+DEFAULT_SLICE_SIZE = 1000
+"""How many orders a slice of a job has, unless told otherwise."""
+
 
 def _refuse(instance: object, name: str, value: object, expected: str) -> ConfigurationError:
     return ConfigurationError(
@@ -160,7 +163,7 @@ class WorkerPolicy:
         watch_seconds: How often `watch` looks, unless looking takes long.
     """
 
-    slice_size: int = attrs.field(default=1000, validator=_count)
+    slice_size: int = attrs.field(default=DEFAULT_SLICE_SIZE, validator=_count)
     lease_seconds: float = attrs.field(default=15.0, validator=_positive)
     sweep_seconds: float = attrs.field(default=2.0, validator=_positive)
     wake_seconds: float = attrs.field(default=60.0, validator=_positive)
