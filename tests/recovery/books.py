@@ -1,0 +1,50 @@
+"""Refunds to recover, and what the sandbox's books must say of them."""
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from gateway_async import BatchResult, GatewayClient, OutcomeStatus, RecoveryPolicy, RefundOrder
+from gateway_async.sandbox import Sandbox, SeededOrder
+
+REFERENCES = RecoveryPolicy(settle_seconds=0, record_baseline=True)
+NO_BASELINE = RecoveryPolicy(settle_seconds=0)
+MARKER = RecoveryPolicy(settle_seconds=0, refund_evidence="marker")
+EVIDENCE = [REFERENCES, MARKER]
+
+SUCCEEDED, UNKNOWN, NOT_SENT = (
+    OutcomeStatus.SUCCEEDED,
+    OutcomeStatus.UNKNOWN,
+    OutcomeStatus.NOT_SENT,
+)
+
+MakeClient = Callable[..., GatewayClient]
+
+
+def refund_of(seeded: SeededOrder, amount: str = "1.00", reason: str = "torn") -> RefundOrder:
+    return RefundOrder(
+        transaction_id=seeded.transaction_id,
+        order_no=seeded.order_no,
+        currency=seeded.currency,
+        amount=seeded.amount,
+        refund_amount=Decimal(amount),
+        refund_reason=reason,
+    )
+
+
+def refunds(sandbox: Sandbox, count: int = 6) -> list[RefundOrder]:
+    return [refund_of(seeded) for seeded in sandbox.seed(count, status="captured")]
+
+
+def statuses(result: BatchResult[Any, Any]) -> list[OutcomeStatus]:
+    return [outcome.status for outcome in result]
+
+
+def assert_books_agree(sandbox: Sandbox, result: BatchResult[Any, Any]) -> None:
+    for outcome in result:
+        effects = sandbox.ledger.effects("refund", outcome.order.transaction_id)
+        assert effects <= 1
+        if outcome.status is SUCCEEDED:
+            assert effects == 1
+        if outcome.status is NOT_SENT:
+            assert effects == 0

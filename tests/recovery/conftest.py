@@ -1,0 +1,25 @@
+"""Clients of the sandbox that send two orders a request."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from gateway_async import BatchPolicy, GatewayClient, RecoveryPolicy
+from gateway_async.sandbox import Sandbox
+from tests.orders import client_of
+from tests.recovery.books import REFERENCES, MakeClient
+
+
+@pytest.fixture
+async def client(sandbox: Sandbox) -> AsyncIterator[MakeClient]:
+    made: list[GatewayClient] = []
+
+    def make(recovery: RecoveryPolicy = REFERENCES, **settings: Any) -> GatewayClient:
+        settings = {"policy": BatchPolicy(concurrency=2, chunk_size=2), **settings}
+        made.append(client_of(sandbox, recovery=recovery, **settings))
+        return made[-1]
+
+    yield make
+    for gateway in made:
+        await gateway.aclose()

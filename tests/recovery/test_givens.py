@@ -1,0 +1,146 @@
+"""What may be given to a recovery, and what can be settled of less than a whole batch."""
+
+import pickle
+from typing import Any
+
+import attrs
+import pytest
+
+from gateway_async import BatchPolicy, ConfigurationError, OrderRef, Outcome, ReviewOrder
+from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
+from tests.recovery.books import (
+    NOT_SENT,
+    REFERENCES,
+    SUCCEEDED,
+    UNKNOWN,
+    MakeClient,
+    refund_of,
+    refunds,
+    statuses,
+)
+
+
+async def test_reviews_and_look_ups_stay_as_they_were(sandbox: Sandbox, client: MakeClient) -> None:
+    gateway = client()
+    (seeded,) = sandbox.seed(1, status="authorised")
+    review = ReviewOrder(
+        transaction_id=seeded.transaction_id,
+        order_no=seeded.order_no,
+        currency=seeded.currency,
+        amount=seeded.amount,
+    )
+    sandbox.faults.add("review", DropReply())
+    sandbox.faults.add("query", DropReply())
+    reviewed = await gateway.review([review])
+    queried = await gateway.query([OrderRef(order_no=seeded.order_no)])
+
+    unknown: list[Outcome[Any, Any]] = [*reviewed, *queried]
+    recovered = await gateway.recover(unknown)
+
+    assert statuses(recovered) == [UNKNOWN, UNKNOWN]
+
+
+async def test_recovery_takes_outcomes_of_another_process(
+    sandbox: Sandbox, client: MakeClient
+) -> None:
+    gateway = client(REFERENCES)
+    sandbox.faults.add("refund", DropReply(times=1))
+    result = pickle.loads(pickle.dumps(await gateway.refund(refunds(sandbox))))  # noqa: S301  # our own
+
+    recovered = await gateway.recover(result.unknown)
+
+    assert [outcome.index for outcome in recovered] == [o.index for o in result.unknown]
+    assert statuses(recovered) == [SUCCEEDED] * 2
+
+
+async def test_recovery_of_nothing_asks_nothing(sandbox: Sandbox, client: MakeClient) -> None:
+    gateway = client(REFERENCES)
+    result = await gateway.refund(refunds(sandbox))
+    asked = sandbox.requests["search_refunds"]
+
+    recovered = await gateway.recover(result)
+
+    assert statuses(recovered) == statuses(result)
+    assert sandbox.requests["search_refunds"] == asked
+    assert len(await gateway.recover([])) == 0
+
+
+@pytest.mark.parametrize("wrong", [[1], "abc", 5, None])
+async def test_recovery_refuses_what_is_no_outcome(client: MakeClient, wrong: Any) -> None:
+    with pytest.raises(TypeError, match="expected a BatchResult or outcomes"):
+        await client().recover(wrong)
+
+
+async def test_an_unknown_refund_whose_sibling_is_not_given_is_not_settled(
+    sandbox: Sandbox, client: MakeClient
+) -> None:
+    gateway = client(REFERENCES)
+    (seeded,) = sandbox.seed(1, status="captured")
+    orders = [refund_of(seeded), refund_of(seeded)]
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    policy = BatchPolicy(concurrency=2, chunk_size=1, duplicates="allow")
+    result = await gateway.refund(orders, policy=policy)
+    assert sorted(statuses(result)) == [SUCCEEDED, UNKNOWN]
+
+    assert statuses(await gateway.recover(list(result.unknown))) == [UNKNOWN]
+    assert sandbox.ledger.effects("refund", seeded.transaction_id) == 1
+
+
+async def test_a_reference_that_no_look_up_can_ask_for_stays_unknown(
+    sandbox: Sandbox, client: MakeClient
+) -> None:
+    gateway = client(REFERENCES)
+    orders = refunds(sandbox, 3)
+    odd = attrs.evolve(orders[2], transaction_id="T,1")
+    sandbox.faults.add("refund", DropReply())
+
+    result = await gateway.refund([*orders[:2], odd])
+    recovered = await gateway.recover(result)
+
+    assert statuses(recovered) == [SUCCEEDED, SUCCEEDED, UNKNOWN]
+    assert "cannot be looked up" in str(recovered[2].error)
+
+
+async def test_a_witness_is_one_that_a_look_up_can_ask_for(
+    sandbox: Sandbox, client: MakeClient
+) -> None:
+    gateway = client(REFERENCES)
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    result = await gateway.refund(refunds(sandbox))
+    odd = [
+        attrs.evolve(outcome, order=attrs.evolve(outcome.order, transaction_id="T,1"))
+        for outcome in result.succeeded[:1]
+    ]
+
+    recovered = await gateway.recover([*odd, *result])
+
+    assert recovered.counts[NOT_SENT] == 2
+
+
+async def test_an_outcome_that_a_stream_yielded_must_be_given_itself(
+    sandbox: Sandbox, client: MakeClient
+) -> None:
+    gateway = client(REFERENCES)
+    sandbox.faults.add("refund", DropReply(times=1))
+    async with gateway.refund(refunds(sandbox)) as batch:
+        outcomes = [outcome async for outcome in batch]
+
+    with pytest.raises(ConfigurationError, match="yielded by its stream"):
+        await gateway.recover(batch.result)
+    assert statuses(await gateway.recover(outcomes)) == [SUCCEEDED] * 6
+
+
+async def test_a_recovered_list_is_still_no_whole_batch(
+    sandbox: Sandbox, client: MakeClient
+) -> None:
+    gateway = client(REFERENCES)
+    (seeded,) = sandbox.seed(1, status="captured")
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    policy = BatchPolicy(concurrency=2, chunk_size=1, duplicates="allow")
+    result = await gateway.refund([refund_of(seeded), refund_of(seeded)], policy=policy)
+
+    once = await gateway.recover(list(result.unknown))
+    twice = await gateway.recover(once)
+
+    assert statuses(once) == statuses(twice) == [UNKNOWN]

@@ -1,0 +1,290 @@
+"""Refunds, settled over HTTP by the records of a real gateway: what is proved, and nothing else."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import pytest
+
+from gateway_async import BatchPolicy, GatewayClient, RecoveryPolicy, RefundOrder
+from gateway_async.operations import SEARCH_REFUNDS
+from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.faults import (
+    DropReply,
+    EmptyLookUp,
+    Fault,
+    IgnoreSelection,
+    LateEffect,
+    ResetBeforeEffect,
+    ReturnStatus,
+)
+from gateway_async.transport import Evidence, Message, RawReply, Transport
+from tests.recovery.books import (
+    EVIDENCE,
+    NO_BASELINE,
+    NOT_SENT,
+    REFERENCES,
+    SUCCEEDED,
+    UNKNOWN,
+    MakeClient,
+    assert_books_agree,
+    refund_of,
+    refunds,
+    statuses,
+)
+
+
+class BeforeLook:
+    """A transport that does something before the n-th refund search."""
+
+    def __init__(self, transport: Transport, number: int, act: Callable[[], object]) -> None:
+        self._transport = transport
+        self._left = number
+        self._act = act
+
+    async def send(self, message: Message, *, evidence: Evidence, seconds: float) -> RawReply:
+        if message.path == SEARCH_REFUNDS.path:
+            self._left -= 1
+            if self._left == 0:
+                self._act()
+        return await self._transport.send(message, evidence=evidence, seconds=seconds)
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+
+def act_before_look(gateway: GatewayClient, number: int, act: Callable[[], object]) -> None:
+    spy = BeforeLook(gateway._session.transport, number, act)
+    gateway._session = attrs.evolve(gateway._session, transport=spy)
+
+
+@pytest.mark.parametrize("recovery", EVIDENCE)
+async def test_a_refund_whose_reply_was_lost_is_found(
+    sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
+) -> None:
+    gateway = client(recovery)
+    sandbox.faults.add("refund", DropReply(times=1))
+    result = await gateway.refund(refunds(sandbox))
+    assert len(result.unknown) == 2
+
+    recovered = await gateway.recover(result)
+
+    assert statuses(recovered) == [SUCCEEDED] * 6
+    assert recovered.ok
+    assert recovered.counts[UNKNOWN] == 0
+    assert [outcome.order for outcome in recovered] == [outcome.order for outcome in result]
+    records: list[Any] = [outcome.record for outcome in recovered]
+    assert all(record.refund_amount == 1 for record in records)
+    assert_books_agree(sandbox, recovered)
+
+
+@pytest.mark.parametrize("recovery", EVIDENCE)
+async def test_a_refund_that_never_arrived_is_proved_and_not_resent(
+    sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
+) -> None:
+    gateway = client(recovery)
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    result = await gateway.refund(refunds(sandbox))
+
+    recovered = await gateway.recover(result)
+
+    assert recovered.counts[NOT_SENT] == 2
+    assert recovered.counts[SUCCEEDED] == 4
+    assert sandbox.requests["refund"] == 3
+    assert_books_agree(sandbox, recovered)
+
+
+@pytest.mark.parametrize("recovery", EVIDENCE)
+async def test_an_equal_refund_made_before_is_not_taken_for_this_one(
+    sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
+) -> None:
+    gateway = client(recovery)
+    orders = refunds(sandbox)
+    await client(NO_BASELINE).refund(orders)
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    result = await gateway.refund(orders)
+    assert len(result.unknown) == 2
+
+    recovered = await gateway.recover(result)
+
+    assert recovered.counts[SUCCEEDED] == 4
+    assert recovered.counts[NOT_SENT] == 2
+    for outcome in recovered.not_sent:
+        assert sandbox.ledger.effects("refund", outcome.order.transaction_id) == 1
+
+
+async def test_without_a_baseline_a_refund_on_record_proves_nothing(
+    sandbox: Sandbox, client: MakeClient
+) -> None:
+    gateway = client(NO_BASELINE)
+    sandbox.faults.add("refund", DropReply(times=1))
+    result = await gateway.refund(refunds(sandbox))
+
+    recovered = await gateway.recover(result)
+
+    assert len(recovered.unknown) == 2
+    assert all("was not recorded" in str(outcome.error) for outcome in recovered.unknown)
+    assert all(outcome.record is not None for outcome in recovered.unknown)
+
+
+@pytest.mark.parametrize("recovery", EVIDENCE)
+@pytest.mark.parametrize("duplicates", ["allow", "serialize"])
+@pytest.mark.parametrize("lost", [0, 1])
+async def test_two_equal_refunds_of_one_transaction_one_of_them_lost(
+    sandbox: Sandbox,
+    client: MakeClient,
+    recovery: RecoveryPolicy,
+    duplicates: str,
+    lost: int,
+) -> None:
+    gateway = client(recovery)
+    (seeded,) = sandbox.seed(1, status="captured")
+    orders = [refund_of(seeded), refund_of(seeded), *refunds(sandbox, 1)]
+
+    def losing_one() -> Iterator[RefundOrder]:
+        for index, order in enumerate(orders):
+            if index == lost:
+                sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+            yield order
+
+    result = await gateway.refund(
+        losing_one(), policy=BatchPolicy(concurrency=1, chunk_size=1, duplicates=duplicates)
+    )
+    assert result[lost].status is UNKNOWN
+
+    recovered = await gateway.recover(result)
+
+    effects = sandbox.ledger.effects("refund", seeded.transaction_id)
+    assert len(recovered) == 3
+    assert recovered[lost].status is NOT_SENT
+    assert sum(outcome.status is SUCCEEDED for outcome in recovered[:2]) == effects
+
+
+@pytest.mark.parametrize("recovery", EVIDENCE)
+@pytest.mark.parametrize(
+    "blind",
+    [IgnoreSelection(), EmptyLookUp(), ReturnStatus(code="9", message="later")],
+    ids=lambda fault: type(fault).__name__,
+)
+async def test_a_look_up_that_does_not_work_proves_no_absence(
+    sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy, blind: Fault
+) -> None:
+    gateway = client(recovery)
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    result = await gateway.refund(refunds(sandbox))
+    sandbox.faults.add("search_refunds", blind)
+
+    recovered = await gateway.recover(result)
+
+    assert len(recovered.unknown) == 2
+    assert not recovered.not_sent
+
+
+async def test_without_a_witness_nothing_is_proved_absent(
+    sandbox: Sandbox, client: MakeClient
+) -> None:
+    gateway = client(REFERENCES)
+    sandbox.faults.add("refund", ResetBeforeEffect())
+    result = await gateway.refund(refunds(sandbox))
+    assert not result.succeeded
+
+    recovered = await gateway.recover(result)
+
+    assert statuses(recovered) == [outcome.status for outcome in result]
+
+
+@pytest.mark.parametrize("recovery", EVIDENCE)
+async def test_a_refund_that_lands_after_its_reply_was_lost_is_waited_for(
+    sandbox: Sandbox,
+    client: MakeClient,
+    recovery: RecoveryPolicy,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gateway = client(attrs.evolve(recovery, settle_seconds=60))
+    sandbox.faults.add("refund", LateEffect(seconds=3600, times=1))
+    result = await gateway.refund(refunds(sandbox))
+    assert len(result.unknown) == 2
+    slept: list[float] = []
+    real_sleep = asyncio.sleep
+
+    async def land_meanwhile(seconds: float) -> None:
+        slept.append(seconds)
+        if seconds:
+            sandbox.land_late_effects()
+        await real_sleep(0)
+
+    monkeypatch.setattr("gateway_async.recovery.asyncio.sleep", land_meanwhile)
+    recovered = await gateway.recover(result)
+
+    assert statuses(recovered) == [SUCCEEDED] * 6
+    assert 50 < max(slept) <= 60
+    assert_books_agree(sandbox, recovered)
+
+
+@pytest.mark.parametrize("recovery", EVIDENCE)
+@pytest.mark.parametrize("failing_look", [2, 3])
+async def test_one_look_after_the_settle_time_is_not_enough(
+    sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy, failing_look: int
+) -> None:
+    gateway = client(recovery)
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    result = await gateway.refund(refunds(sandbox))
+    act_before_look(
+        gateway, failing_look, lambda: sandbox.faults.add("search_refunds", EmptyLookUp(times=1))
+    )
+
+    recovered = await gateway.recover(result)
+
+    assert len(recovered.unknown) == 2
+    assert all("two looks disagree" in str(outcome.error) for outcome in recovered.unknown)
+
+
+@pytest.mark.parametrize("recovery", EVIDENCE)
+async def test_the_last_look_still_finds_a_refund(
+    sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
+) -> None:
+    gateway = client(recovery)
+    sandbox.faults.add("refund", LateEffect(seconds=3600, times=1))
+    result = await gateway.refund(refunds(sandbox))
+    act_before_look(gateway, 3, sandbox.land_late_effects)
+
+    recovered = await gateway.recover(result)
+
+    assert statuses(recovered) == [SUCCEEDED] * 6
+    assert_books_agree(sandbox, recovered)
+
+
+async def test_a_baseline_is_not_taken_from_a_reply_of_failure(
+    sandbox: Sandbox, client: MakeClient
+) -> None:
+    gateway = client(REFERENCES)
+    sandbox.faults.add("search_refunds", ReturnStatus(code="0", message="busy"))
+
+    result = await gateway.refund(refunds(sandbox))
+
+    assert len(result.not_sent) == len(result)
+    assert "could not be looked up" in str(result.not_sent[0].error)
+    assert "busy" in str(result.not_sent[0].error)
+    assert sandbox.requests["refund"] == 0
+
+
+async def test_a_clock_that_is_ahead_keeps_nobody_waiting(
+    sandbox: Sandbox, client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway = client(attrs.evolve(REFERENCES, settle_seconds=60))
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    result = await gateway.refund(refunds(sandbox))
+    slept: list[float] = []
+    real_sleep = asyncio.sleep
+
+    async def skip(seconds: float) -> None:
+        slept.append(seconds)
+        await real_sleep(0)
+
+    unknown = result.unknown[0]
+    assert unknown.sending is not None
+    ahead = attrs.evolve(unknown.sending, ended_at=unknown.sending.ended_at + 3600)
+    monkeypatch.setattr("gateway_async.recovery.asyncio.sleep", skip)
+    await gateway.recover([attrs.evolve(unknown, sending=ahead), *result.succeeded])
+    assert 50 < max(slept) <= 60
