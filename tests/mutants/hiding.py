@@ -1,0 +1,34 @@
+"""The rules of what is neither shown nor kept."""
+
+from tests.mutants.mutant import Mutant
+
+HIDING = (
+    Mutant(
+        "no signature is kept with a reply",
+        "batching/outcomes.py",
+        "    if first < 0 and not is_escaped:\n",
+        "    if True:\n",
+        "tests/batching/test_results.py tests/secrets/test_replies.py",
+    ),
+    Mutant(
+        "a signature is found however its name is written",
+        "batching/outcomes.py",
+        '    is_escaped = b"\\\\" in reply and _ESCAPED_LETTER in reply\n',
+        "    is_escaped = False\n",
+        "tests/batching/test_results.py",
+    ),
+    Mutant(
+        "a card number shows as six and four digits",
+        "models/values.py",
+        "        return mask_card(self.reveal())",
+        "        return self.reveal()",
+        "tests/secrets/test_holders.py",
+    ),
+    Mutant(
+        "a secret shows as stars",
+        "models/values.py",
+        "        return MASK\n\n    def reveal(",
+        "        return self.reveal()\n\n    def reveal(",
+        "tests/secrets/test_holders.py",
+    ),
+)

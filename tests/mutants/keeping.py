@@ -1,0 +1,90 @@
+"""The rules of the journal: what it keeps of a job, when, and on whose word."""
+
+from tests.mutants.mutant import Mutant
+
+KEEPING = (
+    Mutant(
+        "nothing is sent before its intent is kept",
+        "batching/sending.py",
+        "            given = await uninterrupted(intent)\n",
+        "            given = 1\n",
+        "tests/jobs/test_durable.py",
+    ),
+    Mutant(
+        "an outcome is told once it is kept",
+        "batching/sending.py",
+        "            await kept\n",
+        "            self.record(chunk, block)\n            await kept\n",
+        "tests/jobs/test_durable.py",
+    ),
+    Mutant(
+        "an outcome that could not be kept is unknown",
+        "batching/sending.py",
+        "said = block if is_kept or block.sending is None else _not_kept(chunk, block.sending)",
+        "said = block",
+        "tests/jobs/test_durable.py",
+    ),
+    Mutant(
+        "what is left of the lease is looked at when the first byte is written",
+        "transport.py",
+        "            self.fence()\n",
+        "            pass\n",
+        "tests/jobs/test_owners.py tests/jobs/test_frozen.py",
+    ),
+    Mutant(
+        "a lost lease calls nothing not_sent",
+        "jobs/telling.py",
+        "            if ours():\n",
+        "            if True:\n",
+        "tests/jobs/test_owners.py",
+    ),
+    Mutant(
+        "what the journal is told waits for no quiet loop",
+        "journal/writer.py",
+        "        if found >= _MOST_TOGETHER or (found == known and turn == _QUIET_TURNS):\n",
+        "        if found == known and turn == _QUIET_TURNS:\n",
+        "tests/journal/test_writer.py",
+    ),
+    Mutant(
+        "whoever lost the lease changes no row",
+        "journal/leases.py",
+        "        if row is None or row[0] != key.epoch:\n",
+        "        if row is None:\n",
+        "tests/journal/test_leases.py",
+    ),
+    Mutant(
+        "what was in flight at a takeover is unknown",
+        "journal/leases.py",
+        "        state=str(JobState.UNKNOWN),\n",
+        "        state=str(JobState.NEW),\n",
+        "tests/journal/test_leases.py",
+    ),
+    Mutant(
+        "what rests on other orders is kept only while those are as they were",
+        "journal/writing.py",
+        "        if [each.state for each in known] != [state]:\n",
+        "        if index in beside and False:\n",
+        "tests/jobs/test_owners.py",
+    ),
+    Mutant(
+        "only new orders are sent",
+        "journal/stretches.py",
+        '            if stretch.state not in expected[change.told["state"]]:\n',
+        "            if False:\n",
+        "tests/journal/test_states.py",
+    ),
+    Mutant(
+        "other orders under the same name are a conflict",
+        "journal/importing.py",
+        "        if digest.hexdigest() != job.digest:\n",
+        "        if False:\n",
+        "tests/jobs/test_conflicts.py",
+    ),
+    Mutant(
+        "what is proved not to be done is sent again only where that is asked for",
+        "jobs/recovering.py",
+        "        if is_absent and self.policy.resend_absent:\n",
+        "        if is_absent:\n",
+        "tests/jobs/test_faults.py",
+    ),
+)

@@ -1,0 +1,93 @@
+"""The rules of reading a reply: what it says of each order, and what it does not."""
+
+from tests.mutants.mutant import Mutant
+
+READING = (
+    Mutant(
+        "a reply has a largest size",
+        "transport.py",
+        "            if size > self._max_reply_bytes:",
+        "            if False:",
+        "tests/session/test_evidence.py tests/faults/test_hostile_replies.py",
+    ),
+    Mutant(
+        "a document type definition is refused",
+        "wire/respon.py",
+        "forbid_dtd=True, forbid_entities=True, forbid_external=True",
+        "forbid_dtd=False, forbid_entities=False, forbid_external=False",
+        "tests/wire/test_decoding.py tests/faults/test_hostile_replies.py",
+    ),
+    Mutant(
+        "items are matched by identity, not by position",
+        "batching/matching.py",
+        "match = _match_by_identity(orders, listed)",
+        "match = _Match([(one,) if isinstance(one, dict) else ()"
+        " for one in [*listed, *[None] * len(orders)][: len(orders)]], set(), [])",
+    ),
+    Mutant(
+        "an item that names two orders makes both unknown",
+        "batching/matching.py",
+        "        if named is not None and named != position:",
+        "        if False:",
+    ),
+    Mutant(
+        "what the reply repeats of the order is compared",
+        "batching/matching.py",
+        "    if contradiction is not None:\n        return _unreadable(contradiction)",
+        "    if False:\n        return _unreadable(str(contradiction))",
+    ),
+    Mutant(
+        "an order that is listed twice, and differently, is unknown",
+        "batching/matching.py",
+        "    if not _are_alike(items):",
+        "    if False:",
+    ),
+    Mutant(
+        "a status of success with a complaint is unknown",
+        "batching/matching.py",
+        "    if status in dialect.done_statuses and complaint is None:",
+        "    if status in dialect.done_statuses:",
+    ),
+    Mutant(
+        "another status without a text is unknown",
+        "batching/matching.py",
+        "    if complaint is None:\n        return _unreadable(",
+        '    if complaint is None:\n        return OutcomeStatus.DECLINED, RejectedError("") or (',
+    ),
+    Mutant(
+        "a pending status is unknown",
+        "batching/matching.py",
+        "    if status in dialect.pending_statuses:",
+        "    if False:",
+    ),
+    Mutant(
+        "an order that the reply does not list is unknown",
+        "batching/matching.py",
+        "        return OutcomeStatus.UNKNOWN, ReplyUnreadableError(_NOT_LISTED)\n",
+        "        return _SUCCEEDED\n",
+    ),
+    Mutant(
+        "an order is not declined because its request was not accepted",
+        "batching/matching.py",
+        "    if code in dialect.nothing_done_return_statuses:",
+        "    if True:",
+    ),
+    Mutant(
+        "a look-up that lists others proves no absence",
+        "batching/matching.py",
+        "    if strangers:",
+        "    if False:",
+    ),
+    Mutant(
+        "a look-up that was not accepted proves no absence",
+        "batching/matching.py",
+        "    if code not in dialect.done_return_statuses:",
+        "    if False:",
+    ),
+    Mutant(
+        "a reply that may have been cut is asked for again",
+        "batching/matching.py",
+        "    cut = full and honoured and any(",
+        "    cut = False and any(",
+    ),
+)

@@ -1,0 +1,53 @@
+"""The rules of recovery: what proves that an order was done, or was not."""
+
+from tests.mutants.mutant import Mutant
+
+RECOVERING = (
+    Mutant(
+        "an absence counts after the settle time only",
+        "recovery.py",
+        "await asyncio.sleep(max(ended) + self._policy.settle_seconds - time.time())",
+        "await asyncio.sleep(0)",
+        "tests/recovery/test_refunds.py",
+    ),
+    Mutant(
+        "an absence counts only where a witness is listed",
+        "looks.py",
+        "            complete=witness.is_listed(of_witness),",
+        "            complete=True,",
+        "tests/recovery/test_refunds.py",
+    ),
+    Mutant(
+        "an absence counts only where two looks agree",
+        "recovery.py",
+        "        third = await self._look(self._left())\n",
+        "        third = second\n",
+        "tests/recovery/test_refunds.py",
+    ),
+    Mutant(
+        "a missing marker counts only where markers are kept",
+        "proofs.py",
+        "    if look.complete and look.keeps_markers:",
+        "    if look.complete:",
+        "tests/recovery/test_proofs.py",
+    ),
+    Mutant(
+        "a refund that was there before is not taken for ours",
+        "proofs.py",
+        "        and record.refund_reference_id not in before\n",
+        "",
+    ),
+    Mutant(
+        "one refund proves one order",
+        "proofs.py",
+        '            taken.add(str(finding.item.get("refund_reference_id")))',
+        "            pass",
+        "tests/recovery/test_proofs.py",
+    ),
+    Mutant(
+        "without a baseline a refund on record proves nothing",
+        "proofs.py",
+        "    before = _references_before(outcome)\n",
+        "    before = _references_before(outcome) or set()\n",
+    ),
+)
