@@ -186,7 +186,10 @@ def _by_reference(
     before = _references_before(outcome)
     if before is None:
         item = look.items[0] if look.items else None
-        reason = "which refunds there were before was not recorded"
+        reason = (
+            "which refunds there were before was not recorded; for the next time, set "
+            "RecoveryPolicy(record_baseline=True) before sending"
+        )
         return Finding(Proof.NOTHING, reason, item, is_final=True)
     if not (claims.all_known or _is_alone(outcome)):
         reason = "another refund of its transaction may have been in flight; recover the result"

@@ -85,8 +85,10 @@ class HmacSigner(_HoldsSecret):
 
     def __attrs_post_init__(self) -> None:
         if not self.secret or not isinstance(self.secret, str):
+            kind = type(self.secret).__name__
             raise ConfigurationError(
-                f"HmacSigner.secret: expected a non-empty str, got {type(self.secret).__name__}"
+                "HmacSigner.secret: expected a non-empty str, got "
+                f"{'an empty one' if kind == 'str' else kind}"
             )
         if self.digest not in hashlib.algorithms_available:
             raise ConfigurationError(

@@ -42,6 +42,7 @@ _listeners = logging.getLogger("gateway_async.telemetry")
 
 _PORTS = {"http": 80, "https": 443}
 _FAILED = object()
+_IN_DOUBT = "what became of %d is unknown"
 
 
 class Observer:
@@ -259,9 +260,8 @@ class RequestWatch:
             came_to = "found nothing out" if self._only_reads else "may have happened"
             _requests.warning("%s%s %s: %s", self._operation, orders, came_to, problem)
         elif unknown:
-            _requests.warning(
-                "%s%s: what became of %d is unknown", self._operation, orders, unknown
-            )
+            came_to = "found nothing out about %d" if self._only_reads else _IN_DOUBT
+            _requests.warning(f"%s%s: {came_to}", self._operation, orders, unknown)
         elif made is not None and _requests.isEnabledFor(logging.DEBUG):
             seconds = ", ".join(f"{attempt.seconds:.3f} s" for attempt in made.attempts)
             said = "answered" if problem is None else problem

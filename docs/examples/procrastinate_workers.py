@@ -75,4 +75,6 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
+    if not sys.argv[1:]:
+        sys.exit(f"usage: python {sys.argv[0]} postgresql://user@host/database")
     asyncio.run(main(sys.argv[1]))

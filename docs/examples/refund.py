@@ -30,7 +30,7 @@ async def main() -> None:
         async with GatewayClient(sandbox.base_url, credentials) as gateway:
             result = await gateway.refund(orders)
 
-    for outcome in list(result)[:3]:
+    for outcome in result[:3]:
         reference = outcome.record.refund_reference_id if outcome.record else "no record"
         print(outcome.order.order_no, outcome.status, reference)
     print({str(status): count for status, count in result.counts.items()})

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import warnings
 from collections.abc import AsyncIterator, Coroutine, Generator
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from gateway_async.batching.outcomes import Outcome
 from gateway_async.batching.results import BatchResult, Progress
@@ -53,13 +53,24 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
             RuntimeError: Before that.
         """
         if self._run is None or self._run.result is None:
-            raise RuntimeError(f"{self!r} has no result yet")
+            raise RuntimeError(f"{self!r} has no result yet: await it, or leave its `async with`")
         return self._run.result
 
     @property
     def progress(self) -> Progress:
         """How far it has come; all zeros before it was started."""
         return self._run.progress if self._run is not None else Tally(object).progress(None)
+
+    if not TYPE_CHECKING:  # a type checker is to find the mistake by itself
+
+        def __getattr__(self, name: str) -> NoReturn:
+            forgotten = not name.startswith("_") and hasattr(BatchResult, name)
+            hint = "; the result has: await the batch first" if forgotten else ""
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}{hint}",
+                name=name,
+                obj=self,
+            )
 
     def __repr__(self) -> str:
         is_over = self._run is not None and self._run.result is not None

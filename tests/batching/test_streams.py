@@ -310,6 +310,16 @@ def test_a_batch_that_was_refused_does_not_warn() -> None:
         client_over(MemoryTransport(all_done)).refund("T1")  # type: ignore[arg-type]  # on purpose
 
 
+async def test_a_forgotten_await_is_named() -> None:
+    batch: Any = client_over(MemoryTransport(all_done)).refund(refunds(1))
+    with pytest.raises(AttributeError, match="no attribute 'counts'; the result has: await"):
+        _ = batch.counts
+    with pytest.raises(AttributeError, match=r"no attribute 'count_all'$"):
+        _ = batch.count_all
+    assert not hasattr(batch, "_nothing")
+    assert (await batch).ok
+
+
 async def test_a_batch_is_a_coroutine() -> None:
     gateway = client_over(MemoryTransport(all_done))
     async with asyncio.TaskGroup() as group:

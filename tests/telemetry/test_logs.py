@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway_async import BatchPolicy, OrderRef, OutcomeUnknownError, RetryPolicy
+from gateway_async import (
+    BatchPolicy,
+    Credentials,
+    GatewayClient,
+    HmacSigner,
+    OrderRef,
+    OutcomeUnknownError,
+    RetryPolicy,
+)
 from gateway_async.sandbox import faults
 from tests.orders import client_of, orders_for
 from tests.secrets.data import direct_payment
@@ -71,6 +79,19 @@ async def test_what_is_unknown_and_what_stops_is_a_warning(
     assert stops[0] == "gateway_async.batches"
     assert stops[1].startswith("refund sends nothing more: 1 requests in a row")
     assert missing[1] == "refund of 2 orders: what became of 1 is unknown"
+
+
+async def test_a_look_up_that_found_nothing_out_does_not_sound_as_if_money_had_moved(
+    sandbox: "Sandbox", caplog: pytest.LogCaptureFixture
+) -> None:
+    orders = _refunds(sandbox, 2)
+    wrong = Credentials(
+        merchant_id=sandbox.merchant_id, account_id=sandbox.account_id, signer=HmacSigner("wrong")
+    )
+    async with GatewayClient(sandbox.base_url, wrong) as gateway:
+        await gateway.query([OrderRef(transaction_id=order.transaction_id) for order in orders])
+    (said,) = _said(caplog, logging.WARNING)
+    assert said[1] == "query of 2 orders: found nothing out about 2"
 
 
 async def test_a_lost_payment_is_a_warning(
