@@ -139,7 +139,7 @@ class Progress:
         return sum(self.counts.values())
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class BatchResult(Sequence[Outcome[O, R]]):
     """What became of every order of a batch, in input order.
 
@@ -161,12 +161,15 @@ class BatchResult(Sequence[Outcome[O, R]]):
     exhausted: bool = True
     requests: int = 0
     retries: int = 0
-    blocks: "tuple[Block, ...]" = attrs.field(default=(), repr=False)
-    of_one_batch: bool = attrs.field(default=True, repr=False)
-    _view: OutcomeView[O, R] = attrs.field(init=False, repr=False)
+    blocks: "tuple[Block, ...]" = ()
+    of_one_batch: bool = True
+    _view: OutcomeView[O, R] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "_view", OutcomeView(self.blocks))
+
+    def __repr__(self) -> str:
+        return f"<BatchResult {', '.join(self._parts) or 'no orders'}>"
 
     def __len__(self) -> int:
         return len(self._view)
@@ -218,14 +221,19 @@ class BatchResult(Sequence[Outcome[O, R]]):
         Raises:
             BatchIncompleteError: Otherwise, carrying this result.
         """
-        if self.ok:
-            return
+        if not self.ok:
+            said = ", ".join(self._parts)
+            raise BatchIncompleteError(f"the batch is incomplete: {said}", result=self)
+
+    @property
+    def _parts(self) -> list[str]:
+        """What it came to, in words."""
         parts = [f"{count} {status}" for status, count in self.counts.items() if count]
         if self.unexpected:
             parts.append(f"{self.unexpected.count} unexpected records")
         if not self.exhausted:
             parts.append("the input was not taken to its end")
-        raise BatchIncompleteError(f"the batch is incomplete: {', '.join(parts)}", result=self)
+        return parts
 
     def _of(self, status: OutcomeStatus) -> OutcomeView[O, R]:
         return OutcomeView(self.blocks, status)

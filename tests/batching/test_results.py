@@ -113,6 +113,7 @@ def test_ok_is_all_success_and_nothing_else(
     assert (told["unexpected"] in str(caught.value)) is bool(unexpected)
     assert (told["exhausted"] in str(caught.value)) is not exhausted
     assert f"2 {status}" in str(caught.value)
+    assert repr(result) == f"<BatchResult {str(caught.value).partition(': ')[2]}>"
 
 
 def test_unexpected_records_are_counted_all_and_kept_in_part() -> None:
