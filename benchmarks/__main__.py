@@ -9,6 +9,7 @@ import os
 import platform
 import subprocess
 import sys
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,9 @@ QUESTIONS = (
     "workers",
 )
 """The modules of this package that answer one question each."""
+
+_WHOLE_FROM = 100
+"""Larger figures are shown without decimal places."""
 
 HERE = Path(__file__).parent
 PACKAGES = ("aiohttp", "attrs", "cattrs", "orjson", "elasticsearch", "httpx", "pydantic", "stripe")
@@ -67,6 +71,7 @@ def _figure(fields: dict[str, Any]) -> Figure:
 def machine() -> dict[str, object]:
     """Say where the figures were measured."""
     return {
+        "date": datetime.now(UTC).date().isoformat(),
         "python": platform.python_version(),
         "cores": os.cpu_count(),
         "system": platform.system(),
@@ -75,7 +80,7 @@ def machine() -> dict[str, object]:
     }
 
 
-def as_json(results: dict[str, list[Figure]]) -> str:
+def as_data(results: dict[str, list[Figure]]) -> dict[str, Any]:
     """Return everything, for machines."""
     figures = {
         question: [
@@ -93,19 +98,53 @@ def as_json(results: dict[str, list[Figure]]) -> str:
         ]
         for question, found in results.items()
     }
-    return json.dumps({"machine": machine(), "figures": figures}, indent=2) + "\n"
+    return {"machine": machine(), "figures": figures}
 
 
-def as_table(results: dict[str, list[Figure]]) -> str:
-    """Return what has a goal, as a table in Markdown."""
-    rows = ["| benchmark | what | measured | goal | met |", "|---|---|---|---|---|"]
-    for question, found in results.items():
-        for figure in found:
-            if figure.goal is not None:
-                met = "yes" if figure.goal.is_met(figure.value) else "no"
-                measured = f"{figure.value:.3g} {figure.unit}"
-                rows.append(f"| {question} | {figure.name} | {measured} | {figure.goal} | {met} |")
-    return "\n".join(rows) + "\n"
+def as_page(data: dict[str, Any]) -> str:
+    """Return everything in Markdown: what has a goal first, and the rest to be unfolded."""
+    rows = [(question, row) for question, rows in data["figures"].items() for row in rows]
+    wanted = [(question, row) for question, row in rows if row["goal"] is not None]
+    others = [(question, row) for question, row in rows if row["goal"] is None]
+    met = sum(row["met"] for _, row in wanted)
+    lines = [
+        f"Of {len(wanted)} goals {met} are met. {_place(data['machine'])}",
+        "",
+        "| benchmark | what | measured | quartiles | goal | met |",
+        "|---|---|---|---|---|---|",
+        *(f"{_row(*row)} {row[1]['goal']} | {_said(row[1])} |" for row in wanted),
+        "",
+        "<details><summary>What was measured beside these</summary>",
+        "",
+        "| benchmark | what | measured | quartiles |",
+        "|---|---|---|---|",
+        *(_row(*row) for row in others),
+        "",
+        "</details>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _place(machine: dict[str, Any]) -> str:
+    return (
+        f"Measured on {machine['date']}, with Python {machine['python']} and aiohttp "
+        f"{machine['packages']['aiohttp']}, on {machine['cores']} cores ({machine['system']}, "
+        f"{machine['processor']})."
+    )
+
+
+def _row(question: str, row: dict[str, Any]) -> str:
+    what = f"{row['name']} ({row['detail']})" if row["detail"] else row["name"]
+    spread = " to ".join(map(_number, row["quartiles"] or ()))
+    return f"| {question} | {what} | {_number(row['value'])} {row['unit']} | {spread} |"
+
+
+def _said(row: dict[str, Any]) -> str:
+    return "yes" if row["met"] else "no"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= _WHOLE_FROM else f"{value:.3g}"
 
 
 def main(chosen: list[str]) -> None:
@@ -122,8 +161,9 @@ def main(chosen: list[str]) -> None:
         results[question] = measured(question)
         show(results[question])
     if not chosen:
-        (HERE / "results.json").write_text(as_json(results), encoding="utf-8")
-        (HERE / "results.md").write_text(as_table(results), encoding="utf-8")
+        data = as_data(results)
+        (HERE / "results.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+        (HERE / "results.md").write_text(as_page(data), encoding="utf-8")
         draw(results["compare"], HERE / "results.svg")
 
 
