@@ -113,11 +113,21 @@ class Run(Lifecycle):
         except asyncio.CancelledError as cancelled:
             self.gate.stop("the call was cancelled")
             await self.finish(cancelled)
-        for number in range(self._policy.concurrency):
-            self._begin(self._work(), f"{self._plan.operation} worker {number}")
+        self._begin_workers()
         if self.gate.deadline < math.inf:
             loop = asyncio.get_running_loop()
             self._alarm = loop.call_at(self.gate.deadline, self._end_waiting)
+
+    def _begin_workers(self) -> None:
+        have_begun = False
+        try:
+            for number in range(self._policy.concurrency):
+                self._begin(self._work(), f"{self._plan.operation} worker {number}")
+            have_begun = True
+        finally:
+            if not have_begun:  # none has taken its first step, nor must it: nobody would know
+                self.gate.stop("the batch could not begin")
+                self.abandon()
 
     def note_unknown(self, orders: "Sequence[object]") -> None:
         """Note orders of the same job whose outcome is unknown: none like them may follow."""

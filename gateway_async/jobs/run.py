@@ -213,6 +213,8 @@ class JobRun(Lifecycle):
             self._lose(error)
             raise
         finally:
+            if self._run is not None:  # cut short from outside, by a signal handler for one
+                await self._run.drain("the job was cut short")  # what is told must stay true
             await self._tell_left(lease)
 
     async def _send_new(self, lease: "Lease", marker: str) -> None:
