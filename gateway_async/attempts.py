@@ -17,6 +17,7 @@ import attrs
 from gateway_async.errors import (
     CertificateError,
     GatewayError,
+    JournalError,
     NotSentError,
     OutcomeUnknownError,
     RejectedError,
@@ -30,7 +31,7 @@ from gateway_async.telemetry import Attempt
 from gateway_async.transport import Evidence, Message, RawReply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from tenacity import RetryCallState
 
@@ -80,6 +81,7 @@ class Call(Generic[T]):
         session: What it shares with the other requests of its client.
         request: What to send.
         gate: Whether it may leave.
+        prepare: Awaited once, when it is the request's turn; where it raises, nothing is sent.
         fence: Asked when the first byte is about to be written; where it raises, none is.
     """
 
@@ -88,11 +90,14 @@ class Call(Generic[T]):
         session: Session,
         request: Request[T],
         gate: Gate,
+        *,
+        prepare: "Callable[[], Awaitable[None]] | None" = None,
         fence: "Callable[[], None] | None" = None,
     ) -> None:
         self._session = session
         self._request = request
         self._gate = gate
+        self._prepare = prepare
         self._fence = fence
         self._loop = asyncio.get_running_loop()
         self._evidence: Evidence | None = None
@@ -155,6 +160,8 @@ class Call(Generic[T]):
             raw = await self._send(message, evidence)
             self._heed(raw)
             value = self._session.decode(self._request, raw)
+        except JournalError:  # that of whoever prepares: no matter of this request alone
+            raise
         except GatewayError as problem:
             error = _bare(problem)
         except asyncio.CancelledError:
@@ -195,6 +202,10 @@ class Call(Generic[T]):
         raw = None
         async with self._session.limiter:
             await self._gate.passable()
+            if self._prepare is not None:
+                await self._prepare()
+                self._prepare = None
+                await self._gate.passable()
             now = self._loop.time()
             self._ends = min(self._ends, now + self._session.timeouts.total_seconds)
             seconds = min(self._ends, self._gate.deadline + self._gate.drain_seconds) - now

@@ -1,5 +1,6 @@
 """How much work something is, in a measure that no load of the machine changes."""
 
+import gc
 import sys
 from collections.abc import Callable
 
@@ -12,10 +13,13 @@ def count_calls(act: Callable[[], object]) -> int:
         nonlocal calls
         calls += event in {"call", "c_call"}
 
-    before = sys.getprofile()
+    before, collects = sys.getprofile(), gc.isenabled()
+    gc.disable()  # what an earlier test left behind is finalized by calls, too
     sys.setprofile(count)
     try:
         act()
     finally:
         sys.setprofile(before)
+        if collects:
+            gc.enable()
     return calls

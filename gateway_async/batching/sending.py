@@ -104,22 +104,19 @@ class Sender:
         Returns:
             Why there was no readable reply; None where there was one.
         """
-        number = None
-        if self.log is not None:
-            number = await self._intend(self.log, chunk, references)
         operation = self.writer.plan.operation
         with self.session.observer.request(operation.name, len(chunk)) as watch:
-            return await self._send(chunk, references, number, sheet, watch)
+            return await self._send(chunk, references, sheet, watch)
 
     async def _send(
         self,
         chunk: "Chunk",
         references: "References",
-        number: int | None,
         sheet: "Sheet | None",
         watch: "RequestWatch",
     ) -> GatewayError | None:
-        sent, exchange = await self._exchange(chunk, references, number, sheet, watch)
+        intent = _Intent(self, chunk, references)
+        sent, exchange = await self._exchange(intent, sheet, watch)
         if exchange.value is None:
             return exchange.error
         reply, payload = exchange.value
@@ -132,13 +129,13 @@ class Sender:
         finally:  # no defect in judging may lose an order
             if judgement is None:
                 error = ReplyUnreadableError("the reply could not be judged")
-                await self._conclude(chunk, _uniform(chunk, error, sending), number)
+                await self._conclude(intent, _uniform(chunk, error, sending))
         if judgement.cut and len(chunk) > 1:
             return await self._send_halves(chunk, references)
         self.tally.note_unexpected(judgement.unexpected)
         block = self._replied(chunk, judgement, reply, sending)
         watch.statuses = block.statuses
-        await self._conclude(chunk, block, number, judgement)
+        await self._conclude(intent, block, judgement)
         return None
 
     def fail(self, chunk: "Chunk", error: GatewayError) -> None:
@@ -156,25 +153,6 @@ class Sender:
             for half in halves:
                 self.fail(half, NotSentError("nothing was sent: the batch ended before"))
         return next((error for error in errors if error is not None), None)
-
-    async def _intend(self, log: "JobLog", chunk: "Chunk", references: "References") -> int:
-        """Let the journal keep that the chunk is about to be sent; else it is not."""
-        number, intent = None, None
-        try:
-            intent = asyncio.ensure_future(
-                log.intend(chunk, references, marker=self.writer.marker, alone=self.alone)
-            )
-            given = await uninterrupted(intent)
-            await self.kept()
-            number = given
-        finally:
-            if number is None and intent is not None and intent.exception() is None:
-                error = NotSentError("nothing was sent: the batch ended before")
-                await self._conclude(chunk, _uniform(chunk, error), intent.result())
-            elif number is None:
-                error = NotSentError("nothing was sent: the journal could not keep the intent")
-                self.fail(chunk, error)
-        return number
 
     def is_busy(self, worker: "asyncio.Task[Any]") -> bool:
         """Say whether a worker has something on its way, or will see to what is being kept."""
@@ -194,14 +172,11 @@ class Sender:
                 self.keeping.pop(asyncio.current_task(), None)
 
     async def _conclude(
-        self,
-        chunk: "Chunk",
-        block: "Known",
-        number: int | None,
-        judgement: Judgement | None = None,
+        self, intent: "_Intent", block: "Known", judgement: Judgement | None = None
     ) -> None:
         """Record what became of a chunk, once the journal has kept it."""
-        if self.log is None or number is None:
+        chunk, number = intent.chunk, intent.number
+        if self.log is None or number is None:  # which knows nothing that was to be sent
             self.record(chunk, block)
             return
         if block.sending is None:
@@ -228,35 +203,32 @@ class Sender:
             self.record(chunk, said)
 
     async def _exchange(
-        self,
-        chunk: "Chunk",
-        references: "References",
-        number: int | None,
-        sheet: "Sheet | None",
-        watch: "RequestWatch",
+        self, intent: "_Intent", sheet: "Sheet | None", watch: "RequestWatch"
     ) -> "tuple[Sent | None, Exchange[Payload]]":
-        task = asyncio.current_task()
+        task, chunk = asyncio.current_task(), intent.chunk
         call, exchange = None, None
         try:
             watch.begin()
             sheet = sheet or self.writer.write(chunk.orders, chunk.indices)
-            call = self.calls[task] = self._call(sheet)
+            call = self.calls[task] = self._call(intent, sheet)
             exchange = await call.run()
         finally:  # even where a collaborator of the caller's raised
             self.calls.pop(task, None)
-            made = exchange if exchange is not None else _ended_by_itself(call)
+            made = exchange if exchange is not None else _ended_by_itself(call, intent)
             watch.exchange = made
             self.tally.requests += made.sent
             self.tally.retries += max(0, made.tries - 1)
             if made.error is not None:
-                block = _uniform(chunk, made.error, self._sending(made, references))
+                block = _uniform(chunk, made.error, self._sending(made, intent.references))
                 watch.statuses = block.statuses
-                await self._conclude(chunk, block, number)
+                await self._conclude(intent, block)
         return sheet.sent, exchange
 
-    def _call(self, sheet: "Sheet") -> "Call[Payload]":
+    def _call(self, intent: "_Intent", sheet: "Sheet") -> "Call[Payload]":
         request = Request(operation=self.writer.plan.operation, fields=sheet.fields, decode=_decode)
-        return Call(self.session, request, self.gate, self.log.check if self.log else None)
+        if self.log is None:
+            return Call(self.session, request, self.gate)
+        return Call(self.session, request, self.gate, prepare=intent.keep, fence=self.log.check)
 
     def _sending(self, exchange: "Exchange[Any]", references: "References") -> Sending:
         return Sending(
@@ -290,6 +262,41 @@ class Sender:
             dialect=self.session.dialect,
             plain=judgement.plain,
         )
+
+
+class _Intent:
+    """That a chunk is to be sent, which the journal of its job keeps before.
+
+    Attributes:
+        chunk: The orders.
+        references: Which refund references their transactions had before, if that is known.
+        number: What the journal calls the request; None where it has not kept the intent.
+        is_refused: The journal was asked, and could not keep it.
+    """
+
+    def __init__(self, sender: Sender, chunk: "Chunk", references: "References") -> None:
+        self.chunk = chunk
+        self.references = references
+        self.number: int | None = None
+        self.is_refused = False
+        self._sender = sender
+
+    async def keep(self) -> None:
+        """Let the journal keep it; where that raises, the chunk must not be sent."""
+        sender = self._sender
+        if sender.log is None:
+            return
+        intent = asyncio.ensure_future(
+            sender.log.intend(
+                self.chunk, self.references, marker=sender.writer.marker, alone=sender.alone
+            )
+        )
+        try:
+            await uninterrupted(intent)
+        finally:  # a cancellation comes once it is kept
+            self.is_refused = intent.exception() is not None
+            self.number = None if self.is_refused else intent.result()
+        await sender.kept()
 
 
 async def uninterrupted(work: "Awaitable[T]") -> T:
@@ -343,11 +350,12 @@ def _not_kept(chunk: "Chunk", sending: Sending) -> UniformBlock:
     return _uniform(chunk, error, sending)
 
 
-def _ended_by_itself(call: "Call[Payload] | None") -> "Exchange[Payload]":
+def _ended_by_itself(call: "Call[Payload] | None", intent: _Intent) -> "Exchange[Payload]":
     """Say what became of a request whose making raised."""
-    if call is not None:
+    if call is not None and not intent.is_refused:
         return call.so_far()
-    return Exchange(error=NotSentError("nothing was sent: the request could not be written"))
+    reason = "the journal could not keep the intent" if call else "the request could not be written"
+    return Exchange(error=NotSentError(f"nothing was sent: {reason}"))
 
 
 def _decode(raw: "RawReply") -> "Payload":

@@ -5,10 +5,27 @@ from tests.mutants.mutant import Mutant
 KEEPING = (
     Mutant(
         "nothing is sent before its intent is kept",
-        "batching/sending.py",
-        "            given = await uninterrupted(intent)\n",
-        "            given = 1\n",
+        "attempts.py",
+        "                await self._prepare()\n",
+        "                asyncio.ensure_future(self._prepare())\n",
         "tests/jobs/test_durable.py",
+    ),
+    Mutant(
+        "an intent is kept when it is the request's turn",
+        "attempts.py",
+        "        async with self._session.limiter:\n",
+        "        if self._prepare is not None:\n"
+        "            await self._prepare()\n"
+        "            self._prepare = None\n"
+        "        async with self._session.limiter:\n",
+        "tests/jobs/test_turns.py",
+    ),
+    Mutant(
+        "an intent is kept once, however often the request is tried",
+        "attempts.py",
+        "                self._prepare = None\n",
+        "",
+        "tests/jobs/test_turns.py",
     ),
     Mutant(
         "an outcome is told once it is kept",

@@ -1,0 +1,112 @@
+"""What the journal keeps of requests whose turn has not come."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+
+from gateway_async import BatchPolicy, NotSentError, RetryPolicy
+from gateway_async.journal import JobState, Journal
+from gateway_async.sandbox import Sandbox
+from gateway_async.transport import AiohttpTransport
+from tests.jobs.books import (
+    NOT_SENT,
+    SUCCEEDED,
+    Make,
+    check_conserved,
+    counts,
+    effects,
+    seeded,
+    statuses,
+)
+
+pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+
+WIDE = BatchPolicy(concurrency=4, chunk_size=2, drain_seconds=5)
+
+
+class Turnstile(contextlib.AbstractAsyncContextManager[None]):
+    """A limiter that lets as many requests through as it is told."""
+
+    def __init__(self) -> None:
+        self.free = asyncio.Semaphore(0)
+        self.asked = 0
+
+    async def __aenter__(self) -> None:
+        self.asked += 1
+        await self.free.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    async def wait_for(self, asked: int) -> None:
+        """Wait until so many requests have come to it."""
+        while self.asked < asked:  # noqa: ASYNC110  # it has no event
+            await asyncio.sleep(0)
+
+
+async def test_what_waits_for_the_limiter_is_still_new(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    orders = seeded(sandbox, 8)
+    turnstile = Turnstile()
+    gateway = make(policy=WIDE, limiter=turnstile)
+    batch = asyncio.create_task(gateway.refund(orders, job=journal.job("job")))
+    for _ in range(4):  # each chunk's look-up
+        turnstile.free.release()
+    await turnstile.wait_for(8)
+    assert await counts(journal) == {JobState.NEW: 8}
+    turnstile.free.release()
+    while (await counts(journal)).get(JobState.SUCCEEDED, 0) < 2:  # noqa: ASYNC110  # see above
+        await asyncio.sleep(0)
+    assert await counts(journal) == {JobState.NEW: 6, JobState.SUCCEEDED: 2}
+    for _ in range(3):
+        turnstile.free.release()
+    result = await batch
+    check_conserved(result, orders)
+    assert set(statuses(result)) == {SUCCEEDED}
+    assert effects(sandbox, orders) == [1] * 8
+
+
+async def test_what_waited_when_the_job_was_cancelled_is_new_and_sent_by_the_next_run(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    orders = seeded(sandbox, 8)
+    turnstile = Turnstile()
+    gateway = make(policy=WIDE, limiter=turnstile)
+    batch = asyncio.create_task(gateway.refund(orders, job=journal.job("job")))
+    for _ in range(4):
+        turnstile.free.release()
+    await turnstile.wait_for(8)
+    batch.cancel()
+    with pytest.raises(asyncio.CancelledError) as cancelled:
+        await batch
+    assert set(statuses(cancelled.value.outcome)) == {NOT_SENT}  # type: ignore[attr-defined]  # the batch's result
+    assert await counts(journal) == {JobState.NEW: 8}
+    result = await make().resume(journal.job("job"))
+    assert set(statuses(result)) == {SUCCEEDED}
+    assert effects(sandbox, orders) == [1] * 8
+
+
+async def test_a_request_that_is_tried_again_is_intended_once(
+    sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = seeded(sandbox, 2)
+    send, tries = AiohttpTransport.send, 0
+
+    async def fail_first(self: AiohttpTransport, message: Any, **how: Any) -> Any:
+        nonlocal tries
+        if message.path == "/v1/refund":
+            tries += 1
+            assert await counts(journal) == {JobState.INTENT: 2}
+            if tries == 1:
+                raise NotSentError("nothing was sent: no connection")
+        return await send(self, message, **how)
+
+    monkeypatch.setattr(AiohttpTransport, "send", fail_first)
+    retry = RetryPolicy(attempts=2, first_pause_seconds=0, max_pause_seconds=0)
+    result = await make(retry=retry).refund(orders, job=journal.job("job"))
+    assert result.ok
+    assert tries == 2
+    assert effects(sandbox, orders) == [1] * 2
