@@ -5,6 +5,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import orjson
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -14,7 +15,7 @@ from gateway_async.batching.plans import PLANS
 from gateway_async.batching.sheets import SheetWriter
 from gateway_async.cli.talk import standard_output
 from gateway_async.operations import PAYOUT
-from gateway_async.wire.encoding import payout_fields
+from gateway_async.wire.encoding import JsonText, payout_fields
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -76,7 +77,7 @@ async def _show_plan(layout: "Layout", settings: "Settings", file: "InputFile") 
                 *map(_named, (chunk.orders[0], chunk.orders[-1])),
             )
     _print(console, f"{layout.operation}: {file.totals}")
-    where = f"{settings.base_url}{plan.operation.path}"
+    where = settings.address_of(plan.operation.path)
     _print(console, f"{_plural(sizes.total(), 'request')} to {where}: {_sizes(sizes)}")
     recovery = settings.recovery
     if layout.operation == "refund" and recovery.record_baseline:
@@ -90,7 +91,7 @@ async def _show_plan(layout: "Layout", settings: "Settings", file: "InputFile") 
         _print(console, "the first request, without identity and signature:")
         sheet = SheetWriter(plan=plan, dialect=settings.dialect).write(first.orders, first.indices)
         for name, text in sheet.fields.items():
-            _print(console, f"{name} = {text}")
+            _print(console, f"{name} = {_one_a_line(text)}")
     _print(console, "nothing was sent")
 
 
@@ -99,10 +100,18 @@ def show_payouts(settings: "Settings", file: "InputFile") -> None:
     console = standard_output()
     _print(console, f"payout: {file.totals}")
     requests = _plural(file.totals.orders, "request")
-    _print(console, f"{requests} to {settings.base_url}{PAYOUT.path}, one a payout")
+    _print(console, f"{requests} to {settings.address_of(PAYOUT.path)}, one a payout")
     _print(console, "the fields of the first request, without identity and signature:")
     _print(console, ", ".join(payout_fields(next(file.orders()), settings.dialect)))
     _print(console, "nothing was sent")
+
+
+def _one_a_line(text: str) -> str:
+    """Give each order of a list a line of its own."""
+    if not isinstance(text, JsonText):
+        return text
+    lines = [orjson.dumps(row).decode() for row in orjson.loads(text.encode())]
+    return "\n  ".join(["[", *(f"{line}," for line in lines[:-1]), lines[-1]]) + "\n]"
 
 
 def _print(console: Console, text: str) -> None:

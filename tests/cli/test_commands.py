@@ -209,9 +209,13 @@ async def test_a_dry_run_shows_what_would_be_sent_and_needs_no_gateway(
     ended = await run(None, "refund", orders, "--dry-run", "--chunk-size", 40)
     assert (ended.code, ended.stderr) == (0, "")
     assert "refund: 120 orders, EUR 120.00" in ended.stdout
-    assert "3 requests to a gateway that is not named yet/v1/refund: 3 of 40 orders" in ended.stdout
-    sent = next(x for x in ended.stdout.splitlines() if x.startswith("refund_orders = "))
-    first = json.loads(sent.partition(" = ")[2])
+    assert (
+        "3 requests to /v1/refund of a gateway that is not named yet: 3 of 40 orders"
+        in ended.stdout
+    )
+    sent = ended.stdout.partition("refund_orders = ")[2].partition("\nnothing was sent")[0]
+    assert len(sent.splitlines()) == 42  # an order a line
+    first = json.loads(sent)
     assert (len(first), first[0]["refund_amount"]) == (40, "1.00")
     assert ended.stdout.endswith("nothing was sent\n")
     assert sandbox.requests.total() == 0
@@ -286,7 +290,7 @@ def test_repeated_transactions_may_be_sent_one_after_the_other(
     assert run_here(asked) == 2
     assert "--duplicates serialize" in capsys.readouterr().err
     assert run_here([*asked, "--duplicates", "serialize"]) == 0
-    assert "2 requests to a gateway that is not named yet/v1/refund" in capsys.readouterr().out
+    assert "2 requests to /v1/refund of a gateway that is not named yet" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,9 @@ class Given:
     policy: Mapping[str, Any] = attrs.field(factory=dict)
 
 
+_NO_GATEWAY = "a gateway that is not named yet"
+
+
 @attrs.frozen(kw_only=True)
 class Settings:
     """The settings of one command.
@@ -110,7 +113,16 @@ class Settings:
             ConfigurationError: If it is none, or holds credentials, which would be shown.
         """
         given = self.who.get("base_url")
-        return "a gateway that is not named yet" if given is None else checked_base_url(given)
+        return _NO_GATEWAY if given is None else checked_base_url(given)
+
+    def address_of(self, path: str) -> str:
+        """Name a path below the gateway's address, be that known or not.
+
+        Raises:
+            ConfigurationError: As `base_url`.
+        """
+        base_url = self.base_url
+        return f"{path} of {base_url}" if base_url == _NO_GATEWAY else f"{base_url}{path}"
 
     def credentials(
         self, environment: Mapping[str, str], warn: "Callable[[str], None]"
