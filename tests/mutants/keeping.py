@@ -56,6 +56,13 @@ KEEPING = (
         "tests/jobs/test_owners.py",
     ),
     Mutant(
+        "a job that was cut short tells what was not sent once nothing is sent any more",
+        "jobs/run.py",
+        '                await self._run.drain("the job was cut short")',
+        "                pass",
+        "tests/jobs/test_cancellation.py",
+    ),
+    Mutant(
         "what the journal is told waits for no quiet loop",
         "journal/writer.py",
         "        if found >= _MOST_TOGETHER or (found == known and turn == _QUIET_TURNS):\n",
