@@ -17,6 +17,7 @@ from gateway_async.cli.files.formats import STDIO
 from gateway_async.cli.runs import Tally
 from gateway_async.errors import ConfigurationError
 from gateway_async.report import Head, Report
+from gateway_async.report.page import BEGINNING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,7 +88,7 @@ def reporting(path: Path | None, about: About, talk: "Talk") -> "Iterator[Report
     if path is None:
         yield Reporting()
         return
-    beside = _begin_beside(path)
+    beside = _begin_beside(path, about)
     started = datetime.now().astimezone()
     told = Reporting(report=Report(about.command.replace("-", "_"), job=about.job))
     try:
@@ -98,16 +99,36 @@ def reporting(path: Path | None, about: About, talk: "Talk") -> "Iterator[Report
         beside.unlink(missing_ok=True)
 
 
-def _begin_beside(path: Path) -> Path:
+def _begin_beside(path: Path, about: About) -> Path:
     """Begin a file beside the report, so that nothing begins if it could not be written."""
-    if path == STDIO:
-        raise ConfigurationError("--report: name a file, such as --report night.html")
+    if path == STDIO or path.resolve() in _resolved(about.source, about.out):
+        raise ConfigurationError(
+            "--report: name a file of its own for the page, such as --report night.html"
+        )
+    if path.exists() and not _may_be_replaced(path):
+        raise ConfigurationError(
+            f"--report: {path} is there already and is no report, so it is not written over; name "
+            "another file, such as --report night.html"
+        )
     beside = path.with_name(f".{path.name}.{os.getpid()}.report")
     try:
         beside.touch(exist_ok=False)
     except OSError as error:
         raise ConfigurationError(f"--report: cannot write {path}: {error.strerror}") from None
     return beside
+
+
+def _resolved(*paths: Path | None) -> "set[Path]":
+    return {path.resolve() for path in paths if path is not None}
+
+
+def _may_be_replaced(path: Path) -> bool:
+    """Say whether a file is empty, or a report."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        begin = file.read(len(BEGINNING.encode()))
+    return begin in {b"", BEGINNING.encode()}
 
 
 def _write(beside: Path, path: Path, page: str, talk: "Talk") -> None:

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from gateway_async.report.collecting import Report
     from gateway_async.report.heads import Head
 
+BEGINNING = (
+    '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
+    '<meta http-equiv="Content-Security-Policy"'
+)
+"""How every report begins, by which one is known."""
+
 _UNCLEAR = ("unknown", "not_sent")
 _LOADS_NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:"
 

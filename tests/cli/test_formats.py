@@ -302,7 +302,7 @@ def test_runs_that_end_together_do_not_write_over_each_other(tmp_path: Path) -> 
 
 def test_what_is_no_file_is_not_replaced_by_one(tmp_path: Path) -> None:
     for path in (tmp_path, Path(os.devnull)):
-        taken = out_file(path, Format.CSV, existing=Existing.REPLACED, warn=print)
+        taken = out_file(path, Format.CSV, existing=Existing.SET_ASIDE_AT_END, warn=print)
         with pytest.raises(ConfigurationError, match="is no file"), taken:
             pass
 
@@ -338,6 +338,26 @@ def test_no_number_is_lost_where_parquet_cannot_hold_it() -> None:
     found = [row.cells["note"] for row in KINDS[Format.PARQUET].read(file)]
     # As texts, or as wide decimals where this version of Polars has them.
     assert [Decimal(str(each)) for each in found] == [Decimal("1.1"), Decimal("1" * 38)]
+
+
+def test_what_was_looked_up_replaces_nothing_and_only_where_it_is_whole(tmp_path: Path) -> None:
+    path, warnings = tmp_path / "out.csv", list[str]()
+    path.write_text("the only record\n")
+
+    def look_up(text: str, ended: type[BaseException] | None = None) -> None:
+        existing = Existing.SET_ASIDE_AT_END
+        with out_file(path, Format.CSV, existing=existing, warn=warnings.append) as out:
+            out.write_all([text], list)
+            if ended is not None:
+                raise ended
+
+    with pytest.raises(KeyboardInterrupt):
+        look_up("half", KeyboardInterrupt)
+    assert path.read_text() == "the only record\n"
+    look_up("whole")
+    assert warnings == [f"{path} was there already; it is now {path}.1"]
+    assert Path(f"{path}.1").read_text() == "the only record\n"
+    assert path.read_text() == "whole\n"
 
 
 def test_a_file_of_a_job_is_kept_under_another_name(tmp_path: Path) -> None:

@@ -119,6 +119,21 @@ async def test_look_ups_and_recovery_have_a_report_too(
     assert "All 2 orders succeeded." in _read(page).text
 
 
+async def test_a_report_is_written_over_a_report_alone(
+    sandbox: "Sandbox", tmp_path: "Path"
+) -> None:
+    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 1), tmp_path / "out.csv"
+    record = tmp_path / "yesterday.csv"
+    record.write_text("the only record")
+    before = orders.read_bytes()
+    for page in (out, orders, tmp_path / "." / "out.csv", record):
+        ended = await run(sandbox, "refund", orders, "--yes", "--out", out, "--report", page)
+        assert ended.code == 2
+        assert "--report: " in ended.stderr
+    assert (orders.read_bytes(), record.read_text()) == (before, "the only record")
+    assert sandbox.requests["refund"] == 0
+
+
 async def test_nothing_is_sent_where_the_report_could_not_be_written(
     sandbox: "Sandbox", tmp_path: "Path"
 ) -> None:

@@ -135,7 +135,7 @@ class BatchCommand:
     @property
     def _existing(self) -> Existing:
         if self.layout.looks_up:
-            return Existing.REPLACED
+            return Existing.SET_ASIDE_AT_END
         return Existing.REFUSED if self.job is None else Existing.SET_ASIDE
 
     def _run(

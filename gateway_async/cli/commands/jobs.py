@@ -170,7 +170,9 @@ def outcomes(  # noqa: PLR0913  # one keyword an option
         options = files or FileOptions()
         with (
             reporting(options.report, about, talk) as told,
-            out_file(out, options.stdio, existing=Existing.REPLACED, warn=talk.warn) as file,
+            out_file(
+                out, options.stdio, existing=Existing.SET_ASIDE_AT_END, warn=talk.warn
+            ) as file,
         ):
             layout = _layout(status.operation)
             results = Results(layout=layout, told=told)

@@ -97,7 +97,9 @@ class _Run:
         if self.out is None:
             return lambda difference: print(difference, file=sys.stdout)  # noqa: T201  # its output
         out = opened.enter_context(
-            out_file(self.out, self.files.stdio, existing=Existing.REPLACED, warn=self.talk.warn)
+            out_file(
+                self.out, self.files.stdio, existing=Existing.SET_ASIDE_AT_END, warn=self.talk.warn
+            )
         )
         columns = file.passed_through(DIFFERENCE_COLUMNS)
         sink = out.sink([*columns, *DIFFERENCE_COLUMNS])

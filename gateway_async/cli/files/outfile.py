@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 class Existing(Enum):
     """What becomes of a file that is there already."""
 
-    REPLACED = "replaced"
-    """It was only looked up, and can be again."""
-
     REFUSED = "refused"
-    """It may be the only record of what was done."""
+    """It may be the only record of what was done, and is to be gone on from."""
 
     SET_ASIDE = "set aside"
     """It is kept under another name: the same command goes on with its job."""
+
+    SET_ASIDE_AT_END = "set aside at the end"
+    """The same, once the command has come to its end: what is looked up can be again."""
 
 
 @attrs.define(kw_only=True)
@@ -152,19 +152,16 @@ def out_file(
         raise
     finally:
         # What was sent is written whatever ended the command; what was looked up may be again.
-        is_wanted = is_over or existing is not Existing.REPLACED
+        is_wanted = is_over or existing is not Existing.SET_ASIDE_AT_END
         if is_wanted and not out.is_cut and beside.stat().st_size:
-            _put_in_place(beside, path, existing, warn)
+            _put_in_place(beside, path, warn)
         else:
             beside.unlink()
 
 
-def _put_in_place(
-    beside: Path, path: Path, existing: Existing, warn: "Callable[[str], None]"
-) -> None:
+def _put_in_place(beside: Path, path: Path, warn: "Callable[[str], None]") -> None:
     try:
-        # Where it must not have been there, another run has put its own in place meanwhile.
-        if existing is not Existing.REPLACED and _is_filled(path):
+        if _is_filled(path):  # where that was refused, another run put its own in place meanwhile
             warn(f"{path} was there already; it is now {_set_aside(path)}")
         beside.replace(path)
     except OSError as error:
