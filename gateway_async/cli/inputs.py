@@ -3,17 +3,18 @@
 This module opens no file, and does not know what a row makes.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
+from gateway_async.cli.cells import to_text
 from gateway_async.cli.files.formats import Format
 from gateway_async.cli.files.problems import Problem, Problems, TableError
 from gateway_async.cli.files.rows import Row
-from gateway_async.cli.layouts import STATUS
+from gateway_async.cli.layouts import STATUS, STATUS_FROM
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -81,12 +82,14 @@ class InputFile:
         reader: What its rows make.
         only: The statuses of the rows that are taken; all rows if it is empty.
         totals: What it adds up to.
+        elsewhere: How many rows of such a status are left out, by the file that they are sent from.
     """
 
     snapshot: "Snapshot"
     reader: Reader
     only: "Collection[str]" = ()
     totals: Totals
+    elsewhere: "Mapping[str, int]" = attrs.field(factory=dict)
 
     def rows(self) -> "Iterator[Row]":
         """Read the rows that are taken."""
@@ -125,7 +128,8 @@ def check_file(snapshot: "Snapshot", reader: Reader, *, only: "Collection[str]" 
         TableError: With every problem of the file.
     """
     problems, totals, line = Problems(), Totals(), 1
-    for row in _taken(snapshot.rows(), only):
+    elsewhere: Counter[str] = Counter()
+    for row in _taken(snapshot.rows(), only, elsewhere):
         if line == 1:
             _check_header(snapshot, reader)
         line = row.line
@@ -136,14 +140,32 @@ def check_file(snapshot: "Snapshot", reader: Reader, *, only: "Collection[str]" 
             totals.add(reader.moved(row.cells))
     if not problems.count and not totals.orders:
         _check_header(snapshot, reader)
-        reason = f"no row has status {' or '.join(only)}" if only else "there is no row below it"
+        reason = _nothing_taken(only, elsewhere) if only else "there is no row below it"
         problems.add([Problem(line=line, reason=reason, unit=snapshot.unit)])
     problems.raise_if_any()
-    return InputFile(snapshot=snapshot, reader=reader, only=only, totals=totals)
+    return InputFile(
+        snapshot=snapshot, reader=reader, only=only, totals=totals, elsewhere=elsewhere
+    )
 
 
-def _taken(rows: "Iterator[Row]", only: "Collection[str]") -> "Iterator[Row]":
-    return (row for row in rows if not only or row.problems or row.cells.get(STATUS) in only)
+def _taken(
+    rows: "Iterator[Row]", only: "Collection[str]", elsewhere: Counter[str] | None = None
+) -> "Iterator[Row]":
+    for row in rows:
+        if only and not row.problems:
+            if row.cells.get(STATUS) not in only:
+                continue
+            if source := to_text(row.cells.get(STATUS_FROM)):
+                if elsewhere is not None:
+                    elsewhere[source] += 1
+                continue
+        yield row
+
+
+def _nothing_taken(only: "Collection[str]", elsewhere: "Mapping[str, int]") -> str:
+    if elsewhere:
+        return f"all rows of that status are copies: send them from {', '.join(elsewhere)}"
+    return f"no row has status {' or '.join(only)}"
 
 
 def _check_header(snapshot: "Snapshot", reader: Reader) -> None:

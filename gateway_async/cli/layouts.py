@@ -35,6 +35,10 @@ EVIDENCE_COLUMNS = (
 )
 """The result columns by which `recover` settles what is unknown: no secret is among them."""
 
+STATUS_FROM = "status_from"
+"""The column that names, in a copy, the file in which an order has its status: a row is sent again
+only from there, so that no two files send it."""
+
 _RECOVERABLE = frozenset({"capture", "cancel", "review", "refund"})
 
 

@@ -10,7 +10,7 @@ from gateway_async.batching.chunks import name_of
 from gateway_async.batching.plans import PLANS
 from gateway_async.cli.cells import amount_problem, identifier_problem, text_problem, to_text
 from gateway_async.cli.inputs import explain
-from gateway_async.cli.layouts import STATUS
+from gateway_async.cli.layouts import STATUS, STATUS_FROM
 from gateway_async.errors import InvalidOrderError
 
 if TYPE_CHECKING:
@@ -37,7 +37,11 @@ NEVER_AGAIN = {
 
 def why_not_again(cells: "Cells") -> str | None:
     """Say why a row may not be sent again by its status, which somebody may have retyped."""
-    return NEVER_AGAIN.get(to_text(cells.get(STATUS)).strip().lower())
+    status = to_text(cells.get(STATUS)).strip().lower()
+    source = to_text(cells.get(STATUS_FROM))
+    if status and source and status not in NEVER_AGAIN:
+        return f"this row is a copy: send it from {source}, if that was not done already"
+    return NEVER_AGAIN.get(status)
 
 
 def make_order(layout: "Layout", cells: "Cells") -> Any:  # noqa: ANN401  # any order

@@ -54,6 +54,44 @@ async def test_lost_refunds_are_settled_and_what_was_not_done_is_sent(
     assert sandbox.secret not in out.read_text() + recovered.read_text() + ended.stderr
 
 
+async def test_every_command_that_is_named_may_be_given_and_nothing_is_sent_twice(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 300), tmp_path / "out.csv"
+    config = tmp_path / "config.toml"
+    config.write_text(QUICKLY)
+    sandbox.faults.add("refund", DropReply(times=1))
+    sandbox.faults.add("refund", ResetBeforeEffect(times=2))
+    how = ("--config", config, "--yes", "--concurrency", 1)
+    assert (await run(sandbox, "refund", orders, *how, "--out", out)).code == 3
+    assert statuses(out) == {"unknown": 150, "not_sent": 150}
+
+    recovered = tmp_path / "out-recovered.csv"
+    ended = await run(sandbox, "recover", out, "--out", recovered, "--config", config)
+    rest = tmp_path / "out-recovered-rest.csv"
+    assert f"refund {recovered} --only not_sent --out {rest}" in ended.stderr
+    first = await run(
+        sandbox, "refund", out, "--only", "not_sent", *how, "--out", f"{out}-rest.csv"
+    )
+    second = await run(sandbox, "refund", recovered, "--only", "not_sent", *how, "--out", rest)
+    assert (first.code, second.code) == (0, 0), second.stderr
+    assert (
+        f"150 rows of {recovered} are copies, and left out: send them from {out}" in second.stderr
+    )
+    assert "status_from" not in outcomes(rest)[0]
+    done = [sandbox.ledger.effects("refund", row["transaction_id"]) for row in outcomes(out)]
+    assert done == [1] * 300
+
+    copies = tmp_path / "copies.csv"
+    assert (await run(sandbox, "recover", recovered, "--out", copies)).code == 3
+    asked = sandbox.requests.total()
+    for only in ((), ("--only", "not_sent")):
+        ended = await run(sandbox, "refund", copies, *only, *how, "--out", tmp_path / "never.csv")
+        assert ended.code == 2
+    assert f"all rows of that status are copies: send them from {recovered}, {out}" in ended.stderr
+    assert sandbox.requests.total() == asked
+
+
 @pytest.mark.parametrize(("status", "code"), [("succeeded", 0), ("declined", 1), ("not_sent", 3)])
 async def test_a_file_without_anything_unknown_is_passed_on_and_asks_nothing(
     status: str, code: int, sandbox: Sandbox, tmp_path: Path
@@ -64,7 +102,9 @@ async def test_a_file_without_anything_unknown_is_passed_on_and_asks_nothing(
     assert ended.code == code
     assert "no order that is unknown" in ended.stderr
     assert sandbox.requests.total() == 0
-    assert outcomes(tmp_path / "recovered.csv") == outcomes(out)
+    (passed,) = outcomes(tmp_path / "recovered.csv")
+    assert passed.pop("status_from") == ("" if status == "succeeded" else str(out))
+    assert [passed] == outcomes(out)
 
 
 HEADER = ",".join((*REFUND_COLUMNS, "status", "error", "refund_reference_id", *EVIDENCE_COLUMNS))

@@ -14,6 +14,7 @@ from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.cli.commands.common import (
     RefusedError,
     Results,
+    advise,
     collect,
     confirm,
     guarded,
@@ -95,10 +96,18 @@ class BatchCommand:
         )
         with snapshot(self.source, self.files.stdio) as taken:
             file = check_file(taken, reader, only=self.only)
+            self._say_what_is_elsewhere(file)
             if out is None or self.safety.dry_run:
                 show_plan(self.layout, self.settings, file)
                 return 0
             return self._send(file, out)
+
+    def _say_what_is_elsewhere(self, file: InputFile) -> None:
+        for source, count in file.elsewhere.items():
+            self.talk.warn(
+                f"{count} rows of {file.snapshot.name} are copies, and left out: send them from "
+                f"{source}, if that was not done already"
+            )
 
     def _send(self, file: InputFile, path: Path) -> int:
         about = About(
@@ -227,9 +236,7 @@ class BatchCommand:
         again = self.gateway.again
         if "only" in command and self.settings.policy.duplicates == "serialize":
             again = ("--duplicates", "serialize", *again)
-        line = line_from(out, files=self.files, again=again, **command)
-        self.talk.tell("next", f"{what}:\n  {line}", command=line)
-        told.next_lines.append(line)
+        advise(self.talk, told, what, line_from(out, files=self.files, again=again, **command))
 
 
 def _order_command(layout: Layout) -> Callable[..., int]:

@@ -9,9 +9,11 @@ import attrs
 import orjson
 
 from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.cli.cells import to_text
 from gateway_async.cli.files.formats import STDIO
 from gateway_async.cli.files.problems import TableError
-from gateway_async.cli.layouts import EVIDENCE_COLUMNS
+from gateway_async.cli.layouts import EVIDENCE_COLUMNS, STATUS, STATUS_FROM
+from gateway_async.cli.orders import NEVER_AGAIN
 from gateway_async.cli.outcomes import cells_without_outcome, outcome_cells
 from gateway_async.cli.reports import Reporting
 from gateway_async.cli.runs import Tally, drive, note_totals
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from gateway_async.cli.files.outfile import OutFile
+    from gateway_async.cli.files.rows import Row
     from gateway_async.cli.files.snapshot import Snapshot
     from gateway_async.cli.inputs import InputFile, Totals
     from gateway_async.cli.layouts import Layout
@@ -134,6 +137,12 @@ def line_from(  # noqa: PLR0913  # what such a command consists of
     return shlex.join(["gateway-async", command, str(found), *chosen, "--out", str(other), *again])
 
 
+def advise(talk: "Talk", told: Reporting, what: str, line: str) -> None:
+    """Give the command to give next, to people and to the report."""
+    talk.tell("next", f"{what}:\n  {line}", command=line)
+    told.next_lines.append(line)
+
+
 def wording(layout: "Layout", totals: "Totals", base_url: str) -> str:
     """Say what a command would do."""
     return f"{layout.operation} {totals} at {base_url}"
@@ -188,7 +197,7 @@ class Results:
             if self.told.report is not None:
                 self.told.report.miss(lost, *self.rest)
         columns = self.layout.result_columns
-        passed = file.passed_through({*columns, *EVIDENCE_COLUMNS})
+        passed = file.passed_through({*columns, *EVIDENCE_COLUMNS, STATUS_FROM})
         without = cells_without_outcome(self.layout, *self.rest)
 
         def rows() -> "Iterator[Mapping[str, Any]]":
@@ -203,15 +212,24 @@ class Results:
     def write_over(self, out: "OutFile", outcomes: "Snapshot") -> None:
         """Write every row of an outcome file, those that were settled with their new results."""
         columns = self.layout.result_columns
-        header = [*dict.fromkeys([*outcomes.header, *columns])]
 
         def rows() -> "Iterator[Mapping[str, Any]]":
             for position, row in enumerate(outcomes.rows()):
                 cells = self._kept.get(position)
-                found = () if cells is None else orjson.loads(cells)
-                yield {**row.cells, **dict(zip(columns, found, strict=False))}
+                if cells is None:
+                    yield copied(row, outcomes)
+                else:
+                    found = dict(zip(columns, orjson.loads(cells), strict=True))
+                    yield {**row.cells, **found, STATUS_FROM: None}
 
-        out.write_all(header, rows)
+        out.write_all([*dict.fromkeys([*outcomes.header, *columns, STATUS_FROM])], rows)
+
+
+def copied(row: "Row", outcomes: "Snapshot") -> "Mapping[str, Any]":
+    """Copy a row of an outcome file; if it may be sent again, then from that file alone."""
+    source = to_text(row.cells.get(STATUS_FROM)) or outcomes.name
+    is_final = to_text(row.cells.get(STATUS)) in NEVER_AGAIN
+    return {**row.cells, STATUS_FROM: None if is_final else source}
 
 
 async def collect(

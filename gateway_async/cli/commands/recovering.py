@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.cli.cells import to_text
-from gateway_async.cli.commands.common import UNSETTLED, Results, guarded
+from gateway_async.cli.commands.common import (
+    UNSETTLED,
+    Results,
+    advise,
+    copied,
+    guarded,
+    line_from,
+)
 from gateway_async.cli.files.outfile import Existing, out_file
 from gateway_async.cli.files.problems import Problem, Problems, TableError
 from gateway_async.cli.files.snapshot import Snapshot, snapshot
 from gateway_async.cli.inputs import explain
-from gateway_async.cli.layouts import LAYOUTS, STATUS, Layout
+from gateway_async.cli.layouts import LAYOUTS, STATUS, STATUS_FROM, Layout
 from gateway_async.cli.options import FileOptions, GatewayOptions, Out, Source
 from gateway_async.cli.outcomes import (
     EvidenceError,
@@ -38,7 +45,7 @@ if TYPE_CHECKING:
     from gateway_async.cli.talk import Talk
     from gateway_async.signing import Credentials
 
-_UNKNOWN, _SUCCEEDED = "unknown", "succeeded"
+_UNKNOWN, _SUCCEEDED, _NOT_SENT = "unknown", "succeeded", "not_sent"
 _NO_EVIDENCE = (
     "there is an unknown order, and no row says by sent_operation what it was sent for: this is "
     "no outcome file of capture, cancel, review or refund, or it lost its columns"
@@ -157,6 +164,7 @@ class _Run:
     talk: "Talk"
     settings: "Settings"
     files: FileOptions
+    gateway: GatewayOptions
 
     def run(self) -> int:
         with snapshot(self.source, self.files.stdio) as taken:
@@ -182,7 +190,8 @@ class _Run:
             ) as out,
         ):
             told.tally.counts = Counter(counts)
-            out.write_all(taken.header, lambda: (row.cells for row in taken.rows()))
+            header = [*dict.fromkeys([*taken.header, STATUS_FROM])]
+            out.write_all(header, lambda: (copied(row, taken) for row in taken.rows()))
             return told.tally.exit_code
 
     def _settle_all(
@@ -204,13 +213,28 @@ class _Run:
                 told.report = None
                 self.talk.refuse("stopped before anything was settled; nothing was written")
                 return UNSETTLED
+            not_done = 0
             for position, outcome in settled.items():
                 if str(evidence.found[position].status) == _UNKNOWN:
                     results.tally.counts[_UNKNOWN] -= 1
                     results.keep(outcome, position)
+                    not_done += str(outcome.status) == _NOT_SENT
             results.write_over(out, taken)
         results.tally.report(self.talk, "recover")
+        if not_done:
+            self._say_what_is_left(not_done, evidence.layout, out.place, told)
         return results.tally.exit_code
+
+    def _say_what_is_left(self, count: int, layout: Layout, out: "Path", told: Reporting) -> None:
+        line = line_from(
+            out,
+            files=self.files,
+            command=layout.operation,
+            suffix="rest",
+            only=_NOT_SENT,
+            again=self.gateway.again,
+        )
+        advise(self.talk, told, f"{count} were proved not to be done; send them", line)
 
     async def _recover(
         self, evidence: Evidence, credentials: "Credentials", stop: Stop, told: Reporting
@@ -261,6 +285,7 @@ def recover(  # one keyword an option
             talk=talk,
             settings=who.settings(os.environ),
             files=files or FileOptions(),
+            gateway=who,
         ).run()
 
     return guarded(talk, work)
