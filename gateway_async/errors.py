@@ -7,7 +7,8 @@
     ├── InvalidOrderError             an order or payment is wrong; nothing was sent (a ValueError)
     │   └── DuplicateOrderError       the same order twice in one batch
     ├── NotSentError                  proved: not one byte of the body was written
-    │   └── CertificateError          the gateway's TLS certificate is not valid
+    │   ├── CertificateError          the gateway's TLS certificate is not valid
+    │   └── NotDoneError              it may have been sent, and recovery proved it was not done
     ├── OutcomeUnknownError           it may have happened: never resend blindly
     │   ├── ReplyUnreadableError      a reply came that cannot be read or is not about the order
     │   ├── ReplyTooLargeError        a reply came that is larger than `max_reply_bytes`
@@ -83,6 +84,14 @@ class NotSentError(_OnePaymentError):
 
 class CertificateError(NotSentError):
     """The gateway's TLS certificate is not valid; nothing was sent and nothing is retried."""
+
+
+class NotDoneError(NotSentError):
+    """It may have been sent, and the gateway's own records prove that it was not done.
+
+    A job holds such an order rather than send it again, unless `RecoveryPolicy.resend_absent` says
+    to.
+    """
 
 
 class OutcomeUnknownError(_OnePaymentError):

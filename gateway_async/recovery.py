@@ -19,7 +19,7 @@ from gateway_async.batching.outcomes import ListedBlock, count_statuses
 from gateway_async.batching.plans import PLANS
 from gateway_async.batching.results import BatchResult
 from gateway_async.batching.statuses import OutcomeStatus
-from gateway_async.errors import NotSentError, OutcomeUnknownError
+from gateway_async.errors import NotDoneError, OutcomeUnknownError
 from gateway_async.givens import (
     as_result,
     find_claims,
@@ -292,7 +292,7 @@ def _settled(outcome: "Outcome[Any, Any]", finding: Finding) -> "Outcome[Any, An
     if finding.proof is Proof.DONE:
         return attrs.evolve(outcome, status=OutcomeStatus.SUCCEEDED, error=None)
     if finding.proof is Proof.NOT_DONE:
-        error = NotSentError(f"recovery proved that it was not done: {finding.reason}")
+        error = NotDoneError(f"recovery proved that it was not done: {finding.reason}")
         return attrs.evolve(outcome, status=OutcomeStatus.NOT_SENT, error=error)
     before = str(outcome.error).partition(_NOT_SETTLED)[0]  # an earlier recovery's reason is stale
     told = f"{before}{_NOT_SETTLED}{finding.reason}"

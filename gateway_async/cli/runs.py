@@ -20,6 +20,7 @@ from gateway_async.errors import (
     JobBusyError,
     JobConflictError,
     JobNotFoundError,
+    NotDoneError,
 )
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Tally:
 
     Attributes:
         counts: How many orders have each status.
+        not_done: How many of those that are not sent were proved not to be done.
         reasons: How many orders did not succeed for each reason; the first thousand reasons.
         requests: Requests made, None where nobody counted.
         retries: How many of them were repeats.
@@ -69,6 +71,7 @@ class Tally:
     """
 
     counts: Counter[str] = attrs.field(factory=Counter)
+    not_done: int = 0
     reasons: Counter[str] = attrs.field(factory=Counter)
     requests: int | None = None
     retries: int | None = None
@@ -79,6 +82,7 @@ class Tally:
     def see(self, outcome: "Told") -> None:
         """Note one outcome."""
         self.counts[str(outcome.status)] += 1
+        self.not_done += isinstance(outcome.error, NotDoneError)
         text = str(outcome.error) if outcome.error is not None else ""
         if text and (text in self.reasons or len(self.reasons) < _REASONS_KEPT):
             self.reasons[text] += 1

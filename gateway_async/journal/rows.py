@@ -8,7 +8,13 @@ import attrs
 
 from gateway_async.batching.outcomes import Outcome, Sending, status_codes
 from gateway_async.batching.statuses import OutcomeStatus
-from gateway_async.errors import GatewayError, NotSentError, OutcomeUnknownError, RejectedError
+from gateway_async.errors import (
+    GatewayError,
+    NotDoneError,
+    NotSentError,
+    OutcomeUnknownError,
+    RejectedError,
+)
 from gateway_async.journal.codec import codec_of
 from gateway_async.journal.states import JobState
 from gateway_async.models.orders import RefundOrder
@@ -173,7 +179,7 @@ class StoredBlock:
 
 def _not_sent(row: Row) -> GatewayError:
     if row.state is JobState.HELD:
-        return NotSentError(row.text or "it was looked up, and was not done")
+        return NotDoneError(row.text or "it was looked up, and was not done")
     return NotSentError(f"not sent yet: {row.text or 'the job has not come to it'}")
 
 

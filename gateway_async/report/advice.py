@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from gateway_async.errors import InvalidOrderError
+from gateway_async.errors import InvalidOrderError, NotDoneError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,6 +64,13 @@ _NOT_SENT_JOB = Advice(
     "Run the job again",
     "Nothing was sent, or it was proved that nothing was done. Run the job again: it sends what "
     "is left.",
+)
+_HELD = Advice(
+    "Decide on it",
+    "The gateway's records prove that it was not done, and the job holds it rather than send it "
+    "again. Decide on it (gateway-async jobs resolve); or let the job send such orders again "
+    "(resend_absent = true under [recovery], or RecoveryPolicy(resend_absent=True)) and run it "
+    "again.",
 )
 _INVALID = Advice("Mend it, then send", "It was wrong, and was not sent. Mend it, then send it.")
 _DECLINED = Advice(
@@ -143,5 +150,6 @@ def advise(operation: str, status: str, *, job: str | None, error: Exception | N
     if status == "unknown":
         return _JOB if job is not None else _UNKNOWN.get(operation, _ASK)
     if status == "not_sent":
-        return _NOT_SENT if job is None else _NOT_SENT_JOB
+        in_a_job = _HELD if isinstance(error, NotDoneError) else _NOT_SENT_JOB
+        return _NOT_SENT if job is None else in_a_job
     return _ABSENT if status == "absent" else _DECLINED

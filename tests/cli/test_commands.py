@@ -222,6 +222,30 @@ async def test_a_dry_run_shows_what_would_be_sent_and_needs_no_gateway(
     assert names(tmp_path) == ["orders.csv"]
 
 
+def test_a_dry_run_refuses_what_the_run_would_refuse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    orders = write(tmp_path / "orders.csv", REFUND_COLUMNS, [ROW])
+    for options, words in (
+        (["--chunk-size", "80"], "80 is above the 50 orders"),
+        (["--out", str(orders)], "exists already"),
+        (["--out", str(tmp_path / "nowhere" / "out.csv")], "there is no directory"),
+    ):
+        assert run_here(["refund", str(orders), "--dry-run", *options]) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_markers_need_no_look_up_before_each_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    orders = write(tmp_path / "orders.csv", REFUND_COLUMNS, [ROW])
+    config = tmp_path / "config.toml"
+    for table, looks in (("", True), ('refund_evidence = "marker"', False)):
+        config.write_text(f"[recovery]\n{table}\n")
+        assert run_here(["refund", str(orders), "--dry-run", "--config", str(config)]) == 0
+        assert ("are looked up" in capsys.readouterr().out) is looks
+
+
 async def test_money_is_not_sent_where_nobody_can_confirm_it(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:

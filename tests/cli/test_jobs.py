@@ -21,10 +21,15 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(
     configured = ("--config", "config.toml")
     ran = await run(
         *(sandbox, "refund", "orders.csv", "--yes", "--out", "out.csv", "--job", "night"),
-        *("--chunk-size", 50, "--concurrency", 1, *configured),
+        *("--chunk-size", 50, "--concurrency", 1, "--report", "night.html", *configured),
         cwd=tmp_path,
     )
     assert ran.code == 3, ran.stderr
+    assert "50 were proved not to be done, and are held: they wait for your decision" in ran.stderr
+    assert "go on with" not in ran.stderr.partition("are held")[2]
+    page = (tmp_path / "night.html").read_text(encoding="utf-8")
+    assert "Decide on it" in page
+    assert "Run the job again" not in page
     assert statuses(tmp_path / "out.csv") == {"not_sent": 50, "succeeded": 10}
     assert "gateway-async jobs show night" in ran.stderr
 

@@ -131,7 +131,7 @@ def test_every_group_of_settings_can_be_reached(write: Write) -> None:
     assert settings.timeouts.reply_seconds == 5
     assert settings.retry.attempts == 2
     assert (settings.policy.concurrency, settings.policy.duplicates) == (4, "serialize")
-    assert (settings.recovery.settle_seconds, settings.recovery.record_baseline) == (1.5, True)
+    assert (settings.recovery.settle_seconds, settings.recovery.record_baseline) == (1.5, False)
     assert settings.dialect.done_statuses == {"1", "2"}
     assert settings.dialect.places("JPY") == 0
     assert settings.dialect.nothing_done_http_statuses == {429}

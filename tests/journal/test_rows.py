@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from gateway_async import NotSentError, OutcomeStatus, OutcomeUnknownError, RejectedError
+from gateway_async import (
+    NotDoneError,
+    NotSentError,
+    OutcomeStatus,
+    OutcomeUnknownError,
+    RejectedError,
+)
 from gateway_async.batching.outcomes import Sending, status_codes
 from gateway_async.journal import JobState
 from gateway_async.journal.codec import codec_of
@@ -28,7 +34,7 @@ def row(state: JobState, **told: Any) -> Row:
         ("declined", {"code": "V1", "text": "no"}, "declined", RejectedError, "no"),
         ("unknown", {"text": "lost"}, "unknown", OutcomeUnknownError, "lost"),
         ("held", {"text": "unclear"}, "unknown", OutcomeUnknownError, "unclear"),
-        ("held", {"text": "absent", "proof": "not done"}, "not_sent", NotSentError, "absent"),
+        ("held", {"text": "absent", "proof": "not done"}, "not_sent", NotDoneError, "absent"),
         ("unknown", {"proof": "not done"}, "unknown", OutcomeUnknownError, ""),
     ],
 )

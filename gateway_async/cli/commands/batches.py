@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
+from gateway_async.batching.batch import check_size
+from gateway_async.batching.plans import PLANS
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.cli.commands.common import (
     RefusedError,
@@ -24,7 +26,7 @@ from gateway_async.cli.commands.common import (
 )
 from gateway_async.cli.dry import show_plan
 from gateway_async.cli.files.formats import STDIO
-from gateway_async.cli.files.outfile import Existing, out_file
+from gateway_async.cli.files.outfile import Existing, check_place, out_file
 from gateway_async.cli.files.snapshot import snapshot
 from gateway_async.cli.inputs import InputFile, check_file
 from gateway_async.cli.layouts import LAYOUTS, Layout
@@ -97,6 +99,9 @@ class BatchCommand:
         with snapshot(self.source, self.files.stdio) as taken:
             file = check_file(taken, reader, only=self.only)
             self._say_what_is_elsewhere(file)
+            check_size(PLANS[self.layout.method], self.settings.policy)
+            if out is not None:
+                check_place(out, self.files.stdio, self._existing)
             if out is None or self.safety.dry_run:
                 show_plan(self.layout, self.settings, file)
                 return 0
@@ -208,15 +213,7 @@ class BatchCommand:
         if self.layout.looks_up or not (unknown or not_sent):
             return
         if self.job is not None:
-            what = f"{unknown} unknown and {not_sent} not sent; go on with\n  {self._resuming}"
-            self.talk.tell("resume", what, command=self._resuming)
-            held = self._on_job("show")
-            text = (
-                "what still stays as it is waits for your decision, or, if it was proved not to be "
-                f"done, for `[recovery] resend_absent = true`; it is listed by\n  {held}"
-            )
-            self.talk.tell("next", text, command=held)
-            results.told.next_lines.append(self._resuming)
+            self._say_what_the_job_has_left(results.told, unknown, not_sent)
             return
         if unknown:
             what = f"{unknown} may have been done: settle them before you send any again"
@@ -231,6 +228,21 @@ class BatchCommand:
                 suffix="rest",
                 only="not_sent",
             )
+
+    def _say_what_the_job_has_left(self, told: Reporting, unknown: int, not_sent: int) -> None:
+        held = told.tally.not_done
+        if unknown or not_sent > held:
+            what = f"{unknown} unknown and {not_sent - held} not sent; go on with"
+            advise(self.talk, told, what, self._resuming)
+        if held:
+            what = (
+                f"{held} were proved not to be done, and are held: they wait for your decision "
+                "(`jobs resolve`), or for `resend_absent = true` under [recovery] and this command "
+                "again"
+            )
+            self.talk.tell("held", what, count=held)
+        if unknown or held:
+            advise(self.talk, told, "what waits for a decision is listed by", self._on_job("show"))
 
     def _advise(self, told: Reporting, out: Path, what: str, **command: str) -> None:
         again = self.gateway.again

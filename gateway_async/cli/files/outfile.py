@@ -110,6 +110,33 @@ class OutFile:
             os.fsync(file.fileno())
 
 
+def check_place(path: Path, stdio: Format, existing: Existing) -> Format:
+    """Say in which format a file would be written.
+
+    Args:
+        path: The file; `-` for standard output.
+        stdio: The format of standard output.
+        existing: What becomes of a file that is there already.
+
+    Raises:
+        ConfigurationError: If it could not be written there, or is there already and must stay.
+    """
+    kind = format_of(path, stdio)
+    if path == STDIO:
+        _check_stdio(kind)
+        return kind
+    if path.exists() and not path.is_file():
+        raise ConfigurationError(f"{path} is no file; name one, or - for standard output")
+    if not path.parent.is_dir():
+        raise ConfigurationError(f"cannot write {path}: there is no directory {path.parent}")
+    if existing is Existing.REFUSED and _is_filled(path):
+        raise ConfigurationError(
+            f"{path} exists already and may be the only record of an earlier run; "
+            "move it away, or name another file"
+        )
+    return kind
+
+
 @contextlib.contextmanager
 def out_file(
     path: Path, stdio: Format, *, existing: Existing, warn: "Callable[[str], None]"
@@ -125,18 +152,10 @@ def out_file(
     Raises:
         ConfigurationError: If it cannot be written, or is there already and must stay.
     """
-    kind = format_of(path, stdio)
+    kind = check_place(path, stdio, existing)
     if path == STDIO:
-        _check_stdio(kind)
         yield OutFile(place=STDIO, format=kind, warn=warn, file=sys.stdout.buffer)
         return
-    if path.exists() and not path.is_file():
-        raise ConfigurationError(f"{path} is no file; name one, or - for standard output")
-    if existing is Existing.REFUSED and _is_filled(path):
-        raise ConfigurationError(
-            f"{path} exists already and may be the only record of an earlier run; "
-            "move it away, or name another file"
-        )
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         file = beside.open("xb")

@@ -182,7 +182,8 @@ def read_settings(given: Given, environment: Mapping[str, str]) -> Settings:
         return getattr(given, name) or environment.get(_variable(name), "").strip() or of_file
 
     who = {name: value for name in _WHO if (value := first(name)) is not None}
-    recovery = {"record_baseline": True, **config.table("recovery")}
+    recovery = dict(config.table("recovery"))
+    recovery.setdefault("record_baseline", recovery.get("refund_evidence") != "marker")
     policy = {**config.table("policy"), **given.policy}
     reconcile = _reconcile(config)
     return Settings(
