@@ -21,14 +21,12 @@ some were declined, are absent, or differ; 2, the command or its file is wrong a
 sent; 3, some outcomes are unknown, or some orders were not sent."""
 
 _COMMANDS = "gateway_async.cli.commands"
+_ORDER = "transaction_id, order_no, currency, amount"
 COMMANDS = {
-    "capture": ("batches:capture", "Capture orders: transaction_id, order_no, currency, amount."),
-    "cancel": ("batches:cancel", "Cancel orders: the same columns."),
-    "review": ("batches:review", "Review orders: those columns, and review_flag."),
-    "refund": (
-        "batches:refund",
-        "Refund orders: those columns, refund_amount and refund_reason.",
-    ),
+    "capture": ("batches:capture", f"Capture orders: {_ORDER}."),
+    "cancel": ("batches:cancel", f"Cancel orders: {_ORDER}."),
+    "review": ("batches:review", f"Review orders: {_ORDER}, review_flag."),
+    "refund": ("batches:refund", f"Refund orders: {_ORDER}, refund_amount, refund_reason."),
     "query": ("look_ups:query", "Look up transactions: order_no or transaction_id."),
     "search-refunds": ("look_ups:search_refunds", "Look up refunds: order_no or transaction_id."),
     "payout": (
@@ -71,10 +69,11 @@ def make_app(arguments: "Sequence[str]") -> App:
     """
     chosen = next((one for one in arguments if not one.startswith("-")), None)
     app = App(name="gateway-async", help=_HELP, version=_version)
-    for name, (place, text) in COMMANDS.items():
+    for rank, (name, (place, text)) in enumerate(COMMANDS.items()):
         found = _load(place) if name == chosen else _only_listed
         own: dict[str, Any] = {"help_flags": ()} if name in _HELP_THEMSELVES else {}
-        app.command(found, name=name, **({} if isinstance(found, App) else {"help": text, **own}))
+        described = {} if isinstance(found, App) else {"help": text, "sort_key": rank, **own}
+        app.command(found, name=name, **described)
     return app
 
 
