@@ -164,6 +164,8 @@ class Call(Generic[T]):
             raise
         except GatewayError as problem:
             error = _bare(problem)
+            if raw is None:  # not what the reply says, but what whoever was in between raised
+                error = _proved(error, asked=evidence.settle())
         except asyncio.CancelledError:
             self._gate.stop("the call was cancelled")
             error = _given_up(asked=evidence.settle(), reason=self._gate.closed_because)
@@ -205,7 +207,7 @@ class Call(Generic[T]):
             if self._prepare is not None:
                 await self._prepare()
                 self._prepare = None
-                await self._gate.passable()
+                self._gate.check()
             now = self._loop.time()
             self._ends = min(self._ends, now + self._session.timeouts.total_seconds)
             seconds = min(self._ends, self._gate.deadline + self._gate.drain_seconds) - now
@@ -264,6 +266,16 @@ def _bare(error: GatewayError) -> GatewayError:
     """Return the error without its frames, which know the request."""
     error.__context__ = None
     return error.with_traceback(None)
+
+
+def _proved(error: GatewayError, *, asked: bool) -> GatewayError:
+    """Return an error of sending as far as the evidence bears it out: its type proves nothing."""
+    if asked and not isinstance(error, OutcomeUnknownError):
+        name = type(error).__name__
+        return OutcomeUnknownError(f"the request was sent, and then {name} was raised: {error}")
+    if isinstance(error, RejectedError):
+        return NotSentError(f"nothing was sent: RejectedError was raised before: {error}")
+    return error
 
 
 def _given_up(*, asked: bool, reason: str | None = None) -> GatewayError:

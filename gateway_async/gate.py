@@ -79,5 +79,13 @@ class Gate:
         """
         while self._pause > 0 and self.closed_because is None:
             await self.sleep(self._pause)
+        self.check()
+
+    def check(self) -> None:
+        """Do nothing if something may leave, be it after a pause.
+
+        Raises:
+            NotSentError: If nothing may leave any more.
+        """
         if (reason := self.closed_because) is not None:
             raise NotSentError(f"nothing was sent: {reason}")

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 
 import attrs
 
-from gateway_async import Credentials, GatewayClient, HmacSigner
+from gateway_async import Credentials, GatewayClient, HmacSigner, NotSentError
 from gateway_async.operations import OPERATIONS, Operation
 from gateway_async.transport import Evidence, Message, RawReply
 from tests.orders import LOOK_UPS, reply_to
@@ -68,7 +68,11 @@ class MemoryTransport:
         evidence.begin()
         asked = Asked(_BY_PATH[message.path], _read(message), message, seconds)
         self.asked.append(asked)
-        answer = self.handler(asked)
+        try:
+            answer = self.handler(asked)
+        except NotSentError:
+            evidence.asked = False  # as it says
+            raise
         if isinstance(answer, Awaitable):
             answer = await answer
         if isinstance(answer, RawReply):

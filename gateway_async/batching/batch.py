@@ -43,6 +43,7 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
         self._used = False
         self._coroutine: Coroutine[Any, Any, BatchResult[O, R]] | None = None
         self._run: Lifecycle | None = None
+        self._nothing: BatchResult[O, R] | None = None
         self._ready: list[Outcome[O, R]] = []
 
     @property
@@ -52,9 +53,10 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
         Raises:
             RuntimeError: Before that.
         """
-        if self._run is None or self._run.result is None:
+        found = self._nothing if self._run is None else self._run.result
+        if found is None:
             raise RuntimeError(f"{self!r} has no result yet: await it, or leave its `async with`")
-        return self._run.result
+        return found
 
     @property
     def progress(self) -> Progress:
@@ -185,7 +187,12 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
         return await run.drain(reason)
 
     async def _open(self) -> "Lifecycle":
-        self._run = await self._open_run()
+        try:
+            self._run = await self._open_run()
+        except asyncio.CancelledError as cancelled:  # while the orders of a job were looked for
+            self._nothing = Tally(object).result(exhausted=False)
+            cancelled.outcome = self._nothing  # type: ignore[attr-defined]  # as for a single call
+            raise
         return self._run
 
     def _claim(self) -> None:

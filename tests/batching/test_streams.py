@@ -316,7 +316,7 @@ async def test_a_forgotten_await_is_named() -> None:
         _ = batch.counts
     with pytest.raises(AttributeError, match=r"no attribute 'count_all'$"):
         _ = batch.count_all
-    assert not hasattr(batch, "_nothing")
+    assert not hasattr(batch, "_no_such_thing")
     assert (await batch).ok
 
 

@@ -233,3 +233,18 @@ async def test_during_the_import(
     assert not batch.result.exhausted
     assert sandbox.requests.total() == 0
     await _check_after(sandbox, make(), journal, "job", orders[:ORDERS])
+
+
+@pytest.mark.parametrize("drive", [_awaited, _streamed])
+async def test_a_resumed_job_has_a_result_however_early_it_is_cancelled(
+    sandbox: Sandbox, make: Make, journal: Journal, drive: Any
+) -> None:
+    orders = seeded(sandbox, ORDERS)
+    gateway, cancelled = make(), 0
+    await gateway.refund(orders[:1], job=journal.job("job"))
+    for turns in range(1, 60):
+        batch = gateway.resume(journal.job("job"))
+        if await _cancelled_in(turns, drive(batch)):
+            cancelled += 1
+            assert not batch.result.ok or batch.result.counts[SUCCEEDED] == 1
+    assert cancelled > 10

@@ -4,6 +4,13 @@ from tests.mutants.mutant import Mutant
 
 SENDING = (
     Mutant(
+        "what is raised once something was sent proves nothing by its type",
+        "attempts.py",
+        "                error = _proved(error, asked=evidence.settle())\n",
+        "                pass\n",
+        "tests/session/test_repeats.py",
+    ),
+    Mutant(
         "a lost reply is unknown, whatever the exception",
         "transport.py",
         "    if not asked:\n        return NotSentError(",

@@ -134,7 +134,7 @@ def test_a_read_is_attempted_so_often(attempts: int, failure: Any) -> None:
     result, _ = run(_query(failing, retry=RetryPolicy(attempts=attempts)))
     assert len(failing.at) == attempts
     assert result.retries == attempts - 1
-    assert result.requests == attempts
+    assert result.requests == (0 if isinstance(failure, NotSentError) else attempts)
     assert not result.ok
 
 
@@ -315,3 +315,49 @@ def test_retry_after_may_lie_in_the_future(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(time, "time", lambda: 1000.0)
     text = formatdate(1060, usegmt=True)
     assert retry_after({"Retry-After": text}) == 60
+
+
+# What others raise beside the reply
+
+
+class _Raising:
+    """A limiter that raises once, when a request enters it or when it is left."""
+
+    def __init__(self, error: Exception, *, at_exit: bool) -> None:
+        self._errors = [error]
+        self._at_exit = at_exit
+
+    async def __aenter__(self) -> None:
+        self._raise(at_exit=False)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._raise(at_exit=True)
+
+    def _raise(self, *, at_exit: bool) -> None:
+        if self._at_exit is at_exit and self._errors:
+            raise self._errors.pop()
+
+
+RAISED = [error for error, _ in ERRORS if error is not None]
+
+
+@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
+async def test_what_is_raised_once_a_request_was_sent_proves_nothing(error: GatewayError) -> None:
+    transport = MemoryTransport(lambda asked: asked.done())
+    gateway = client_over(transport, limiter=_Raising(error, at_exit=True))
+    result = await gateway.refund(refunds(2))
+    assert len(transport.asked) == result.requests == 1
+    assert [outcome.status for outcome in result] == [OutcomeStatus.UNKNOWN] * 2
+    assert all(isinstance(outcome.error, OutcomeUnknownError) for outcome in result)
+
+
+@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
+async def test_what_is_raised_before_a_request_was_sent_declines_nothing(
+    error: GatewayError,
+) -> None:
+    transport = MemoryTransport(lambda asked: asked.done())
+    retry = RetryPolicy(attempts=1)
+    gateway = client_over(transport, limiter=_Raising(error, at_exit=False), retry=retry)
+    result = await gateway.refund(refunds(2))
+    assert (transport.asked, result.requests) == ([], 0)
+    assert result.counts[OutcomeStatus.DECLINED] == 0
