@@ -196,7 +196,7 @@ def _match_by_identity(orders: "Sequence[Any]", listed: list[Any]) -> _Match:
     conflicts: set[int] = set()
     unexpected: list[object] = []
     for item in listed:
-        if not isinstance(item, dict):
+        if not isinstance(item, dict) or any(isinstance(item.get(name), list) for name in _NAMES):
             unexpected.append(item)
             continue
         transaction_id = identifier(item.get("transaction_id"))

@@ -64,6 +64,47 @@ def decode_json(body: bytes) -> dict[str, Any]:
     )
 
 
+def without_doubt(body: bytes, list_field: str, telling: str) -> tuple[bytes, dict[str, Any]]:
+    """Return a reply about money as it is to be judged and kept, and what it says.
+
+    A field that is named twice in one object, and differently, has all of its values there, in a
+    list: so none of them is taken for what the gateway says.
+
+    Args:
+        body: The reply.
+        list_field: The field with the list of what became of each order.
+        telling: The field of each that says it; nothing is in doubt where it comes once in each.
+
+    Raises:
+        ReplyUnreadableError: For anything but one whole JSON object.
+    """
+    payload = decode_json(body)
+    listed = payload.get(list_field)
+    if isinstance(listed, list) and body.count(f'"{telling}"'.encode()) == len(listed):
+        return body, payload
+    doubtful: list[str] = []
+    try:
+        found = json.loads(trim(body), object_pairs_hook=lambda pairs: _merged(pairs, doubtful))
+        return (orjson.dumps(found), found) if doubtful else (body, payload)
+    except (RecursionError, orjson.JSONEncodeError):  # nested too deep, numbers too long
+        problem = "the reply cannot be judged: it is nested too deep, or names a field twice"
+    raise ReplyUnreadableError(problem)
+
+
+def _merged(pairs: list[tuple[str, Any]], doubtful: list[str]) -> dict[str, Any]:
+    """Make an object of its fields, and note those that have several values."""
+    merged = dict(pairs)
+    if len(merged) == len(pairs):
+        return merged
+    values: dict[str, list[Any]] = {}
+    for name, value in pairs:
+        known = values.setdefault(name, [])
+        if value not in known:
+            known.append(value)
+    doubtful += [name for name, known in values.items() if len(known) > 1]
+    return {name: known if len(known) > 1 else known[0] for name, known in values.items()}
+
+
 def _json_problem(trimmed: bytes, position: int | None) -> str:
     kind = kind_of(trimmed)
     if position is None or trimmed[:1] not in (b"{", b"["):
