@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from gateway_async.extras import needed
 from gateway_async.telemetry import Telemetry
 
-try:
+with needed(__name__, "opentelemetry", install="'gateway-async[otel]'"):
     from opentelemetry import context, metrics, trace
-except ModuleNotFoundError as error:
-    if str(error.name).partition(".")[0] != "opentelemetry":
-        raise
-    raise ModuleNotFoundError(
-        f"gateway_async.otel needs {error.name}: pip install 'gateway-async[otel]'", name=error.name
-    ) from None
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -26,12 +26,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar, cast
 
-import pytest
-
 from gateway_async.client import GatewayClient
+from gateway_async.extras import needed
 from gateway_async.sandbox import Faults, Ledger, RequestLog, Sandbox
 from gateway_async.settings import RecoveryPolicy, RetryPolicy
 from gateway_async.signing import Credentials, HmacSigner
+
+with needed(__name__, "pytest", install="pytest"):
+    import pytest
 
 __all__ = [
     "gateway_client",

@@ -8,11 +8,13 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from taskiq.acks import AcknowledgeType
-from taskiq.receiver import Receiver
-from taskiq_aio_pika import AioPikaBroker, Exchange, Queue
-
 from gateway_async.errors import ConfigurationError
+from gateway_async.extras import needed
+
+with needed(__name__, "taskiq", "taskiq_aio_pika", install="'gateway-async[workers]'"):
+    from taskiq.acks import AcknowledgeType
+    from taskiq.receiver import Receiver
+    from taskiq_aio_pika import AioPikaBroker, Exchange, Queue
 
 if TYPE_CHECKING:
     from taskiq import AsyncBroker

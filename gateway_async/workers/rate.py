@@ -13,12 +13,15 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-import psycopg
-from psycopg_pool import ConnectionPool
-from pyrate_limiter import Limiter, PostgresBucket, Rate
-
 from gateway_async.errors import ConfigurationError, JournalError, NotSentError
+from gateway_async.extras import needed
 from gateway_async.journal.location import locate
+
+_PACKAGES = ("psycopg", "psycopg_pool", "pyrate_limiter")
+with needed(__name__, *_PACKAGES, install="'gateway-async[workers]'"):
+    import psycopg
+    from psycopg_pool import ConnectionPool
+    from pyrate_limiter import Limiter, PostgresBucket, Rate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable

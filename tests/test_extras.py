@@ -1,0 +1,37 @@
+"""Modules that need an extra say which, where it is not installed."""
+
+import subprocess
+import sys
+
+import pytest
+
+from gateway_async.extras import needed
+
+WORKERS = "'gateway-async[workers]'"
+
+
+@pytest.mark.parametrize(
+    ("module", "missing", "install"),
+    [
+        ("gateway_async.workers.rabbit", "taskiq", WORKERS),
+        ("gateway_async.workers.rabbit", "taskiq_aio_pika", WORKERS),
+        ("gateway_async.workers.rate", "psycopg", WORKERS),
+        ("gateway_async.workers.rate", "psycopg_pool", WORKERS),
+        ("gateway_async.workers.rate", "pyrate_limiter", WORKERS),
+        ("gateway_async.testing", "pytest", "pytest"),
+        ("gateway_async.otel", "opentelemetry", "'gateway-async[otel]'"),
+    ],
+)
+def test_a_module_names_the_extra_that_it_needs(module: str, missing: str, install: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; import {module}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)  # noqa: S603  # ours
+    (*_, said) = done.stderr.decode().splitlines()
+    assert said == f"ModuleNotFoundError: {module} needs {missing}: pip install {install}"
+
+
+def test_what_else_is_missing_is_told_as_it_is() -> None:
+    with (
+        pytest.raises(ModuleNotFoundError, match="No module named 'nothing_like_it'"),
+        needed("module", "package", install="package"),
+    ):
+        __import__("nothing_like_it")
