@@ -6,6 +6,8 @@ slice; whether it may is the journal's to say.
 
 import asyncio
 import contextlib
+import functools
+import inspect
 from typing import TYPE_CHECKING, Any, Self
 
 from gateway_async.checks import setting
@@ -50,7 +52,7 @@ class Workers:
         policy: How slices are shared out.
 
     Raises:
-        ConfigurationError: If a setting is wrong.
+        ConfigurationError: If one of them is something else.
     """
 
     def __init__(
@@ -62,6 +64,8 @@ class Workers:
         policy: WorkerPolicy | None = None,
     ) -> None:
         self._policy = setting("policy", policy, WorkerPolicy)
+        _check_broker(broker)
+        _check_factory(gateway_factory)
         self._make_gateway = gateway_factory
         self._url = journal_url
         self._new_journal()  # a wrong URL is refused at once
@@ -236,6 +240,50 @@ class Workers:
                 "these Workers are not open: use them as `async with jobs`, or start their broker"
             )
         return self._journal, self._gateway
+
+
+def _check_broker(broker: object) -> None:
+    """Check that slices can be handed to something.
+
+    Raises:
+        ConfigurationError: If it is neither a taskiq broker nor an asynchronous function.
+    """
+    if hasattr(broker, "register_task"):
+        return
+    if callable(broker) and (inspect.iscoroutinefunction(broker) or not _is_function(broker)):
+        return
+    raise ConfigurationError(
+        "broker: expected a taskiq broker, such as gateway_async.workers.rabbit.rabbit_broker(url) "
+        f"makes, or an `async def enqueue(job, slice_number)`, got {_named(broker)}"
+    )
+
+
+def _check_factory(factory: object) -> None:
+    """Check that something can be called for a client to be entered.
+
+    Raises:
+        ConfigurationError: If it cannot.
+    """
+    is_bare = inspect.iscoroutinefunction(factory) or inspect.isasyncgenfunction(factory)
+    if not callable(factory) or is_bare:
+        raise ConfigurationError(
+            "gateway_factory: expected a function that makes a client, such as `lambda: "
+            "GatewayClient(...)`, or one decorated with contextlib.asynccontextmanager, got "
+            f"{_named(factory)}"
+        )
+
+
+def _is_function(value: object) -> bool:
+    while isinstance(value, functools.partial):
+        value = value.func
+    return inspect.isfunction(value) or inspect.ismethod(value)
+
+
+def _named(value: object) -> str:
+    if not _is_function(value):
+        return type(value).__name__
+    is_async = inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value)
+    return "an `async def` alone" if is_async else "a function that is not `async def`"
 
 
 async def _end(task: "asyncio.Task[None]") -> None:
