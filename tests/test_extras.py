@@ -13,6 +13,7 @@ WORKERS = "'gateway-async[workers]'"
 @pytest.mark.parametrize(
     ("module", "missing", "install"),
     [
+        ("gateway_async.workers.rabbit", "aio_pika", WORKERS),
         ("gateway_async.workers.rabbit", "taskiq", WORKERS),
         ("gateway_async.workers.rabbit", "taskiq_aio_pika", WORKERS),
         ("gateway_async.workers.rate", "psycopg", WORKERS),

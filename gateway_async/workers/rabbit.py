@@ -7,11 +7,14 @@ ten seconds is given up, so that the slices of a frozen machine come to others.
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from gateway_async.errors import ConfigurationError
 from gateway_async.extras import needed
 
-with needed(__name__, "taskiq", "taskiq_aio_pika", install="'gateway-async[workers]'"):
+_PACKAGES = ("aio_pika", "taskiq", "taskiq_aio_pika")
+with needed(__name__, *_PACKAGES, install="'gateway-async[workers]'"):
+    from aio_pika.exceptions import AMQPConnectionError, AMQPError
     from taskiq.acks import AcknowledgeType
     from taskiq.receiver import Receiver
     from taskiq_aio_pika import AioPikaBroker, Exchange, Queue
@@ -25,6 +28,28 @@ _HEARTBEAT_SECONDS = 10
 _SCHEMES = ("amqp://", "amqps://")
 
 
+class _Broker(AioPikaBroker):
+    """A broker that tells a wrong setting from a RabbitMQ that is away."""
+
+    async def startup(self) -> None:
+        """Connect, and make exchange and queues.
+
+        Raises:
+            ConfigurationError: If RabbitMQ refuses what it is asked for.
+            ConnectionError: If it cannot be reached, or does not know the user.
+        """
+        try:
+            await super().startup()
+        except AMQPConnectionError:
+            raise
+        except AMQPError as error:  # such as a connection that is closed in place of opened
+            raise ConfigurationError(
+                f"broker: RabbitMQ refused ({type(error).__name__}): check that the virtual host "
+                "of the URL is there, that its user may use it, and that the queue, where there "
+                "is one of this name already, is durable"
+            ) from None
+
+
 def rabbit_broker(
     url: object, *, queue: str = DEFAULT_QUEUE, slices_at_once: int = DEFAULT_SLICES_AT_ONCE
 ) -> AioPikaBroker:
@@ -36,19 +61,27 @@ def rabbit_broker(
         slices_at_once: How many messages a worker is sent ahead; as many as it runs at once.
 
     Raises:
-        ConfigurationError: For another URL.
+        ConfigurationError: For another URL; when it is started, if RabbitMQ refuses the virtual
+            host or the queue.
     """
-    if not isinstance(url, str) or not url.startswith(_SCHEMES):
+    if not isinstance(url, str) or not _is_address(url):
         raise ConfigurationError("broker: expected amqp://user:password@host/ or amqps://")
     if "heartbeat=" not in url:
         url = f"{url}{'&' if '?' in url else '?'}heartbeat={_HEARTBEAT_SECONDS}"
-    return AioPikaBroker(
+    return _Broker(
         url,
         qos=slices_at_once,
         exchange=Exchange(name=queue),
         task_queues=[Queue(name=queue, durable=True)],
         dead_letter_queue=Queue(name=f"{queue}.dead", durable=True),
     )
+
+
+def _is_address(url: str) -> bool:
+    try:
+        return url.startswith(_SCHEMES) and urlsplit(url).port != 0
+    except ValueError:  # a port that is no number
+        return False
 
 
 async def serve(
@@ -62,6 +95,7 @@ async def serve(
         slices_at_once: How many slices are run at once.
 
     Raises:
+        ConfigurationError: If RabbitMQ refuses what it is asked for.
         ConnectionError: If the broker cannot be reached at first; later it is waited for.
     """
     broker.is_worker_process = True

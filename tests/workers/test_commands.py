@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import aio_pika
 import pytest
@@ -117,6 +118,23 @@ def settings(monkeypatch: pytest.MonkeyPatch, url: str, tmp_path: Path) -> Path:
     return tmp_path / "refunds.csv"
 
 
+@pytest.mark.parametrize("command", ["worker", "submit"])
+def test_a_virtual_host_that_is_not_there(
+    settings: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    url = urlsplit(server_url())
+    monkeypatch.setenv("GATEWAY_BROKER", url._replace(path="/nothing-like-it").geturl())
+    given = ("submit", str(settings), "--job", "month-end", "--yes")
+    assert run(given if command == "submit" else (command,)) == 2
+    told = capsys.readouterr().err
+    assert "gateway-async: broker: RabbitMQ refused (InvalidFrameError): check that" in told
+    assert "Traceback" not in told
+    assert f":{url.password}@" not in told
+
+
 async def slices_of(url: str) -> tuple[list[int], list[tuple[str, int]]]:
     async with Journal.open(url) as journal:
         found = await journal.slices("month-end")
@@ -159,6 +177,7 @@ def test_what_is_held_is_said_where_a_job_is_watched(
         (("worker",), "", "--broker: say which queue to work for"),
         (("worker", "--broker", "amqp://me:hidden@host/"), "", "a password in an option shows"),
         (("worker",), "http://host/", "broker: expected amqp://user:password@host/"),
+        (("worker",), "amqp://host:port/", "broker: expected amqp://user:password@host/"),
         (("worker",), "amqp://127.0.0.1:1/", "--broker: it cannot be reached"),
         (("watch", "nothing"), "", "the journal has no job 'nothing'"),
     ],

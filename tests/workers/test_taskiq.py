@@ -87,6 +87,15 @@ async def test_a_taskiq_worker_runs_what_was_submitted(
     assert effects(sandbox, orders) == [1] * 10
 
 
+async def test_a_queue_that_is_not_durable_is_refused(start: dict[str, Any]) -> None:
+    async with await aio_pika.connect(start["amqp"]) as connection:
+        channel = await connection.channel()
+        await channel.declare_queue(start["queue"], durable=False)
+        _, jobs = make_workers(start)
+        with pytest.raises(ConfigurationError, match=r"\(ChannelPreconditionFailed\)"):
+            await jobs.__aenter__()
+
+
 async def test_a_broker_that_is_away_leaves_nothing_open(start: dict[str, Any]) -> None:
     _, jobs = make_workers({**start, "amqp": "amqp://127.0.0.1:1/?heartbeat=10"})
     with pytest.raises(ConnectionError):
