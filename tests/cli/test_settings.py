@@ -189,7 +189,10 @@ def test_a_profile_goes_over_the_rest(write: Write) -> None:
         ("[payout]\ndone_statuses = 5", "[payout] done_statuses: expected texts"),
         ("[signer]\ndigest = 5", "[signer] digest: expected str, got int"),
         ("[signer]\nalgorithm = 'md5'", "[signer] algorithm: not known; there are: digest"),
-        ("[signer]\nfactory = 'nowhere_at_all:make'", "[signer] factory: No module named"),
+        (
+            "[signer]\nfactory = 'nowhere_at_all:make'",
+            "No module named 'nowhere_at_all'; install it, or name its directory in PYTHONPATH",
+        ),
         ("[signer]\nfactory = 'hmac'", '[signer] factory: expected "module:function"'),
         ("a = = 1", "not TOML: at line 1, column 5"),
     ],

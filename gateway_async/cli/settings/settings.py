@@ -310,6 +310,10 @@ def _load(name: object, source: str) -> "Callable[[str], Any]":
     module, found, attribute = str(name).partition(":")
     try:
         made = getattr(importlib.import_module(module), attribute) if found else None
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"{source}: [signer] factory: {error}; install it, or name its directory in PYTHONPATH"
+        ) from None
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigurationError(f"{source}: [signer] factory: {error}") from None
     if not callable(made):
