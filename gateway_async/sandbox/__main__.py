@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from gateway_async.errors import ConfigurationError
@@ -16,7 +17,7 @@ from gateway_async.sandbox.notices import NotifyFormat
 from gateway_async.sandbox.server import LOOPBACK, Sandbox
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from gateway_async.sandbox.server import SeededOrder
 
@@ -24,7 +25,11 @@ _COMMAND = "python -m gateway_async.sandbox"
 SECRET_VARIABLE = "GATEWAY_SECRET"  # noqa: S105  # the name of a variable
 _DEFAULT_SECRET = "sandbox-secret"  # noqa: S105  # of a gateway that moves no money
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s)?")
-_COLUMNS = ("transaction_id", "order_no", "currency", "amount")
+_COLUMNS = {name: name for name in ("transaction_id", "order_no", "currency", "amount")}
+_COLUMNS_OF: "Mapping[str, Mapping[str, str]]" = MappingProxyType(
+    {"authorised": _COLUMNS, "captured": {**_COLUMNS, "refund_amount": "amount"}}
+)
+"""By the status of the orders, the columns of their file, and what of an order each holds."""
 
 
 def to_seconds(text: str) -> float:
@@ -59,8 +64,9 @@ def make_parser(prog: str = _COMMAND) -> argparse.ArgumentParser:
     add("--account-id", default="A1")
     add("--secret-env", metavar="NAME", help="environment variable that holds the secret")
     add("--orders", type=int, default=0, metavar="N", help="orders to have from the start")
-    add("--orders-status", default="captured", choices=("authorised", "captured"))
-    add("--orders-csv", type=Path, metavar="FILE", help="write those orders to a CSV file")
+    add("--orders-status", default="captured", choices=tuple(_COLUMNS_OF))
+    orders = "write those orders to a CSV file; captured ones with a refund_amount, all of it"
+    add("--orders-csv", type=Path, metavar="FILE", help=orders)
     add("--state", type=Path, metavar="FILE", help="SQLite file in which the books survive")
     add("--seed", type=int, metavar="N", help="make faults repeatable")
     add("--deduplicate-payouts", action="store_true", help="pay a request_id once only")
@@ -132,11 +138,12 @@ def make_sandbox(options: argparse.Namespace) -> Sandbox:
     return sandbox
 
 
-def _write_csv(path: Path, orders: "Sequence[SeededOrder]") -> None:
+def _write_csv(path: Path, orders: "Sequence[SeededOrder]", status: str) -> None:
+    columns = _COLUMNS_OF[status]
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(_COLUMNS)
-        writer.writerows([getattr(order, name) for name in _COLUMNS] for order in orders)
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([getattr(order, name) for name in columns.values()] for order in orders)
 
 
 async def serve(options: argparse.Namespace) -> None:
@@ -145,7 +152,7 @@ async def serve(options: argparse.Namespace) -> None:
     missing = max(0, options.orders - len(sandbox.ledger))
     orders = sandbox.seed(missing, status=options.orders_status)
     if options.orders_csv is not None:
-        _write_csv(options.orders_csv, orders)
+        _write_csv(options.orders_csv, orders, options.orders_status)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,3 +1,4 @@
+import asyncio
 import csv
 import json
 import os
@@ -13,6 +14,7 @@ import pytest
 from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.__main__ import main, make_parser, make_sandbox, to_seconds
+from tests.cli.running import run
 from tests.sandbox.conftest import Merchant, sign
 from tests.sandbox.test_payments import DIRECT, PAYOUT, pay
 
@@ -65,10 +67,9 @@ def test_seeding_knows_its_statuses() -> None:
         Sandbox().seed(1, status="paid")
 
 
-def test_the_command_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
-    listed = tmp_path / "orders.csv"
-    command = [sys.executable, "-m", "gateway_async.sandbox", "--port", "0", "--orders", "3"]
-    command += ["--orders-csv", str(listed), "--secret-env", "TEST_SECRET", "--seed", "1"]
+def serve_and_end(*options: object) -> str:
+    """Run the command, end it once it serves, and return what it said."""
+    command = [sys.executable, "-m", "gateway_async.sandbox", "--port", "0", *map(str, options)]
     env = {**os.environ, "TEST_SECRET": "another"}
     with subprocess.Popen(  # noqa: S603  # our own command
         command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True
@@ -78,11 +79,30 @@ def test_the_command_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         rest = process.stdout.read()
         assert process.wait() == 0
-    assert re.fullmatch(r"sandbox listening on http://127\.0\.0\.1:\d+\n", line)
-    assert rest == ""
+    return line + rest
+
+
+def test_the_command_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
+    listed = tmp_path / "orders.csv"
+    told = ("--secret-env", "TEST_SECRET", "--seed", 1)
+    said = serve_and_end("--orders", 3, "--orders-csv", listed, *told)
+    assert re.fullmatch(r"sandbox listening on http://127\.0\.0\.1:\d+\n", said)
     with listed.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["order_no"] for row in rows] == ["S00000001", "S00000002", "S00000003"]
+
+
+@pytest.mark.parametrize(("status", "command"), [("captured", "refund"), ("authorised", "capture")])
+async def test_a_file_of_orders_is_one_for_the_command_line(
+    tmp_path: Path, status: str, command: str
+) -> None:
+    orders, books = tmp_path / "orders.csv", tmp_path / "books.sqlite"
+    options = ("--orders", 3, "--orders-status", status, "--orders-csv", orders, "--state", books)
+    await asyncio.to_thread(serve_and_end, *options)
+    assert b"\r" not in orders.read_bytes()
+    async with Sandbox(state=books) as sandbox:
+        ended = await run(sandbox, command, orders, "--yes", "--out", tmp_path / "out.csv")
+    assert ended.code == 0, ended.stderr
 
 
 def test_options_become_faults(monkeypatch: pytest.MonkeyPatch) -> None:
