@@ -91,12 +91,14 @@ class GatewayClient(Connection):
             policy: How this batch is run.
             job: ``journal.job(name)``, to keep the orders and what becomes of them. They are all
                 kept before the first is sent, and any bad one means that none is. Running the
-                same line again, after whatever happened, finishes the job; other orders under the
-                same name are a `JobConflictError`, and a job that another process is running is a
-                `JobBusyError`.
+                same line again, after whatever happened, finishes the job.
 
         Returns:
-            A `Batch`, to be awaited or streamed.
+            A `Batch`. Awaiting or entering it raises `InvalidOrderError` if an order of a
+            collection or a job is wrong, `DuplicateOrderError` if two are the same (nothing was
+            sent), and what `orders` raises; with a job, `JobConflictError` if its name has other
+            orders, `JobBusyError` if another process is running it, and `JournalError` if what
+            happens cannot be kept. What becomes of an order is an outcome, and never raised.
 
         Raises:
             InvalidOrderError: If `orders` is no iterable of orders.
@@ -234,6 +236,9 @@ class GatewayClient(Connection):
         to work, in two looks after `RecoveryPolicy.settle_seconds`: so this may take that long. A
         refund made in the merchant portal meanwhile, of the same amount, looks like ours.
 
+        With `RecoveryPolicy(resend_absent=True)` this moves money: what was proved not to be done
+        is sent again. Without it, and by the command line's `recover`, nothing is.
+
         Args:
             outcomes: A result, or outcomes of this process or another.
 
@@ -294,18 +299,11 @@ class GatewayClient(Connection):
         return await self._single(calls.recent_request(PLANS["query"], self._session.dialect))
 
     async def recent_refunds(self) -> "Page[RefundRecord]":
-        """Return what a refund search without a selection lists: up to 100 refunds (row 9).
-
-        Raises:
-            RejectedError: If the gateway refused.
-            NotSentError: If nothing was sent.
-            OutcomeUnknownError: If no readable reply came.
-        """
+        """Return up to 100 refunds (row 9), without a selection; see `recent_transactions`."""
         from gateway_async import calls
 
-        return await self._single(
-            calls.recent_request(PLANS["search_refunds"], self._session.dialect)
-        )
+        request = calls.recent_request(PLANS["search_refunds"], self._session.dialect)
+        return await self._single(request)
 
     # Payments and payouts
 
@@ -317,6 +315,7 @@ class GatewayClient(Connection):
 
         Raises:
             InvalidOrderError: If an amount has more decimal places than its currency.
+            RejectedError: The gateway did nothing, by a status that the dialect lists as that.
             NotSentError: Nothing was sent.
             OutcomeUnknownError: It may have been made; the text says what to do.
             asyncio.CancelledError: If the caller is cancelled; its `outcome` is the result or the
@@ -324,11 +323,10 @@ class GatewayClient(Connection):
         """
         from gateway_async import calls
 
-        request = calls.direct_request(payment, self._session.dialect)
-        return await self._single(request, payment)
+        return await self._single(calls.direct_request(payment, self._session.dialect), payment)
 
     async def pay_apm(self, payment: "ApmPayment") -> "ApmPaymentResult":
-        """Make a payment by an alternative payment method (section 4, row 2); see `pay_direct`.
+        """Make a payment by another method (section 4, row 2); errors as for `pay_direct`.
 
         Returns:
             What the gateway says; send the shopper to its `issuer_url`, which is never fetched.
@@ -348,7 +346,7 @@ class GatewayClient(Connection):
         return await self._single(calls.checkout_request(payment, self._session.dialect), payment)
 
     async def payout(self, request: "PayoutRequest") -> "PayoutResult":
-        """Pay out funds to a beneficiary (section 4, row 10); errors as for `pay_direct`.
+        """Pay out funds to a beneficiary (row 10); errors as for `pay_direct`, `RejectedError` too.
 
         Returns:
             What the gateway says, whatever that is; a failed payout is no error.
@@ -379,6 +377,7 @@ class GatewayClient(Connection):
         Raises:
             ConfigurationError: For a wrong path, body, reply or field name.
             TypeError: For a field that cannot be written.
+            RejectedError: The gateway did nothing, as for `pay_direct`.
             NotSentError: Nothing was sent.
             OutcomeUnknownError: It may have been done.
         """

@@ -1,6 +1,7 @@
 """The ten operations of the interface (section 4), as one table.
 
-This module knows paths, limits and classes. It knows no model and no transport.
+`OPERATIONS` has every `Operation` by its name, which is that of the client's method; it is
+read-only. This module knows paths, limits and classes. It knows no model and no transport.
 """
 
 from enum import StrEnum
@@ -35,7 +36,7 @@ class BodyFormat(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Operation:
-    """One row of the interface's table in section 4.
+    """One row of the interface's table in section 4; `OPERATIONS` has all ten, by name.
 
     Attributes:
         name: The name of the client's method.
