@@ -7,7 +7,8 @@ array. The merchant's identity and the signature are added when a payment is sen
 
 # ruff: noqa: RUF009  # the calls declare fields; attrs makes no default of them
 
-from typing import TYPE_CHECKING, Any
+import inspect
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
@@ -39,6 +40,17 @@ from gateway_async.models.values import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from decimal import Decimal
+
+_Model = TypeVar("_Model", bound=type)
+_FIELDS = "\n\nAttributes:\n"
+
+
+def _shows_all_fields(model: _Model) -> _Model:
+    """Put the fields of its bases into the docstring of a payment, too, for `help` to show."""
+    kinds = [kind for kind in model.__mro__ if attrs.has(kind)]
+    parts = [inspect.cleandoc(kind.__doc__ or "").partition(_FIELDS) for kind in kinds]
+    model.__doc__ = parts[0][0] + _FIELDS + "\n".join(part[2] for part in parts[::-1] if part[2])
+    return model
 
 
 def _check_items(
@@ -212,13 +224,14 @@ class _CardPayment(_Payment):
     subscription: Subscription | None = object_field(Subscription, default=None)
 
 
+@_shows_all_fields
 @hide_arguments
 @attrs.frozen(kw_only=True)
 class DirectPayment(_CardPayment):
     """A payment by card, with the card data in the request.
 
-    Besides the fields below it has those of every payment (`order_no` to `notify_url`) and those
-    of payments by card (`open3d` to `subscription`).
+    Its fields are those of every payment (`order_no` to `notify_url`), those of payments by card
+    (`open3d` to `subscription`), and its own; `help` shows all of them.
 
     Attributes:
         card: The card number, digits only. Shown as its first six and last four digits.
@@ -235,21 +248,24 @@ class DirectPayment(_CardPayment):
     accept: str | None = text_field(default=None)
 
 
+@_shows_all_fields
 @hide_arguments
 @attrs.frozen(kw_only=True)
 class RedirectPayment(_CardPayment):
     """A payment on the gateway's own page, where the shopper enters the card.
 
-    It has the fields of every payment (`order_no` to `notify_url`) and those of payments by card
-    (`open3d` to `subscription`).
+    Its fields are those of every payment (`order_no` to `notify_url`) and those of payments by card
+    (`open3d` to `subscription`); `help` shows all of them.
     """
 
 
+@_shows_all_fields
 @attrs.frozen(kw_only=True)
 class ApmPayment(_Payment):
     """A payment by an alternative payment method, which sends the shopper elsewhere.
 
-    Besides the fields below it has those of every payment (`order_no` to `notify_url`).
+    Its fields are those of every payment (`order_no` to `notify_url`) and its own; `help` shows all
+    of them.
 
     Attributes:
         payment_method: The alternative payment method.
