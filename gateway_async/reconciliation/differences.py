@@ -32,9 +32,17 @@ class Difference:
     gateway: object = None
 
     def __str__(self) -> str:
+        return f"[{self.index}] {self.text}"
+
+    @property
+    def text(self) -> str:
+        """What differs, in words: the reference of the entry, the kind, and both values."""
         ref = self.entry.ref
-        values = f"ledger {_shown(self.ledger)}, gateway {_shown(self.gateway)}"
-        return f"[{self.index}] {ref.kind} {ref.value}: {self.kind}: {values}"
+        return f"{ref.kind} {ref.value}: {self.kind}: {self._values}"
+
+    @property
+    def _values(self) -> str:
+        return f"ledger {_shown(self.ledger)}, gateway {_shown(self.gateway)}"
 
 
 def _shown(value: object) -> str:
@@ -157,8 +165,9 @@ class Unreadable(Difference):
     gateway: str
     field: str
 
-    def __str__(self) -> str:
-        return f"{super().__str__()} ({self.field})"
+    @property
+    def _values(self) -> str:
+        return f"{super()._values} ({self.field})"
 
 
 @attrs.frozen(kw_only=True)
@@ -175,9 +184,9 @@ class Unanswered(Difference):
     gateway: None = None
     error: GatewayError
 
-    def __str__(self) -> str:
-        ref = self.entry.ref
-        return f"[{self.index}] {ref.kind} {ref.value}: {self.kind}: {self.error}"
+    @property
+    def _values(self) -> str:
+        return str(self.error)
 
 
 DIFFERENCES: tuple[type[Difference], ...] = (

@@ -165,8 +165,13 @@ class Report:
             advice = advise(self.operation, str(status), job=self._job, error=None)
             self.reasons[str(status), reason, advice] += count
 
-    def see_difference(self, difference: Difference) -> None:
-        """Take in one difference of a reconciliation."""
+    def see_difference(self, difference: Difference, position: int | None = None) -> None:
+        """Take in one difference of a reconciliation.
+
+        Args:
+            difference: The difference.
+            position: Where its entry stands in the input, from 0, if that is not its index.
+        """
         kind = difference.kind
         self.counts[kind] += 1
         advice = KINDS[kind]
@@ -175,7 +180,7 @@ class Report:
             order_no, transaction_id = _references(difference.entry)
             self.rows.append(
                 Row(
-                    position=difference.index + 1,
+                    position=(difference.index if position is None else position) + 1,
                     order_no=order_no,
                     transaction_id=transaction_id,
                     kind=kind,

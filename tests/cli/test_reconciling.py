@@ -72,6 +72,7 @@ async def test_differences_are_printed_where_there_is_no_file_for_them(
     ended = await run(sandbox, "reconcile", file, "--state", "3000=paid,refunded")
     assert ended.code == 1, ended.stderr
     first, second = ended.stdout.splitlines()
+    assert first.startswith("line 2: ")
     assert first.endswith("amount: ledger 10.01, gateway 10.00")
     assert second.endswith("state: ledger reserved, gateway 3000")
 

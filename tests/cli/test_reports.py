@@ -91,7 +91,9 @@ async def test_a_reconciliation_lists_its_differences(sandbox: "Sandbox", tmp_pa
     assert ended.code == 1, ended.stderr
     read = _read(page)
     assert read.column("What") == ["amount", "absent at gateway"]
-    assert read.column("#") == ["4", "31"]
+    assert read.column("#") == ["5", "32"]  # the lines of the file
+    printed = [line.partition(":")[0] for line in ended.stdout.splitlines()]
+    assert printed == ["line 5", "line 32"]
     assert read.column("Ledger")[0] == "9.01"
     assert read.column("Order")[1] == hostile
     assert read.tags["script"] == 1

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from gateway_async.cli.files.rows import Row
     from gateway_async.cli.files.writing import Sink
     from gateway_async.cli.settings.settings import Settings
     from gateway_async.cli.talk import Talk
@@ -37,25 +38,42 @@ if TYPE_CHECKING:
     from gateway_async.reconciliation import Difference, Summary
     from gateway_async.signing import Credentials
 
+    Write = Callable[[Difference, Row], None]
+
 _YES_OR_NO = {"yes": True, "no": False}
 
 
-class _Writer:
-    """Writes each difference beside the row of its entry: both come in the order of the ledger."""
+class _Rows:
+    """Finds the row of each difference: both come in the order of the ledger."""
 
-    def __init__(self, file: InputFile, sink: "Sink", columns: "list[str]") -> None:
-        self._sink = sink
-        self._columns = columns
+    def __init__(self, file: InputFile) -> None:
         self._rows = enumerate(file.rows())
         self._at, self._row = next(self._rows)
 
-    def write(self, difference: "Difference") -> None:
+    def of(self, difference: "Difference") -> "Row":
         while self._at < difference.index:
             self._at, self._row = next(self._rows)
-        cells = self._row.cells
-        given = {name: cells[name] for name in self._columns if name in cells}
-        found = difference_cells(difference, self._row.line)
-        self._sink.write({**given, **dict(zip(DIFFERENCE_COLUMNS, found, strict=True))})
+        return self._row
+
+
+def _writer_to(sink: "Sink", columns: "list[str]") -> "Write":
+    """Make what writes each difference beside the row of its entry."""
+
+    def write(difference: "Difference", row: "Row") -> None:
+        given = {name: row.cells[name] for name in columns if name in row.cells}
+        found = difference_cells(difference, row.line)
+        sink.write({**given, **dict(zip(DIFFERENCE_COLUMNS, found, strict=True))})
+
+    return write
+
+
+def _printer(unit: str) -> "Write":
+    """Make what prints each difference with the line of its entry."""
+
+    def write(difference: "Difference", row: "Row") -> None:
+        print(f"{unit} {row.line}: {difference.text}", file=sys.stdout)  # noqa: T201  # its output
+
+    return write
 
 
 @attrs.frozen(kw_only=True)
@@ -91,11 +109,9 @@ class _Run:
             out=self.out,
         )
 
-    def _writer(
-        self, file: InputFile, opened: contextlib.ExitStack
-    ) -> "Callable[[Difference], None]":
+    def _writer(self, file: InputFile, opened: contextlib.ExitStack) -> "Write":
         if self.out is None:
-            return lambda difference: print(difference, file=sys.stdout)  # noqa: T201  # its output
+            return _printer(file.snapshot.unit)
         out = opened.enter_context(
             out_file(
                 self.out, self.files.stdio, existing=Existing.SET_ASIDE_AT_END, warn=self.talk.warn
@@ -104,13 +120,13 @@ class _Run:
         columns = file.passed_through(DIFFERENCE_COLUMNS)
         sink = out.sink([*columns, *DIFFERENCE_COLUMNS])
         opened.callback(sink.close)
-        return _Writer(file, sink, columns).write
+        return _writer_to(sink, columns)
 
     async def _drive(
         self,
         file: InputFile,
         credentials: "Credentials",
-        write: "Callable[[Difference], None]",
+        write: "Write",
         stop: Stop,
         told: Reporting,
     ) -> "tuple[Summary, GatewayError | None]":
@@ -122,12 +138,14 @@ class _Run:
                 refund_statuses=self.settings.refund_statuses,
                 policy=self.settings.policy,
             )
+            rows = _Rows(file)
             with gauged(self.talk, "reconcile", file.totals.orders) as gauge:
 
                 def see(difference: "Difference") -> None:
-                    write(difference)
+                    row = rows.of(difference)
+                    write(difference, row)
                     if told.report is not None:
-                        told.report.see_difference(difference)
+                        told.report.see_difference(difference, row.line - 1)
                     gauge.counts[difference.kind] += 1
 
                 failure = await drive(
