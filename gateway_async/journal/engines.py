@@ -1,6 +1,7 @@
 """One engine for each kind of database: how it connects, and what bounds its waits."""
 
 import contextlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -44,13 +45,20 @@ _POSTGRES_CONNECTION: "dict[str, int | str]" = {
 """So that no call waits for ever; what the URL says itself goes before."""
 
 
-def make_engine(location: "Location") -> sa.Engine:
+def make_engine(location: "Location", *, create: bool = True) -> sa.Engine:
     """Make the engine of a journal; it connects later, and is used by one thread only.
+
+    Args:
+        location: Where the journal is.
+        create: Whether a file is made where there is none.
 
     Raises:
         ConfigurationError: If the URL cannot be read.
         ModuleNotFoundError: If the database's driver is not installed.
+        JournalError: If there is no such file, and none is to be made.
     """
+    if location.is_sqlite and not create and not Path(location.path).exists():
+        raise location.missing()
     return _sqlite(location.path) if location.is_sqlite else _postgresql(location.url)
 
 

@@ -42,21 +42,24 @@ class Journal:
             ...
     """
 
-    def __init__(self, location: "Location", lease_seconds: float) -> None:
+    def __init__(self, location: "Location", lease_seconds: float, *, create: bool = True) -> None:
         self._location = location
         self._lease_seconds = lease_seconds
+        self._create = create
         self._store: Store | None = None
 
     def __repr__(self) -> str:
         return f"<Journal {self._location.shown}>"
 
     @classmethod
-    def open(cls, url: str, *, lease_seconds: float = 15.0) -> Self:
+    def open(cls, url: str, *, lease_seconds: float = 15.0, create: bool = True) -> Self:
         """Make a journal; it connects when it is entered.
 
         Args:
-            url: `sqlite:///path/to/file.db`, or `postgresql://user@host/database`.
+            url: `sqlite:///path/to/file.db`, or `postgresql://user@host/database`. A relative path
+                is another file in another working directory: `sqlite:////` begins an absolute one.
             lease_seconds: How long a job stays with a process that says nothing more.
+            create: Whether a journal is made where there is none.
 
         Raises:
             ConfigurationError: For another kind of URL, or a lease that is no such number.
@@ -66,7 +69,7 @@ class Journal:
                 "lease_seconds: expected a number of seconds above 0, and a day at most, "
                 f"got {lease_seconds!r}"
             )
-        return cls(locate(url), float(lease_seconds))
+        return cls(locate(url), float(lease_seconds), create=create)
 
     @property
     def lease_seconds(self) -> float:
@@ -78,14 +81,15 @@ class Journal:
 
         Raises:
             ConfigurationError: If the extra is not installed.
-            JournalError: If the database cannot be opened, or is of another version.
+            JournalError: If the database cannot be opened, or is of another version, or there is no
+                journal and `create` is not set.
         """
         if self._store is not None:
             raise JournalError(f"{self!r} is open already")
         try:
             from gateway_async.journal.store import open_store  # noqa: PLC0415  # an extra
 
-            self._store = await open_store(self._location, self._lease_seconds)
+            self._store = await open_store(self._location, self._lease_seconds, create=self._create)
         except ModuleNotFoundError as error:
             if str(error.name).partition(".")[0] not in _EXTRA:
                 raise

@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import attrs
 
-from gateway_async.errors import ConfigurationError
+from gateway_async.errors import ConfigurationError, JournalError
 
 _EXPECTED = 'expected "sqlite:///path/to/file.db" or "postgresql://user@host/database"'
 _POSTGRES = frozenset({"postgresql", "postgres", "postgresql+psycopg"})
@@ -34,6 +34,15 @@ class Location:
     def path(self) -> str:
         """The path of the file."""
         return self.url[len(_SQLITE) :]
+
+    def missing(self) -> JournalError:
+        """Return the error that says that there is no journal."""
+        hint = "; a relative path begins at the working directory" if self._is_relative else ""
+        return JournalError(f"there is no journal {self.shown}{hint}")
+
+    @property
+    def _is_relative(self) -> bool:
+        return self.is_sqlite and not self.path.startswith("/")
 
 
 def locate(url: object) -> Location:

@@ -16,6 +16,8 @@ from gateway_async.errors import JournalError
 if TYPE_CHECKING:
     from sqlalchemy.sql.compiler import SQLCompiler
 
+    from gateway_async.journal.location import Location
+
 VERSION = 2
 _ADVISORY_LOCK = 0x6761_6A6F_7572
 _LOCK_OF_JOBS = 0x6761_6A6F_0000_0000
@@ -160,15 +162,22 @@ def lock_what_is_in_doubt(connection: sa.Connection, job_id: int) -> None:
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK_OF_JOBS + job_id)))
 
 
-def prepare(connection: sa.Connection) -> None:
+def prepare(connection: sa.Connection, location: "Location", *, create: bool = True) -> None:
     """Make the tables where there are none.
 
+    Args:
+        connection: The connection, in a transaction.
+        location: Where that is, to say so.
+        create: Whether they are made at all.
+
     Raises:
-        JournalError: If they are of another version.
+        JournalError: If they are of another version, or there are none and are not to be made.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
     if not sa.inspect(connection).has_table(SCHEMA.name):
+        if not create:
+            raise location.missing()
         _METADATA.create_all(connection)
         connection.execute(SCHEMA.insert().values(id=1, version=VERSION))
     version = connection.execute(sa.select(SCHEMA.c.version)).scalar()

@@ -25,18 +25,25 @@ if TYPE_CHECKING:
     from gateway_async.journal.states import JobState
 
 
-async def open_store(location: "Location", lease_seconds: float) -> "Store":
+async def open_store(location: "Location", lease_seconds: float, *, create: bool = True) -> "Store":
     """Connect, and make the tables where there are none.
+
+    Args:
+        location: Where the journal is.
+        lease_seconds: How long a lease runs.
+        create: Whether a journal is made where there is none.
 
     Raises:
         ConfigurationError: If the URL cannot be read.
         ModuleNotFoundError: If the database's driver is not installed.
-        JournalError: If the database cannot be opened, or is of another version.
+        JournalError: If the database cannot be opened, or is of another version, or there is no
+            journal and none is to be made.
     """
-    writer = Writer(functools.partial(make_engine, location))
+    writer = Writer(functools.partial(make_engine, location, create=create))
     try:
         await writer.run(
-            f"cannot open the journal {location.shown}", lambda inside: prepare(inside.connection)
+            f"cannot open the journal {location.shown}",
+            lambda inside: prepare(inside.connection, location, create=create),
         )
     except BaseException:
         await writer.aclose()
@@ -80,7 +87,7 @@ class Store:
         return await self.writer.run(f"cannot read job {name!r}", read)
 
     async def resolve(self, name: str, order: object, state: "JobState", note: str) -> None:
-        """Keep what an operator decided."""
+        """Keep what an operator decided: on one order, or on several at once."""
         decide = functools.partial(deciding.decide, name=name, order=order, state=state, note=note)
         await self.writer.run(f"cannot keep a decision on job {name!r}", decide)
 

@@ -270,6 +270,37 @@ async def test_orders_that_an_operator_cannot_mean(journal: Journal, tables: Tab
     assert tables.snapshot() == known
 
 
+def begin_file(url: str) -> None:
+    """Make an empty file where there is none."""
+    Path(url.removeprefix("sqlite:///")).touch(exist_ok=False)
+
+
+async def test_a_journal_that_only_is_read_is_not_made(url: str, tables: Tables) -> None:
+    with pytest.raises(JournalError, match="there is no journal"):
+        async with Journal.open(url, create=False):
+            pass
+    if url.startswith("sqlite"):
+        begin_file(url)
+    else:
+        assert not tables.run("SELECT 1 FROM pg_tables WHERE tablename = 'gateway_jobs'")
+    with pytest.raises(JournalError, match="there is no journal"):
+        async with Journal.open(url, create=False):
+            pass
+    async with Journal.open(url) as journal:
+        await submitted(journal)
+    async with Journal.open(url, create=False) as journal:
+        assert [status.name for status in await journal.jobs()] == ["job"]
+
+
+async def test_of_a_relative_path_it_is_said_where_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(JournalError, match="begins at the working directory"):
+        async with Journal.open("sqlite:///j.db", create=False):
+            pass
+
+
 @pytest.mark.parametrize(
     ("status", "note"), [("absent", "why"), ("lost", "why"), ("unknown", " "), ("unknown", None)]
 )
