@@ -1,8 +1,8 @@
-"""What an operator decides on an order that is in doubt.
+"""What an operator decides on orders that are in doubt.
 
-Law: it moves one order, and only one that is unknown or held, as the table of transitions says. No
-lease is needed for that, since what is in doubt is moved by one transaction at a time; the slice of
-the order is due then, and opened again where the order is to be sent.
+Law: it moves the orders that are named, all or none, and only what is unknown or held, as the table
+of transitions says. No lease is needed for that, since what is in doubt is moved by one transaction
+at a time; the slice of an order is due then, and opened again where the order is to be sent.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -11,21 +11,18 @@ import sqlalchemy as sa
 
 from gateway_async.errors import JournalError
 from gateway_async.journal.codec import codec_of, storable
-from gateway_async.journal.reading import (
-    find_job,
-    read_at,
-    read_of_transactions,
-    read_stretches,
-)
+from gateway_async.journal.reading import find_job, read_of_transactions, read_stretches
 from gateway_async.journal.redrawing import cut, write_changes
 from gateway_async.journal.schema import JOBS, lock_what_is_in_doubt
 from gateway_async.journal.slices import hurry, reopen
 from gateway_async.journal.states import IN_DOUBT, JobState, Move, sources
-from gateway_async.journal.stretches import Change
+from gateway_async.journal.stretches import Change, runs_of
 from gateway_async.models.values import describe
 
 if TYPE_CHECKING:
-    from gateway_async.journal.rows import Row
+    from collections.abc import Sequence
+
+    from gateway_async.journal.stretches import Stretch
     from gateway_async.journal.writer import Transaction
 
 _BY_OPERATOR = "operator"
@@ -33,12 +30,12 @@ _LOCK_JOB = sa.select(JOBS.c.id).where(JOBS.c.id == sa.bindparam("the_job")).wit
 
 
 def decide(inside: "Transaction", name: str, order: object, state: JobState, note: str) -> None:
-    """Keep what an operator decided on an order that is in doubt.
+    """Keep what an operator decided on orders that are in doubt.
 
     Args:
         inside: The transaction.
         name: The name of the job.
-        order: The order, or its position.
+        order: The order, or its position; or several, as a list or a range.
         state: What it becomes.
         note: Why.
 
@@ -50,18 +47,9 @@ def decide(inside: "Transaction", name: str, order: object, state: JobState, not
     job = find_job(inside, name)
     inside.execute(_LOCK_JOB, {"the_job": job.id})  # whoever takes the job reopens what is held
     lock_what_is_in_doubt(inside.connection, job.id)
-    row = _find(inside, job, order)
-    what = f"order {row.index} of job {name!r}"
-    if row.state is JobState.INTENT:
-        raise JournalError(
-            f"{what} is in flight, or was when its process ended: run the job again first", job=name
-        )
+    runs = list(runs_of(_positions(inside, job, order)))
     sources(Move.DECIDE, state)
-    if row.state not in IN_DOUBT:
-        raise JournalError(
-            f"{what} is {str(row.state)!r}: an operator decides only on what is unknown or held",
-            job=name,
-        )
+    known = [each for first, last in runs for each in _in_doubt(inside, job, first, last)]
     told = {
         "state": str(state),
         "code": "",
@@ -69,17 +57,48 @@ def decide(inside: "Transaction", name: str, order: object, state: JobState, not
         "proof": _BY_OPERATOR,
         "note": storable(note),
     }
-    known = read_stretches(inside, job.id, row.index, row.index)
-    write_changes(inside, job.id, known, [Change(row.index, row.index, told)])
-    (reopen if state is JobState.NEW else hurry)(inside, job.id, known[0].slice)
+    write_changes(inside, job.id, known, [Change(first, last, told) for first, last in runs])
+    for number in {each.slice for each in known}:
+        (reopen if state is JobState.NEW else hurry)(inside, job.id, number)
 
 
-def _find(inside: "Transaction", job: "sa.Row[Any]", order: object) -> "Row":
+def _in_doubt(
+    inside: "Transaction", job: "sa.Row[Any]", first: int, last: int
+) -> "Sequence[Stretch]":
+    """Return the stretches that hold these orders.
+
+    Raises:
+        JournalError: If there is nothing to decide on one of them.
+    """
+    known = read_stretches(inside, job.id, first, last)
+    for each in known:
+        what = f"order {max(first, each.first)} of job {job.name!r}"
+        if each.state == JobState.INTENT:
+            raise JournalError(
+                f"{what} is in flight, or was when its process ended: run the job again first",
+                job=job.name,
+            )
+        if each.state not in IN_DOUBT:
+            raise JournalError(
+                f"{what} is {each.state!r}: an operator decides only on what is unknown or held",
+                job=job.name,
+            )
+    return known
+
+
+def _positions(inside: "Transaction", job: "sa.Row[Any]", order: object) -> list[int]:
+    """Return the positions that are meant, ascending."""
+    named = order if isinstance(order, list | tuple | range) else [order]
+    if not named:
+        raise JournalError("no order is named that could be decided on", job=job.name)
+    return sorted({_position(inside, job, each) for each in named})
+
+
+def _position(inside: "Transaction", job: "sa.Row[Any]", order: object) -> int:
     if isinstance(order, int) and not isinstance(order, bool):
-        row = read_at(inside, job.id, order) if 0 <= order < job.total else None
-        if row is None:
+        if not 0 <= order < job.total:
             raise JournalError(f"job {job.name!r} has no order {order}", job=job.name)
-        return row
+        return order
     codec_of(job.operation).encode(order)  # refuses what is no order of this operation
     transaction_id = str(getattr(order, "transaction_id", ""))
     alike = read_of_transactions(inside, job.id, {transaction_id}, frozenset(JobState))
@@ -95,4 +114,4 @@ def _find(inside: "Transaction", job: "sa.Row[Any]", order: object) -> "Row":
             f"position: {positions}",
             job=job.name,
         )
-    return equal[0]
+    return equal[0].index

@@ -168,11 +168,12 @@ class Journal:
     async def resolve(
         self, name: str, order: object, status: OutcomeStatus | str, note: str
     ) -> None:
-        """Keep what an operator decided on an order whose outcome is in doubt.
+        """Keep what an operator decided on orders whose outcome is in doubt.
 
         Args:
             name: The name of the job.
-            order: The order, or its position in the job, from 0.
+            order: The order, or its position in the job, from 0; or a list or a range of such, and
+                then it is decided on all of them, or on none.
             status: `succeeded`, `declined`, `not_sent` (the next run sends it), or `unknown` (it
                 is held, and looked at again by the next run).
             note: Why; it is kept.
@@ -181,6 +182,7 @@ class Journal:
             ConfigurationError: For another status, or an empty note.
             JobNotFoundError: If there is no job of this name.
             JournalError: If there is no such order, more than one, or nothing to decide on it.
+                Nothing was changed.
         """
         if not _is_note(note):
             raise ConfigurationError("note: expected a text that says why")

@@ -270,6 +270,49 @@ async def test_orders_that_an_operator_cannot_mean(journal: Journal, tables: Tab
     assert tables.snapshot() == known
 
 
+async def test_several_orders_are_decided_on_together(journal: Journal, tables: Tables) -> None:
+    await submitted(journal)
+    tables.put(*range(2, 9), state="unknown")
+    await journal.resolve("job", range(2, 4), "succeeded", "seen")
+    await journal.resolve("job", [8, 6, refunds(10)[5], 6], "declined", "not theirs")
+    expected = ["new"] * 2 + ["succeeded"] * 2 + ["unknown", "declined", "declined", "unknown"]
+    assert tables.states() == [*expected, "declined", "new"]
+    noted = tables.run("SELECT SUM(last - first + 1) FROM gateway_states WHERE note = 'not theirs'")
+    assert int(noted[0][0]) == 3
+
+
+@pytest.mark.parametrize(
+    ("several", "reason"),
+    [
+        ([4, 9], "order 9 of job 'job' is 'new'"),
+        (range(3, 7), "order 6 of job 'job' is in flight"),
+        ([4, 10], "has no order 10"),
+        ([], "no order is named"),
+    ],
+)
+async def test_of_several_orders_all_are_decided_on_or_none(
+    journal: Journal, tables: Tables, several: Any, reason: str
+) -> None:
+    await submitted(journal)
+    tables.put(*range(2, 6), state="held")
+    tables.put(6, state="intent")
+    known = tables.snapshot()
+    with pytest.raises(JournalError, match=reason):
+        await journal.resolve("job", several, "succeeded", "why")
+    assert tables.snapshot() == known
+
+
+async def test_a_decision_on_alike_orders_keeps_what_is_known_of_the_others(
+    journal: Journal, tables: Tables
+) -> None:
+    await submitted(journal)
+    tables.run("UPDATE gateway_states SET state = 'held'")
+    assert len(tables.run("SELECT * FROM gateway_states")) == 1
+    await journal.resolve("job", [1, 3, 4, 8], "not_sent", "not seen")
+    again = {1, 3, 4, 8}
+    assert tables.states() == ["new" if at in again else "held" for at in range(10)]
+
+
 def begin_file(url: str) -> None:
     """Make an empty file where there is none."""
     Path(url.removeprefix("sqlite:///")).touch(exist_ok=False)
