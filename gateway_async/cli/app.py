@@ -1,12 +1,12 @@
 """The commands of `gateway-async`, as one table."""
 
 import importlib
-import shlex
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from cyclopts import App, CycloptsError
 
+from gateway_async.cli.again import line_again
 from gateway_async.cli.commands.common import USAGE
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def run(arguments: "Sequence[str]") -> int:
         return USAGE
     except KeyboardInterrupt:
         return USAGE
-    line = {"line": shlex.join(["gateway-async", *given])} if "line" in ignored else {}
+    line = {"line": line_again(given, bound.args)} if "line" in ignored else {}
     code = command(*bound.args, **bound.kwargs, **line)
     return code if isinstance(code, int) else 0
 

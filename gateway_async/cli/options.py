@@ -11,6 +11,7 @@ import attrs
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from gateway_async.cli.again import absolute_journal
 from gateway_async.cli.files.formats import Format
 from gateway_async.cli.settings.settings import Given, Settings, read_settings
 from gateway_async.cli.talk import Talk
@@ -189,7 +190,8 @@ class JournalOptions:
     """Where jobs are kept.
 
     Attributes:
-        journal: The journal: sqlite:///refunds.db, or postgresql://user@host/database. A URL with
+        journal: The journal: sqlite:////srv/refunds.db, or postgresql://user@host/database; a
+            relative path, sqlite:///refunds.db, is another journal in another directory. A URL with
             a password goes into GATEWAY_JOURNAL or the TOML file.
     """
 
@@ -209,15 +211,23 @@ class JournalOptions:
         return self.journal
 
 
-def open_journal(settings: Settings) -> Journal:
-    """Make the journal that the settings name.
+def open_journal(settings: Settings, *, create: bool = True) -> Journal:
+    """Make the journal that the settings name; in messages, it has its whole path.
+
+    Args:
+        settings: The settings.
+        create: Whether a journal is made where there is none.
 
     Raises:
         ConfigurationError: If they name none, or one that cannot be.
     """
     if settings.journal is None:
         raise ConfigurationError(
-            "--journal: say where jobs are kept, such as --journal sqlite:///refunds.db "
+            "--journal: say where jobs are kept, such as --journal sqlite:////srv/refunds.db "
             "(or GATEWAY_JOURNAL, or journal in the TOML file)"
         )
-    return Journal.open(settings.journal, lease_seconds=settings.journal_lease_seconds)
+    return Journal.open(
+        absolute_journal(settings.journal),
+        lease_seconds=settings.journal_lease_seconds,
+        create=create,
+    )

@@ -1,4 +1,6 @@
-"""A job that is interrupted at random goes on by the line that was printed: nothing doubled."""
+"""A job that is interrupted at random goes on by the line that was printed, wherever it is given:
+nothing is doubled.
+"""
 
 import asyncio
 import random
@@ -73,18 +75,25 @@ async def test_nothing_is_doubled_or_lost_whatever_the_moment(
         "gateway-async refund orders.csv --yes --job night --out out.csv --config config.toml "
         "--chunk-size 10 --concurrency 3"
     )
-    arguments = shlex.split(line)[1:]
+    whole = (
+        f"gateway-async refund {tmp_path}/orders.csv --yes --job night --out {tmp_path}/out.csv "
+        f"--config {tmp_path}/config.toml --chunk-size 10 --concurrency 3 "
+        f"--journal sqlite:///{tmp_path}/jobs.db"
+    )
+    arguments, cwd = shlex.split(line)[1:], tmp_path / "elsewhere"
     signals = [signal.SIGKILL, signal.SIGINT]
     drawn.shuffle(signals)
     for number in signals:
         requests = drawn.randrange(1, REQUESTS // 2)
-        _, said = await interrupted(sandbox, arguments, tmp_path, number, requests)
+        here = cwd if cwd.exists() else tmp_path
+        _, said = await interrupted(sandbox, arguments, here, number, requests)
         (printed, *_) = re.findall(r"^  (gateway-async .*)$", said, re.MULTILINE)
-        assert printed == line
+        assert printed == whole
         arguments = shlex.split(printed)[1:]
+        cwd.mkdir(exist_ok=True)
         for row in outcomes(tmp_path / "orders.csv"):
             assert sandbox.ledger.effects("refund", row["transaction_id"]) <= 1
-    _, said = await interrupted(sandbox, arguments, tmp_path, signal.SIGINT, NEVER)
+    _, said = await interrupted(sandbox, arguments, cwd, signal.SIGINT, NEVER)
     rows = outcomes(tmp_path / "out.csv")
     assert [row["customer"] for row in rows] == [f"customer {i}" for i in range(ORDERS)]
     for row in rows:

@@ -7,8 +7,19 @@ import pytest
 from gateway_async.cli.app import run as run_here
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import ResetBeforeEffect
-from tests.cli.running import REFUND_COLUMNS, outcomes, run, statuses, write, write_refunds
+from tests.cli.running import (
+    REFUND_COLUMNS,
+    Ended,
+    names,
+    outcomes,
+    run,
+    statuses,
+    write,
+    write_refunds,
+)
 
+NOWHERE = ("--journal", "sqlite:///j.db")
+REFUND = ("refund", "orders.csv", "--yes", "--out", "o.csv")
 CONFIG = 'journal = "sqlite:///jobs.db"\n[recovery]\nsettle_seconds = 0.1\n'
 
 
@@ -59,7 +70,7 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(
     asked = ("jobs", "resume", "night", "--out", "end.csv", *configured)
     refused = await run(sandbox, *asked, cwd=tmp_path)
     assert refused.code == 2
-    assert "job night: refund 1 order, EUR 1.00" in refused.stderr
+    assert "jobs.db, 10 of 60 done: refund 1 order, EUR 1.00 at" in refused.stderr
     resumed = await run(sandbox, *asked, "--yes", cwd=tmp_path)
     assert resumed.code == 3, resumed.stderr
     end = outcomes(tmp_path / "end.csv")
@@ -83,6 +94,7 @@ async def test_another_file_under_the_same_name_sends_nothing(
     second = await run(sandbox, "refund", "others.csv", *job, "other.csv", cwd=tmp_path)
     assert second.code == 2, second.stderr
     assert "are not those given" in second.stderr
+    assert "go on with" not in second.stderr
     assert sandbox.requests["refund"] == before
     assert not (tmp_path / "other.csv").exists()
 
@@ -91,11 +103,23 @@ async def test_another_file_under_the_same_name_sends_nothing(
     ("arguments", "words"),
     [
         (("jobs",), "say where jobs are kept"),
-        (("jobs", "show", "night", "--journal", "sqlite:///j.db"), "no job"),
+        (("jobs", "--journal", "sqlite:///j.db"), "there is no journal sqlite:////"),
+        (("jobs", "show", "night", "--journal", "sqlite:///j.db"), "there is no journal"),
+        (("jobs", "outcomes", "night", "--out", "o.csv", *NOWHERE), "there is no journal"),
+        (("jobs", "resolve", "night", "1", "declined", "--note", "x", *NOWHERE), "no journal"),
+        (("jobs", "resume", "night", "--out", "o.csv", *NOWHERE), "there is no journal"),
+        (("watch", "night", *NOWHERE), "there is no journal"),
+        ((*REFUND, "--job", "", *NOWHERE), "job: expected a name"),
+        ((*REFUND, "--job", "night", "--journal", "mysql://db/x"), "the scheme 'mysql'"),
         (("jobs", "--journal", "postgresql://me:word@db/x"), "a password in an option shows"),
         (("jobs", "--journal", "postgresql://me:a/word@db/x"), "a password in an option shows"),
         (("jobs", "--journal", "postgresql://db/x?sslPassword=word@"), "a password in an option"),
-        (("refund", "orders.csv", "--job", "night", "--yes", "--out", "o.csv"), "where jobs are"),
+        ((*REFUND, "--job", "night"), "where jobs are"),
+        (("jobs", "night", *NOWHERE), "but show, outcomes, resolve, resume, each with the name"),
+        (("jobs", "night"), "no command 'night'"),
+        (("jobs", "shw", "night"), "gateway-async jobs show night"),
+        (("jobs", "shw", "night"), "no command 'shw'"),
+        (("jobs", "resum"), "gateway-async jobs resume JOB"),
     ],
 )
 def test_what_is_wrong_with_a_journal_is_said(
@@ -114,4 +138,98 @@ def test_what_is_wrong_with_a_journal_is_said(
     said = capsys.readouterr().err
     assert words in said
     assert "word@" not in said
-    assert not (tmp_path / "o.csv").exists()
+    assert "if this is interrupted" not in said
+    assert names(tmp_path) == ["orders.csv"]
+
+
+async def test_a_new_job_and_one_that_goes_on_are_told_apart(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    write_refunds(sandbox, tmp_path / "orders.csv", 4)
+    line = ("refund", tmp_path / "orders.csv", "--out", "o.csv", "--job", "night", *NOWHERE)
+    first = await run(sandbox, *line, "--yes", cwd=tmp_path / "here")
+    assert f"new job night in {tmp_path}/here/j.db; if this is interrupted" in first.stderr
+    assert f"--journal sqlite:///{tmp_path}/here/j.db --yes\n" in first.stderr
+
+    again = await run(sandbox, *line, "--yes", cwd=tmp_path / "here")
+    assert f"going on with job night in {tmp_path}/here/j.db: 4 of 4 done; if" in again.stderr
+
+    asked = await run(sandbox, *line, cwd=tmp_path / "here")
+    assert f": job night in {tmp_path}/here/j.db, 4 of 4 done: refund 4 orders" in asked.stderr
+    other = await run(sandbox, *line, cwd=tmp_path / "there")
+    assert f": new job night in {tmp_path}/there/j.db: refund 4 orders" in other.stderr
+    assert (asked.code, other.code) == (2, 2)
+    assert names(tmp_path / "there") == []
+
+
+async def held(sandbox: Sandbox, cwd: Path, orders: int = 60) -> tuple[str, ...]:
+    """Leave a job whose orders are held, 10 in the end excepted; return the options for it."""
+    write_refunds(sandbox, cwd / "orders.csv", orders)
+    (cwd / "config.toml").write_text(CONFIG)
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    ran = await run(
+        *(sandbox, "refund", "orders.csv", "--yes", "--out", "out.csv", "--job", "night"),
+        *("--chunk-size", 50, "--concurrency", 1, "--config", "config.toml"),
+        cwd=cwd,
+    )
+    assert statuses(cwd / "out.csv") == {"not_sent": 50, "succeeded": 10}, ran.stderr
+    return ("--config", "config.toml")
+
+
+async def test_several_orders_are_decided_on_at_once(sandbox: Sandbox, tmp_path: Path) -> None:
+    configured = await held(sandbox, tmp_path)
+
+    async def resolve(*words: object) -> Ended:
+        return await run(sandbox, "jobs", "resolve", "night", *words, *configured, cwd=tmp_path)
+
+    async def states() -> list[str]:
+        told = ("jobs", "outcomes", "night", "--out", "states.csv", *configured)
+        assert (await run(sandbox, *told, cwd=tmp_path)).code == 0
+        return [row["state"] for row in outcomes(tmp_path / "states.csv")]
+
+    before = ["held"] * 50 + ["succeeded"] * 10
+    for words, reason in (
+        (("45-55", "declined", "--note", "no"), "order 50 of job 'night' is 'succeeded'"),
+        (("0", "60", "declined", "--note", "no"), "has 60 orders, from 0 to 59; there is no 60"),
+        (("9-3", "declined", "--note", "no"), "the lower position first, got '9-3'"),
+        (("3-", "declined", "--note", "no"), "such as 17 or 151-199, got '3-'"),
+        (("declined", "--note", "no"), "index: say which orders"),
+        (("3", "--note", "no"), "status: expected one of succeeded, declined, not_sent, unknown"),
+        (("--note", "no"), "status: expected one of"),
+        (("55-59", "declined", "--note", "no", "--state", "held"), "no order of them in job night"),
+        (("3", "declined"), "--note: say why, such as"),
+    ):
+        refused = await resolve(*words)
+        assert refused.code == 2
+        assert reason in refused.stderr
+    assert await states() == before
+
+    done = await resolve("3", "7,9", "11-13", "declined", "--note", "not theirs")
+    assert "job night: 6 orders are declined" in done.stderr
+    declined = {3, 7, 9, 11, 12, 13}
+    assert await states() == ["declined" if i in declined else s for i, s in enumerate(before)]
+    done = await resolve("40-59", "succeeded", "--state", "held", "--note", "seen")
+    assert "10 orders are succeeded" in done.stderr
+    done = await resolve("not_sent", "--state", "held", "--state", "unknown", "--note", "not seen")
+    assert "34 orders are not_sent" in done.stderr
+    again = await run(
+        sandbox, "jobs", "resume", "night", "--out", "end.csv", "--yes", *configured, cwd=tmp_path
+    )
+    assert again.code == 1, again.stderr
+    assert statuses(tmp_path / "end.csv") == {"succeeded": 54, "declined": 6}
+
+
+async def test_a_job_in_slices_is_left_to_workers(sandbox: Sandbox, tmp_path: Path) -> None:
+    write_refunds(sandbox, tmp_path / "orders.csv", 3)
+    kept = await run(
+        sandbox, "submit", "orders.csv", "--job", "night", "--yes", *NOWHERE, cwd=tmp_path
+    )
+    assert kept.code == 0, kept.stderr
+    refused = await run(
+        sandbox, "jobs", "resume", "night", "--out", "o.csv", "--yes", *NOWHERE, cwd=tmp_path
+    )
+    assert refused.code == 2
+    assert "was cut into slices, which workers run: start one" in refused.stderr
+    assert sandbox.requests["refund"] == 0

@@ -179,7 +179,7 @@ def test_what_is_held_is_said_where_a_job_is_watched(
         (("worker",), "http://host/", "broker: expected amqp://user:password@host/"),
         (("worker",), "amqp://host:port/", "broker: expected amqp://user:password@host/"),
         (("worker",), "amqp://127.0.0.1:1/", "--broker: it cannot be reached"),
-        (("watch", "nothing"), "", "the journal has no job 'nothing'"),
+        (("watch", "nothing"), "", "there is no journal sqlite:////"),
     ],
 )
 def test_commands_that_are_wrong(

@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
+import functools
 import os
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,6 +13,7 @@ import attrs
 from gateway_async.batching.batch import check_size
 from gateway_async.batching.plans import PLANS
 from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.cli.again import line_again, with_journal
 from gateway_async.cli.commands.common import (
     RefusedError,
     Results,
@@ -29,6 +30,7 @@ from gateway_async.cli.files.formats import STDIO
 from gateway_async.cli.files.outfile import Existing, check_place, out_file
 from gateway_async.cli.files.snapshot import snapshot
 from gateway_async.cli.inputs import InputFile, check_file
+from gateway_async.cli.jobs import KnownJob, ToldJob, look_at
 from gateway_async.cli.layouts import LAYOUTS, Layout
 from gateway_async.cli.options import (
     FileOptions,
@@ -91,6 +93,8 @@ class BatchCommand:
         out = self.out
         if out is None and not self.safety.dry_run:
             raise RefusedError("--out: say where the outcomes go, such as --out outcomes.csv")
+        if self.job is not None:
+            open_journal(self.settings).job(self.job)  # refuses what cannot be, before all else
         reader = OrderReader(
             self.layout,
             self.settings.dialect,
@@ -128,17 +132,18 @@ class BatchCommand:
     def _send_all(self, file: InputFile, path: Path, told: Reporting) -> int:
         credentials = self.settings.credentials(os.environ, self.talk.warn)
         results = Results(layout=self.layout, told=told)
+        job = None if self.job is None else look_at(self.settings, self.job)
         with contextlib.ExitStack() as stopping:
             with out_file(
                 path, self.files.stdio, existing=self._existing, warn=self.talk.warn
             ) as out:
                 if self.layout.confirms:
                     what = wording(self.layout, file.totals, self.settings.base_url)
-                    confirm(self.talk, what, yes=self.safety.yes)
+                    asked = what if job is None else f"{job.asked}: {what}"
+                    confirm(self.talk, asked, yes=self.safety.yes)
                 stop = stopping.enter_context(Stop(self.talk))
-                self._say_how_to_resume()
                 see_through(
-                    lambda: self._run(file, credentials, results, stop),
+                    lambda: self._run(file, credentials, results, stop, job),
                     results,
                     lambda: results.write(out, file),
                 )
@@ -153,21 +158,32 @@ class BatchCommand:
         return Existing.REFUSED if self.job is None else Existing.SET_ASIDE
 
     def _run(
-        self, file: InputFile, credentials: "Credentials", results: Results, stop: Stop
+        self,
+        file: InputFile,
+        credentials: "Credentials",
+        results: Results,
+        stop: Stop,
+        job: "KnownJob | None",
     ) -> None:
         try:
-            asyncio.run(self._drive(file, credentials, results, stop))
+            asyncio.run(self._drive(file, credentials, results, stop, job))
         except InvalidOrderError as error:
             raise file.problems_of(error, self.layout.columns) from None
 
     async def _drive(
-        self, file: InputFile, credentials: "Credentials", results: Results, stop: Stop
+        self,
+        file: InputFile,
+        credentials: "Credentials",
+        results: Results,
+        stop: Stop,
+        job: "KnownJob | None",
     ) -> None:
         async with contextlib.AsyncExitStack() as opened:
             options: dict[str, Any] = {}
-            if self.job is not None:
+            if job is not None:
                 journal = await opened.enter_async_context(open_journal(self.settings))
-                options["job"] = journal.job(self.job)
+                kept = functools.partial(self._say_how_to_resume, job)
+                options["job"] = ToldJob(name=job.name, journal=journal, kept=kept)
             client = make_client(self.settings, credentials, results.told.telemetry)
             gateway = await opened.enter_async_context(client)
             send: Callable[..., Any] = getattr(gateway, self.layout.method)
@@ -178,33 +194,30 @@ class BatchCommand:
                 results=results,
                 total=file.totals.orders,
             )
-            if self.job is not None and results.lacks(file.totals.orders):
+            if job is not None and results.lacks(file.totals.orders):
                 # An earlier run may have sent what this one did not come to: the journal knows.
                 results.rest = OutcomeStatus.UNKNOWN, _GIVE_AGAIN
-                async for outcome in journal.outcomes(self.job):
+                async for outcome in journal.outcomes(job.name):
                     results.keep_new(outcome)
 
-    def _say_how_to_resume(self) -> None:
-        if self.job is not None:
-            self.talk.tell(
-                "resume",
-                f"job {self.job}: if this is interrupted, go on with\n  {self._resuming}",
-                command=self._resuming,
-            )
+    def _say_how_to_resume(self, job: KnownJob) -> None:
+        line = self._resuming
+        text = f"{job.told}; if this is interrupted, go on with\n  {line}"
+        self.talk.tell("resume", text, command=line, is_new=job.is_new, journal=job.place)
 
     @property
     def _resuming(self) -> str:
         """The command that goes on with the job: this one, unless its input is gone."""
         if self.source != STDIO:
-            return self.line
+            return with_journal(self.line, self.settings.journal)
         return self._on_job("resume", "--out", str(self.out))
 
     def _on_job(self, command: str, *options: str) -> str:
         """Return a command on the job of this one."""
         given = self.settings.journal if "--journal" in self.line else None
         journal = ("--journal", given) if given else ()
-        words = ("gateway-async", "jobs", command, self.job or "", *options, *journal)
-        return shlex.join([*words, *self.gateway.again])
+        words = ("jobs", command, self.job or "", *options, *journal, *self.gateway.again)
+        return with_journal(line_again(words), self.settings.journal)
 
     def _say_what_is_left(self, results: Results, out: Path) -> None:
         """Say what to do about orders that are unknown, or were not sent."""

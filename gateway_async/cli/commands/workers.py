@@ -352,7 +352,7 @@ def watch(
 
 async def _watch(settings: "Settings", job: str, talk: "Talk") -> "JobProgress":
     last: JobProgress | None = None
-    async with open_journal(settings) as journal:
+    async with open_journal(settings, create=False) as journal:
         total = (await journal.status(job)).total
         with gauged(talk, job, total) as gauge:
             async for last in watch_job(journal, job, _POLICY.watch_seconds):

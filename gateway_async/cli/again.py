@@ -1,0 +1,83 @@
+"""The line that a command was given by, as it can be given again in any directory.
+
+Law: only paths are rewritten: in another directory, a relative one is another file or journal.
+"""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gateway_async.cli.files.formats import STDIO
+from gateway_async.errors import ConfigurationError
+from gateway_async.journal.location import locate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_JOURNAL = "--journal"
+_PATHS = frozenset({"--out", "--report", "--config", "--secret-file"})
+_FLAGS = frozenset({"--yes", "--dry-run", "--"})
+
+
+def absolute_journal(url: str) -> str:
+    """Return the URL of a journal, with the whole path of its file.
+
+    Raises:
+        ConfigurationError: If it is no such URL.
+    """
+    location = locate(url)
+    return f"sqlite:///{Path(location.path).absolute()}" if location.is_sqlite else url
+
+
+def line_again(words: "Iterable[str]", given: "Sequence[object]" = ()) -> str:
+    """Write a command, with whole paths.
+
+    Args:
+        words: What stands behind the name of the program.
+        given: What the last of its arguments that have no name were read as: paths, or others.
+    """
+    written = ["gateway-async"]
+    unnamed: list[int] = []
+    option = ""
+    for word in words:
+        name, sign, value = word.partition("=") if word.startswith("--") else ("", "", word)
+        if option:
+            written.append(_whole(option, word))
+            option = ""
+        elif sign:
+            written.append(f"{name}={_whole(name, value)}")
+        else:
+            if not name:
+                unnamed.append(len(written))
+            written.append(word)
+            option = "" if name in _FLAGS else name
+    for at, argument in zip(unnamed[-len(given) :], given, strict=False):
+        if isinstance(argument, Path):
+            written[at] = _whole_path(written[at])
+    return shlex.join(written)
+
+
+def with_journal(line: str, url: str | None) -> str:
+    """Return a line that names its journal, where that is another one in another directory.
+
+    Args:
+        line: The line.
+        url: The journal, wherever it was named; None for none.
+    """
+    is_named = any(word.partition("=")[0] == _JOURNAL for word in shlex.split(line))
+    whole = None if url is None or is_named else absolute_journal(url)
+    return line if whole is None or whole == url else f"{line} {shlex.join([_JOURNAL, whole])}"
+
+
+def _whole(option: str, value: str) -> str:
+    name = option.replace("_", "-")
+    if name == _JOURNAL:
+        try:
+            return absolute_journal(value)
+        except ConfigurationError:
+            return value
+    return _whole_path(value) if name in _PATHS else value
+
+
+def _whole_path(text: str) -> str:
+    return text if Path(text) == STDIO else str(Path(text).absolute())
