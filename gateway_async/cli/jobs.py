@@ -8,6 +8,7 @@ import attrs
 
 from gateway_async.cli.layouts import LAYOUTS, Layout
 from gateway_async.cli.options import open_journal
+from gateway_async.cli.orders import IN_JOB
 from gateway_async.cli.outcomes import outcome_cells
 from gateway_async.errors import JobNotFoundError
 from gateway_async.journal import Job, JobState
@@ -140,10 +141,10 @@ async def rows_of(journal: "Journal", name: str) -> "AsyncIterator[Row]":
 
 def job_columns(layout: Layout) -> list[str]:
     """Return the columns of a file with the orders of a job."""
-    return ["index", "state", *layout.columns, *layout.result_columns]
+    return ["index", "state", *layout.columns, *layout.result_columns, IN_JOB]
 
 
-def job_cells(row: "Row", layout: Layout) -> dict[str, Any]:
+def job_cells(name: str, row: "Row", layout: Layout) -> dict[str, Any]:
     """Return the cells of an order of a job: itself, and what became of it."""
     outcome = row.outcome()
     results = zip(layout.result_columns, outcome_cells(outcome, layout), strict=True)
@@ -153,4 +154,5 @@ def job_cells(row: "Row", layout: Layout) -> dict[str, Any]:
         "state": str(row.state),
         **given,
         **dict(results),
+        IN_JOB: name,
     }

@@ -34,6 +34,12 @@ NEVER_AGAIN = {
 }
 """Why rows of an outcome file are not sent again, by their status."""
 
+IN_JOB = "in_job"
+"""The result column that names the job which has the order, and may send it itself."""
+
+_FINAL_IN_JOB = frozenset({"succeeded", "declined"})
+_NAME_SHOWN = 60
+
 
 def why_not_again(cells: "Cells") -> str | None:
     """Say why a row may not be sent again by its status, which somebody may have retyped."""
@@ -42,6 +48,18 @@ def why_not_again(cells: "Cells") -> str | None:
     if status and source and status not in NEVER_AGAIN:
         return f"this row is a copy: send it from {source}, if that was not done already"
     return NEVER_AGAIN.get(status)
+
+
+def why_not_beside_job(cells: "Cells") -> str | None:
+    """Say why a row may not be sent past the job that has its order, and may send it as well."""
+    job = to_text(cells.get(IN_JOB)).strip()
+    if not job or to_text(cells.get(STATUS)).strip().lower() in _FINAL_IN_JOB:
+        return None
+    return (
+        f"this order is in job {job[:_NAME_SHOWN]!r}, which may send it itself: decide on it with "
+        "`gateway-async jobs resolve` if it is held, and send it with `gateway-async jobs resume`; "
+        "for another operation take this column out"
+    )
 
 
 def make_order(layout: "Layout", cells: "Cells") -> Any:  # noqa: ANN401  # any order
@@ -110,7 +128,9 @@ class OrderReader:
             yield name, text_problem(cells.get(name))
         yield from self._by_reference(cells)
         if not self._layout.looks_up:
-            yield STATUS, why_not_again(cells)
+            beside = why_not_beside_job(cells)
+            yield IN_JOB, beside
+            yield STATUS, None if beside else why_not_again(cells)
 
     def _by_reference(self, cells: "Cells") -> "Iterator[tuple[str, str | None]]":
         either = self._layout.either

@@ -221,6 +221,41 @@ async def test_several_orders_are_decided_on_at_once(sandbox: Sandbox, tmp_path:
     assert statuses(tmp_path / "end.csv") == {"succeeded": 54, "declined": 6}
 
 
+async def test_what_a_job_has_is_not_sent_past_it(sandbox: Sandbox, tmp_path: Path) -> None:
+    configured = await held(sandbox, tmp_path)
+    told = ("jobs", "outcomes", "night", "--state", "held", "--out", "held.csv", *configured)
+    assert (await run(sandbox, *told, cwd=tmp_path)).code == 0
+    before = sandbox.requests["refund"]
+    for path, more in (
+        ("held.csv", ()),
+        ("held.csv", ("--job", "other")),
+        ("out.csv", ("--only", "not_sent")),
+    ):
+        refused = await run(
+            *(sandbox, "refund", path, "--yes", "--out", "o.csv", *more, *configured), cwd=tmp_path
+        )
+        assert refused.code == 2
+        assert "column in_job: this order is in job 'night', which may send it" in refused.stderr
+        assert "jobs resume" in refused.stderr
+    assert sandbox.requests["refund"] == before
+
+    resolved = await run(
+        *(sandbox, "jobs", "resolve", "night", "declined", "--state", "held", "--note", "no"),
+        *configured,
+        cwd=tmp_path,
+    )
+    assert resolved.code == 0, resolved.stderr
+    declined = (*told[:3], "--state", "declined", "--out", "declined.csv", *configured)
+    assert (await run(sandbox, *declined, cwd=tmp_path)).code == 0
+    sent = await run(
+        sandbox, "refund", "declined.csv", "--yes", "--out", "o.csv", *configured, cwd=tmp_path
+    )
+    assert sent.code == 0, sent.stderr
+    rows = outcomes(tmp_path / "o.csv")
+    assert len(rows) == 50
+    assert "in_job" not in rows[0]
+
+
 async def test_a_job_in_slices_is_left_to_workers(sandbox: Sandbox, tmp_path: Path) -> None:
     write_refunds(sandbox, tmp_path / "orders.csv", 3)
     kept = await run(

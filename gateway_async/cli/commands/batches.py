@@ -131,7 +131,7 @@ class BatchCommand:
 
     def _send_all(self, file: InputFile, path: Path, told: Reporting) -> int:
         credentials = self.settings.credentials(os.environ, self.talk.warn)
-        results = Results(layout=self.layout, told=told)
+        results = Results(layout=self.layout, told=told, job=self.job)
         job = None if self.job is None else look_at(self.settings, self.job)
         with contextlib.ExitStack() as stopping:
             with out_file(

@@ -13,7 +13,7 @@ from gateway_async.cli.cells import to_text
 from gateway_async.cli.files.formats import STDIO
 from gateway_async.cli.files.problems import TableError
 from gateway_async.cli.layouts import EVIDENCE_COLUMNS, STATUS, STATUS_FROM
-from gateway_async.cli.orders import NEVER_AGAIN
+from gateway_async.cli.orders import IN_JOB, NEVER_AGAIN
 from gateway_async.cli.outcomes import cells_without_outcome, outcome_cells
 from gateway_async.cli.reports import Reporting
 from gateway_async.cli.runs import Tally, drive, note_totals
@@ -156,11 +156,13 @@ class Results:
         layout: The columns.
         told: What is told to the report.
         rest: What rows ended as that no outcome came for, and why.
+        job: The name of the job that has the orders, if one has.
     """
 
     layout: "Layout"
     told: Reporting = attrs.field(factory=Reporting)
     rest: tuple[OutcomeStatus, str] = (OutcomeStatus.UNKNOWN, _NOT_KNOWN)
+    job: str | None = None
     _kept: dict[int, str] = attrs.field(factory=dict, repr=False)
 
     @property
@@ -197,7 +199,8 @@ class Results:
             if self.told.report is not None:
                 self.told.report.miss(lost, *self.rest)
         columns = self.layout.result_columns
-        passed = file.passed_through({*columns, *EVIDENCE_COLUMNS, STATUS_FROM})
+        passed = file.passed_through({*columns, *EVIDENCE_COLUMNS, STATUS_FROM, IN_JOB})
+        owner = {} if self.job is None else {IN_JOB: self.job}
         without = cells_without_outcome(self.layout, *self.rest)
 
         def rows() -> "Iterator[Mapping[str, Any]]":
@@ -205,9 +208,9 @@ class Results:
                 cells = self._kept.get(index)
                 found = without if cells is None else orjson.loads(cells)
                 given = {name: row.cells[name] for name in passed if name in row.cells}
-                yield {**given, **dict(zip(columns, found, strict=True))}
+                yield {**given, **dict(zip(columns, found, strict=True)), **owner}
 
-        out.write_all([*passed, *columns], rows)
+        out.write_all([*passed, *columns, *owner], rows)
 
     def write_over(self, out: "OutFile", outcomes: "Snapshot") -> None:
         """Write every row of an outcome file, those that were settled with their new results."""

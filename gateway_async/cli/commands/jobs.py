@@ -134,7 +134,7 @@ def outcomes(  # noqa: PLR0913  # one keyword an option
             async for row in rows_of(found, name):
                 if not state or row.state.value in state:
                     results.count(row.outcome())
-                    sink.write(job_cells(row, layout))
+                    sink.write(job_cells(name, row, layout))
             sink.close()
         return DONE
 

@@ -124,7 +124,7 @@ class _Resuming:
             )
             sink = out.sink(job_columns(results.layout))
             async for row in rows_of(journal, self.name):
-                sink.write(job_cells(row, results.layout))
+                sink.write(job_cells(self.name, row, results.layout))
             sink.close()
 
 
