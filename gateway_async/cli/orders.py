@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 NEVER_AGAIN = {
     "succeeded": (
-        "this order succeeded in the run that wrote this file; keep only rows that may be sent "
-        "again, and for another operation take this column out"
+        "this order succeeded in the run that wrote this file; --only not_sent takes the rows "
+        "that may be sent again; for another operation take this column out"
     ),
     "unknown": (
         "this order may have been done already; settle it before you send it again: "

@@ -115,6 +115,10 @@ def status_of(cells: "Cells") -> OutcomeStatus:
     Raises:
         EvidenceError: If it has none.
     """
+    if STATUS not in cells:
+        raise EvidenceError(
+            STATUS, "missing; is this an outcome file, as capture, cancel or refund writes it?"
+        )
     text = to_text(cells.get(STATUS))
     try:
         return OutcomeStatus(text)

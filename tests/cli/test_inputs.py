@@ -167,7 +167,7 @@ def test_a_damaged_file(body: bytes, line: int, reason: str) -> None:
 
 
 def test_all_problems_are_counted_and_the_first_are_shown() -> None:
-    rows = [f"T{i},O{i},EUR,bad,worse," for i in range(SHOWN_PROBLEMS)]
+    rows = [f"T{i},O{i},EUR,bad {i},worse {i}," for i in range(SHOWN_PROBLEMS)]
     with pytest.raises(TableError) as caught:
         read(HEADER, *rows)
     lines = str(caught.value).splitlines()
@@ -183,6 +183,11 @@ def test_a_money_command_refuses_rows_of_outcomes_that_must_not_be_sent_again(
 ) -> None:
     (found,) = problems(HEADER + ",status", f"T1,O1,EUR,1,1,,{status}")
     assert found.startswith("line 2, column status: ")
+
+
+def test_a_row_that_succeeded_says_which_option_takes_the_others() -> None:
+    (found,) = problems(HEADER + ",status", "T1,O1,EUR,1,1,,succeeded")
+    assert "--only not_sent" in found
 
 
 def test_a_money_command_takes_rows_of_outcomes_that_may_be_sent_again() -> None:

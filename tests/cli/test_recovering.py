@@ -141,6 +141,15 @@ def test_only_what_recovery_must_know_is_held() -> None:
     ) == {0: "unknown", 2: "succeeded", 4: "succeeded"}
 
 
+def test_a_file_that_is_no_outcome_file_is_refused_in_one_line() -> None:
+    with pytest.raises(TableError) as caught:
+        find_evidence(
+            Snapshot(name="in.csv", format=Format.CSV, file=io.BytesIO(b"order_no\nO1\nO2\nO3\n"))
+        )
+    (line,) = str(caught.value).splitlines()[1:]
+    assert line.startswith("lines 2 to 4, column status: missing; is this an outcome file")
+
+
 @pytest.mark.parametrize(
     ("rows", "words"),
     [

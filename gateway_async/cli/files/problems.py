@@ -13,23 +13,43 @@ KEPT_PROBLEMS = 1000
 
 @attrs.frozen(kw_only=True)
 class Problem:
-    """One thing that is wrong with a file.
+    """One thing that is wrong with a file, in one line or in several.
 
     Attributes:
         line: The line of the file, counted from 1 as an editor does; of Parquet, the row.
         column: The name of the column, None where it is about the whole line.
         reason: What is wrong, and what would be right.
         unit: What `line` counts.
+        more: How many later lines have the same.
+        last: The last of those.
     """
 
     line: int
     column: str | None = None
     reason: str
     unit: str = "line"
+    more: int = 0
+    last: int = attrs.field(default=attrs.Factory(lambda self: self.line, takes_self=True))
+
+    @property
+    def count(self) -> int:
+        """In how many lines it is."""
+        return 1 + self.more
+
+    def also_in(self, line: int) -> "Problem":
+        """Return the same problem, of a later line too."""
+        return attrs.evolve(self, more=self.more + 1, last=line)
 
     def __str__(self) -> str:
-        place = f"{self.unit} {self.line}" + (f", column {self.column}" if self.column else "")
-        return f"{place}: {self.reason}"
+        return f"{self._place}{f', column {self.column}' if self.column else ''}: {self.reason}"
+
+    @property
+    def _place(self) -> str:
+        if not self.more:
+            return f"{self.unit} {self.line}"
+        if self.last - self.line == self.more:
+            return f"{self.unit}s {self.line} to {self.last}"
+        return f"{self.unit} {self.line} and {self.more:,} more"
 
 
 class TableError(Exception):
@@ -37,21 +57,23 @@ class TableError(Exception):
 
     Attributes:
         problems: What is wrong with it, by line; the first thousand.
-        count: How many problems there are.
+        count: How many there are, each in each line.
     """
 
     def __init__(self, problems: "Iterable[Problem]", count: int | None = None) -> None:
-        self.problems = tuple(sorted(problems, key=lambda problem: problem.line))
-        self.count = len(self.problems) if count is None else count
-        shown = [str(problem) for problem in self.problems[:SHOWN_PROBLEMS]]
-        hidden = self.count - len(shown)
-        total = f"{self.count} problem{'s' * (self.count != 1)}"
-        more = [f"... and {hidden} more"] if hidden else []
-        super().__init__("\n".join([f"{total}, nothing was sent", *shown, *more]))
+        gathered = Problems()
+        gathered.add(sorted(problems, key=lambda problem: problem.line))
+        self.problems = gathered.kept
+        self.count = gathered.count if count is None else count
+        shown = self.problems[:SHOWN_PROBLEMS]
+        hidden = self.count - sum(problem.count for problem in shown)
+        total = f"{self.count:,} problem{'s' * (self.count != 1)}"
+        more = [f"... and {hidden:,} more"] if hidden else []
+        super().__init__("\n".join([f"{total}, nothing was sent", *map(str, shown), *more]))
 
 
 class Problems:
-    """Collects problems: counts all, keeps the first.
+    """Collects problems: counts all, keeps the first, and makes one of those that are the same.
 
     Attributes:
         count: How many there are.
@@ -59,14 +81,23 @@ class Problems:
 
     def __init__(self) -> None:
         self.count = 0
-        self._kept: list[Problem] = []
+        self._kept: dict[tuple[str | None, str], Problem] = {}
+
+    @property
+    def kept(self) -> tuple[Problem, ...]:
+        """Those that are kept."""
+        return tuple(self._kept.values())
 
     def add(self, problems: "Iterable[Problem]") -> None:
-        """Take problems in."""
+        """Take problems in, by line."""
         for problem in problems:
-            self.count += 1
-            if len(self._kept) < KEPT_PROBLEMS:
-                self._kept.append(problem)
+            self.count += problem.count
+            cause = problem.column, problem.reason
+            same = self._kept.get(cause)
+            if same is not None:
+                self._kept[cause] = same.also_in(problem.line)
+            elif len(self._kept) < KEPT_PROBLEMS:
+                self._kept[cause] = problem
 
     def raise_if_any(self) -> None:
         """Do nothing if there are none.
@@ -75,4 +106,4 @@ class Problems:
             TableError: Otherwise.
         """
         if self.count:
-            raise TableError(self._kept, self.count)
+            raise TableError(self.kept, self.count)
