@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from gateway_async.batching.chunks import name_of
 from gateway_async.batching.plans import PLANS
-from gateway_async.cli.cells import amount_problem, identifier_problem, text_problem, to_text
+from gateway_async.cli.cells import (
+    amount_problem,
+    currency_problem,
+    identifier_problem,
+    text_problem,
+    to_text,
+)
 from gateway_async.cli.inputs import explain
 from gateway_async.cli.layouts import STATUS, STATUS_FROM
 from gateway_async.errors import InvalidOrderError
@@ -89,7 +95,9 @@ class OrderReader:
         self._layout = layout
         self._dialect = dialect
         self._plan = PLANS[layout.method]
-        self._filled = [name for name in layout.required if name not in layout.amounts]
+        self._filled = [
+            name for name in layout.required if name not in {*layout.amounts, "currency"}
+        ]
         self._amounts = [name for name in layout.required if name in layout.amounts]
         self._places: dict[int, str] | None = None if repeats else {}
 
@@ -122,6 +130,8 @@ class OrderReader:
         places = self._dialect.places(to_text(cells.get("currency")))
         for name in self._filled:
             yield name, identifier_problem(cells[name])
+        if self._amounts:
+            yield "currency", currency_problem(cells["currency"], self._dialect.currency_places)
         for name in self._amounts:
             yield name, amount_problem(cells[name], places)
         for name in self._layout.optional:

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import orjson
 
-from gateway_async.cli.cells import amount_problem, identifier_problem, text_problem, to_text
+from gateway_async.cli.cells import (
+    amount_problem,
+    currency_problem,
+    damage_problem,
+    identifier_problem,
+    text_problem,
+    to_text,
+)
 from gateway_async.cli.inputs import explain
 from gateway_async.cli.layouts import STATUS, Layout
 from gateway_async.cli.orders import why_not_again
@@ -131,8 +138,11 @@ class PayoutReader:
     def _by_column(self, cells: "Cells") -> "Iterator[tuple[str, str | None]]":
         places = self._dialect.places(to_text(cells["payment_currency"]))
         yield "request_id", identifier_problem(cells["request_id"])
-        yield "payment_currency", identifier_problem(cells["payment_currency"])
+        known = self._dialect.currency_places
+        yield "payment_currency", currency_problem(cells["payment_currency"], known)
         yield "payment_amount", amount_problem(cells["payment_amount"], places)
+        if cells.get("source_currency"):
+            yield "source_currency", currency_problem(cells["source_currency"], known)
         if source := cells.get("source_amount"):
             yield (
                 "source_amount",
@@ -194,7 +204,7 @@ def _field(kind: type, name: str, value: object, column: str) -> object:
         return _date(value, column)
     if (kind, name) == (PayoutRequest, "payment_amount") or name == "source_amount":
         return to_text(value)
-    if problem := text_problem(value):
+    if problem := text_problem(value) or damage_problem(value):
         raise _WrongCellError(column, problem)
     return to_text(value)
 

@@ -114,6 +114,11 @@ def test_cells_separated_by_semicolons() -> None:
         ("T1, ,EUR,1,1,", "order_no", "empty"),
         ("T1,O1 ,EUR,1,1,", "order_no", "white space"),
         ("T1,O1,,1,1,", "currency", "empty"),
+        ("T1,O1,euro,1,1,", "currency", "'euro' is not a code of three letters such as EUR"),
+        ("T1,O1,E R,1,1,", "currency", "three letters"),
+        ("2.02611E+21,O1,EUR,1,1,", "transaction_id", "digits a spreadsheet cut off"),
+        ('T1,"2,02611E+21",EUR,1,1,', "order_no", "digits a spreadsheet cut off"),
+        ("T1,1e+21,EUR,1,1,", "order_no", "digits a spreadsheet cut off"),
         ("T1,O1,EUR,,1,", "amount", "not an amount"),
         ('T1,O1,EUR,"12,50",1,', "amount", "write it like 12.50"),
         ("T1,O1,EUR,1,1e0,", "refund_amount", "not an amount"),
@@ -135,6 +140,17 @@ def test_the_dialect_says_how_precise_an_amount_may_be() -> None:
     options: dict[str, Any] = {"currency_places": {"KWD": 3}}
     table = read_bytes(body, REFUND, Dialect(**options))
     assert orders(table)[0].amount == Decimal("1.005")
+
+
+def test_an_identifier_of_digits_and_letters_is_no_number() -> None:
+    table = read(HEADER, "5E12,1E+1x,eur,1,1,", "20261120000000000001,7e5,EUR,1,1,")
+    assert [order.transaction_id for order in table.orders()] == ["5E12", "20261120000000000001"]
+
+
+def test_the_dialect_may_name_a_currency_of_more_letters() -> None:
+    options: dict[str, Any] = {"currency_places": {"USDT": 2}}
+    table = read_bytes(f"{HEADER}\nT1,O1,usdt,1,1,\n".encode(), REFUND, Dialect(**options))
+    assert orders(table)[0].currency == "usdt"
 
 
 @pytest.mark.parametrize(("row", "cells"), [("T1,O1,EUR,1,1", 5), ("T1,O1,EUR,1,1,a,b", 7)])
