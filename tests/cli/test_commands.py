@@ -352,6 +352,17 @@ def test_a_dry_run_of_payouts_names_fields_and_shows_no_account(
     assert row[-1] not in told
 
 
+async def test_a_look_up_may_repeat_an_order(sandbox: Sandbox, tmp_path: Path) -> None:
+    (payment,) = sandbox.seed(1, status="captured", amount="9.00")
+    orders = write(tmp_path / "orders.csv", ["order_no"], [[payment.order_no]] * 3)
+    for command in ("query", "search-refunds"):
+        out = tmp_path / f"{command}.csv"
+        ended = await run(sandbox, command, orders, "--out", out)
+        assert ended.code in {0, 1}, ended.stderr
+        assert len(statuses(out)) == 1
+        assert statuses(out).total() == 3
+
+
 def test_the_file_of_settings_may_be_named_by_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,12 +45,13 @@ def _look_up_command(layout: Layout) -> Callable[..., int]:
 
         def work() -> int:
             pacing = pace or PaceOptions()
+            policy = {**pacing.policy, "duplicates": "allow"}  # it does no harm to ask twice
             return BatchCommand(
                 layout=layout.by(by) if by else layout,
                 source=orders,
                 out=out,
                 talk=talk,
-                settings=who.settings(os.environ, rate=pacing.rate, policy=pacing.policy),
+                settings=who.settings(os.environ, rate=pacing.rate, policy=policy),
                 files=files or FileOptions(),
                 safety=SafetyOptions(dry_run=(look_up or LookUpOptions()).dry_run),
                 gateway=who,
