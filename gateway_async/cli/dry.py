@@ -14,6 +14,7 @@ from gateway_async.batching.intake import Intake
 from gateway_async.batching.plans import PLANS
 from gateway_async.batching.sheets import SheetWriter
 from gateway_async.cli.talk import standard_output
+from gateway_async.models.values import MASK
 from gateway_async.operations import PAYOUT
 from gateway_async.wire.encoding import JsonText, payout_fields
 
@@ -96,14 +97,29 @@ async def _show_plan(layout: "Layout", settings: "Settings", file: "InputFile") 
 
 
 def show_payouts(settings: "Settings", file: "InputFile") -> None:
-    """Show what payouts there are, and the fields of the first, unsigned."""
+    """Show what payouts there are, and the first of them unsigned, its accounts hidden."""
     console = standard_output()
     _print(console, f"payout: {file.totals}")
     requests = _plural(file.totals.orders, "request")
     _print(console, f"{requests} to {settings.address_of(PAYOUT.path)}, one a payout")
-    _print(console, "the fields of the first request, without identity and signature:")
-    _print(console, ", ".join(payout_fields(next(file.orders()), settings.dialect)))
+    _print(console, "the first request, without identity and signature; accounts are not shown:")
+    for name, text in payout_fields(_masked(next(file.orders())), settings.dialect).items():
+        _print(console, f"{name} = {_indented(text)}")
     _print(console, "nothing was sent")
+
+
+def _masked(value: Any) -> Any:  # noqa: ANN401  # any value
+    """Return a copy of a model that has a mask wherever its repr shows nothing."""
+    if isinstance(value, tuple):
+        return tuple(map(_masked, value))
+    if not attrs.has(type(value)):
+        return value
+    shown = {
+        field.name: _masked(found) if field.repr else MASK
+        for field in attrs.fields(type(value))
+        if (found := getattr(value, field.name)) is not None
+    }
+    return attrs.evolve(value, **shown)
 
 
 def _one_a_line(text: str) -> str:
@@ -112,6 +128,13 @@ def _one_a_line(text: str) -> str:
         return text
     lines = [orjson.dumps(row).decode() for row in orjson.loads(text.encode())]
     return "\n  ".join(["[", *(f"{line}," for line in lines[:-1]), lines[-1]]) + "\n]"
+
+
+def _indented(text: str) -> str:
+    """Give each field of an object a line of its own."""
+    if not isinstance(text, JsonText):
+        return text
+    return orjson.dumps(orjson.loads(text.encode()), option=orjson.OPT_INDENT_2).decode()
 
 
 def _print(console: Console, text: str) -> None:

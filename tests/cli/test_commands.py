@@ -339,16 +339,28 @@ def test_a_dry_run_refuses_an_address_that_holds_a_password_and_does_not_show_it
     assert "hush" not in shown.out + shown.err
 
 
-def test_a_dry_run_of_payouts_names_fields_and_shows_no_account(
+def test_a_dry_run_of_payouts_shows_the_first_and_no_account(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    header = ("request_id", "payment_amount", "payment_currency", "beneficiary.bank_details.iban")
-    row = (str(uuid.UUID(int=1)), "12.50", "EUR", "DE89370400440532013000")
+    bank = "beneficiary.bank_details"
+    header = (
+        *("request_id", "payment_amount", "payment_currency", "note", "beneficiary.company_name"),
+        *(f"{bank}.bank_name", f"{bank}.iban"),
+    )
+    row = (
+        *(str(uuid.UUID(int=1)), "12.5", "EUR", "urgent", "Example Ltd"),
+        *("Example Bank", "DE89370400440532013000"),
+    )
     payouts = write(tmp_path / "payouts.csv", header, [row])
     assert run_here(["payout", str(payouts), "--dry-run"]) == 0
     told = capsys.readouterr().out
-    assert "payout: 1 order, EUR 12.50" in told
-    assert "beneficiary" in told
+    assert told.startswith("payout: 1 order, EUR 12.5\n")
+    assert f"request_id = {row[0]}\npayment_amount = 12.50\n" in told
+    beneficiary = told.partition("beneficiary = ")[2].partition("\nnothing was sent")[0]
+    assert json.loads(beneficiary) == {
+        "company_name": "Example Ltd",
+        "bank_details": {"bank_name": "Example Bank", "iban": "***"},
+    }
     assert row[-1] not in told
 
 
