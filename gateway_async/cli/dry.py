@@ -77,7 +77,7 @@ async def _show_plan(layout: "Layout", settings: "Settings", file: "InputFile") 
                 str(len(chunk)),
                 *map(_named, (chunk.orders[0], chunk.orders[-1])),
             )
-    _print(console, f"{layout.operation}: {file.totals}")
+    _say_what_is_in(console, layout.operation, file)
     where = settings.address_of(plan.operation.path)
     _print(console, f"{_plural(sizes.total(), 'request')} to {where}: {_sizes(sizes)}")
     recovery = settings.recovery
@@ -99,13 +99,19 @@ async def _show_plan(layout: "Layout", settings: "Settings", file: "InputFile") 
 def show_payouts(settings: "Settings", file: "InputFile") -> None:
     """Show what payouts there are, and the first of them unsigned, its accounts hidden."""
     console = standard_output()
-    _print(console, f"payout: {file.totals}")
+    _say_what_is_in(console, "payout", file)
     requests = _plural(file.totals.orders, "request")
     _print(console, f"{requests} to {settings.address_of(PAYOUT.path)}, one a payout")
     _print(console, "the first request, without identity and signature; accounts are not shown:")
     for name, text in payout_fields(_masked(next(file.orders())), settings.dialect).items():
         _print(console, f"{name} = {_indented(text)}")
     _print(console, "nothing was sent")
+
+
+def _say_what_is_in(console: Console, operation: str, file: "InputFile") -> None:
+    _print(console, f"{operation}: {file.totals}")
+    if file.unread:
+        _print(console, f"columns that are not sent: {file.unread}")
 
 
 def _masked(value: Any) -> Any:  # noqa: ANN401  # any value

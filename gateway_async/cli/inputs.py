@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 
 from gateway_async.cli.cells import to_text
+from gateway_async.cli.columns import likely
 from gateway_async.cli.files.formats import Format
 from gateway_async.cli.files.problems import Problem, Problems, TableError
 from gateway_async.cli.files.rows import Row
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from gateway_async.errors import InvalidOrderError
 
 Cells = Mapping[str, Any]
+_NAMED = 20
 
 
 @attrs.define(kw_only=True)
@@ -50,6 +52,16 @@ class Totals:
 
 class Reader(Protocol):
     """Knows what a row makes."""
+
+    @property
+    def columns(self) -> "Collection[str]":
+        """The columns that are read; a name with a dot is a part of an object."""
+        ...
+
+    @property
+    def written(self) -> "Collection[str]":
+        """Columns that commands write: none of them is one of `columns`, misspelt."""
+        ...
 
     def missing(self, cells: Cells) -> "Iterable[str]":
         """Return the columns that must be there and are not."""
@@ -102,6 +114,13 @@ class InputFile:
     def passed_through(self, replaced: "Collection[str]") -> list[str]:
         """Return the columns that are written out as they came: all that are not replaced."""
         return [name for name in self.snapshot.header if name not in replaced]
+
+    @property
+    def unread(self) -> str:
+        """Names the columns that nothing is made of, and that no command wrote."""
+        names = _unread(self.reader, self.snapshot.header)
+        more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+        return ", ".join(map(repr, names[:_NAMED])) + more
 
     def problems_of(self, error: "InvalidOrderError", columns: "Iterable[str]") -> TableError:
         """Say by their lines which orders the client turned down."""
@@ -173,31 +192,50 @@ def _check_header(snapshot: "Snapshot", reader: Reader) -> None:
     if snapshot.format is Format.JSONL:
         return
     row = Row(1, dict.fromkeys(snapshot.header))
-    if problems := [*_missing(snapshot, reader, row)]:
+    if problems := [*_column_problems(snapshot, reader, row)]:
         raise TableError(problems)
 
 
 def _row_problems(snapshot: "Snapshot", reader: Reader, row: Row) -> "Iterator[Problem]":
-    missing = [*_missing(snapshot, reader, row)]
-    if missing:
-        yield from missing
-        return
+    if snapshot.format is Format.JSONL:
+        wrong = [*_column_problems(snapshot, reader, row)]
+        if wrong:
+            yield from wrong
+            return
     for column, reason in reader.reasons(row.cells, f"{snapshot.unit} {row.line}"):
         yield Problem(line=row.line, column=column, reason=reason, unit=snapshot.unit)
 
 
-def _missing(snapshot: "Snapshot", reader: Reader, row: Row) -> "Iterator[Problem]":
-    names = [*reader.missing(row.cells)]
-    if not names:
+def _column_problems(snapshot: "Snapshot", reader: Reader, row: Row) -> "Iterator[Problem]":
+    """Name columns that must be there and are not, and those that are likely misspelt."""
+    missing = [*reader.missing(row.cells)]
+    unread = _unread(reader, row.cells)
+    named = ((name, _why_missing(name, unread, row.cells)) for name in missing)
+    for column, reason in (*named, *_misspelt(reader, row.cells, unread, missing)):
+        yield Problem(line=row.line, column=column, reason=reason, unit=snapshot.unit)
+
+
+def _unread(reader: Reader, names: "Iterable[str]") -> list[str]:
+    return [name for name in names if name not in reader.columns and name not in reader.written]
+
+
+def _why_missing(name: str, unread: list[str], cells: Cells) -> str:
+    meant = likely(name, tuple(unread))
+    found = ", ".join(map(repr, cells)) or "nothing"
+    return f"missing; {'' if meant is None else f'is it {meant!r}? '}there are: {found}"
+
+
+def _misspelt(
+    reader: Reader, cells: Cells, unread: list[str], missing: list[str]
+) -> "Iterator[tuple[str, str]]":
+    if not unread:
         return
-    found = ", ".join(map(repr, row.cells)) or "nothing"
-    for name in names:
-        yield Problem(
-            line=row.line,
-            column=name,
-            reason=f"missing; there are: {found}",
-            unit=snapshot.unit,
-        )
+    absent = tuple(name for name in reader.columns if name not in cells and name not in missing)
+    for name in unread:
+        if (meant := likely(name, absent)) is not None:
+            yield name, f"not known; did you mean {meant}? If not, give it a name less like that"
+        elif "." in name and any("." in column for column in reader.columns):
+            yield name, "not known; a name with a dot is a part, and there is no such part"
 
 
 def explain(error: "InvalidOrderError", columns: "Iterable[str]") -> tuple[str | None, str]:

@@ -174,3 +174,8 @@ LAYOUTS: "Mapping[str, Layout]" = MappingProxyType(
     {layout.operation: layout for layout in _LAYOUTS}
 )
 """The layout of each command that sends a batch of orders."""
+
+WRITTEN = frozenset(
+    [STATUS_FROM, *EVIDENCE_COLUMNS, *(name for one in _LAYOUTS for name in one.result_columns)]
+)
+"""All columns that these commands write."""

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway_async.cli.cells import amount_problem, identifier_problem, text_problem, to_text
 from gateway_async.cli.inputs import explain
+from gateway_async.cli.layouts import WRITTEN
 from gateway_async.errors import InvalidOrderError
 from gateway_async.reconciliation import LedgerEntry, Unanswered, Unreadable
 
@@ -29,6 +30,16 @@ DIFFERENCE_COLUMNS = (
 
 class LedgerReader:
     """Reads the entries of a ledger; see `Reader`."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return _COLUMNS
+
+    @property
+    def written(self) -> frozenset[str]:
+        """Columns that commands write."""
+        return WRITTEN
 
     def missing(self, cells: "Cells") -> list[str]:
         """Return the columns that must be there and are not."""

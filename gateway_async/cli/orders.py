@@ -16,7 +16,7 @@ from gateway_async.cli.cells import (
     to_text,
 )
 from gateway_async.cli.inputs import explain
-from gateway_async.cli.layouts import STATUS, STATUS_FROM
+from gateway_async.cli.layouts import STATUS, STATUS_FROM, WRITTEN
 from gateway_async.errors import InvalidOrderError
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ NEVER_AGAIN = {
 IN_JOB = "in_job"
 """The result column that names the job which has the order, and may send it itself."""
 
+_WRITTEN = WRITTEN | {IN_JOB}
 _FINAL_IN_JOB = frozenset({"succeeded", "declined"})
 _NAME_SHOWN = 60
 
@@ -100,6 +101,16 @@ class OrderReader:
         ]
         self._amounts = [name for name in layout.required if name in layout.amounts]
         self._places: dict[int, str] | None = None if repeats else {}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return self._layout.columns
+
+    @property
+    def written(self) -> frozenset[str]:
+        """Columns that commands write."""
+        return _WRITTEN
 
     def missing(self, cells: "Cells") -> list[str]:
         """Return the columns that must be there and are not."""

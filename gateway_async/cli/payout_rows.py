@@ -38,7 +38,7 @@ from gateway_async.models.payouts import (
 from gateway_async.wire.encoding import payout_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from gateway_async.cli.inputs import Cells
     from gateway_async.dialect import Dialect
@@ -85,6 +85,17 @@ _DATES = frozenset({"date_of_birth", "payment_date"})
 _OWN = tuple(attrs.fields_dict(PayoutRequest))
 
 
+def _columns_of(kind: type, path: str = "") -> "Iterator[str]":
+    """Return the columns of a class: its fields, and those of its parts with dots."""
+    for name in attrs.fields_dict(kind):
+        yield f"{path}{name}"
+        if (part := _PARTS.get(kind, {}).get(name)) is not None:
+            yield from _columns_of(part, f"{path}{name}.")
+
+
+_COLUMNS = MappingProxyType(dict.fromkeys(_columns_of(PayoutRequest)))
+
+
 class _WrongCellError(Exception):
     def __init__(self, column: str, reason: str) -> None:
         super().__init__(reason)
@@ -102,6 +113,16 @@ class PayoutReader:
     def __init__(self, dialect: "Dialect") -> None:
         self._dialect = dialect
         self._places: dict[str, str] = {}
+
+    @property
+    def columns(self) -> "Collection[str]":
+        """The columns that are read."""
+        return _COLUMNS
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """Columns that the command writes."""
+        return PAYOUT.result_columns
 
     def missing(self, cells: "Cells") -> list[str]:
         """Return the columns that must be there and are not."""

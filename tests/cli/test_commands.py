@@ -208,7 +208,7 @@ async def test_a_dry_run_shows_what_would_be_sent_and_needs_no_gateway(
     orders = write_refunds(sandbox, tmp_path / "orders.csv", 120)
     ended = await run(None, "refund", orders, "--dry-run", "--chunk-size", 40)
     assert (ended.code, ended.stderr) == (0, "")
-    assert "refund: 120 orders, EUR 120.00" in ended.stdout
+    assert "refund: 120 orders, EUR 120.00\ncolumns that are not sent: 'customer'" in ended.stdout
     assert (
         "3 requests to /v1/refund of a gateway that is not named yet: 3 of 40 orders"
         in ended.stdout
@@ -253,6 +253,7 @@ async def test_money_is_not_sent_where_nobody_can_confirm_it(
     ended = await run(sandbox, "refund", orders, "--out", tmp_path / "out.csv")
     assert ended.code == 2
     assert "refund 2 orders, EUR 2.00 at http://127.0.0.1" in ended.stderr
+    assert " (columns that are not sent: 'customer'): nobody is there" in ended.stderr
     assert "--yes" in ended.stderr
     assert sandbox.requests.total() == 0
     assert names(tmp_path) == ["orders.csv"]
@@ -354,7 +355,7 @@ def test_a_dry_run_of_payouts_shows_the_first_and_no_account(
     payouts = write(tmp_path / "payouts.csv", header, [row])
     assert run_here(["payout", str(payouts), "--dry-run"]) == 0
     told = capsys.readouterr().out
-    assert told.startswith("payout: 1 order, EUR 12.5\n")
+    assert told.startswith("payout: 1 order, EUR 12.5\ncolumns that are not sent: 'note'\n")
     assert f"request_id = {row[0]}\npayment_amount = 12.50\n" in told
     beneficiary = told.partition("beneficiary = ")[2].partition("\nnothing was sent")[0]
     assert json.loads(beneficiary) == {

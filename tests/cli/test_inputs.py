@@ -1,4 +1,5 @@
 import io
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -93,6 +94,41 @@ def test_missing_columns_are_all_named_beside_those_that_are_there() -> None:
         "line 1, column refund_amount",
     ]
     assert "'curency'" in found[0]
+
+
+def test_a_missing_column_is_told_by_which_name_it_may_be_there() -> None:
+    (found,) = problems(HEADER.replace("currency", "Curency"), "T1,O1,EUR,1,1,")
+    assert found.startswith("line 1, column currency: missing; is it 'Curency'? there are: ")
+
+
+def test_a_misspelt_column_is_not_passed_through() -> None:
+    header = HEADER.replace("refund_reason", "refund_raeson")
+    (found,) = problems(header, "T1,O1,EUR,1,1,late")
+    assert found.startswith("line 1, column refund_raeson: not known; did you mean refund_reason?")
+
+
+def test_a_misspelt_name_in_a_line_of_json_is_not_passed_through() -> None:
+    row = {"transaction_id": "T1", "order_no": "O1", "currency": "EUR", "amount": "1"}
+    lines = [{**row, "review_flag": "0", "reviewflag": "mine"}, {**row, "reviewflag": "0"}]
+    body = "\n".join(map(json.dumps, lines)).encode()
+    snapshot = Snapshot(name="orders.jsonl", format=Format.JSONL, file=io.BytesIO(body))
+    with pytest.raises(TableError) as caught:
+        check_file(snapshot, OrderReader(LAYOUTS["review"], Dialect()))
+    (found,) = caught.value.problems
+    assert str(found).startswith("line 2, column reviewflag: not known; did you mean review_flag?")
+
+
+def test_columns_that_a_command_wrote_are_not_taken_for_misspelt_ones() -> None:
+    header = "order_no,found_transaction_id,transaction_date,status_from,in_job,note"
+    table = read(header, "O1,T1,,,,", command="query")
+    assert table.unread == "'note'"
+
+
+def test_columns_that_are_not_read_are_named_as_far_as_a_line_has_room() -> None:
+    names = [f"note {number}" for number in range(25)]
+    table = read(",".join([HEADER, *names]), "T1,O1,EUR,1,1," + "," * 25)
+    assert table.unread.startswith("'note 0', 'note 1', ")
+    assert table.unread.endswith("'note 19' and 5 more")
 
 
 def test_a_column_twice() -> None:

@@ -98,6 +98,29 @@ async def test_records_that_nobody_asked_for_exit_1(sandbox: Sandbox, tmp_path: 
     assert "records that nobody asked for: 1" in ended.stderr
 
 
+async def test_states_that_no_column_can_be_compared_with_are_warned_of(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    lines = [cells(entry_of(pay(sandbox, "N1")), "Ann")]
+    for stands, header in ((1, (*HEADER[:-2], "phase", "booked_by")), (0, HEADER)):
+        file = write(tmp_path / "ledger.csv", header, lines)
+        ended = await run(sandbox, "reconcile", file, "--state", "3000=paid")
+        warned = "warning: the ledger has no column state, so no state is compared"
+        assert ended.stderr.count(warned) == stands
+
+
+@pytest.mark.parametrize(
+    ("column", "found", "meant"), [("state", "stat", "state"), ("refunded", "refnded", "refunded")]
+)
+def test_a_misspelt_column_of_a_ledger_is_not_passed_through(
+    column: str, found: str, meant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    header = [found if name == column else name for name in HEADER]
+    file = write(tmp_path / "ledger.csv", header, [("O1", "T1", "EUR", "1", "0", "paid", "Ann")])
+    assert run_here(["reconcile", str(file)]) == 2
+    assert f"column {found}: not known; did you mean {meant}?" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [

@@ -138,7 +138,8 @@ class BatchCommand:
                 path, self.files.stdio, existing=self._existing, warn=self.talk.warn
             ) as out:
                 if self.layout.confirms:
-                    what = wording(self.layout, file.totals, self.settings.base_url)
+                    address = self.settings.base_url
+                    what = wording(self.layout, file.totals, address, file.unread)
                     asked = what if job is None else f"{job.asked}: {what}"
                     confirm(self.talk, asked, yes=self.safety.yes)
                 stop = stopping.enter_context(Stop(self.talk))

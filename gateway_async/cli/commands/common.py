@@ -143,9 +143,10 @@ def advise(talk: "Talk", told: Reporting, what: str, line: str) -> None:
     told.next_lines.append(line)
 
 
-def wording(layout: "Layout", totals: "Totals", base_url: str) -> str:
-    """Say what a command would do."""
-    return f"{layout.operation} {totals} at {base_url}"
+def wording(layout: "Layout", totals: "Totals", base_url: str, unread: str = "") -> str:
+    """Say what a command would do, and which columns of its file it does not read."""
+    beside = f" (columns that are not sent: {unread})" if unread else ""
+    return f"{layout.operation} {totals} at {base_url}{beside}"
 
 
 @attrs.define(kw_only=True)

@@ -84,7 +84,7 @@ class _Run:
             with out_file(
                 path, self.files.stdio, existing=Existing.REFUSED, warn=self.talk.warn
             ) as out:
-                what = wording(PAYOUT, file.totals, self.settings.base_url)
+                what = wording(PAYOUT, file.totals, self.settings.base_url, file.unread)
                 confirm(self.talk, what, yes=self.safety.yes)
                 stop = stopping.enter_context(Stop(self.talk))
                 see_through(

@@ -87,6 +87,8 @@ class _Run:
     def run(self) -> int:
         with snapshot(self.source, self.files.stdio) as taken:
             file = check_file(taken, LedgerReader())
+            if self.settings.states and "state" not in taken.header:
+                self.talk.warn("the ledger has no column state, so no state is compared")
             credentials = self.settings.credentials(os.environ, self.talk.warn)
             with contextlib.ExitStack() as opened:
                 stop = opened.enter_context(Stop(self.talk))

@@ -218,7 +218,8 @@ def submit(  # noqa: PLR0913  # one keyword an option
                 policy=attrs.evolve(_POLICY, slice_size=slice_size),
             )
             if layout.confirms:
-                confirm(talk, wording(layout, file.totals, settings.base_url), yes=yes)
+                what = wording(layout, file.totals, settings.base_url, file.unread)
+                confirm(talk, what, yes=yes)
             try:
                 count = asyncio.run(_submit(shop, queue or QueueOptions(), operation, file, job))
             except InvalidOrderError as error:
