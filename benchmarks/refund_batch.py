@@ -41,7 +41,7 @@ from gateway_async.batching.sheets import SheetWriter
 from gateway_async.operations import REFUND
 from gateway_async.session import Request
 from gateway_async.transport import Evidence, RawReply
-from gateway_async.wire.decoding import decode_json
+from gateway_async.wire.decoding import decode_surely
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -120,7 +120,7 @@ async def floor(url: str) -> None:
 
 
 def _read(raw: RawReply) -> "tuple[bytes, Mapping[str, Any]]":
-    return without_signatures(raw.body, decode_json(raw.body))
+    return without_signatures(raw.body, decode_surely(raw.body))
 
 
 async def care(url: str) -> None:

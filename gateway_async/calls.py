@@ -32,7 +32,7 @@ from gateway_async.operations import (
 from gateway_async.session import Request
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.wire.converter import read_page, read_record
-from gateway_async.wire.decoding import charset_of, decode_json
+from gateway_async.wire.decoding import charset_of, decode_json, decode_surely
 from gateway_async.wire.encoding import JsonText, payment_fields, payout_fields
 from gateway_async.wire.pages import decode_page
 from gateway_async.wire.respon import decode_respon
@@ -162,7 +162,7 @@ def _result_reader(
 ) -> "Callable[[RawReply], T]":
     """Return what reads the result of one payment or payout, and holds it against the request."""
     is_payout = operation is PAYOUT
-    decode = decode_json if is_payout else decode_respon
+    decode = decode_surely if is_payout else decode_respon
     tells = _PAYOUT_TELLS if is_payout else _PAYMENT_TELLS
 
     def read(raw: "RawReply") -> T:

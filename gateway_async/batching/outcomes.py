@@ -18,7 +18,7 @@ from gateway_async.batching.matching import Judgement, identifier, judge, plain_
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import GatewayError, ReplyUnreadableError
 from gateway_async.signing import SIGNATURE_FIELD
-from gateway_async.wire.decoding import decode_json
+from gateway_async.wire.decoding import decode_json, decode_surely
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -331,9 +331,10 @@ class RepliedBlock(_AnsweredBlock):
 
     def outcomes(self) -> list[Outcome[Any, Any]]:
         """Read the reply once more, and make the outcomes."""
-        payload = decode_json(self.reply)
         if self.plain:
-            return self._made(plain_judgement(payload[self.operation.list_field or ""]))
+            listed = decode_json(self.reply)[self.operation.list_field or ""]
+            return self._made(plain_judgement(listed))
+        payload = decode_json(self.reply) if self.many else decode_surely(self.reply)
         return self._made(judge(self.operation, self.chunk.orders, payload, self.dialect))
 
 

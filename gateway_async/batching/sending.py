@@ -31,7 +31,7 @@ from gateway_async.errors import (
     ReplyUnreadableError,
 )
 from gateway_async.session import Request
-from gateway_async.wire.decoding import decode_json, without_doubt
+from gateway_async.wire.decoding import decode_json, decode_surely
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -225,19 +225,11 @@ class Sender:
         return sheet.sent, exchange
 
     def _call(self, intent: "_Intent", sheet: "Sheet") -> "Call[Payload]":
-        operation = self.writer.plan.operation
-        request = Request(operation=operation, fields=sheet.fields, decode=self._decode)
+        decode = _decode_look_up if self.writer.plan.is_look_up else _decode
+        request = Request(operation=self.writer.plan.operation, fields=sheet.fields, decode=decode)
         if self.log is None:
             return Call(self.session, request, self.gate)
         return Call(self.session, request, self.gate, prepare=intent.keep, fence=self.log.check)
-
-    def _decode(self, raw: "RawReply") -> "Payload":
-        """Read a reply as it is kept: judged now and later, it must come to the same."""
-        operation = self.writer.plan.operation
-        if self.writer.plan.is_look_up:
-            return without_signatures(raw.body, decode_json(raw.body))
-        telling = operation.status_field or ""
-        return without_signatures(*without_doubt(raw.body, operation.list_field or "", telling))
 
     def _sending(self, exchange: "Exchange[Any]", references: "References") -> Sending:
         return Sending(
@@ -365,3 +357,12 @@ def _ended_by_itself(call: "Call[Payload] | None", intent: _Intent) -> "Exchange
         return call.so_far()
     reason = "the journal could not keep the intent" if call else "the request could not be written"
     return Exchange(error=NotSentError(f"nothing was sent: {reason}"))
+
+
+def _decode(raw: "RawReply") -> "Payload":
+    """Read a reply as it is kept: judged now and later, it must come to the same."""
+    return without_signatures(raw.body, decode_surely(raw.body))
+
+
+def _decode_look_up(raw: "RawReply") -> "Payload":
+    return without_signatures(raw.body, decode_json(raw.body))

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r\n"
 
+_USUAL = ((b'": ', b'":'), (b', "', b',"'), (b"}, {", b"},{"), (b"\\/", b"/"))
+"""How others write what is written here without need."""
+
+_EXACT_DIGITS = 18
 XML = "XML"
 
 _BODY_KINDS = (
@@ -64,45 +68,76 @@ def decode_json(body: bytes) -> dict[str, Any]:
     )
 
 
-def without_doubt(body: bytes, list_field: str, telling: str) -> tuple[bytes, dict[str, Any]]:
-    """Return a reply about money as it is to be judged and kept, and what it says.
+def decode_surely(body: bytes) -> dict[str, Any]:
+    """Return the JSON object that a body is, where money depends on what it says.
 
-    A field that is named twice in one object, and differently, has all of its values there, in a
-    list: so none of them is taken for what the gateway says.
-
-    Args:
-        body: The reply.
-        list_field: The field with the list of what became of each order.
-        telling: The field of each that says it; nothing is in doubt where it comes once in each.
+    A field that one object names twice, with different values, has neither: a list of a list of
+    them stands in its place, which is neither a text nor a list of records.
 
     Raises:
         ReplyUnreadableError: For anything but one whole JSON object.
     """
-    payload = decode_json(body)
-    listed = payload.get(list_field)
-    if isinstance(listed, list) and body.count(f'"{telling}"'.encode()) == len(listed):
-        return body, payload
-    doubtful: list[str] = []
+    value, trimmed = decode_json(body), trim(body)
+    return value if _is_unambiguous(trimmed, value) else _without_doubt(trimmed, value)
+
+
+def _is_unambiguous(trimmed: bytes, value: dict[str, Any]) -> bool:
+    """Say whether it is seen at a glance that no object of a reply names a field twice.
+
+    So it is where the reply is just what would be written of what was read.
+    """
     try:
-        found = json.loads(trim(body), object_pairs_hook=lambda pairs: _merged(pairs, doubtful))
-        return (orjson.dumps(found), found) if doubtful else (body, payload)
-    except (RecursionError, orjson.JSONEncodeError):  # nested too deep, numbers too long
-        problem = "the reply cannot be judged: it is nested too deep, or names a field twice"
-    raise ReplyUnreadableError(problem)
+        written = orjson.dumps(value)
+    except orjson.JSONEncodeError:  # nested too deep
+        return False
+    if written == trimmed:
+        return True
+    for usual, shorter in _USUAL:
+        trimmed = trimmed.replace(usual, shorter)
+    return written == trimmed
 
 
-def _merged(pairs: list[tuple[str, Any]], doubtful: list[str]) -> dict[str, Any]:
-    """Make an object of its fields, and note those that have several values."""
+def _without_doubt(trimmed: bytes, value: dict[str, Any]) -> dict[str, Any]:
+    """Return a reply in which a field that has several values in one object has none of them.
+
+    Raises:
+        ReplyUnreadableError: Where it is nested too deep to tell.
+    """
+    doubtful: set[str] = set()
+    try:
+        found: dict[str, Any] = json.loads(
+            trimmed,
+            object_pairs_hook=lambda pairs: _merged(pairs, doubtful),
+            parse_int=_number,
+            strict=False,
+        )
+    except RecursionError:
+        found = {}
+    else:
+        return found if doubtful else value
+    raise ReplyUnreadableError(
+        "expected a JSON object, got one that is nested too deep to be judged"
+    )
+
+
+def _number(text: str) -> int | float:
+    """Read a whole number as `decode_json` does."""
+    return int(text) if len(text) <= _EXACT_DIGITS else float(text)
+
+
+def _merged(pairs: list[tuple[str, Any]], doubtful: set[str]) -> dict[str, Any]:
+    """Make an object of its fields, and note those that are named twice, and not as one text."""
     merged = dict(pairs)
     if len(merged) == len(pairs):
         return merged
-    values: dict[str, list[Any]] = {}
+    merged.clear()
+    several: dict[str, Any] = {}
     for name, value in pairs:
-        known = values.setdefault(name, [])
-        if value not in known:
-            known.append(value)
-    doubtful += [name for name, known in values.items() if len(known) > 1]
-    return {name: known if len(known) > 1 else known[0] for name, known in values.items()}
+        first = merged.setdefault(name, value)
+        if first is not value and not (type(first) is type(value) is str and first == value):
+            several.setdefault(name, [[first, value]])
+    doubtful.update(several)
+    return {**merged, **several}
 
 
 def _json_problem(trimmed: bytes, position: int | None) -> str:
