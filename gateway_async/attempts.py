@@ -16,7 +16,10 @@ import attrs
 
 from gateway_async.errors import (
     CertificateError,
+    ConfigurationError,
+    EvidenceError,
     GatewayError,
+    InvalidOrderError,
     JournalError,
     NotSentError,
     OutcomeUnknownError,
@@ -40,6 +43,8 @@ T = TypeVar("T")
 _log = logging.getLogger("gateway_async.requests")
 
 _MOST_DOUBLINGS = 60
+_BEFORE_SENDING = (NotSentError, ConfigurationError, InvalidOrderError, EvidenceError)
+"""What may be said of a request that was never asked to write; the last is a defect of others."""
 
 
 def _now() -> float:
@@ -273,9 +278,9 @@ def _proved(error: GatewayError, *, asked: bool) -> GatewayError:
     if asked and not isinstance(error, OutcomeUnknownError):
         name = type(error).__name__
         return OutcomeUnknownError(f"the request was sent, and then {name} was raised: {error}")
-    if isinstance(error, RejectedError):
-        return NotSentError(f"nothing was sent: RejectedError was raised before: {error}")
-    return error
+    if asked or isinstance(error, _BEFORE_SENDING):
+        return error
+    return NotSentError(f"nothing was sent: {type(error).__name__} was raised before: {error}")
 
 
 def _given_up(*, asked: bool, reason: str | None = None) -> GatewayError:

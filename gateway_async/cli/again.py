@@ -64,9 +64,19 @@ def with_journal(line: str, url: str | None) -> str:
         line: The line.
         url: The journal, wherever it was named; None for none.
     """
-    is_named = any(word.partition("=")[0] == _JOURNAL for word in shlex.split(line))
+    is_named = given_option(line, _JOURNAL) is not None
     whole = None if url is None or is_named else absolute_journal(url)
     return line if whole is None or whole == url else f"{line} {shlex.join([_JOURNAL, whole])}"
+
+
+def given_option(line: str, option: str) -> str | None:
+    """Return the value of an option as a line has it; None where it has none."""
+    words = shlex.split(line)
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        name, sign, value = word.partition("=")
+        if name == option:
+            return value if sign else following
+    return None
 
 
 def _whole(option: str, value: str) -> str:

@@ -89,6 +89,16 @@ def place_of(settings: "Settings") -> str:
     return str(Path(location.path).absolute()) if location.is_sqlite else location.shown
 
 
+def file_of(settings: "Settings") -> Path | None:
+    """Return the file of the journal that the settings name, if it is one.
+
+    Raises:
+        ConfigurationError: If it is named wrongly.
+    """
+    location = None if settings.journal is None else locate(settings.journal)
+    return Path(location.path) if location is not None and location.is_sqlite else None
+
+
 async def _status(journal: "Journal", name: str) -> "JobStatus | None":
     async with journal:
         try:

@@ -37,6 +37,7 @@ class About:
         source: The input; None where it is a journal.
         out: Where every single outcome is written; None where they are printed.
         job: The name of the job, if it is one.
+        journal: The file of its journal, if that is one.
     """
 
     command: str
@@ -44,6 +45,7 @@ class About:
     source: Path | None = None
     out: Path | None = None
     job: str | None = None
+    journal: Path | None = None
 
 
 @attrs.define(kw_only=True)
@@ -101,7 +103,7 @@ def reporting(path: Path | None, about: About, talk: "Talk") -> "Iterator[Report
 
 def _begin_beside(path: Path, about: About) -> Path:
     """Begin a file beside the report, so that nothing begins if it could not be written."""
-    if path == STDIO or path.resolve() in _resolved(about.source, about.out):
+    if path == STDIO or path.resolve() in _resolved(about.source, about.out, about.journal):
         raise ConfigurationError(
             "--report: name a file of its own for the page, such as --report night.html"
         )
@@ -134,6 +136,8 @@ def _may_be_replaced(path: Path) -> bool:
 def _write(beside: Path, path: Path, page: str, talk: "Talk") -> None:
     try:
         beside.write_text(page, encoding="utf-8", errors="backslashreplace")
+        if path.exists() and not _may_be_replaced(path):  # another command put it there meanwhile
+            path = path.with_name(f"{path.name}.{os.getpid()}.html")
         beside.replace(path)
     except OSError as error:
         talk.warn(f"the report could not be written to {path}: {error.strerror or error}")

@@ -49,7 +49,8 @@ def decide(inside: "Transaction", name: str, order: object, state: JobState, not
     lock_what_is_in_doubt(inside.connection, job.id)
     runs = list(runs_of(_positions(inside, job, order)))
     sources(Move.DECIDE, state)
-    known = [each for first, last in runs for each in _in_doubt(inside, job, first, last)]
+    found = [each for first, last in runs for each in _in_doubt(inside, job, first, last)]
+    known = list({each.first: each for each in found}.values())  # one may hold several runs
     told = {
         "state": str(state),
         "code": "",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway_async.cli.again import line_again, with_journal
+from gateway_async.cli.again import given_option, line_again, with_journal
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,15 @@ def test_a_journal_that_is_another_elsewhere_is_named(
 ) -> None:
     monkeypatch.setattr(Path, "absolute", lambda path: Path("/d") / path)
     assert with_journal(line, url) == line + more
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("gateway-async refund o.csv --journal sqlite:///j.db", "sqlite:///j.db"),
+        ("gateway-async refund o.csv --journal=sqlite:///j.db --yes", "sqlite:///j.db"),
+        ("gateway-async refund my--journal.csv --out night--journal.csv", None),
+    ],
+)
+def test_an_option_is_known_by_its_whole_name(line: str, value: str | None) -> None:
+    assert given_option(line, "--journal") == value

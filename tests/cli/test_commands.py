@@ -226,9 +226,11 @@ def test_a_dry_run_refuses_what_the_run_would_refuse(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     orders = write(tmp_path / "orders.csv", REFUND_COLUMNS, [ROW])
+    journal = f"sqlite:///{tmp_path}/jobs.db"
     for options, words in (
         (["--chunk-size", "80"], "80 is above the 50 orders"),
         (["--out", str(orders)], "exists already"),
+        (["--out", str(orders), "--job", "j", "--journal", journal], "is the file with the orders"),
         (["--out", str(tmp_path / "nowhere" / "out.csv")], "there is no directory"),
     ):
         assert run_here(["refund", str(orders), "--dry-run", *options]) == 2

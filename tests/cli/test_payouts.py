@@ -73,8 +73,8 @@ async def test_the_command_that_is_printed_sends_the_payouts_that_were_not_sent_
         sandbox, "payout", "payouts.csv", "--out", "out.csv", *options, *chosen, cwd=tmp_path
     )
     line = (
-        "gateway-async payout out.csv --only not_sent --out out-rest.csv --config test.toml "
-        "--profile test"
+        f"gateway-async payout {tmp_path}/out.csv --only not_sent --out {tmp_path}/out-rest.csv "
+        f"--config {tmp_path}/test.toml --profile test"
     )
     assert f"2 were not sent; send them:\n  {line}\n" in ended.stderr
     ended = await run(sandbox, *shlex.split(line)[1:], "--yes", cwd=tmp_path)

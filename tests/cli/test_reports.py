@@ -6,6 +6,8 @@ import signal
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from gateway_async.cli.reports import About, reporting
+from gateway_async.cli.talk import Talk
 from gateway_async.sandbox.faults import DropReply, Latency, NoReply
 from tests.cli.running import COLUMNS, outcomes, run, start, write, write_refunds
 from tests.report.test_page import Read
@@ -134,6 +136,24 @@ async def test_a_report_is_written_over_a_report_alone(
         assert "--report: " in ended.stderr
     assert (orders.read_bytes(), record.read_text()) == (before, "the only record")
     assert sandbox.requests["refund"] == 0
+
+
+async def test_a_report_takes_the_place_of_no_journal_and_of_no_file_that_came_meanwhile(
+    sandbox: "Sandbox", tmp_path: "Path"
+) -> None:
+    orders, journal = write_refunds(sandbox, tmp_path / "orders.csv", 1), tmp_path / "night.db"
+    job = ("--job", "night", "--journal", f"sqlite:///{journal}", "--out", tmp_path / "out.csv")
+    ended = await run(sandbox, "refund", orders, "--yes", *job, "--report", journal)
+    assert ended.code == 2
+    assert (sandbox.requests["refund"], journal.exists()) == (0, False)
+
+    page, about = tmp_path / "night.html", About(command="refund")
+    with reporting(page, about, Talk()) as told:
+        told.tally.counts["succeeded"] += 1
+        page.write_text("the only record")
+    assert page.read_text() == "the only record"
+    (other,) = tmp_path.glob("night.html.*.html")
+    assert "<!DOCTYPE html>" in other.read_text()
 
 
 async def test_nothing_is_sent_where_the_report_could_not_be_written(

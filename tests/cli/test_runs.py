@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,7 +14,7 @@ from rich.console import Console
 
 from gateway_async.cli.commands.common import Results, guarded, see_through
 from gateway_async.cli.files.formats import Format
-from gateway_async.cli.files.outfile import Existing, out_file
+from gateway_async.cli.files.outfile import Existing, _put_in_place, out_file
 from gateway_async.cli.layouts import LAYOUTS
 from gateway_async.cli.runs import drive
 from gateway_async.cli.stopping import Stop
@@ -150,6 +151,22 @@ def test_outcomes_that_cannot_be_put_in_place_stay_where_they_are(tmp_path: Path
     (warning,) = warnings
     assert "cannot be put in place" in warning
     assert Path(warning.rpartition(" ")[2]).read_text() == "order_no\nO1\n"
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_of_files_that_are_put_in_place_at_once_none_is_lost(
+    tmp_path: Path, *, is_there: bool
+) -> None:
+    path, names = tmp_path / "out.csv", [f"run {number}" for number in range(8)]
+    if is_there:
+        path.write_text("an earlier run")
+    for name in names:
+        (tmp_path / name).write_text(name)
+    with ThreadPoolExecutor(len(names)) as threads:
+        puts = [threads.submit(_put_in_place, tmp_path / n, path, lambda _: None) for n in names]
+    assert [put.result() for put in puts] == [None] * len(names)
+    found = sorted(each.read_text() for each in tmp_path.iterdir())
+    assert found == sorted([*names, *(["an earlier run"] if is_there else [])])
 
 
 def test_an_output_that_nobody_reads_is_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:

@@ -281,6 +281,20 @@ async def test_several_orders_are_decided_on_together(journal: Journal, tables: 
     assert int(noted[0][0]) == 3
 
 
+async def test_orders_of_several_stretches_are_decided_on_in_any_pattern(journal: Journal) -> None:
+    for number, chosen in enumerate(([1, *range(3, 7)], [0, 2, 4, 5, 7, 9], range(10))):
+        job = await submitted(journal, name=f"job {number}")
+        lease = await job.take("first")
+        for indices in (range(4), range(4, 7), range(7, 10)):  # each in flight by itself
+            await sent(lease, indices)
+        await lease.release()
+        await (await job.take("second")).release()  # which finds them in doubt
+        await journal.resolve(job.name, chosen, "succeeded", "seen")
+        outcomes = [outcome async for outcome in journal.outcomes(job.name)]
+        succeeded = [each.index for each in outcomes if each.status is OutcomeStatus.SUCCEEDED]
+        assert succeeded == list(chosen)
+
+
 @pytest.mark.parametrize(
     ("several", "reason"),
     [

@@ -13,7 +13,7 @@ import attrs
 from gateway_async.batching.batch import check_size
 from gateway_async.batching.plans import PLANS
 from gateway_async.batching.statuses import OutcomeStatus
-from gateway_async.cli.again import line_again, with_journal
+from gateway_async.cli.again import given_option, line_again, with_journal
 from gateway_async.cli.commands.common import (
     RefusedError,
     Results,
@@ -30,7 +30,7 @@ from gateway_async.cli.files.formats import STDIO
 from gateway_async.cli.files.outfile import Existing, check_place, out_file
 from gateway_async.cli.files.snapshot import snapshot
 from gateway_async.cli.inputs import InputFile, check_file
-from gateway_async.cli.jobs import KnownJob, ToldJob, look_at
+from gateway_async.cli.jobs import KnownJob, ToldJob, file_of, look_at
 from gateway_async.cli.layouts import LAYOUTS, Layout
 from gateway_async.cli.options import (
     FileOptions,
@@ -105,11 +105,17 @@ class BatchCommand:
             self._say_what_is_elsewhere(file)
             check_size(PLANS[self.layout.method], self.settings.policy)
             if out is not None:
-                check_place(out, self.files.stdio, self._existing)
+                self._check_out(out)
             if out is None or self.safety.dry_run:
                 show_plan(self.layout, self.settings, file)
                 return 0
             return self._send(file, out)
+
+    def _check_out(self, out: Path) -> None:
+        check_place(out, self.files.stdio, self._existing)
+        is_own = STDIO not in (out, self.source) and out.resolve() == self.source.resolve()
+        if is_own and not self.layout.looks_up:
+            raise RefusedError(f"--out: {out} is the file with the orders; name another one")
 
     def _say_what_is_elsewhere(self, file: InputFile) -> None:
         for source, count in file.elsewhere.items():
@@ -125,6 +131,7 @@ class BatchCommand:
             source=self.source,
             out=path,
             job=self.job,
+            journal=None if self.job is None else file_of(self.settings),
         )
         with reporting(self.files.report, about, self.talk) as told:
             return self._send_all(file, path, told)
@@ -215,8 +222,8 @@ class BatchCommand:
 
     def _on_job(self, command: str, *options: str) -> str:
         """Return a command on the job of this one."""
-        given = self.settings.journal if "--journal" in self.line else None
-        journal = ("--journal", given) if given else ()
+        named = given_option(self.line, "--journal")
+        journal = ("--journal", named) if named else ()
         words = ("jobs", command, self.job or "", *options, *journal, *self.gateway.again)
         return with_journal(line_again(words), self.settings.journal)
 

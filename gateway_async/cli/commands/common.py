@@ -1,6 +1,5 @@
 """What commands on files have in common: refusals, confirmation, and the result file."""
 
-import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +8,7 @@ import attrs
 import orjson
 
 from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.cli.again import line_again
 from gateway_async.cli.cells import to_text
 from gateway_async.cli.files.formats import STDIO
 from gateway_async.cli.files.problems import TableError
@@ -131,10 +131,10 @@ def line_from(  # noqa: PLR0913  # what such a command consists of
         only: The status of the rows that it takes; all rows if it is empty.
         again: Options of this command that the next one needs.
     """
-    found = Path(f"OUTCOMES.{files.format}") if out == STDIO else out
+    found = Path(f"OUTCOMES.{files.format}") if out == STDIO else out.absolute()
     other = found.with_name(f"{found.stem}-{suffix}{found.suffix}")
     chosen = ("--only", only) if only else ()
-    return shlex.join(["gateway-async", command, str(found), *chosen, "--out", str(other), *again])
+    return line_again([command, str(found), *chosen, "--out", str(other), *again])
 
 
 def advise(talk: "Talk", told: Reporting, what: str, line: str) -> None:

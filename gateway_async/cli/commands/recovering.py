@@ -234,7 +234,11 @@ class _Run:
             only=_NOT_SENT,
             again=self.gateway.again,
         )
-        advise(self.talk, told, f"{count} were proved not to be done; send them", line)
+        what = (
+            f"{count} were proved not to be done; send them, from this file alone (to recover "
+            f"{self.source} once more would make another file that sends them)"
+        )
+        advise(self.talk, told, what, line)
 
     async def _recover(
         self, evidence: Evidence, credentials: "Credentials", stop: Stop, told: Reporting

@@ -20,7 +20,15 @@ from gateway_async.cli.commands.common import (
 )
 from gateway_async.cli.files.outfile import Existing, out_file
 from gateway_async.cli.inputs import Totals
-from gateway_async.cli.jobs import KnownJob, job_cells, job_columns, layout_of, place_of, rows_of
+from gateway_async.cli.jobs import (
+    KnownJob,
+    file_of,
+    job_cells,
+    job_columns,
+    layout_of,
+    place_of,
+    rows_of,
+)
 from gateway_async.cli.options import (
     FileOptions,
     GatewayOptions,
@@ -58,7 +66,11 @@ class _Resuming:
 
     def run(self) -> int:
         about = About(
-            command="jobs resume", base_url=self.settings.base_url, out=self.out, job=self.name
+            command="jobs resume",
+            base_url=self.settings.base_url,
+            out=self.out,
+            job=self.name,
+            journal=file_of(self.settings),
         )
         with reporting(self.files.report, about, self.talk) as told:
             return self._resume(told)

@@ -5,6 +5,8 @@ standard output.
 """
 
 import contextlib
+import errno
+import itertools
 import os
 import sys
 import tempfile
@@ -179,12 +181,46 @@ def out_file(
 
 
 def _put_in_place(beside: Path, path: Path, warn: "Callable[[str], None]") -> None:
+    """Give a file its name; what has that name by now is kept, whoever put it there."""
     try:
-        if _is_filled(path):  # where that was refused, another run put its own in place meanwhile
-            warn(f"{path} was there already; it is now {_set_aside(path)}")
-        beside.replace(path)
+        while not _put(beside, path):
+            if other := _set_aside(path):
+                warn(f"{path} was there already; it is now {other}")
     except OSError as error:
         warn(f"{path} cannot be put in place: {error.strerror}; what belongs there is {beside}")
+
+
+def _put(beside: Path, path: Path) -> bool:
+    """Give a file another name, unless something has that; say whether it could."""
+    try:
+        path.hardlink_to(beside)
+    except FileExistsError:
+        return False
+    except OSError:  # the file system has no links
+        if path.exists():
+            return False
+        beside.rename(path)
+        return True
+    beside.unlink()
+    return True
+
+
+def _set_aside(path: Path) -> Path | None:
+    """Give a file that has a name another one; None where it was empty, or has gone by itself."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    try:
+        moved = path.rename(path.with_name(f".{path.name}.{os.getpid()}.aside"))
+    except FileNotFoundError:
+        return None
+    if not moved.lstat().st_size:
+        moved.unlink()
+        return None
+    for number in itertools.count(1):
+        other = path.with_name(f"{path.name}.{number}")
+        if _put(moved, other):
+            break
+    return other
 
 
 def _check_stdio(kind: Format) -> None:
@@ -194,10 +230,3 @@ def _check_stdio(kind: Format) -> None:
 
 def _is_filled(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
-
-
-def _set_aside(path: Path) -> Path:
-    number = 1
-    while (other := path.with_name(f"{path.name}.{number}")).exists():
-        number += 1
-    return path.rename(other)
