@@ -4,6 +4,13 @@ from tests.mutants.mutant import Mutant
 
 READING = (
     Mutant(
+        "a field that is named twice, and differently, has no value",
+        "wire/decoding.py",
+        "    return value if _is_unambiguous(trimmed, value) else _without_doubt(trimmed, value)\n",
+        "    return value\n",
+        "tests/batching/test_repeated_names.py",
+    ),
+    Mutant(
         "a reply has a largest size",
         "transport.py",
         "            if size > self._max_reply_bytes:",

@@ -4,6 +4,20 @@ from tests.mutants.mutant import Mutant
 
 SENDING = (
     Mutant(
+        "a row that was copied is sent from where it was copied",
+        "cli/inputs.py",
+        "            if source := to_text(row.cells.get(STATUS_FROM)):\n",
+        '            if source := "":\n',
+        "tests/cli/test_recovering.py",
+    ),
+    Mutant(
+        "an order that a job has is not sent past it",
+        "cli/orders.py",
+        "    if not job or to_text",
+        "    if job or to_text",
+        "tests/cli/test_jobs.py",
+    ),
+    Mutant(
         "what is raised once something was sent proves nothing by its type",
         "attempts.py",
         "                error = _proved(error, asked=evidence.settle())\n",
