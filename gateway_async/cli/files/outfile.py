@@ -10,6 +10,7 @@ import itertools
 import os
 import sys
 import tempfile
+import uuid
 from enum import Enum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -210,7 +211,7 @@ def _set_aside(path: Path) -> Path | None:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     try:
-        moved = path.rename(path.with_name(f".{path.name}.{os.getpid()}.aside"))
+        moved = path.rename(path.with_name(f".{path.name}.{uuid.uuid4().hex}.aside"))
     except FileNotFoundError:
         return None
     if not moved.lstat().st_size:
