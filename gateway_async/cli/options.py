@@ -53,6 +53,16 @@ _AtLeastOne = Parameter(validator=Number(gte=1))
 _Flag = Parameter(negative="")
 
 
+def _as_given(options: Any, *, without: str) -> tuple[str, ...]:  # noqa: ANN401  # a group of options
+    """Write options as they were given, all but one."""
+    return tuple(
+        text
+        for name, value in attrs.asdict(options).items()
+        if value and name != without
+        for text in (f"--{name.replace('_', '-')}", str(value))
+    )
+
+
 @Parameter(name="*", group="Gateway")
 @attrs.frozen(kw_only=True)
 class GatewayOptions:
@@ -83,12 +93,7 @@ class GatewayOptions:
     @property
     def again(self) -> tuple[str, ...]:
         """The options that name this gateway, for a command that goes on at the same."""
-        given = attrs.asdict(self, filter=lambda field, value: value and field.name != "log_format")
-        return tuple(
-            text
-            for name, value in given.items()
-            for text in (f"--{name.replace('_', '-')}", str(value))
-        )
+        return _as_given(self, without="log_format")
 
     def talk(self) -> Talk:
         """Return what tells people what happens."""
@@ -127,6 +132,11 @@ class PaceOptions:
     chunk_size: Annotated[int | None, _AtLeastOne] = None
 
     @property
+    def again(self) -> tuple[str, ...]:
+        """The options for a command that goes on as fast; a deadline was that of one run."""
+        return _as_given(self, without="deadline")
+
+    @property
     def policy(self) -> dict[str, Any]:
         """The fields of `BatchPolicy` that were said."""
         said = {
@@ -145,8 +155,8 @@ class FileOptions:
 
     Attributes:
         format: The format of standard input and output, where a file is `-`.
-        report: The file for a report on the run, one page of HTML for a browser; it is replaced
-            if it is there.
+        report: The file for a report on the run, one page of HTML for a browser; an older report
+            is replaced.
     """
 
     format: Literal["csv", "jsonl"] = "csv"

@@ -74,6 +74,7 @@ async def test_the_command_that_is_printed_sends_the_payouts_that_were_not_sent_
     )
     line = (
         f"gateway-async payout {tmp_path}/out.csv --only not_sent --out {tmp_path}/out-rest.csv "
+        "--concurrency 1 --stop-after-unknown 1 "
         f"--config {tmp_path}/test.toml --profile test"
     )
     assert f"2 were not sent; send them:\n  {line}\n" in ended.stderr

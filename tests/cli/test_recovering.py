@@ -70,6 +70,9 @@ async def test_every_command_that_is_named_may_be_given_and_nothing_is_sent_twic
     ended = await run(sandbox, "recover", out, "--out", recovered, "--config", config)
     rest = tmp_path / "out-recovered-rest.csv"
     assert f"refund {recovered} --only not_sent --out {rest}" in ended.stderr
+    assert (
+        f"150 were not sent before, and are copies here: they are sent from {out}" in ended.stderr
+    )
     first = await run(
         sandbox, "refund", out, "--only", "not_sent", *how, "--out", f"{out}-rest.csv"
     )

@@ -72,6 +72,7 @@ class BatchCommand:
         safety: What happens before anything is sent.
         job: The name of a job, if it is one.
         only: The statuses of the rows that are taken; all rows if it is empty.
+        pace: How fast, as the options say it.
         gateway: Which gateway, as the options say it.
         line: The command as it was given, to give again.
     """
@@ -85,6 +86,7 @@ class BatchCommand:
     safety: SafetyOptions
     job: str | None = None
     only: tuple[str, ...] = ()
+    pace: PaceOptions = attrs.field(factory=PaceOptions)
     gateway: GatewayOptions
     line: str
 
@@ -267,8 +269,10 @@ class BatchCommand:
 
     def _advise(self, told: Reporting, out: Path, what: str, **command: str) -> None:
         again = self.gateway.again
-        if "only" in command and self.settings.policy.duplicates == "serialize":
-            again = ("--duplicates", "serialize", *again)
+        if "only" in command:  # it sends
+            again = (*self.pace.again, *again)
+            if self.settings.policy.duplicates == "serialize":
+                again = ("--duplicates", "serialize", *again)
         advise(self.talk, told, what, line_from(out, files=self.files, again=again, **command))
 
 
@@ -305,13 +309,14 @@ def _order_command(layout: Layout) -> Callable[..., int]:
         talk = who.talk()
 
         def work() -> int:
-            policy = (pace or PaceOptions()).policy
+            pacing = pace or PaceOptions()
+            policy = pacing.policy
             if duplicates is not None:
                 policy["duplicates"] = duplicates
             settings = who.settings(
                 os.environ,
                 journal=(journal or JournalOptions()).checked(),
-                rate=(pace or PaceOptions()).rate,
+                rate=pacing.rate,
                 policy=policy,
             )
             return BatchCommand(
@@ -324,6 +329,7 @@ def _order_command(layout: Layout) -> Callable[..., int]:
                 safety=safety or SafetyOptions(),
                 job=job,
                 only=only,
+                pace=pacing,
                 gateway=who,
                 line=line,
             ).run()

@@ -54,6 +54,7 @@ class _Run:
     files: FileOptions
     safety: SafetyOptions
     only: tuple[str, ...]
+    pace: PaceOptions
     gateway: GatewayOptions
 
     def run(self) -> int:
@@ -130,7 +131,7 @@ class _Run:
                 command=PAYOUT.operation,
                 suffix="rest",
                 only="not_sent",
-                again=self.gateway.again,
+                again=(*self.pace.again, *self.gateway.again),
             )
             what = f"{not_sent} were not sent; send them:\n  {line}"
             self.talk.tell("next", what, command=line)
@@ -169,6 +170,7 @@ def payout(  # noqa: PLR0913  # one keyword an option
             files=files or FileOptions(),
             safety=safety or SafetyOptions(),
             only=only,
+            pace=pacing,
             gateway=who,
         ).run()
 

@@ -223,6 +223,12 @@ class _Run:
         results.tally.report(self.talk, "recover")
         if not_done:
             self._say_what_is_left(not_done, evidence.layout, out.place, told)
+        if copies := results.tally.counts[_NOT_SENT] - not_done:
+            text = (
+                f"{copies} were not sent before, and are copies here: they are sent from "
+                f"{self.source}, if that was not done already"
+            )
+            self.talk.tell("copies", text, count=copies)
         return results.tally.exit_code
 
     def _say_what_is_left(self, count: int, layout: Layout, out: "Path", told: Reporting) -> None:
