@@ -44,7 +44,7 @@ _log = logging.getLogger("gateway_async.requests")
 
 _MOST_DOUBLINGS = 60
 _BEFORE_SENDING = (NotSentError, ConfigurationError, InvalidOrderError, EvidenceError)
-"""What may be said of a request that was never asked to write; the last is a defect of others."""
+"""What is believed of a request that was never asked to write; the last tells of a reply to it."""
 
 
 def _now() -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway_async import BatchPolicy, NotSentError, RetryPolicy
+from gateway_async import BatchPolicy, GatewayClient, NotSentError, RetryPolicy
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.transport import AiohttpTransport
@@ -46,16 +46,22 @@ class Turnstile(contextlib.AbstractAsyncContextManager[None]):
             await asyncio.sleep(0)
 
 
-async def test_what_waits_for_the_limiter_is_still_new(
-    sandbox: Sandbox, make: Make, journal: Journal
-) -> None:
-    orders = seeded(sandbox, 8)
-    turnstile = Turnstile()
-    gateway = make(policy=WIDE, limiter=turnstile)
+async def _waiting(
+    gateway: GatewayClient, orders: list[Any], journal: Journal, turnstile: Turnstile
+) -> "asyncio.Task[Any]":
+    """Begin a job of four chunks, and return it once each waits for its turn."""
     batch = asyncio.create_task(gateway.refund(orders, job=journal.job("job")))
     for _ in range(4):  # each chunk's look-up
         turnstile.free.release()
     await turnstile.wait_for(8)
+    return batch
+
+
+async def test_what_waits_for_the_limiter_is_still_new(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    orders, turnstile = seeded(sandbox, 8), Turnstile()
+    batch = await _waiting(make(policy=WIDE, limiter=turnstile), orders, journal, turnstile)
     assert await counts(journal) == {JobState.NEW: 8}
     turnstile.free.release()
     while (await counts(journal)).get(JobState.SUCCEEDED, 0) < 2:  # noqa: ASYNC110  # see above
@@ -72,13 +78,8 @@ async def test_what_waits_for_the_limiter_is_still_new(
 async def test_what_waited_when_the_job_was_cancelled_is_new_and_sent_by_the_next_run(
     sandbox: Sandbox, make: Make, journal: Journal
 ) -> None:
-    orders = seeded(sandbox, 8)
-    turnstile = Turnstile()
-    gateway = make(policy=WIDE, limiter=turnstile)
-    batch = asyncio.create_task(gateway.refund(orders, job=journal.job("job")))
-    for _ in range(4):
-        turnstile.free.release()
-    await turnstile.wait_for(8)
+    orders, turnstile = seeded(sandbox, 8), Turnstile()
+    batch = await _waiting(make(policy=WIDE, limiter=turnstile), orders, journal, turnstile)
     batch.cancel()
     with pytest.raises(asyncio.CancelledError) as cancelled:
         await batch

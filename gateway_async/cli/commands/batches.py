@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -153,7 +153,7 @@ class BatchCommand:
                     confirm(self.talk, asked, yes=self.safety.yes)
                 stop = stopping.enter_context(Stop(self.talk))
                 see_through(
-                    lambda: self._run(file, credentials, results, stop, job),
+                    lambda: self._run(file, self._drive(file, credentials, results, stop, job)),
                     results,
                     lambda: results.write(out, file),
                 )
@@ -167,16 +167,9 @@ class BatchCommand:
             return Existing.SET_ASIDE_AT_END
         return Existing.REFUSED if self.job is None else Existing.SET_ASIDE
 
-    def _run(
-        self,
-        file: InputFile,
-        credentials: "Credentials",
-        results: Results,
-        stop: Stop,
-        job: "KnownJob | None",
-    ) -> None:
+    def _run(self, file: InputFile, work: "Coroutine[Any, Any, None]") -> None:
         try:
-            asyncio.run(self._drive(file, credentials, results, stop, job))
+            asyncio.run(work)
         except InvalidOrderError as error:
             raise file.problems_of(error, self.layout.columns) from None
 

@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from gateway_async.cli.commands.common import DONE, RefusedError, Results, guarded
-from gateway_async.cli.commands.journals import with_journal
+from gateway_async.cli.commands.journals import on_journal
 from gateway_async.cli.commands.resolving import resolve
 from gateway_async.cli.commands.resuming import resume
 from gateway_async.cli.files.outfile import Existing, out_file
@@ -44,7 +44,7 @@ def list_jobs(
         standard_output().print(_table(await found.jobs()))
         return DONE
 
-    return with_journal(gateway, journal, work)
+    return on_journal(gateway, journal, work)
 
 
 def _refuse(words: tuple[str, ...]) -> int:
@@ -96,7 +96,7 @@ def show(
             standard_output().print(more, markup=False, highlight=False)
         return DONE
 
-    return with_journal(gateway, journal, work)
+    return on_journal(gateway, journal, work)
 
 
 @jobs.command
@@ -138,7 +138,7 @@ def outcomes(  # noqa: PLR0913  # one keyword an option
             sink.close()
         return DONE
 
-    return with_journal(gateway, journal, work)
+    return on_journal(gateway, journal, work)
 
 
 jobs.command(resolve)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gateway_async.journal import Journal
 
 
-def with_journal(
+def on_journal(
     gateway: GatewayOptions | None,
     journal: JournalOptions | None,
     work: "Callable[[Journal, Talk], Awaitable[int]]",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from gateway_async.cli.commands.common import DONE, RefusedError
-from gateway_async.cli.commands.journals import with_journal
+from gateway_async.cli.commands.journals import on_journal
 from gateway_async.cli.jobs import rows_of
 from gateway_async.cli.options import GatewayOptions, JournalOptions
 
@@ -60,7 +60,7 @@ def resolve(
             talk.tell("resolved", text, count=len(orders))
         return DONE
 
-    return with_journal(gateway, journal, work)
+    return on_journal(gateway, journal, work)
 
 
 def _span(text: str) -> range:

@@ -22,7 +22,6 @@ from gateway_async.cli.files.outfile import Existing, out_file
 from gateway_async.cli.inputs import Totals
 from gateway_async.cli.jobs import (
     KnownJob,
-    file_of,
     job_cells,
     job_columns,
     layout_of,
@@ -66,11 +65,7 @@ class _Resuming:
 
     def run(self) -> int:
         about = About(
-            command="jobs resume",
-            base_url=self.settings.base_url,
-            out=self.out,
-            job=self.name,
-            journal=file_of(self.settings),
+            command="jobs resume", base_url=self.settings.base_url, out=self.out, job=self.name
         )
         with reporting(self.files.report, about, self.talk) as told:
             return self._resume(told)

@@ -63,9 +63,6 @@ class Given:
     policy: Mapping[str, Any] = attrs.field(factory=dict)
 
 
-_NO_GATEWAY = "a gateway that is not named yet"
-
-
 @attrs.frozen(kw_only=True)
 class Settings:
     """The settings of one command.
@@ -113,7 +110,7 @@ class Settings:
             ConfigurationError: If it is none, or holds credentials, which would be shown.
         """
         given = self.who.get("base_url")
-        return _NO_GATEWAY if given is None else checked_base_url(given)
+        return "a gateway that is not named yet" if given is None else checked_base_url(given)
 
     def address_of(self, path: str) -> str:
         """Name a path below the gateway's address, be that known or not.
@@ -121,8 +118,8 @@ class Settings:
         Raises:
             ConfigurationError: As `base_url`.
         """
-        base_url = self.base_url
-        return f"{path} of {base_url}" if base_url == _NO_GATEWAY else f"{base_url}{path}"
+        is_named = "base_url" in self.who
+        return f"{self.base_url}{path}" if is_named else f"{path} of {self.base_url}"
 
     def credentials(
         self, environment: Mapping[str, str], warn: "Callable[[str], None]"
