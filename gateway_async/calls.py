@@ -19,7 +19,7 @@ from gateway_async.models.payout_results import PayoutResult
 from gateway_async.models.payouts import PayoutRequest
 from gateway_async.models.records import Page, Record
 from gateway_async.models.results import ApmPaymentResult, CheckoutPage, DirectPaymentResult
-from gateway_async.models.values import SensitiveText, SignatureText
+from gateway_async.models.values import SensitiveText, SignatureText, plain_text
 from gateway_async.operations import (
     CHECKOUT,
     PAY_APM,
@@ -152,7 +152,7 @@ def custom_request(
     kind = OperationClass.READ if repeatable else OperationClass.MONEY
     return Request(
         operation=Operation(name="call", path=path, kind=kind, body=_BODIES[body]),
-        fields={name: _field_text(name, value) for name, value in fields.items()},
+        fields=dict(_field_text(name, value) for name, value in fields.items()),
         decode=_READERS[reply],
     )
 
@@ -260,20 +260,21 @@ def _check_choice(name: str, value: object, choices: "Mapping[str, object]") -> 
         )
 
 
-def _field_text(name: object, value: object) -> str:
-    """Write one field of a custom request as text."""
+def _field_text(name: object, value: object) -> tuple[str, str]:
+    """Write one field of a custom request as text, with its name."""
     if not isinstance(name, str) or not name or name in _ADDED:
         raise ConfigurationError(
             f"fields: {name!r} is no name of a field of yours; identity and signature are added"
         )
+    name = plain_text(name)
     if isinstance(value, SensitiveText):
-        return value.reveal()
+        return name, value.reveal()
     if isinstance(value, str):
-        return value
+        return name, plain_text(value)
     if isinstance(value, Decimal) and value.is_finite():
-        return format(value, "f")
+        return name, format(value, "f")
     if isinstance(value, int | dict | list | tuple):
-        return _json_field(name, value)
+        return name, _json_field(name, value)
     raise TypeError(
         f"fields[{name!r}]: expected str, int, Decimal, dict or list, got {type(value).__name__}"
     )

@@ -124,7 +124,14 @@ _text_table = _check(
 
 
 def _texts(value: "Mapping[str, str]") -> dict[str, str]:
-    return dict(value) if _is_table(value) else value  # type: ignore[return-value]  # see above
+    if not _is_table(value):
+        return value  # type: ignore[return-value]  # see above
+    return {_plain(name): _plain(text) for name, text in value.items()}
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401  # text, unless a validator is to refuse it
+    """Return a text as just a `str`: a member of a text enumeration shows as its name."""
+    return str.__str__(value) if isinstance(value, str) else value
 
 
 def _places(value: "Mapping[str, int]") -> dict[str, int]:
@@ -134,7 +141,9 @@ def _places(value: "Mapping[str, int]") -> dict[str, int]:
 
 
 def _selections(value: "Mapping[str, str]") -> dict[str, str]:
-    return {**_SELECTION_FIELDS, **value} if _is_table(value) else value  # type: ignore[return-value]  # see above
+    if not _is_table(value):
+        return value  # type: ignore[return-value]  # see above
+    return {**_SELECTION_FIELDS, **_texts(value)}
 
 
 def _member(kind: type[_Member], value: _Member) -> _Member:

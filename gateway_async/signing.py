@@ -140,6 +140,11 @@ def _to_signer(value: object) -> object:
     )
 
 
+def _to_identifier(value: object) -> object:
+    """Return text as just a `str`: a member of a text enumeration shows as its name."""
+    return str.__str__(value) if isinstance(value, str) else value
+
+
 def _check_identifier(_: object, attribute: "attrs.Attribute[str]", value: object) -> None:
     if not isinstance(value, str) or not value.strip():
         raise ConfigurationError(
@@ -159,6 +164,6 @@ class Credentials(_HoldsSecret):
         signer: A `Signer`, or any callable `(operation, fields) -> str`. Never shown.
     """
 
-    merchant_id: str = attrs.field(validator=_check_identifier)
-    account_id: str = attrs.field(validator=_check_identifier)
+    merchant_id: str = attrs.field(converter=_to_identifier, validator=_check_identifier)
+    account_id: str = attrs.field(converter=_to_identifier, validator=_check_identifier)
     signer: Signer = attrs.field(converter=_to_signer, repr=False)

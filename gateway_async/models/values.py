@@ -173,6 +173,11 @@ def _check_encodable(text: str, instance: object, name: str) -> None:
         raise _wrong(instance, name, "holds half a surrogate pair, which UTF-8 cannot carry")
 
 
+def plain_text(text: str) -> str:
+    """Return text as just a `str`, since a text enumeration shows as a name; secrets stay."""
+    return text if type(text) is str or isinstance(text, SensitiveText) else str.__str__(text)
+
+
 def to_text(value: object, instance: object, field: "attrs.Attribute[Any]") -> str | None:
     """Let text pass, and None where the field may be left out.
 
@@ -182,7 +187,7 @@ def to_text(value: object, instance: object, field: "attrs.Attribute[Any]") -> s
     """
     if isinstance(value, str):
         _check_encodable(value, instance, field.name)
-        return value
+        return plain_text(value)
     if _is_left_out(value, field):
         return None
     raise _wrong_type(instance, field, 'str, such as "12"', value)
@@ -215,7 +220,7 @@ def to_secret(
         InvalidOrderError: For text that UTF-8 cannot carry. The text is not in the message.
     """
     if isinstance(value, str) and not isinstance(value, SensitiveText):
-        value = SensitiveText(value)
+        value = SensitiveText(plain_text(value))
     to_text(value, instance, field)
     return value  # type: ignore[return-value]  # `to_text` let it pass
 
@@ -267,7 +272,7 @@ def to_integer(value: object, instance: object, field: "attrs.Attribute[Any]") -
         return None
     if isinstance(value, bool) or not isinstance(value, int):
         raise _wrong_type(instance, field, "int", value)
-    return value
+    return int(value)  # of a number with a name, only the number
 
 
 def to_date(value: object, instance: object, field: "attrs.Attribute[Any]") -> date | None:

@@ -6,6 +6,7 @@ import hmac
 import json
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
+from enum import Enum
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -35,6 +36,15 @@ ORDER: dict[str, Any] = {
     "amount": "12.5",
 }
 WIRE = '"transaction_id":"T1","order_no":"N1","currency":"EUR","amount":"12.50"'
+
+
+class Named(str, Enum):  # noqa: UP042  # a StrEnum shows as its text
+    """Texts with names, which a form would show in their place."""
+
+    FIELD = "lang"
+    VALUE = "de"
+
+
 REQUEST_ID = "5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11"
 PAYMENT: dict[str, Any] = {"order_no": "N1", "currency": "EUR", "amount": 5}
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
@@ -135,6 +145,12 @@ GOLDEN: dict[str, tuple[str, str, str, Callable[[GatewayClient], Awaitable[Any]]
         lambda gateway: gateway.call(
             "/v1/other", {"a": "x y", "b": Decimal("2.50"), "c": {"d": [1]}}
         ),
+    ),
+    "call with named texts": (
+        "/v1/other",
+        FORM,
+        "merchant_id=M1&account_id=A1&lang=de",
+        lambda gateway: gateway.call("/v1/other", {Named.FIELD: Named.VALUE}),
     ),
     "call in JSON": (
         "/v1/other",

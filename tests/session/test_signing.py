@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -82,6 +83,19 @@ async def test_a_plain_function_signs_the_fields_as_they_go_out() -> None:
     assert list(fields) == ["merchant_id", "account_id", "refund_orders"]
     assert f'"refund_orders":{fields["refund_orders"]}' in body
     assert json.loads(body)["encryption_data"] == "signed"
+
+
+class _Merchant(str, Enum):  # noqa: UP042  # a StrEnum shows as its text
+    """Merchants with names, which a form would show in their place."""
+
+    EUROPE = "M1"
+
+
+def test_a_merchant_with_a_name_speaks_by_its_identifier() -> None:
+    credentials = Credentials(
+        merchant_id=_Merchant.EUROPE, account_id=_Merchant.EUROPE, signer=HmacSigner("s3cret")
+    )
+    assert f"{credentials.merchant_id} {credentials.account_id}" == "M1 M1"
 
 
 @pytest.mark.parametrize(

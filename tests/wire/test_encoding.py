@@ -2,8 +2,9 @@
 
 import traceback
 from decimal import Decimal
+from enum import Enum
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qs, parse_qsl, urlencode
 
 import attrs
 import orjson
@@ -19,7 +20,7 @@ from gateway_async.models.orders import (
     RefundOrder,
     ReviewOrder,
 )
-from gateway_async.models.payment_parts import BasicItemData, CartItem, Price, Subscription
+from gateway_async.models.payment_parts import BasicItemData, CartItem, Item, Price, Subscription
 from gateway_async.models.payments import RedirectPayment
 from gateway_async.models.payouts import PayoutRequest
 from gateway_async.operations import CANCEL, CAPTURE, REFUND, REVIEW, Operation
@@ -166,6 +167,39 @@ def test_wire_names_rename_fields() -> None:
     fields = payment_fields(payment_with(antifraud_token_cookie="c"), dialect)
     assert fields["provider_cookie"] == "c"
     assert "antifraud_token_cookie" not in fields
+
+
+class Named(str, Enum):  # noqa: UP042  # a StrEnum shows as its text
+    """Texts with names, which a form would show in their place."""
+
+    EURO = "EUR"
+    COOKIE = "provider_cookie"
+
+
+class Counted(int, Enum):
+    """Numbers with names."""
+
+    FIVE = 5
+
+
+def test_texts_and_numbers_with_names_go_out_as_what_they_are() -> None:
+    dialect = dialect_with(
+        wire_names={"antifraud_token_cookie": Named.COOKIE},
+        selection_fields={"order_no": Named.COOKIE},
+    )
+    payment = payment_with(
+        currency=Named.EURO,
+        token_id=Named.EURO,
+        checkout_time=Counted.FIVE,
+        antifraud_token_cookie="c",
+        items=[Item(parts=(Named.EURO,))],
+    )
+    form = parse_qs(encode_form(payment_fields(payment, dialect)).decode())
+    assert (form["currency"], form["token_id"]) == (["EUR"], ["EUR"])
+    assert (form["checkout_time"], form["items"]) == (["5"], ["EUR"])
+    assert form["provider_cookie"] == ["c"]
+    refs = [OrderRef(order_no=Named.EURO)]
+    assert encode_form(selection_fields(refs, dialect)) == b"provider_cookie=EUR"
 
 
 def test_secrets_go_out_as_plain_text() -> None:
