@@ -263,14 +263,15 @@ def _judge_status(operation: Operation, item: "Item", dialect: "Dialect") -> "Ve
         return _SUCCEEDED
     if status is None:
         return _unreadable(f"the reply has no readable {field}")
-    if complaint is None:
-        return _unreadable(f"{field} is {status!r}, of which nobody said what it means")
-    code, text = complaint
-    said = f"{field} {status!r}, {f'{code}: {text}' if code else text!r}"
+    code, text = complaint or ("", "")
+    told = f"{code}: {text}" if code else repr(text)
+    said = f"{field} {status!r}" + (f", {told}" if complaint else "")
     if status in dialect.done_statuses:
         return _unreadable(f"{field} and text contradict each other: {said}")
     if status in dialect.pending_statuses:
         return OutcomeStatus.UNKNOWN, OutcomeUnknownError(f"the gateway is not done: {said}")
+    if complaint is None:
+        return _unreadable(f"{field} is {status!r}, of which nobody said what it means")
     error = RejectedError(f"the gateway declined: {said}", code=code or status, text=text)
     return OutcomeStatus.DECLINED, error
 
@@ -383,5 +384,8 @@ def _judge_records(operation: Operation, items: "Sequence[Item]", dialect: "Dial
         return _SUCCEEDED
     if results <= dialect.absent_query_results:
         return _ABSENT
-    strange = sorted(str(result) for result in results - dialect.found_query_results)
-    return _unreadable(f"{field} is {', '.join(strange)}, of which nobody said what it means")
+    strange = results - dialect.found_query_results - dialect.absent_query_results
+    shown = ", ".join(sorted(map(repr, strange or results)))
+    if not strange:
+        return _unreadable(f"its records contradict each other: {field} is {shown}")
+    return _unreadable(f"{field} is {shown}, of which nobody said what it means")

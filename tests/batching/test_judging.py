@@ -143,13 +143,15 @@ def test_a_refusal_carries_code_and_text() -> None:
     assert (error.code, error.text) == ("2101", "captured")
 
 
-def test_a_pending_status_is_unknown_and_not_a_refusal() -> None:
+@pytest.mark.parametrize(("text", "told"), [("wait", ", 'wait'"), ("", ""), (None, "")])
+def test_a_pending_status_is_unknown_and_not_a_refusal(text: str | None, told: str) -> None:
     orders = orders_for("capture", made_up(1))
-    items = [item_of("capture", orders[0], capture_status="2", error_message="wait")]
+    items = [item_of("capture", orders[0], capture_status="2", error_message=text)]
     dialect = Dialect(pending_statuses={"2"})
     ((status, error),) = _judge("capture", orders, items, dialect).verdicts
     assert status is UNKNOWN
     assert type(error) is OutcomeUnknownError
+    assert str(error) == f"the gateway is not done: capture_status '2'{told}"
 
 
 # Which item is about which order

@@ -97,6 +97,21 @@ def test_query_result(results: list[object], status: OutcomeStatus) -> None:
     assert judgement.items == [tuple(items)]
 
 
+@pytest.mark.parametrize(
+    ("results", "text"),
+    [
+        (["1", "9"], "its records contradict each other: query_result is '1', '9'"),
+        (["1", "7"], "query_result is '7', of which nobody said what it means"),
+        (["9", "7"], "query_result is '7', of which nobody said what it means"),
+    ],
+)
+def test_what_is_wrong_with_a_query_result_is_told(results: list[object], text: str) -> None:
+    refs = references(1)
+    items = [item_of("query", refs[0], query_result=result) for result in results]
+    ((_, error),) = _judge("query", refs, items, Dialect(absent_query_results={"9"})).verdicts
+    assert str(error) == text
+
+
 def test_a_refund_record_has_no_result_of_its_own() -> None:
     refs = references(1)
     assert _statuses(_judge("search_refunds", refs, [{"transaction_id": "T000000"}])) == [SUCCEEDED]
