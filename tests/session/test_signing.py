@@ -165,10 +165,19 @@ async def test_a_signed_reply_is_verified_with_its_fields_as_text() -> None:
     assert fields["return_status"] == "1"
 
 
-async def test_an_unsigned_reply_is_not_verified() -> None:
+@pytest.mark.parametrize("envelope", [{}, {"encryption_data": ""}, {"encryption_data": None}])
+async def test_an_unsigned_reply_is_not_verified(envelope: dict[str, Any]) -> None:
     signer = _Verifying(right=False)
-    assert (await client_over(MemoryTransport(all_done), signer=signer).refund(refunds(1))).ok
+    gateway = client_over(MemoryTransport(lambda asked: asked.done(**envelope)), signer=signer)
+    assert (await gateway.refund(refunds(1))).ok
     assert signer.asked == []
+
+
+async def test_a_signature_that_reads_null_is_one() -> None:
+    signer = _Verifying(right=False)
+    reply = MemoryTransport(lambda asked: asked.done(encryption_data="null"))
+    result = await client_over(reply, signer=signer).refund(refunds(1))
+    assert result.counts[OutcomeStatus.UNKNOWN] == 1
 
 
 @pytest.mark.parametrize("right", [False, LookupError("s3cret")])
