@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from gateway_async.batching.chunks import Page
 
 
+_CANCELLED_WITHIN = "the input was cancelled from within"
+
+
 class Source(abc.ABC):
     """Orders, one by one.
 
@@ -63,9 +66,12 @@ class _Iterated(Source):
         self._close = getattr(iterator, "close", None)
 
     async def pull(self) -> tuple[int, object]:
-        for order in self._iterator:
-            self._index += 1
-            return self._index - 1, order
+        try:
+            for order in self._iterator:
+                self._index += 1
+                return self._index - 1, order
+        except asyncio.CancelledError as error:
+            raise RuntimeError(_CANCELLED_WITHIN) from error
         self.ended = True
         raise StopAsyncIteration
 
@@ -73,6 +79,8 @@ class _Iterated(Source):
         first, orders = self._index, into.orders
         try:
             orders.extend(islice(self._iterator, most))  # what came stays, if the next raises
+        except asyncio.CancelledError as error:  # nothing is awaited: nobody else can cancel here
+            raise RuntimeError(_CANCELLED_WITHIN) from error
         finally:
             self._index += len(orders)
             into.indices = range(first, self._index)
@@ -100,7 +108,7 @@ class _Awaited(Source):
         except asyncio.CancelledError as error:
             if _is_cancelled():
                 raise
-            raise RuntimeError("the input was cancelled from within") from error
+            raise RuntimeError(_CANCELLED_WITHIN) from error
         self.ended = True
         raise StopAsyncIteration
 

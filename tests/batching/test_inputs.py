@@ -291,13 +291,22 @@ def test_a_sheet_goes_with_its_own_chunk_alone() -> None:
     assert sheet is None
 
 
-@pytest.mark.parametrize("streamed", [True, False])
-async def test_an_input_that_is_cancelled_from_within_is_no_end(streamed: bool) -> None:
-    async def orders() -> AsyncIterator[RefundOrder]:
-        for order in refunds(15):
-            yield order
-        raise asyncio.CancelledError
+async def _cancelled_awaiting() -> AsyncIterator[RefundOrder]:
+    for order in refunds(15):
+        yield order
+    raise asyncio.CancelledError
 
+
+def _cancelled_at_once() -> Iterator[RefundOrder]:
+    yield from refunds(15)
+    raise asyncio.CancelledError  # as by the result of a task that was cancelled
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("orders", [_cancelled_awaiting, _cancelled_at_once])
+async def test_an_input_that_is_cancelled_from_within_is_no_end(
+    orders: Callable[[], Any], streamed: bool
+) -> None:
     batch = client_over(MemoryTransport(all_done), policy=ONE_AT_A_TIME).refund(orders())
     with pytest.raises(RuntimeError, match="cancelled from within"):
         await (_read(batch, []) if streamed else batch)
