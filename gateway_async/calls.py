@@ -14,12 +14,13 @@ import orjson
 
 from gateway_async.batching.matching import find_contradiction, identifier
 from gateway_async.errors import ConfigurationError, RejectedError, ReplyUnreadableError
+from gateway_async.hiding import hide_given
 from gateway_async.models.payments import ApmPayment, DirectPayment, RedirectPayment
 from gateway_async.models.payout_results import PayoutResult
 from gateway_async.models.payouts import PayoutRequest
 from gateway_async.models.records import Page, Record
 from gateway_async.models.results import ApmPaymentResult, CheckoutPage, DirectPaymentResult
-from gateway_async.models.values import SensitiveText, SignatureText, plain_text
+from gateway_async.models.values import SensitiveText, SignatureText, is_encodable, plain_text
 from gateway_async.operations import (
     CHECKOUT,
     PAY_APM,
@@ -126,6 +127,7 @@ def recent_request(plan: "Plan", dialect: "Dialect") -> Request[Page[Any]]:
     return Request(operation=plan.operation, fields={}, decode=read)
 
 
+@hide_given
 def custom_request(
     path: str,
     fields: "Mapping[str, object]",
@@ -254,7 +256,7 @@ def _check_path(path: object) -> None:
 
 
 def _check_choice(name: str, value: object, choices: "Mapping[str, object]") -> None:
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ConfigurationError(
             f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}"
         )
@@ -269,8 +271,10 @@ def _field_text(name: object, value: object) -> tuple[str, str]:
     name = plain_text(name)
     if isinstance(value, SensitiveText):
         return name, value.reveal()
-    if isinstance(value, str):
+    if isinstance(value, str) and is_encodable(name + value):
         return name, plain_text(value)
+    if isinstance(value, str):
+        raise TypeError(f"fields[{name!r}]: holds half a surrogate pair, which UTF-8 cannot carry")
     if isinstance(value, Decimal) and value.is_finite():
         return name, format(value, "f")
     if isinstance(value, int | dict | list | tuple):

@@ -368,8 +368,7 @@ class GatewayClient(Connection):
 
         Args:
             path: A path below the base URL, never a URL.
-            fields: The fields but identity and signature: text, whole numbers, `Decimal`, or dicts
-                and lists, which go as JSON.
+            fields: All but identity and signature: text, `int`, `Decimal`, dicts or lists (JSON).
             body: ``"form"`` or ``"json"``.
             reply: ``"json"``, ``"xml"`` or ``"text"``.
             repeatable: Whether the call may be repeated when its reply is lost.
@@ -383,8 +382,9 @@ class GatewayClient(Connection):
         """
         from gateway_async import calls
 
-        request = calls.custom_request(path, fields, body=body, reply=reply, repeatable=repeatable)
-        del fields  # a traceback would show them
+        given, fields = [fields], {}  # a traceback would show them
+        make = calls.custom_request
+        request = make(path, given.pop(), body=body, reply=reply, repeatable=repeatable)
         return await self._single(request)
 
     def _batch(

@@ -1,11 +1,14 @@
 """Keeps secrets out of tracebacks."""
 
 import functools
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 from gateway_async.errors import GatewayError
 
 _Model = TypeVar("_Model", bound=type)
+_Given = ParamSpec("_Given")
+_Made = TypeVar("_Made")
 
 
 def hide_arguments(model: _Model) -> _Model:
@@ -14,18 +17,21 @@ def hide_arguments(model: _Model) -> _Model:
     A traceback holds the local variables of its frames, and those of `__init__` would be the
     secrets before they are wrapped, and an instance that is too unfinished for its `repr`.
     """
-    initialise = model.__init__  # type: ignore[misc]  # of the class itself, not of an instance
+    model.__init__ = hide_given(model.__init__)  # type: ignore[misc]  # of the class, not an instance
+    return model
 
-    @functools.wraps(initialise)
-    def __init__(self: object, *values: Any, **fields: Any) -> None:  # noqa: ANN401, N807  # stands in for it
+
+def hide_given(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
+    """Keep what a function is called with out of the tracebacks of its own errors."""
+
+    @functools.wraps(function)
+    def hiding(*values: _Given.args, **fields: _Given.kwargs) -> _Made:
         problem: Exception | None = None
         try:
-            initialise(self, *values, **fields)
+            return function(*values, **fields)
         except (TypeError, GatewayError) as error:
             problem = error.with_traceback(None)
-        if problem is not None:
-            del self, values, fields
-            raise problem
+        del values, fields
+        raise problem
 
-    model.__init__ = __init__  # type: ignore[misc]  # as above
-    return model
+    return hiding

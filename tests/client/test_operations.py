@@ -370,6 +370,8 @@ async def test_a_path_that_is_none_is_refused(
         ({"fields": {"a": 1.5}}, TypeError, r"fields\['a'\].*got float"),
         ({"fields": {"a": Decimal("NaN")}}, TypeError, "got Decimal"),
         ({"fields": {"a": b"x"}}, TypeError, "got bytes"),
+        ({"fields": {"a": "\ud800"}}, TypeError, r"fields\['a'\]: holds half a surrogate pair"),
+        ({"fields": {}, "body": ["form"]}, ConfigurationError, "body: expected one of"),
     ],
 )
 async def test_a_call_checks_what_it_is_given(

@@ -11,7 +11,7 @@ import pytest
 from gateway_async import Dialect, GatewayError, HmacSigner, Timeouts
 from gateway_async.sandbox import faults
 from tests.cancellation.places import asked
-from tests.secrets.data import SIGNER_SECRET, direct_payment, payout_request
+from tests.secrets.data import CARD, SIGNER_SECRET, direct_payment, payout_request
 from tests.secrets.driving import drive, refunds
 
 if TYPE_CHECKING:
@@ -161,6 +161,12 @@ async def test_what_cannot_be_sent(net: "Dragnet", opened: "Opened", sandbox: "S
         client.call("/v1/authorise", {"card": direct_payment().card}),
         client.call("/v1/authorise", {"card": 1.5}),
         client.call("authorise", {}),
+        client.call("authorise", {"card": CARD}),
+        client.call("/v1/authorise", {"card": CARD, "amount": 1.5}),
+        client.call("/v1/authorise", {"card": CARD, "merchant_id": CARD}),
+        client.call("/v1/authorise", {"card": [CARD, object()]}),
+        client.call("/v1/authorise", {"card": f"{CARD}\ud800"}),
+        client.call("/v1/authorise", {"card": CARD}, reply="yaml"),
         client.call("/v1/x", {"card": "\ud800"}, body="json"),
     ]
     for made in await asyncio.gather(*wrong, return_exceptions=True):
