@@ -71,7 +71,8 @@ class SheetWriter:
         rows = order_rows(orders, self.dialect)
         if self.marker is not None:
             rows = _with_markers(rows, self.marker, indices)
-        fields = {operation.list_field or "": batch_field(rows, self.dialect)}
+        name = operation.list_field or ""
+        fields = {self.dialect.wire_names.get(name, name): batch_field(rows, self.dialect)}
         return Sheet(indices, fields, sent_of(operation, rows, self.dialect))
 
     def write_if_right(self, orders: "Sequence[Any]", indices: "Sequence[int]") -> Sheet | None:

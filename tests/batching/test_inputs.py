@@ -291,6 +291,12 @@ def test_a_sheet_goes_with_its_own_chunk_alone() -> None:
     assert sheet is None
 
 
+def test_the_array_of_a_batch_has_the_name_that_the_dialect_gives_it() -> None:
+    dialect = Dialect(wire_names={"refund_orders": "orders"})
+    sheet = SheetWriter(plan=PLANS["refund"], dialect=dialect).write(refunds(2), range(2))
+    assert list(sheet.fields) == ["orders"]
+
+
 async def _cancelled_awaiting() -> AsyncIterator[RefundOrder]:
     for order in refunds(15):
         yield order
