@@ -133,6 +133,8 @@ class Connection:
             )
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_session"):  # in the traceback of an argument that was refused
+            return "<GatewayClient unfinished>"
         return f"<GatewayClient {self._transport.base_url} {self._session.credentials}>"
 
     def _batch_policy(self, policy: BatchPolicy | None) -> BatchPolicy:

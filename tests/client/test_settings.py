@@ -1,5 +1,6 @@
 """Wrong settings: each is refused at once, by name, with what would be right."""
 
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -124,8 +125,10 @@ def test_a_dialect_names_operations_only(mapping: str) -> None:
     ],
 )
 def test_a_wrong_argument_of_the_client_is_refused(name: str, value: Any, expected: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"^{name}: .*{expected}"):
+    with pytest.raises(ConfigurationError, match=f"^{name}: .*{expected}") as caught:
         _client(**{name: value})
+    # Its `self` has nothing to show yet, and is shown all the same.
+    traceback.TracebackException.from_exception(caught.value, capture_locals=True)
 
 
 @pytest.mark.parametrize(
