@@ -32,6 +32,9 @@ class PaymentState(StrEnum):
 
 _Member = TypeVar("_Member", bound=StrEnum)
 
+_TAKEN = frozenset({"merchant_id", "account_id", "encryption_data"})
+"""Names that no other field of a request may have: those of identity and signature."""
+
 _SELECTION_FIELDS = {"order_no": "order_no", "transaction_id": "transaction_id"}
 _NOTIFICATION_FIELDS = {
     "order_no": ("order_no", "orderNo"),
@@ -192,9 +195,8 @@ def _are_places(value: "Mapping[str, object]") -> bool:
 
 
 def _are_names(value: "Mapping[str, str]") -> bool:
-    taken = {"merchant_id", "account_id", "encryption_data"}
     names = list(value.values())
-    return len(set(names)) == len(names) and not taken & {*names, *value}
+    return len(set(names)) == len(names) and not _TAKEN & {*names, *value}
 
 
 def _codes(*default: str) -> AbstractSet[str]:
@@ -269,6 +271,10 @@ class Dialect:
             _check(
                 lambda value: set(value) == set(_SELECTION_FIELDS),
                 f"fields out of {', '.join(_SELECTION_FIELDS)}",
+            ),
+            _check(
+                lambda value: not _TAKEN & set(value.values()),
+                "names that are none of identity or signature",
             ),
         ],
     )

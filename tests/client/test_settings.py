@@ -74,6 +74,7 @@ WRONG: list[tuple[Callable[..., Any], str, object, str]] = [
     (Dialect, "echo_fields", None, "a mapping from texts"),
     (Dialect, "payment_states", {3000: "captured"}, "a mapping from texts"),
     (Dialect, "selection_fields", {"x": "y"}, "fields out of"),
+    (Dialect, "selection_fields", {"order_no": "merchant_id"}, "none of identity or signature"),
     (Dialect, "wire_names", {"order_no": ""}, "non-empty texts"),
     (Dialect, "wire_names", {"order_no": "merchant_id"}, "distinct names"),
     (Dialect, "wire_names", {"order_no": "a", "amount": "a"}, "distinct names"),
