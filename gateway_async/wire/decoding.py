@@ -218,6 +218,13 @@ _CHARSETS = {
     "shift_jis": "cp932",
     "euc-jp": "euc-jp",
     "euc-kr": "cp949",
+    "koi8-r": "koi8-r",
+    "koi8-u": "koi8-u",
+    "tis-620": "cp874",
+    "windows-874": "cp874",
+    **{f"windows-125{n}": f"cp125{n}" for n in range(9)},
+    **{f"iso-8859-{n}": f"iso-8859-{n}" for n in (2, 3, 4, 5, 6, 7, 8, 10, 13, 14, 16)},
+    "iso-8859-9": "cp1254",
 }
 """Charset labels to Python codecs, as browsers read them."""
 

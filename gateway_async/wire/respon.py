@@ -11,7 +11,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import DefusedXMLParser, ParseError
 
 from gateway_async.errors import ReplyUnreadableError
-from gateway_async.wire.decoding import XML, kind_of, trim
+from gateway_async.wire.decoding import BYTE_ORDER_MARK, XML, codec_of, kind_of, trim
 
 _DEEPEST = 32
 
@@ -37,6 +37,13 @@ _PLAIN_RESPON = re.compile(
 """No attribute, entity, comment or declaration fits in, and no text that a parser would change."""
 
 
+_DECLARATION = re.compile(
+    rb"<\?xml\s[^<>]{0,100}?\bencoding\s*=\s*[\"']([\w.-]{1,40})[\"'][^<>]{0,100}\?>"
+)
+_SEVERAL_BYTES = frozenset({"gb18030", "big5hkscs", "cp932", "euc-jp", "cp949"})
+"""Codecs of the encodings that the parser does not know: of several bytes a character."""
+
+
 def decode_respon(body: bytes) -> dict[str, Any]:
     """Return the elements below the root element `respon`, by name.
 
@@ -48,9 +55,23 @@ def decode_respon(body: bytes) -> dict[str, Any]:
         ReplyUnreadableError: For anything else, for a document type definition or an entity
             declaration, and for elements nested more than 32 deep.
     """
-    trimmed = trim(body)
+    trimmed = _as_the_parser_knows(body)
     plain = _plain_fields(trimmed) if len(trimmed) < _LONGEST_PLAIN else None
     return _parsed_fields(trimmed, len(body)) if plain is None else plain
+
+
+def _as_the_parser_knows(body: bytes) -> bytes:
+    """Return trimmed XML, in UTF-8 where it declares an encoding that the parser does not know."""
+    trimmed = trim(body)
+    declaration = _DECLARATION.match(trimmed)
+    codec = codec_of(declaration[1].decode()) if declaration else None
+    if declaration is None or codec not in _SEVERAL_BYTES:
+        return trimmed
+    codec = "utf-8" if body.startswith(BYTE_ORDER_MARK) else codec
+    try:
+        return trimmed[declaration.end() :].decode(codec).encode()
+    except UnicodeError:
+        return trimmed  # which is broken
 
 
 def _plain_fields(trimmed: bytes) -> dict[str, Any] | None:

@@ -85,6 +85,37 @@ def test_respon_in_other_clothes_is_read(body: bytes | str, fields: dict[str, An
 
 
 @pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("GB2312", "成功"),
+        ("gbk", "退款"),
+        ("GB18030", "€"),
+        ("Big5", "成功"),
+        ("Shift_JIS", "成功"),
+    ],
+)
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_respon_is_read_in_the_encoding_that_it_declares(
+    encoding: str, text: str, quote: str
+) -> None:
+    declared = f"<?xml version={quote}1.0{quote} encoding={quote}{encoding}{quote} ?>"
+    body = f"{declared}\n<respon><a>{text}</a></respon>".encode(encoding)
+    assert decode_respon(body) == reply_fields(body) == {"a": text}
+
+
+def test_a_byte_order_mark_counts_for_more_than_a_declaration() -> None:
+    text = "<?xml version='1.0' encoding='gb2312'?><respon><a>成功</a></respon>"
+    assert decode_respon(text.encode("utf-8-sig")) == {"a": "成功"}
+
+
+def test_respon_in_bytes_that_its_encoding_lacks_is_broken() -> None:
+    body = b"<?xml version='1.0' encoding='gbk'?><respon><a>\xff5ecret</a></respon>"
+    with pytest.raises(ReplyUnreadableError, match="broken or truncated XML") as caught:
+        decode_respon(body)
+    assert_tells_nothing(caught.value)
+
+
+@pytest.mark.parametrize(
     ("body", "kind"),
     [
         (b"", "an empty body"),
@@ -155,6 +186,22 @@ def test_the_action_is_that_of_the_first_form_that_posts(html: str, action: str 
 )
 def test_a_page_is_read_in_its_charset(body: bytes, charset: str | None) -> None:
     assert decode_page(body, charset).html == "<html>Grüße"
+
+
+@pytest.mark.parametrize(
+    ("charset", "text"),
+    [
+        ("windows-1251", "Загрузка"),
+        ("KOI8-R", "Загрузка"),
+        ("iso-8859-2", "Ładowanie"),
+        ("iso-8859-9", "Yükleniyor"),
+        ("windows-1256", "تحميل"),
+        ("windows-874", "กำลังโหลด"),
+    ],
+)
+def test_a_page_is_read_in_the_charsets_of_other_alphabets(charset: str, text: str) -> None:
+    codec = {"windows-874": "cp874"}.get(charset, charset)
+    assert decode_page(f"<html>{text}".encode(codec), charset).html == f"<html>{text}"
 
 
 def test_a_page_may_name_its_charset_itself() -> None:
@@ -243,6 +290,7 @@ _PIECES = [
     *(b"<respon>", b"</respon>", b"<a>", b"</a>", b"<html>", b"<![x[", b"<!--", b"&#0;", b"\0"),
     *(b"{", b"}", b'"a":', b"1", b",", b"[", b"]", b"\xff"),
     b"<?xml version='1.0' encoding='utf-16'?>",
+    b"<?xml version='1.0' encoding='gb2312'?>",
 ]
 _bodies = st.lists(st.sampled_from(_PIECES) | st.binary(max_size=4)).map(b"".join) | st.binary()
 
