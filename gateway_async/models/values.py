@@ -114,6 +114,17 @@ def _wrong(instance: object, field: str, reason: str) -> InvalidOrderError:
     return InvalidOrderError(f"{describe(instance)}.{field}: {reason}")
 
 
+def _decimal(value: Decimal | str | int) -> Decimal | None:
+    """Read a number; None for text that is none."""
+    # Decimal also takes digits of other scripts, underscores and white space around them.
+    if isinstance(value, str) and (not value.isascii() or "_" in value or value != value.strip()):
+        return None
+    try:
+        return Decimal(value)
+    except (InvalidOperation, ValueError):
+        return None
+
+
 def to_amount(value: object, instance: object, field: "attrs.Attribute[Any]") -> Decimal | None:
     """Convert `str` and `int` to `Decimal`.
 
@@ -128,18 +139,9 @@ def to_amount(value: object, instance: object, field: "attrs.Attribute[Any]") ->
             f"{describe(instance)}.{field.name}: expected Decimal, str or int, "
             f"got {type(value).__name__}; {AMOUNT_HINT}"
         )
-    try:
-        amount = Decimal(value)
-        # Decimal also takes digits of other scripts, underscores and white space around them.
-        is_plain = not isinstance(value, str) or (
-            value.isascii() and not set(value) & set("_ \t\n")
-        )
-    except (InvalidOperation, ValueError):
-        is_plain = False
-    if not is_plain:
-        raise _wrong(
-            instance, field.name, f"{value!r} is not a decimal amount; {AMOUNT_HINT}"
-        ) from None
+    amount = _decimal(value)
+    if amount is None:
+        raise _wrong(instance, field.name, f"{value!r} is not a decimal amount; {AMOUNT_HINT}")
     if not amount.is_finite() or amount.is_signed():
         raise _wrong(
             instance, field.name, f"{value!r} must be a finite amount that is not negative"
@@ -253,11 +255,8 @@ def to_number(value: object, instance: object, field: "attrs.Attribute[Any]") ->
         return None
     if isinstance(value, bool) or not isinstance(value, Decimal | str | int):
         raise _wrong_type(instance, field, f"Decimal, str or int ({AMOUNT_HINT})", value)
-    try:
-        number = Decimal(value)
-    except InvalidOperation:
-        number = Decimal("NaN")
-    if not number.is_finite():
+    number = _decimal(value)
+    if number is None or not number.is_finite():
         raise _wrong(instance, field.name, f"{value!r} is not a finite number; {AMOUNT_HINT}")
     return number
 

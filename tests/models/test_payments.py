@@ -108,6 +108,9 @@ def test_a_wrong_type_is_named_with_field_and_order(
         (lambda: PayoutRequest(**{**PAYOUT, "request_id": "77"}), r"request_id.*'77'.*UUID"),
         (lambda: build(Price, amount_usd="Infinity"), r"Price.*amount_usd.*finite"),
         (lambda: build(Price, amount_usd="ten"), r"Price.*amount_usd.*'ten'"),
+        (lambda: build(Price, amount_usd="1_0"), r"Price.*amount_usd.*'1_0'"),
+        (lambda: build(Price, amount_usd=" 10"), r"Price.*amount_usd.*' 10'"),
+        (lambda: build(Price, amount_usd="\u0661"), r"Price.*amount_usd"),
         (lambda: Item(parts=()), r"parts.*at least one"),
     ],
 )
