@@ -13,7 +13,7 @@ import attrs
 from gateway_async.dialect import Dialect
 from gateway_async.errors import NotificationError, ReplyUnreadableError
 from gateway_async.models.orders import OrderRef
-from gateway_async.models.values import SignatureText
+from gateway_async.models.values import SignatureText, is_encodable
 from gateway_async.wire.converter import without_secrets
 from gateway_async.wire.decoding import (
     charset_of,
@@ -147,7 +147,7 @@ def _read_json(body: bytes) -> "dict[str, tuple[str, Any]]":
     _check_depth(values)
     texts = reply_fields(body)
     # The parsers above let the last of several win; whoever checks the first would be fooled.
-    json.loads(body, object_pairs_hook=_without_repeats, parse_int=str, parse_float=str)
+    json.loads(body, object_pairs_hook=_check_pairs, parse_int=str, parse_float=str)
     return {name: (texts[name], value) for name, value in values.items()}
 
 
@@ -161,9 +161,11 @@ def _check_depth(values: "dict[str, Any]") -> None:
     raise NotificationError(f"JSON nested more than {_DEEPEST} deep")
 
 
-def _without_repeats(pairs: list[tuple[str, object]]) -> None:
+def _check_pairs(pairs: list[tuple[str, object]]) -> None:
     if len({name for name, _ in pairs}) != len(pairs):
         raise NotificationError("the notification has a field twice")
+    if not all(is_encodable(one) for pair in pairs for one in pair if isinstance(one, str)):
+        raise NotificationError("JSON with half a surrogate pair, which names nothing")
 
 
 def _read_xml(body: bytes) -> "dict[str, tuple[str, Any]]":

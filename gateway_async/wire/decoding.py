@@ -23,6 +23,13 @@ _BLANKS = b" \t\r\n"
 _USUAL = ((b'": ', b'":'), (b', "', b',"'), (b"}, {", b"},{"), (b"\\/", b"/"))
 """How others write what is written here without need."""
 
+_SURROGATE, _REPLACEMENT = rb"\ud", rb"\ufffd"
+_ESCAPE = re.compile(
+    rb"(\\(?:[^u]|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))"
+    rb"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
+"""An escape that says something, or else half a surrogate pair."""
+
 _EXACT_DIGITS = 18
 XML = "XML"
 
@@ -51,21 +58,36 @@ def kind_of(trimmed: bytes) -> str:
 def decode_json(body: bytes) -> dict[str, Any]:
     """Return the JSON object that a body is.
 
+    Half a surrogate pair, as is left of a text that was cut off, is read as U+FFFD.
+
     Raises:
         ReplyUnreadableError: For anything but one whole JSON object.
     """
+    return _read_json(body)[0]
+
+
+def _read_json(body: bytes) -> tuple[dict[str, Any], bytes]:
+    """Return the JSON object that a body is, and the text that it was read from."""
     trimmed = trim(body)
-    position = None
-    try:
-        value = orjson.loads(trimmed)
-    except orjson.JSONDecodeError as error:
-        # Raised below, outside this block: the caught error holds the whole body.
-        value, position = None, error.pos
+    value, position = _loaded(trimmed)
+    if value is None and _SURROGATE in trimmed.lower():
+        trimmed = _ESCAPE.sub(lambda found: found[1] or _REPLACEMENT, trimmed)
+        value, position = _loaded(trimmed)
     if isinstance(value, dict):
-        return value
+        return value, trimmed
     raise ReplyUnreadableError(
         f"expected a JSON object, got {_json_problem(trimmed, position)} ({len(body)} bytes)"
     )
+
+
+def _loaded(trimmed: bytes) -> tuple[object, int | None]:
+    """Return what JSON says, or None and where it is broken."""
+    position = None
+    try:
+        return orjson.loads(trimmed), None
+    except orjson.JSONDecodeError as error:
+        position = error.pos  # and no more of the error, which holds the whole body
+    return None, position
 
 
 def decode_surely(body: bytes) -> dict[str, Any]:
@@ -77,7 +99,7 @@ def decode_surely(body: bytes) -> dict[str, Any]:
     Raises:
         ReplyUnreadableError: For anything but one whole JSON object.
     """
-    value, trimmed = decode_json(body), trim(body)
+    value, trimmed = _read_json(body)
     return value if _is_unambiguous(trimmed, value) else _without_doubt(trimmed, value)
 
 
@@ -158,10 +180,9 @@ def reply_fields(body: bytes) -> dict[str, str]:
     Raises:
         ReplyUnreadableError: For anything but a JSON object or the XML `respon`.
     """
-    trimmed = trim(body)
-    if not trimmed.startswith(b"<"):
-        decode_json(body)
-        return _read_slices(trimmed.decode())
+    if not trim(body).startswith(b"<"):
+        _, text = _read_json(body)
+        return _read_slices(text.decode())
     from gateway_async.wire import respon  # noqa: PLC0415  # its parser is seldom needed
 
     return {
