@@ -33,7 +33,7 @@ from gateway_async.operations import (
 from gateway_async.session import Request
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.wire.converter import read_page, read_record
-from gateway_async.wire.decoding import charset_of, decode_json, decode_surely
+from gateway_async.wire.decoding import charset_of, codec_of, decode_json, decode_surely
 from gateway_async.wire.encoding import JsonText, payment_fields, payout_fields
 from gateway_async.wire.pages import decode_page
 from gateway_async.wire.respon import decode_respon
@@ -222,7 +222,8 @@ def _hide_signatures(data: dict[str, Any]) -> None:
 
 
 def _read_text(raw: "RawReply") -> Reply:
-    text = raw.body.decode(errors="replace")
+    charset = charset_of(raw.headers.get("Content-Type", "")) or ""
+    text = raw.body.decode(codec_of(charset) or "utf-8", errors="replace")
     return Reply(status=raw.status, headers=dict(raw.headers), data=text)
 
 

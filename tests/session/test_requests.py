@@ -226,3 +226,11 @@ async def test_one_request_carries_as_many_orders_as_the_limit(operation: str, l
         await getattr(gateway, operation)(orders, policy=policy)
     sizes = [len(json.loads(body)[f"{operation}_orders"]) for body in server.bodies]
     assert sizes == [limit, 1]
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "gb2312", "windows-1251"])
+async def test_the_text_of_a_reply_is_read_in_its_charset(charset: str) -> None:
+    told = {"utf-8": "加载中", "gb2312": "加载中", "windows-1251": "Загрузка"}[charset]
+    reply = replied(told.encode(charset), Content_Type=f"text/plain; charset={charset}")
+    async with mocked(reply, path="/v1/other") as (gateway, _):
+        assert (await gateway.call("/v1/other", {}, reply="text")).data == told
