@@ -7,6 +7,7 @@ anybody sends makes the application believe what the gateway does not confirm.
 
 import asyncio
 import contextlib
+import contextvars
 import inspect
 import logging
 import traceback
@@ -157,6 +158,7 @@ class NotificationReceiver:
         self._busy = 0
         self._confirmer: Confirmer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._context = contextvars.copy_context()
         self._coalesced()  # for its settings to be checked now
 
     def _coalesced(self) -> "Coalescer":
@@ -264,19 +266,22 @@ class NotificationReceiver:
         return None if right is True else _NOT_VERIFIED
 
     async def _hear(self, notification: Notification) -> _Answer:
-        confirmer = await self._confirmer_here()
+        confirmer = self._confirmer_here()
         hear = confirmer.pass_on if notification.is_payout else confirmer.confirm
         fate = await hear(notification)
         if fate is Fate.TAKEN:
             return _Answer(200, self._gateway.dialect.notification_answer)
         return _REFUSALS[fate]
 
-    async def _confirmer_here(self) -> Confirmer:
+    def _confirmer_here(self) -> Confirmer:
         """Return what asks the gateway on the running event loop."""
         loop = asyncio.get_running_loop()
         if self._confirmer is None or self._loop is not loop:
-            # Never left: once nobody waits for an answer, there is nothing of it to close.
-            single = await contextlib.AsyncExitStack().enter_async_context(self._coalesced())
+            single = self._coalesced()
+            # Entered in the receiver's context, not the first notification's. It never waits, and
+            # is never left: once nobody waits for an answer, there is nothing of it to close.
+            with contextlib.suppress(StopIteration):
+                self._context.run(single.__aenter__().send, None)
             self._loop = loop
             self._confirmer = Confirmer(single, self._on_payment, self._on_payout, self._memory)
         return self._confirmer

@@ -1,6 +1,7 @@
 """Notifications that meet: repeated, late, many at once, and cut short, in a chosen order."""
 
 import asyncio
+import contextvars
 import subprocess
 import sys
 from typing import Any
@@ -295,6 +296,26 @@ def test_a_receiver_serves_one_loop_after_another_and_remembers() -> None:
     receiver = NotificationReceiver(client_over(MemoryTransport(all_done)), heard.append)
     assert [asyncio.run(tell(receiver, TOLD))[0] for _ in range(2)] == [200, 200]
     assert len(heard) == 1
+
+
+async def test_a_look_up_belongs_to_no_single_notification() -> None:
+    notification = contextvars.ContextVar("notification", default="none")
+    signed, heard = [], []
+
+    def sign(*_: object) -> str:
+        signed.append(notification.get())
+        return "signature"
+
+    async def hear(receiver: NotificationReceiver, number: str) -> None:
+        notification.set(number)
+        assert (await tell(receiver, b"transaction_id=T00000" + number.encode()))[0] == 200
+
+    gateway = client_over(MemoryTransport(all_done), signer=sign)
+    receiver = NotificationReceiver(gateway, lambda _: heard.append(notification.get()))
+    for number in ("1", "2"):
+        await asyncio.create_task(hear(receiver, number))
+    assert heard == ["1", "2"]
+    assert signed == ["none", "none"]
 
 
 async def test_other_kinds_of_connection_are_not_served() -> None:
