@@ -4,7 +4,9 @@ Law: whatever comes, it is read whole or is a `NotificationError`, in time and m
 of its size; nothing is taken for true. Whether it is, only the gateway can tell.
 """
 
+import codecs
 import json
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -31,6 +33,11 @@ _MOST_FIELDS = 1000
 _LONGEST_NAME = 200
 _DEEPEST = 32
 _BLANK = b"\xef\xbb\xbf \t\r\n"
+_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_DECLARED = re.compile(  # of UTF-16 it cannot be, where a byte is a character
+    rb"<\?xml[^>]*?\sencoding\s*=\s*[\"'](?!(?i:utf-16))([A-Za-z0-9._-]{1,40})[\"']"
+)
+_ENCODING = re.compile(r"^(<\?xml[^>]*?)\sencoding\s*=\s*[\"'][^\"']*[\"']")
 
 
 @attrs.frozen(kw_only=True)
@@ -72,7 +79,8 @@ def parse(
 ) -> Notification:
     """Read a notification: a form, a JSON object, or the XML `respon` (section 6).
 
-    Which of them it is shows in the body; the headers are asked for the charset alone.
+    Which of them it is shows in the body; the headers are asked for the charset alone, and XML
+    that declares one need not be found there.
 
     Args:
         headers: The HTTP headers, names in any case.
@@ -103,7 +111,7 @@ def _parse(
     content_type = next((v for n, v in headers.items() if n.lower() == "content-type"), "")
     if content_type.strip().lower().startswith("multipart/"):
         raise NotificationError("expected a form, JSON or XML, got a multipart body")
-    values = _read(bytes(body), charset_of(content_type) or "utf-8")
+    values = _read(bytes(body), charset_of(content_type))
     names = dialect.notification_fields
     found = {kind: _identifier(kind, fields, values) for kind, fields in names.items()}
     if not any(found.values()):
@@ -121,15 +129,20 @@ def plain_fields(notification: Notification) -> dict[str, str]:
     }
 
 
-def _read(body: bytes, charset: str) -> "dict[str, tuple[str, Any]]":
+def _read(body: bytes, named: str | None) -> "dict[str, tuple[str, Any]]":
     """Return the text and the value of each field, by its name."""
-    start = body.lstrip(_BLANK)[:1]
-    if not start:
+    declared = _DECLARED.match(body.lstrip(_BLANK))
+    charset = declared[1].decode() if declared else named or "utf-8"
+    if body.startswith(_MARKS):
+        charset = "utf-16"
+    if declared and codec_of(charset) is None:
+        return _read_xml(body)  # the parser may know it
+    text = _decode(body, charset).strip()
+    if not text:
         raise NotificationError("expected a form, JSON or XML, got an empty body")
-    if start == b"<":
-        return _read_xml(body)
-    text = _decode(body, charset)
-    return _read_json(text.encode()) if start == b"{" else _read_form(text, charset)
+    if text.startswith("<"):  # what it declares is not so any more
+        return _read_xml(_ENCODING.sub(r"\1", text, count=1).encode())
+    return _read_json(text.encode()) if text.startswith("{") else _read_form(text, charset)
 
 
 def _decode(body: bytes, charset: str) -> str:

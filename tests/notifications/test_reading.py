@@ -59,6 +59,28 @@ def test_another_charset_is_read_where_it_is_named(charset: str) -> None:
     assert _parse(body, kind).order_no == "訂單一"
 
 
+@pytest.mark.parametrize("charset", ["gbk", "big5", "utf-16", "utf-16be", "utf-8"])
+def test_json_and_xml_are_read_in_the_charset_that_the_headers_name(charset: str) -> None:
+    for text in ('{"order_no": "訂單一"}', "<respon><order_no>訂單一</order_no></respon>"):
+        kind = f"text/plain; charset={charset}"
+        assert _parse(text.encode(charset), kind).order_no == "訂單一"
+
+
+@pytest.mark.parametrize(
+    ("declared", "charset"),
+    [("GBK", "gbk"), ("utf-16", "utf-16"), ("UTF-16", "utf-8"), ("windows-1251", "cp1251")],
+)
+def test_xml_is_read_in_the_charset_that_it_declares_or_begins_with(
+    declared: str, charset: str
+) -> None:
+    order_no = "Заказ"
+    text = f"""<?xml version='1.0' encoding="{declared}" standalone='yes'?>
+        <respon><order_no>{order_no}</order_no><note>encoding="x"</note></respon>"""
+    notification = _parse(text.encode(charset), "text/xml")
+    assert notification.order_no == order_no
+    assert notification.fields["note"] == 'encoding="x"'
+
+
 def test_nested_fields_and_numbers_keep_their_very_text() -> None:
     body = b'{"order_no": 2023051612301234567890, "more": {"a": [1.10, null]}, "none": null}'
     notification = _parse(body)
