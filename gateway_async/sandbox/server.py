@@ -10,7 +10,7 @@ import attrs
 from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox.addresses import to_location
 from gateway_async.sandbox.app import Courier, Server
-from gateway_async.sandbox.entries import PaymentStatus, Transaction
+from gateway_async.sandbox.entries import PaymentStatus, Transaction, to_amount
 from gateway_async.sandbox.faults import Faults
 from gateway_async.sandbox.ledger import Ledger
 from gateway_async.sandbox.merchant import Merchant
@@ -188,19 +188,20 @@ class Sandbox:
             currency: Currency code.
 
         Raises:
-            ConfigurationError: There is no such status.
+            ConfigurationError: There is no such status, or the amount is none.
         """
         chosen = PaymentStatus.__members__.get(status.upper())
         if chosen is None:
             known = ", ".join(name.lower() for name in PaymentStatus.__members__)
             raise ConfigurationError(f"Sandbox.seed: {status!r} is no status; there are {known}")
+        paid = _seeded_amount(amount)
         now = self._clock()
         first = len(self.ledger) + 1
         opened = [
             self.ledger.open(
                 order_no=f"S{number:08d}",
                 currency=currency,
-                amount=Decimal(amount),
+                amount=paid,
                 now=now,
                 status=chosen,
             )
@@ -281,6 +282,16 @@ def _notify_format(text: str) -> NotifyFormat:
         ) from None
 
 
+def _seeded_amount(amount: object) -> Decimal:
+    text = f"{amount:f}" if isinstance(amount, Decimal) else str(amount)
+    paid = None if isinstance(amount, float) else to_amount(text)
+    if paid is None:
+        raise ConfigurationError(
+            f"Sandbox.seed: {amount!r} is no amount; write a Decimal or its text, such as '10.00'"
+        )
+    return paid
+
+
 def _seeded(transaction: Transaction) -> SeededOrder:
     return SeededOrder(
         transaction_id=transaction.transaction_id,
@@ -296,7 +307,7 @@ def _bind(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
-    except OSError as error:
+    except (OSError, OverflowError, TypeError) as error:  # the others: what is no port at all
         listening.close()
         raise ConfigurationError(f"Sandbox: cannot listen on {host} port {port}: {error}") from None
     return listening

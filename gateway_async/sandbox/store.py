@@ -4,6 +4,7 @@ What a request changed is written in one transaction, after the request was carr
 """
 
 import json
+import os
 import sqlite3
 from datetime import datetime
 from decimal import Decimal
@@ -11,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from cattrs.preconf.json import JsonConverter, make_converter
 
+from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox.entries import Payout, Transaction
 
 if TYPE_CHECKING:
-    import os
-
     from gateway_async.sandbox.ledger import Ledger
 
 _SCHEMA = """
@@ -41,21 +41,39 @@ def _make_converter() -> JsonConverter:
     return converter
 
 
+def _connect(path: "str | os.PathLike[str]") -> sqlite3.Connection:
+    connection = sqlite3.connect(path)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(_SCHEMA)
+        connection.execute(_READ, ("",))
+        connection.commit()
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
 class Store:
     """Keeps a ledger in a file.
 
     Args:
         path: The file; it is made if it is not there.
+
+    Raises:
+        ConfigurationError: It cannot be opened, or is another file.
     """
 
     def __init__(self, path: "str | os.PathLike[str]") -> None:
         self._converter = _make_converter()
         self._changed: dict[str, Transaction | Payout] = {}
-        self._connection = sqlite3.connect(path)
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA synchronous = NORMAL")
-        self._connection.execute(_SCHEMA)
-        self._connection.commit()
+        try:
+            self._connection = _connect(path)
+        except sqlite3.Error as error:
+            raise ConfigurationError(
+                f"Sandbox.state: cannot keep the books in {os.fspath(path)!r}: {error}"
+            ) from None
 
     def note(self, entry: Transaction | Payout) -> None:
         """Remember that an entry was made or changed."""

@@ -1,12 +1,17 @@
 import asyncio
+import contextlib
 import csv
 import json
 import os
 import re
 import signal
+import socket
+import sqlite3
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -62,9 +67,34 @@ async def test_it_listens_on_this_machine_only_and_once() -> None:
             await Sandbox(port=port).__aenter__()
 
 
-def test_seeding_knows_its_statuses() -> None:
+@pytest.mark.parametrize("port", [65536, -1, "8800"])
+async def test_what_is_no_port_is_refused(port: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"cannot listen on 127.0.0.1 port {port}"):
+        await Sandbox(port=port).__aenter__()
+
+
+@pytest.mark.parametrize("content", [None, b"no database" * 100, "CREATE TABLE entries (a)"])
+def test_a_state_file_that_cannot_be_one_is_named(
+    tmp_path: Path, content: bytes | str | None
+) -> None:
+    state = tmp_path / "books" if content else tmp_path / "nowhere" / "books"
+    if isinstance(content, bytes):
+        state.write_bytes(content)
+    elif content:
+        with contextlib.closing(sqlite3.connect(state)) as other:
+            other.execute(content)
+    with pytest.raises(ConfigurationError, match=rf"Sandbox\.state: .*{re.escape(str(state))}"):
+        Sandbox(state=state)
+
+
+def test_seeding_knows_its_statuses_and_amounts() -> None:
     with pytest.raises(ConfigurationError, match="authorised"):
         Sandbox().seed(1, status="paid")
+    for amount in ("ten", 0.1, "-1", Decimal("NaN"), None):
+        with pytest.raises(ConfigurationError, match=r"Sandbox\.seed: .* is no amount"):
+            Sandbox().seed(1, amount=amount)  # type: ignore[arg-type]  # on purpose
+    for amount in (10, "10", Decimal("1E1")):
+        assert Sandbox().seed(1, amount=amount)[0].amount == 10  # type: ignore[arg-type]  # as an order's
 
 
 def serve_and_end(*options: object) -> str:
