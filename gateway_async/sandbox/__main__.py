@@ -12,14 +12,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from gateway_async.errors import ConfigurationError
+from gateway_async.sandbox.entries import PaymentStatus
 from gateway_async.sandbox.faults import DropReply, LateEffect, Latency, MissingItems, Status
 from gateway_async.sandbox.notices import NotifyFormat
 from gateway_async.sandbox.server import LOOPBACK, Sandbox
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from gateway_async.sandbox.server import SeededOrder
+    from gateway_async.sandbox.entries import Transaction
 
 _COMMAND = "python -m gateway_async.sandbox"
 SECRET_VARIABLE = "GATEWAY_SECRET"  # noqa: S105  # the name of a variable
@@ -27,7 +28,7 @@ _DEFAULT_SECRET = "sandbox-secret"  # noqa: S105  # of a gateway that moves no m
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s)?")
 _COLUMNS = {name: name for name in ("transaction_id", "order_no", "currency", "amount")}
 _COLUMNS_OF: "Mapping[str, Mapping[str, str]]" = MappingProxyType(
-    {"authorised": _COLUMNS, "captured": {**_COLUMNS, "refund_amount": "amount"}}
+    {"authorised": _COLUMNS, "captured": {**_COLUMNS, "refund_amount": "captured_amount"}}
 )
 """By the status of the orders, the columns of their file, and what of an order each holds."""
 
@@ -65,7 +66,9 @@ def make_parser(prog: str = _COMMAND) -> argparse.ArgumentParser:
     add("--secret-env", metavar="NAME", help="environment variable that holds the secret")
     add("--orders", type=int, default=0, metavar="N", help="orders to have from the start")
     add("--orders-status", default="captured", choices=tuple(_COLUMNS_OF))
-    orders = "write those orders to a CSV file; captured ones with a refund_amount, all of it"
+    orders = (
+        "write those of that status to a CSV file; captured ones with a refund_amount, all of it"
+    )
     add("--orders-csv", type=Path, metavar="FILE", help=orders)
     add("--state", type=Path, metavar="FILE", help="SQLite file in which the books survive")
     add("--seed", type=int, metavar="N", help="make faults repeatable")
@@ -138,8 +141,9 @@ def make_sandbox(options: argparse.Namespace) -> Sandbox:
     return sandbox
 
 
-def _write_csv(path: Path, orders: "Sequence[SeededOrder]", status: str) -> None:
-    columns = _COLUMNS_OF[status]
+def _write_csv(path: Path, payments: "Iterable[Transaction]", status: str) -> None:
+    columns, wanted = _COLUMNS_OF[status], PaymentStatus[status.upper()]
+    orders = (one for one in payments if one.status is wanted and not one.refunds)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
@@ -150,14 +154,14 @@ async def serve(options: argparse.Namespace) -> None:
     """Serve until the process is asked to end."""
     sandbox = make_sandbox(options)
     missing = max(0, options.orders - len(sandbox.ledger))
-    orders = sandbox.seed(missing, status=options.orders_status)
-    if options.orders_csv is not None:
-        _write_csv(options.orders_csv, orders, options.orders_status)
+    sandbox.seed(missing, status=options.orders_status)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
     async with sandbox:
+        if options.orders_csv is not None:
+            _write_csv(options.orders_csv, sandbox.ledger, options.orders_status)
         sys.stdout.write(f"sandbox listening on {sandbox.base_url}\n")
         sys.stdout.flush()
         await ended.wait()

@@ -135,6 +135,27 @@ async def test_a_file_of_orders_is_one_for_the_command_line(
     assert ended.code == 0, ended.stderr
 
 
+async def test_a_file_of_orders_is_of_what_the_books_have(tmp_path: Path) -> None:
+    listed, books = tmp_path / "orders.csv", tmp_path / "books.sqlite"
+    async with aiohttp.ClientSession() as http, Sandbox(state=books) as sandbox:
+        (refunded,) = sandbox.seed(1, status="captured")
+        await Merchant(sandbox=sandbox, http=http).refund(refunded)
+    options = ("--orders", 3, "--orders-csv", listed, "--state", books)
+    for _ in range(2):
+        await asyncio.to_thread(serve_and_end, *options)
+        rows = listed.read_text("utf-8").splitlines()[1:]
+        assert [row.split(",")[1] for row in rows] == ["S00000002", "S00000003"]
+
+
+def test_a_file_of_orders_is_left_alone_where_it_cannot_start(tmp_path: Path) -> None:
+    listed = tmp_path / "orders.csv"
+    listed.write_text("of another\n", "utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        assert main(["--port", port, "--orders", "3", "--orders-csv", str(listed)]) == 2
+    assert listed.read_text("utf-8") == "of another\n"
+
+
 def test_options_become_faults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEWAY_SECRET", "from the environment")
     options = ["--drop-reply", "0.01", "--latency", "50ms", "--error-rate", "0.1"]
