@@ -71,6 +71,9 @@ class _Remote:
     def __len__(self) -> int:
         return self._there(lambda: len(cast("Any", self._part)))
 
+    def __bool__(self) -> bool:
+        return self._there(lambda: bool(self._part))
+
     def __iter__(self) -> Iterator[Any]:
         return iter(self._there(lambda: list(cast("Any", self._part))))
 
@@ -174,9 +177,18 @@ def sandbox_client(sandbox: Sandbox, **settings: Any) -> Iterator[GatewayClient]
     try:
         yield gateway
     finally:
-        # Each loop closes what it opened for the client at its own end; this closes the client.
-        with ThreadPoolExecutor(1) as executor:
-            executor.submit(asyncio.run, gateway.aclose()).result()
+        _close(gateway)
+
+
+def _close(gateway: GatewayClient) -> None:
+    """Close a client, and what it opened on loops that go on after it: it would be dropped open."""
+    with ThreadPoolExecutor(1) as executor:  # since a loop may run here
+        executor.submit(asyncio.run, gateway.aclose()).result()
+        for loop in gateway._transport.loops:  # noqa: SLF001  # nobody else needs to know them
+            if loop.is_running():
+                asyncio.run_coroutine_threadsafe(gateway.aclose(), loop)
+            elif not loop.is_closed():
+                executor.submit(loop.run_until_complete, gateway.aclose()).result()
 
 
 @pytest.fixture

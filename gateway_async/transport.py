@@ -183,6 +183,11 @@ class AiohttpTransport:
         """Requests that can be in flight at once; a given session's limit is not known."""
         return self._max_connections if self._given is None else sys.maxsize
 
+    @property
+    def loops(self) -> list[asyncio.AbstractEventLoop]:
+        """The event loops on which a session of ours is open."""
+        return list(self._own)
+
     def reopen(self) -> None:
         """Let requests leave again after `aclose`."""
         self._closed = False

@@ -1,7 +1,10 @@
 """A sandbox on a thread of its own is asked from others as if it were here."""
 
 import asyncio
+import contextlib
+import gc
 import threading
+import warnings
 from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -76,6 +79,7 @@ def test_every_part_may_be_used_from_here(
     assert "1 transactions" in repr(gateway_sandbox)
     with pytest.raises(ConfigurationError, match="no status"):
         gateway_sandbox.seed(1, status="nonsense")
+    assert all([gateway_sandbox, gateway_sandbox.faults, gateway_sandbox.ledger])
     with pytest.raises(AttributeError, match="nonsense"):
         gateway_sandbox.nonsense  # type: ignore[attr-defined]  # noqa: B018  # on purpose
 
@@ -146,6 +150,28 @@ def test_a_client_is_closed_and_sends_nothing_more() -> None:
             pass
         with pytest.raises(ConfigurationError, match="closed"):
             gateway.refund(orders_for("refund", [order]))
+
+
+def _use(loop: asyncio.AbstractEventLoop, sandbox: Sandbox) -> None:
+    with sandbox_client(sandbox) as gateway:
+        loop.run_until_complete(gateway.recent_transactions())
+
+
+async def _use_here(sandbox: Sandbox) -> None:
+    with sandbox_client(sandbox) as gateway:
+        await gateway.recent_transactions()
+    await asyncio.sleep(0.01)
+
+
+def test_a_client_is_closed_on_a_loop_that_goes_on_after_it(gateway_sandbox: Sandbox) -> None:
+    loop = asyncio.new_event_loop()
+    with warnings.catch_warnings(record=True) as warned, contextlib.closing(loop):
+        warnings.simplefilter("always")
+        _use(loop, gateway_sandbox)
+        gc.collect()
+        loop.run_until_complete(_use_here(gateway_sandbox))
+        gc.collect()
+    assert [str(one.message) for one in warned] == []
 
 
 async def test_a_client_is_used_in_the_loop_of_a_test(
