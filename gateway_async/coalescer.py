@@ -209,21 +209,23 @@ class Coalescer:
         if is_told and entry.has_left and not lane.plan.is_look_up:
             self._keep(waiter.result())  # told in the very moment in which it was cancelled
 
-    def _keep(self, outcome: Outcome[Any, Any]) -> None:
-        order, amounts = outcome.order, ("amount", "refund_amount")
-        told = [f"{n}={getattr(order, n)}" for n in amounts if hasattr(order, n)]
-        _log.warning(
-            "unclaimed, since whoever asked for it was cancelled: %s (%s %s) is %s%s",
-            describe(order),
-            ", ".join(told),
-            order.currency,
-            outcome.status,
-            f": {outcome.error}" if outcome.error else "",
-        )
-        self.unclaimed.append(outcome)
-        if len(self.unclaimed) > UNCLAIMED_KEPT:
-            forgotten = self.unclaimed.pop(0)
-            _log.error("unclaimed is full: %s is in the log alone", describe(forgotten.order))
+    def _keep(self, *outcomes: Outcome[Any, Any]) -> None:
+        self.unclaimed += outcomes  # all of them, before anything may go wrong with the log
+        forgotten = self.unclaimed[:-UNCLAIMED_KEPT]
+        del self.unclaimed[:-UNCLAIMED_KEPT]
+        for outcome in outcomes:
+            order, amounts = outcome.order, ("amount", "refund_amount")
+            told = [f"{n}={getattr(order, n)}" for n in amounts if hasattr(order, n)]
+            _log.warning(
+                "unclaimed, since whoever asked for it was cancelled: %s (%s %s) is %s%s",
+                describe(order),
+                ", ".join(told),
+                order.currency,
+                outcome.status,
+                f": {outcome.error}" if outcome.error else "",
+            )
+        for one in forgotten:
+            _log.error("unclaimed is full: %s is in the log alone", describe(one.order))
 
     # Sending
 
@@ -278,11 +280,13 @@ class Coalescer:
         outcomes = _alike(entries, OutcomeUnknownError("its outcome could not be read"))
         try:
             outcomes = _read(batch, entries, failure)
-        finally:  # no defect may leave anybody waiting
-            for entry, outcome in zip(entries, outcomes, strict=True):
-                if not entry.tell(outcome) and not lane.plan.is_look_up:
-                    self._keep(outcome)
+        finally:  # no defect may leave anybody waiting, nor one of the program's own logging
+            told = [entry.tell(one) for entry, one in zip(entries, outcomes, strict=True)]
             self._send_due()
+            if not lane.plan.is_look_up:
+                self._keep(
+                    *(one for one, is_told in zip(outcomes, told, strict=True) if not is_told)
+                )
         _report(lane.plan, batch, failure)
 
     # Life

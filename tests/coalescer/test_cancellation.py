@@ -295,6 +295,29 @@ async def test_an_outcome_that_cannot_be_read_is_unknown_and_nobody_hangs(
     assert "RecursionError" in caplog.text
 
 
+async def test_a_log_that_raises_leaves_nobody_hanging() -> None:
+    def broken(_: logging.LogRecord) -> bool:
+        raise KeyError("request_id")
+
+    held, noted = HeldReplies(), list[dict[str, Any]]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: noted.append(context))
+    logger = logging.getLogger("gateway_async.coalescer")
+    logger.addFilter(broken)
+    try:
+        async with held.client().coalesced(linger_seconds=0) as single:
+            tasks = [_start(single.refund(order)) for order in refunds(3)]
+            await held.asked.wait()
+            await _cancel(*tasks[:2])
+            held.goes_on.set()
+            async with asyncio.timeout(5):
+                assert (await tasks[2]).status is SUCCEEDED
+            await settle_down()
+    finally:
+        logger.removeFilter(broken)
+    assert [outcome.status for outcome in single.unclaimed] == [SUCCEEDED] * 2
+    assert [type(one["exception"]) for one in noted] == [KeyError]
+
+
 async def test_orders_that_are_refused_together_are_not_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -40,8 +40,8 @@ _COALESCING = (
     Mutant(
         "an outcome of money that nobody waits for is kept",
         "coalescer.py",
-        "if not entry.tell(outcome) and not lane.plan.is_look_up:",
-        "if not entry.tell(outcome) and False:",
+        "            if not lane.plan.is_look_up:\n                self._keep(",
+        "            if False:\n                self._keep(",
         _CANCELLATION,
     ),
     Mutant(
