@@ -170,8 +170,14 @@ class NotificationReceiver:
         """Answer a request of aiohttp.web."""
         from aiohttp import web  # noqa: PLC0415  # not needed where it is mounted elsewhere
 
+        was_read = request.content.at_eof()  # by a middleware, say; aiohttp keeps what it read
+
         async def read() -> bytes:
+            nonlocal was_read
             try:
+                if was_read:
+                    was_read = False
+                    return await request.read()
                 return await request.content.readany()
             except (ConnectionError, web.RequestPayloadError):
                 raise _ClientGoneError from None

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import pytest
 from aiohttp import StreamReader, web
 from aiohttp.base_protocol import BaseProtocol
-from aiohttp.test_utils import make_mocked_request
+from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 
 from gateway_async import ConfigurationError, Dialect, GatewayClient
 from gateway_async.notifications import NotificationReceiver
@@ -212,6 +212,25 @@ async def test_a_body_that_breaks_off_is_no_error_of_a_server_of_aiohttp(error: 
     assert (answer.status, answer.text) == (400, "it broke off")
     assert heard == []
     assert receiver._busy == 0
+
+
+async def test_a_body_that_a_middleware_of_aiohttp_has_read_is_read_again() -> None:
+    heard: list[Any] = []
+    receiver = NotificationReceiver(
+        client_over(MemoryTransport(all_done)), heard.append, max_body_bytes=len(TOLD)
+    )
+
+    @web.middleware
+    async def log_body(request: web.Request, handler: Any) -> Any:
+        await request.text()
+        return await handler(request)
+
+    app = web.Application(middlewares=[log_body])
+    app.router.add_post("/notify", receiver.handle)
+    async with TestClient(TestServer(app)) as anybody:
+        answers = [await anybody.post("/notify", data=body) for body in (TOLD, TOLD + b"1", b"")]
+    assert [answer.status for answer in answers] == [200, 413, 400]
+    assert len(heard) == 1
 
 
 async def test_a_body_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
