@@ -272,7 +272,11 @@ class NotificationReceiver:
         return None if right is True else _NOT_VERIFIED
 
     async def _hear(self, notification: Notification) -> _Answer:
-        confirmer = self._confirmer_here()
+        try:
+            confirmer = self._confirmer_here()
+        except ConfigurationError as error:  # the client is closed, as while a server ends
+            _log.warning("a notification could not be confirmed: %s", error)
+            return _REFUSALS[Fate.UNANSWERED]
         hear = confirmer.pass_on if notification.is_payout else confirmer.confirm
         fate = await hear(notification)
         if fate is Fate.TAKEN:

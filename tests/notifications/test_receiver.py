@@ -317,6 +317,16 @@ def test_a_receiver_serves_one_loop_after_another_and_remembers() -> None:
     assert len(heard) == 1
 
 
+async def test_what_comes_once_the_client_is_closed_is_left_to_be_repeated(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gateway = client_over(MemoryTransport(all_done))
+    receiver = NotificationReceiver(gateway, lambda _: None)
+    await gateway.aclose()
+    assert await tell(receiver, TOLD) == (503, "it cannot be confirmed now")
+    assert "this GatewayClient is closed" in caplog.text
+
+
 async def test_a_look_up_belongs_to_no_single_notification() -> None:
     notification = contextvars.ContextVar("notification", default="none")
     signed, heard = [], []
