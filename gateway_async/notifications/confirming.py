@@ -52,7 +52,7 @@ class Memory:
     """What the application was told last of each payment, as far back as there is room.
 
     Args:
-        size: Payments that are remembered; the longest unheard of is forgotten first.
+        size: Names that are remembered; the longest unheard of is forgotten first.
     """
 
     def __init__(self, size: int) -> None:
@@ -114,10 +114,11 @@ class Confirmer:
         name = f"payout {notification.request_id}"
         fields = plain_fields(notification)
         news = _digest({n: text for n, text in fields.items() if n != SIGNATURE_FIELD})
+        told = f"{name} {news.hex()}"  # each by itself: a late repeat of an earlier one is no news
         async with self._turn(name):
-            if self.memory.holds(name, news):
+            if self.memory.holds(told, news):
                 return Fate.TAKEN
-            return await self._call(self.on_payout, notification, name, news)
+            return await self._call(self.on_payout, notification, told, news)
 
     def _turn(self, name: str) -> asyncio.Lock:
         """Return what is held while the application is told of one payment."""

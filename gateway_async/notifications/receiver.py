@@ -114,7 +114,8 @@ class NotificationReceiver:
             up. Without one, every notification that can be read costs a look-up.
         max_body_bytes: The largest body that is read.
         concurrency: Notifications that are seen to at once; more are answered with 503.
-        remembered: Payments of which the last record is remembered, some 200 bytes each.
+        remembered: Payments of which the last record is remembered, and notifications of payouts,
+            together; some 200 bytes each.
         linger_seconds: How long a look-up waits for others, as for `GatewayClient.coalesced`.
         policy: How look-ups are made.
 
