@@ -20,7 +20,7 @@ from gateway_async.models.payout_results import PayoutResult
 from gateway_async.models.payouts import PayoutRequest
 from gateway_async.models.records import Page, Record
 from gateway_async.models.results import ApmPaymentResult, CheckoutPage, DirectPaymentResult
-from gateway_async.models.values import SensitiveText, SignatureText, is_encodable, plain_text
+from gateway_async.models.values import SensitiveText, SignatureText, is_encodable
 from gateway_async.operations import (
     CHECKOUT,
     PAY_APM,
@@ -32,6 +32,7 @@ from gateway_async.operations import (
 )
 from gateway_async.session import Request
 from gateway_async.signing import SIGNATURE_FIELD
+from gateway_async.texts import plain_text
 from gateway_async.wire.converter import read_page, read_record
 from gateway_async.wire.decoding import charset_of, codec_of, decode_json, decode_surely
 from gateway_async.wire.encoding import JsonText, payment_fields, payout_fields

@@ -12,6 +12,7 @@ import attrs
 
 from gateway_async.errors import ConfigurationError
 from gateway_async.operations import OPERATIONS, BodyFormat
+from gateway_async.texts import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,9 +133,8 @@ def _texts(value: "Mapping[str, str]") -> dict[str, str]:
     return {_plain(name): _plain(text) for name, text in value.items()}
 
 
-def _plain(value: object) -> Any:  # noqa: ANN401  # text, unless a validator is to refuse it
-    """Return a text as just a `str`: a member of a text enumeration shows as its name."""
-    return str.__str__(value) if isinstance(value, str) else value
+def _plain(value: Any) -> Any:  # noqa: ANN401  # text, unless a validator is to refuse it
+    return plain_text(value) if isinstance(value, str) else value
 
 
 def _places(value: "Mapping[str, int]") -> dict[str, int]:

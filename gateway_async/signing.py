@@ -12,6 +12,7 @@ import attrs
 
 from gateway_async.errors import ConfigurationError
 from gateway_async.hiding import hide_arguments
+from gateway_async.texts import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -141,8 +142,7 @@ def _to_signer(value: object) -> object:
 
 
 def _to_identifier(value: object) -> object:
-    """Return text as just a `str`: a member of a text enumeration shows as its name."""
-    return str.__str__(value) if isinstance(value, str) else value
+    return plain_text(value) if isinstance(value, str) else value
 
 
 def _check_identifier(_: object, attribute: "attrs.Attribute[str]", value: object) -> None:

@@ -12,6 +12,7 @@ from uuid import UUID
 import attrs
 
 from gateway_async.errors import InvalidOrderError
+from gateway_async.texts import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,11 +176,6 @@ def _check_encodable(text: str, instance: object, name: str) -> None:
         raise _wrong(instance, name, "holds half a surrogate pair, which UTF-8 cannot carry")
 
 
-def plain_text(text: str) -> str:
-    """Return text as just a `str`, since a text enumeration shows as a name; secrets stay."""
-    return text if type(text) is str or isinstance(text, SensitiveText) else str.__str__(text)
-
-
 def to_text(value: object, instance: object, field: "attrs.Attribute[Any]") -> str | None:
     """Let text pass, and None where the field may be left out.
 
@@ -189,7 +185,7 @@ def to_text(value: object, instance: object, field: "attrs.Attribute[Any]") -> s
     """
     if isinstance(value, str):
         _check_encodable(value, instance, field.name)
-        return plain_text(value)
+        return value if isinstance(value, SensitiveText) else plain_text(value)
     if _is_left_out(value, field):
         return None
     raise _wrong_type(instance, field, 'str, such as "12"', value)

@@ -35,7 +35,7 @@ _DEEPEST = 32
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _DECLARED = re.compile(  # of UTF-16 it cannot be, where a byte is a character
-    rb"<\?xml[^>]*?\sencoding\s*=\s*[\"'](?!(?i:utf-16))([A-Za-z0-9._-]{1,40})[\"']"
+    rb"<\?xml[^>]*?\sencoding\s*=\s*[\"'](?!(?i:utf-16))"
 )
 _ENCODING = re.compile(r"^(<\?xml[^>]*?)\sencoding\s*=\s*[\"'][^\"']*[\"']")
 
@@ -131,12 +131,9 @@ def plain_fields(notification: Notification) -> dict[str, str]:
 
 def _read(body: bytes, named: str | None) -> "dict[str, tuple[str, Any]]":
     """Return the text and the value of each field, by its name."""
-    declared = _DECLARED.match(body.lstrip(_BLANK))
-    charset = declared[1].decode() if declared else named or "utf-8"
-    if body.startswith(_MARKS):
-        charset = "utf-16"
-    if declared and codec_of(charset) is None:
-        return _read_xml(body)  # the parser may know it
+    if _DECLARED.match(body.lstrip(_BLANK)):
+        return _read_xml(body)
+    charset = "utf-16" if body.startswith(_MARKS) else named or "utf-8"
     text = _decode(body, charset).strip()
     if not text:
         raise NotificationError("expected a form, JSON or XML, got an empty body")
