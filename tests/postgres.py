@@ -28,11 +28,12 @@ def _connect() -> "psycopg.Connection[tuple[object, ...]]":
 
 
 @contextlib.contextmanager
-def postgres_url() -> Iterator[str]:
+def postgres_url(encoding: str = "UTF8") -> Iterator[str]:
     """Make a database, yield its URL, and drop it."""
     name = f"gateway_test_{uuid.uuid4().hex}"
+    make = "CREATE DATABASE {} TEMPLATE template0 ENCODING {} LC_COLLATE 'C' LC_CTYPE 'C'"
     with _connect() as server:
-        server.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        server.execute(sql.SQL(make).format(sql.Identifier(name), sql.Literal(encoding)))
     try:
         yield f"{server_url().rpartition('/')[0]}/{name}"
     finally:

@@ -94,6 +94,7 @@ def _postgresql(url: str) -> sa.Engine:
     if made is None:
         raise ConfigurationError("journal URL: this postgresql:// URL cannot be read")
     chosen = {name: value for name, value in _POSTGRES_CONNECTION.items() if name not in made.query}
+    chosen["client_encoding"] = "utf8"  # any text, whatever server, URL and environment prefer
     engine = sa.create_engine(
         made,
         poolclass=sa.NullPool,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 VERSION = 2
 _ADVISORY_LOCK = 0x6761_6A6F_7572
 _LOCK_OF_JOBS = 0x6761_6A6F_0000_0000
+_ANY_TEXT = ("UTF8", "SQL_ASCII")
 
 
 class DatabaseNow(FunctionElement[float]):
@@ -171,13 +172,15 @@ def prepare(connection: sa.Connection, location: "Location", *, create: bool = T
         create: Whether they are made at all.
 
     Raises:
-        JournalError: If they are of another version, or there are none and are not to be made.
+        JournalError: If they are of another version, or there are none and are not to be made, or
+            cannot be since not every text could be kept in them.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
     if not sa.inspect(connection).has_table(SCHEMA.name):
         if not create:
             raise location.missing()
+        _check_encoding(connection)
         _METADATA.create_all(connection)
         connection.execute(SCHEMA.insert().values(id=1, version=VERSION))
     version = connection.execute(sa.select(SCHEMA.c.version)).scalar()
@@ -186,4 +189,20 @@ def prepare(connection: sa.Connection, location: "Location", *, create: bool = T
             f"the journal in this database is of version {version}, and this release of "
             f"gateway_async reads version {VERSION}: use the release that wrote it, or another "
             "database"
+        )
+
+
+def _check_encoding(connection: sa.Connection) -> None:
+    """Make sure that the database holds every text that a gateway may say.
+
+    Raises:
+        JournalError: If it does not: it would be found out only after money moved.
+    """
+    if connection.dialect.name != "postgresql":
+        return
+    encoding = connection.execute(sa.text("SHOW server_encoding")).scalar_one()
+    if encoding not in _ANY_TEXT:
+        raise JournalError(
+            f"the encoding of this database is {encoding}, in which not every text can be kept: "
+            "make one of UTF8 for the journal"
         )

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from gateway_async.errors import JournalError
-from gateway_async.journal import Journal, postgres as postgres_module
+from gateway_async.errors import JournalError, RejectedError
+from gateway_async.journal import JobState, Journal, postgres as postgres_module
+from gateway_async.journal.rows import Settlement
 from gateway_async.journal.writer import Transaction
 from tests.journal.tables import Tables, sent, taken
-from tests.postgres import emptied
+from tests.postgres import emptied, postgres_url
 
 
 async def asked(journal: Journal, statement: str) -> list[Any]:
@@ -69,6 +70,50 @@ async def test_a_commit_is_on_the_disk(pragma: str, value: int, tmp_path: object
     async with Journal.open(f"sqlite:///{tmp_path}/journal.db") as journal:
         found = await asked(journal, f"SELECT {pragma} FROM pragma_{pragma}")  # noqa: S608  # ours
     assert found == [(value,)]
+
+
+@pytest.mark.parametrize("by", ["database", "url", "environment"])
+@pytest.mark.parametrize("configured", ["LATIN1", "SQL_ASCII"])
+async def test_any_text_is_kept_whatever_encoding_sessions_have(
+    postgres: str, configured: str, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, tables = emptied(postgres), Tables(postgres)
+    name = url.rpartition("/")[2]
+    if by == "url":
+        url += f"?client_encoding={configured}"
+    elif by == "environment":
+        monkeypatch.setenv("PGCLIENTENCODING", configured)
+    else:
+        tables.run(f"ALTER DATABASE {name} SET client_encoding = '{configured}'")
+    try:
+        await _keep_a_reason(url)
+    finally:
+        monkeypatch.undo()
+        tables.run(f"ALTER DATABASE {name} RESET client_encoding")
+
+
+async def test_a_database_without_an_encoding_keeps_any_text() -> None:
+    with postgres_url("SQL_ASCII") as url:
+        await _keep_a_reason(url)
+
+
+async def test_a_database_that_cannot_hold_any_text_is_refused() -> None:
+    with postgres_url("LATIN1") as url:
+        with pytest.raises(JournalError, match=r"encoding of this database is LATIN1, .* UTF8"):
+            await Journal.open(url).__aenter__()
+        assert Tables(url).run("SELECT to_regclass('gateway_journal')") == [(None,)]
+
+
+async def _keep_a_reason(url: str) -> None:
+    """Keep what no encoding of eight bits can hold, and read it back."""
+    told = Settlement(index=0, state=JobState.DECLINED, code="E1", text="余额不足 и €")
+    async with Journal.open(url) as journal:
+        lease = await taken(journal)
+        request = await sent(lease, [0])
+        await lease.settle(request, [told], ended_at=1.0)
+        outcome = await anext(journal.outcomes("job"))
+    assert isinstance(outcome.error, RejectedError)
+    assert outcome.error.text == told.text
 
 
 class Proxy:
