@@ -4,7 +4,7 @@ Law: a password is in no message and in no repr.
 """
 
 import re
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 import attrs
 
@@ -13,6 +13,10 @@ from gateway_async.errors import ConfigurationError, JournalError
 _EXPECTED = 'expected "sqlite:///path/to/file.db" or "postgresql://user@host/database"'
 _POSTGRES = frozenset({"postgresql", "postgres", "postgresql+psycopg"})
 _SQLITE = "sqlite:///"
+_OF_THE_DRIVER = frozenset(
+    {"autocommit", "context", "cursor_factory", "prepare_threshold", "row_factory"}
+)
+"""What psycopg takes beside the parameters of PostgreSQL, and not as text."""
 _UNUSABLE = re.compile("\0|%00|[\ud800-\udfff]")
 
 
@@ -80,7 +84,6 @@ def _file(url: str) -> Location:
 def _split(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
-        _ = parts.port
     except ValueError:
         parts = SplitResult("", "", "", "", "")
     if url.count("@") != parts.netloc.count("@") or parts.netloc.count("@") > 1:
@@ -88,11 +91,24 @@ def _split(url: str) -> SplitResult:
             "journal URL: expected one @ at most, before the host: write @ in a user, a password "
             "or a parameter as %40, and / as %2F"
         )
+    if not _has_a_port(parts):
+        raise ConfigurationError("journal URL: what follows the last : of the host is no port")
     if not parts.path.strip("/") or not url.partition(":")[2].startswith("//"):
         raise ConfigurationError(
             f"journal URL: {_EXPECTED}; this one cannot be read or names no database"
         )
+    for name, _ in parse_qsl(parts.query, keep_blank_values=True):
+        if name in _OF_THE_DRIVER:
+            raise ConfigurationError(f"journal URL: {name} is no parameter of PostgreSQL")
     return parts
+
+
+def _has_a_port(parts: SplitResult) -> bool:
+    try:
+        _ = parts.port
+    except ValueError:
+        return False
+    return True
 
 
 def _shown(parts: SplitResult) -> str:

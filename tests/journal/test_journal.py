@@ -101,6 +101,10 @@ def test_other_urls_are_refused(url: Any) -> None:
     ("url", "reason"),
     [
         ("postgresql://u:hu@sh@host/db", "write @ in a user, a password or a parameter as %40"),
+        ("postgresql://u:hu/sh@host/db", "and / as %2F"),
+        ("postgresql://u@host:99999/db", "is no port"),
+        ("postgresql://u@one:5432,two:5432/db", "is no port"),
+        ("postgresql://u@host/db?prepare_threshold=0", "prepare_threshold is no parameter of"),
         ("sqlite://refunds.db", "with three slashes"),
         ("sqlite:///:memory:", "in memory would not outlive"),
         ("sqlite:///x.db?timeout=3", "a file has no parameters"),
