@@ -8,6 +8,7 @@ of it to `recovery`.
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from gateway_async.batching.markers import reference_of
 from gateway_async.batching.outcomes import ListedBlock, Outcome, count_statuses
 from gateway_async.batching.results import BatchResult
 from gateway_async.batching.statuses import OutcomeStatus
@@ -157,4 +158,4 @@ def _is_done_refund(outcome: "Outcome[Any, Any]") -> bool:
 
 def _reference(outcome: "Outcome[Any, Any]") -> str | None:
     record = outcome.record
-    return record.refund_reference_id if record else None
+    return reference_of(record) if record else None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from gateway_async.batching.markers import reference_of
 from gateway_async.batching.outcomes import Outcome, RepliedBlock
 from gateway_async.batching.plans import PLANS
 from gateway_async.batching.running import Run
@@ -48,7 +49,7 @@ class Witness:
 
     def is_listed(self, look: Look) -> bool:
         """Say whether a look lists it."""
-        references = {record.refund_reference_id for record in look.records}
+        references = {reference_of(record) for record in look.records}
         return self.reference in references if self.reference else bool(references)
 
     def kept_its_marker(self, look: Look) -> bool:

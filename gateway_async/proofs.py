@@ -5,12 +5,13 @@ demonstrably works proves that it was not. What is neither stays unknown. This m
 judges one look; that two looks must agree, and when, is known to `recovery`.
 """
 
+from collections import Counter
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from gateway_async.batching.markers import ANY_MARKER
+from gateway_async.batching.markers import ANY_MARKER, reference_of
 from gateway_async.dialect import PaymentState
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def prove_refunds(
         prove = _by_reference if _marker(outcome) is None else _by_marker
         finding = findings[position] = prove(outcome, look, taken, claims, dialect)
         if finding.proof is Proof.DONE and finding.item is not None:
-            taken.add(str(finding.item.get("refund_reference_id")))
+            taken.add(str(finding.item.get("refund_reference_id")).strip())
     return [findings[position] for position in range(len(outcomes))]
 
 
@@ -194,11 +195,13 @@ def _by_reference(
     if not (claims.all_known or _is_alone(outcome)):
         reason = "another refund of its transaction may have been in flight; recover the result"
         return Finding(Proof.NOTHING, reason)
+    known = {*taken, *before}
+    listed = Counter(map(reference_of, look.records))
     unexplained = [
         (record, item)
         for record, item in zip(look.records, look.items, strict=True)
-        if record.refund_reference_id not in taken
-        and record.refund_reference_id not in before
+        # What two refunds are called may be what a gateway writes for no reference.
+        if (reference_of(record) not in known or listed[reference_of(record)] > 1)
         and not _is_marked_for_another(record, outcome)
     ]
     others = claims.unreferenced.count(outcome.order.refund_amount)
@@ -209,7 +212,7 @@ def _by_reference(
     own = [
         item
         for record, item in unexplained
-        if record.refund_reference_id and _is_done(record, outcome, dialect)
+        if reference_of(record) not in {*known, ""} and _is_done(record, outcome, dialect)
     ]
     if len(own) <= others:
         return Finding(Proof.NOTHING, "a refund could be it, or another's", unexplained[0][1])
@@ -234,7 +237,7 @@ def _references_before(outcome: "Outcome[Any, Any]") -> "set[str] | None":
     """Return the refund references that its transaction had before; None if not recorded."""
     references = outcome.sending.references if outcome.sending else {}
     before = references.get(outcome.order.transaction_id)
-    return None if before is None else set(before)
+    return None if before is None else {each.strip() for each in before} - {""}
 
 
 def _is_done(record: "RefundRecord", outcome: "Outcome[Any, Any]", dialect: "Dialect") -> bool:

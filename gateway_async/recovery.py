@@ -143,7 +143,7 @@ class Recovery:
             outcome = self._unknown[place]
             if is_of(outcome, "refund") and finding.item is not None:
                 name = outcome.order.transaction_id
-                reference = str(finding.item.get("refund_reference_id"))
+                reference = str(finding.item.get("refund_reference_id")).strip()
                 claims = self._claims[name]
                 self._claims[name] = attrs.evolve(
                     claims, references=frozenset({*claims.references, reference})

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gateway_async.batching.intake import Intake
 from gateway_async.batching.lifecycle import Lifecycle
 from gateway_async.batching.log import ALONE, Within
+from gateway_async.batching.markers import reference_of
 from gateway_async.batching.outcomes import Block, RepliedBlock, UniformBlock
 from gateway_async.batching.plans import PLANS, Plan
 from gateway_async.batching.results import BatchResult, Progress
@@ -312,9 +313,7 @@ def known_references(result: BatchResult[OrderRef, Any]) -> "Mapping[str, frozen
         return {}
     return {
         outcome.order.value: frozenset(
-            record.refund_reference_id
-            for record in outcome.record or ()
-            if record.refund_reference_id
+            reference_of(record) for record in outcome.record or () if reference_of(record)
         )
         for outcome in result
         if outcome.status in (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)

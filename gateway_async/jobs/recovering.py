@@ -132,8 +132,8 @@ class JobRecovery:
     def _settlement(self, outcome: "Outcome[Any, Any]", *, hold: bool) -> Settlement | None:
         index, text = outcome.index, str(outcome.error or "")
         if outcome.status is OutcomeStatus.SUCCEEDED:
-            reference = getattr(outcome.record, "refund_reference_id", None)
-            return Settlement(index=index, state=JobState.SUCCEEDED, reference=reference or "")
+            reference = getattr(outcome.record, "refund_reference_id", None) or ""
+            return Settlement(index=index, state=JobState.SUCCEEDED, reference=reference.strip())
         is_absent = outcome.status is OutcomeStatus.NOT_SENT
         if is_absent and self.policy.resend_absent:
             return Settlement(index=index, state=JobState.NEW, text=text)

@@ -72,6 +72,26 @@ BY_REFERENCE = {
         {"references": {"T1": frozenset({"T1-01"})}},
         Proof.DONE,
     ),
+    "a refund with blanks for a reference": (
+        look({"refund_reference_id": "  "}),
+        {},
+        Proof.NOTHING,
+    ),
+    "blanks for a reference, and before as well": (
+        look({"refund_reference_id": "  "}),
+        {"references": {"T1": frozenset({"  "})}},
+        Proof.NOTHING,
+    ),
+    "one before, and since then with blanks around it": (
+        look({"refund_reference_id": "T1-01  "}),
+        {"references": {"T1": frozenset({"T1-01"})}},
+        Proof.NOT_DONE,
+    ),
+    "one before, and another that has the same reference": (
+        look({"refund_reference_id": "0"}, {"refund_reference_id": "0"}),
+        {"references": {"T1": frozenset({"0"})}},
+        Proof.NOTHING,
+    ),
     "which were there before was not recorded": (look({}), {"references": {}}, Proof.NOTHING),
     "none, and what was before was not recorded": (look(), {"references": {}}, Proof.NOTHING),
     "a new refund, though the look may be blind": (look({}, complete=False), {}, Proof.DONE),
@@ -168,6 +188,13 @@ def test_a_look_up_that_failed_says_why() -> None:
     (finding,) = prove_refunds([outcome], failed, Claims(), Dialect())
     assert finding == Finding(Proof.NOTHING, "the look-up failed: HTTP 403")
     assert prove_state("capture", failed, Dialect()).reason == "the look-up failed: HTTP 403"
+
+
+def test_two_refunds_of_one_reference_prove_neither_done_twice_nor_not_done() -> None:
+    outcomes = [unknown(0, references=NOTHING_BEFORE), unknown(1, references=NOTHING_BEFORE)]
+    seen = look({"refund_reference_id": "0"}, {"refund_reference_id": "0 "})
+    first, second = prove_refunds(outcomes, seen, Claims(), Dialect())
+    assert (first.proof, second.proof) == (Proof.DONE, Proof.NOTHING)
 
 
 def test_no_absence_where_a_settled_refund_has_no_reference() -> None:
