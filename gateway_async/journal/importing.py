@@ -1,9 +1,11 @@
 """How the orders of a job come into the journal.
 
-Law: a job has all of its orders or is not imported. What a killed import left is dropped, in
-pieces; an imported job is never written to again, and only compared with.
+Law: a job has all of its orders or is not imported. What an import left that was killed, or came to
+a wrong order, is dropped, in pieces; an imported job is never written to again, and only compared
+with.
 """
 
+import contextlib
 import functools
 import hashlib
 import uuid
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import sqlalchemy as sa
 
-from gateway_async.errors import JobConflictError
+from gateway_async.errors import InvalidOrderError, JobConflictError, JournalError
 from gateway_async.journal import cutting, slices
 from gateway_async.journal.codec import OrderCodec, codec_of, lookup_key, pack_keys, storable
 from gateway_async.journal.leases import IMPORT_SLICE, LeaseKey, release_of, renew, take
@@ -106,7 +108,7 @@ class Submission:
             begun = await self.writer.run(self.what, functools.partial(_begin, submission=self))
             if isinstance(begun, LeaseKey):
                 await self._drop(begun)
-                return await self._import(begun, pages)
+                return await self._import_or_drop(begun, pages)
         except BaseException:
             # Also where a cancellation left it open whether the lease was taken.
             self.writer.post(self.what, functools.partial(_let_go, submission=self))
@@ -133,6 +135,14 @@ class Submission:
         for first in range(0, last + 1, _DROPPED_AT_ONCE):
             drop = functools.partial(_drop, key=key, first=first, seconds=self.seconds)
             await self.writer.run(self.what, drop)
+
+    async def _import_or_drop(self, key: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> int:
+        try:
+            return await self._import(key, pages)
+        except InvalidOrderError:
+            with contextlib.suppress(JournalError):  # else the next import drops it
+                await self._drop(key)
+            raise
 
     async def _import(self, key: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> int:
         digest, total, seen = hashlib.sha256(), 0, array("I")

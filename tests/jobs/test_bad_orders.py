@@ -20,6 +20,8 @@ from tests.jobs.books import (
     statuses,
     streamed,
 )
+from tests.journal.tables import Tables
+from tests.orders import refunds
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
@@ -58,6 +60,25 @@ async def test_a_wrong_order_ends_a_stream(sandbox: Sandbox, make: Make, journal
     with pytest.raises(InvalidOrderError, match="order 3"):
         await streamed(make().refund(iter(_broken(orders, 7)), job=journal.job("job")))
     assert sandbox.requests.total() == 0
+
+
+@pytest.mark.parametrize("wrong", ["no order", "a duplicate"])
+@pytest.mark.parametrize("how", ["refund", "submit"])
+async def test_nothing_is_left_of_a_long_stream_with_a_wrong_order(
+    make: Make, journal: Journal, url: str, how: str, wrong: str
+) -> None:
+    orders: list[Any] = refunds(2500)
+    given = iter([*orders, orders[0] if wrong == "a duplicate" else wrong])
+    job, gateway = journal.job("job"), make()
+    with pytest.raises(InvalidOrderError, match="order 2500"):
+        await (
+            gateway.refund(given, job=job)
+            if how == "refund"
+            else gateway.submit("refund", given, job=job)
+        )
+    assert [outcome async for outcome in journal.outcomes("job")] == []
+    assert Tables(url).run("SELECT count(*) FROM gateway_orders") == [(0,)]
+    assert await gateway.submit("refund", iter(orders), job=job) == 2500
 
 
 async def test_an_input_that_raises(sandbox: Sandbox, make: Make, journal: Journal) -> None:
