@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import aiohttp
 import attrs
+from aiohttp.http import StreamWriter
 from aiohttp.http_exceptions import HttpProcessingError
 
 from gateway_async.errors import (
@@ -36,6 +37,7 @@ KEEP_IDLE_SECONDS = 1.0
 _Error = TypeVar("_Error", bound=BaseException)
 _FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError)
 _SHOWS_REPLY = (aiohttp.ClientResponseError, aiohttp.ClientPayloadError, HttpProcessingError)
+_UNASKED = "the connection held a reply that nobody had asked for"
 
 
 @attrs.frozen
@@ -75,14 +77,16 @@ class Evidence:
         asked: It was; from here on anything may have happened.
         revoked: It must never be written any more; a late write raises instead.
         fence: Asked at the very last moment; where it raises, nothing is written.
+        spoilt: Nothing was written, since its connection held a reply that nobody had asked for.
     """
 
-    __slots__ = ("asked", "fence", "revoked")
+    __slots__ = ("asked", "fence", "revoked", "spoilt")
 
     def __init__(self, fence: "Callable[[], None] | None" = None) -> None:
         self.asked = False
         self.revoked = False
         self.fence = fence
+        self.spoilt = False
 
     def begin(self) -> None:
         """Note that the body is about to be written.
@@ -135,14 +139,26 @@ class _WitnessedPayload(aiohttp.BytesPayload):
         self._evidence = evidence
 
     async def write(self, writer: aiohttp.abc.AbstractStreamWriter) -> None:
-        self._evidence.begin()
+        self._begin(writer)
         await super().write(writer)
 
     async def write_with_length(
         self, writer: aiohttp.abc.AbstractStreamWriter, content_length: int | None
     ) -> None:
-        self._evidence.begin()
+        self._begin(writer)
         await super().write_with_length(writer, content_length)
+
+    def _begin(self, writer: aiohttp.abc.AbstractStreamWriter) -> None:
+        if _holds_reply(writer):  # it would be taken for the reply to this request
+            self._evidence.spoilt = True
+            raise ConnectionAbortedError(_UNASKED)
+        self._evidence.begin()
+
+
+def _holds_reply(writer: aiohttp.abc.AbstractStreamWriter) -> bool:
+    """Say whether something came on a connection before its next request was written."""
+    transport = writer.transport if isinstance(writer, StreamWriter) else None
+    return transport is not None and getattr(transport.get_protocol(), "should_close", False)
 
 
 class AiohttpTransport:
@@ -242,9 +258,12 @@ class AiohttpTransport:
             if not evidence.asked:
                 evidence.settle()
                 response.close()
+                if evidence.spoilt:
+                    raise NotSentError(f"nothing was sent: {_UNASKED}")
                 raise EvidenceError(
                     f"a reply (HTTP {response.status}) came to a request that was never written; "
-                    "the evidence of sending cannot be trusted with this aiohttp or this mock"
+                    "the evidence of sending cannot be trusted with this aiohttp or this mock, or "
+                    "the gateway sent a reply that nobody had asked for"
                 )
             body = await self._read(response)
             return RawReply(response.status, response.headers, body)

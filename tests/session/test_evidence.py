@@ -1,27 +1,37 @@
 """The proof that nothing was sent: whether the body was ever asked to write itself."""
 
 import asyncio
+import contextlib
 from typing import Any
+from unittest.mock import Mock
+from urllib.parse import parse_qs
 
 import aiohttp
 import pytest
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http import StreamWriter
 
 from gateway_async import (
     BatchPolicy,
+    Credentials,
     EvidenceError,
+    GatewayClient,
     GatewayError,
+    HmacSigner,
     NotSentError,
     OutcomeStatus,
     OutcomeUnknownError,
     ReplyStatusError,
     ReplyTooLargeError,
     ReplyUnreadableError,
+    RetryPolicy,
 )
 from gateway_async.transport import Evidence, Message, _WitnessedPayload
 from tests.orders import refunds
 from tests.session.http import BodyWriter, mocked, replied
 
 MESSAGE = Message("/v1/refund", "application/json", b'{"a":1}')
+STRAY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 LOST = [
     aiohttp.ServerDisconnectedError(),
     aiohttp.ClientOSError(104, "Connection reset by peer"),
@@ -61,6 +71,51 @@ async def test_a_body_that_was_given_up_is_never_written(method: str) -> None:
         await getattr(payload, method)(*arguments)
     assert writer.written == b""
     assert not evidence.asked
+
+
+@pytest.mark.parametrize("came", [STRAY, STRAY[:-1], b"no reply\r\n\r\n"])
+async def test_no_body_is_written_where_something_came_that_nobody_asked_for(came: bytes) -> None:
+    """It would be read as the reply: from Python 3.12 on, aiohttp writes before it reads."""
+    loop = asyncio.get_running_loop()
+    connection, transport = ResponseHandler(loop), Mock()
+    transport.get_protocol.return_value = connection
+    transport.is_closing.return_value = False
+    connection.connection_made(transport)
+    connection.set_response_params()
+    writer, evidence = StreamWriter(connection, loop), Evidence()
+    await _WitnessedPayload(MESSAGE, evidence).write_with_length(writer, None)
+    assert evidence.asked
+    transport.reset_mock()
+    connection.data_received(came)
+    evidence = Evidence()
+    with pytest.raises(ConnectionAbortedError):
+        await _WitnessedPayload(MESSAGE, evidence).write_with_length(writer, None)
+    assert not evidence.asked
+    assert not transport.write.called
+
+
+async def test_a_reply_that_comes_twice_is_not_taken_for_the_next() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().partition(b"content-length: ")[2].split()[0])
+                name = parse_qs((await reader.readexactly(length)).decode())["name"][0]
+                text = f"HTTP/1.1 200 OK\r\nContent-Length: {len(name)}\r\n\r\n{name}"
+                writer.write(text.encode())
+                await asyncio.sleep(0.01)
+                writer.write(text.encode())
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    credentials = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("s3cret"))
+    retry = RetryPolicy(first_pause_seconds=0)
+    async with server, GatewayClient(address, credentials, retry=retry) as gateway:
+        for name in ("first", "second", "third"):
+            with contextlib.suppress(EvidenceError):  # before Python 3.12, which reads first
+                assert (await gateway.call("/v1/x", {"name": name}, reply="text")).data == name
+            await asyncio.sleep(0.05)
 
 
 def test_settling_says_what_may_have_been_sent() -> None:
