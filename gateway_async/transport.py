@@ -327,13 +327,21 @@ def _translate(error: BaseException, *, asked: bool) -> GatewayError:
 def _describe(error: BaseException) -> str:
     """Name an exception; its text too, unless that could quote the reply."""
     name = type(error).__name__
-    text = "" if isinstance(error, _SHOWS_REPLY) else str(error)
+    text = "" if _quotes_reply(error) else str(error)
     return f"{name}: {text}" if text else name
+
+
+def _quotes_reply(error: BaseException) -> bool:
+    """Say whether an exception may hold a part of the reply: its headers, where it broke off."""
+    is_broken_off = isinstance(error, aiohttp.ServerDisconnectedError)
+    return isinstance(error, _SHOWS_REPLY) or (
+        is_broken_off and not isinstance(error.message, str)  # type: ignore[attr-defined]  # checked
+    )
 
 
 def _shown_cause(error: BaseException) -> BaseException | None:
     """Return what may hang on our error as its cause: no frames, and no quoted reply."""
-    return None if isinstance(error, _SHOWS_REPLY) else _bare(error)
+    return None if _quotes_reply(error) else _bare(error)
 
 
 def _bare(error: _Error) -> _Error:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from gateway_async import Credentials, GatewayClient, GatewayError, HmacSigner, RetryPolicy
+from gateway_async import (
+    Credentials,
+    GatewayClient,
+    GatewayError,
+    HmacSigner,
+    OutcomeUnknownError,
+    RetryPolicy,
+)
 from gateway_async.transport import _shown_cause
 from tests.fuzz.memory import MemoryGateway, client_of, fields_of
 from tests.secrets.data import CARD, SIGNER_SECRET, direct_payment
@@ -61,6 +68,31 @@ async def test_a_broken_connection_shows_nothing(
         causes = list(links_of(caught.value))[1:]
         assert causes
         assert [cause for cause in causes if cause.__traceback__] == []
+
+
+@contextlib.asynccontextmanager
+async def repeating() -> "AsyncIterator[str]":
+    """Listen on this machine, repeat the request in the headers of the reply, and break off."""
+
+    async def repeat(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].split()[0])
+        body = await reader.readexactly(length)
+        writer.write(b"HTTP/1.1 200 OK\r\nX-Request: " + body + b"\r\nContent-Type: text/xml\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(repeat, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_headers_that_break_off_are_not_shown(net: "Dragnet") -> None:
+    """The exception of aiohttp carries those that came."""
+    credentials = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner(SIGNER_SECRET))
+    async with repeating() as address, GatewayClient(address, credentials) as client:
+        with pytest.raises(OutcomeUnknownError, match="ServerDisconnectedError;") as caught:
+            await client.pay_direct(direct_payment())
+    net.catch_error("broken off", caught.value)
 
 
 async def test_a_wrapped_secret_goes_out_whole_in_any_call_and_shows_in_none(
