@@ -221,7 +221,8 @@ class AiohttpTransport:
         except GatewayError:
             raise
         except Exception as error:  # noqa: BLE001  # a given session's hooks: passed on below
-            foreign = error
+            failure = error
+            foreign = None if session.closed else error  # aiohttp asserts that it was not closed
         # Outside the handlers: a context would carry aiohttp's frames, and they hold the body.
         if foreign is not None:
             raise _bare(foreign)

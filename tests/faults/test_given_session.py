@@ -139,3 +139,16 @@ async def test_a_given_session_that_is_closed(trial: Trial) -> None:
     told = await trial.run(session=session)
     assert told.status is NOT_SENT
     assert "closed" in str(told.error)
+
+
+async def test_a_given_session_that_is_closed_as_a_request_begins(trial: Trial) -> None:
+    hooks = aiohttp.TraceConfig()
+
+    async def close(session: aiohttp.ClientSession, *_: object) -> None:
+        await session.close()
+
+    hooks.on_request_start.append(close)
+    async with aiohttp.ClientSession(trace_configs=[hooks]) as session:
+        told = await trial.run(session=session)
+    assert told.status is NOT_SENT
+    assert trial.requests == 0
