@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 KEEP_IDLE_SECONDS = 1.0
 """A connection idle for longer is not used: closed meanwhile, it would look like a lost reply."""
 
+_READ_BYTES = 256 * 1024
+"""What is buffered of a reply, some times over; the size of a given session is not used."""
+
 _Error = TypeVar("_Error", bound=BaseException)
 _FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError)
 _SHOWS_REPLY = (aiohttp.ClientResponseError, aiohttp.ClientPayloadError, HttpProcessingError)
@@ -254,6 +257,7 @@ class AiohttpTransport:
             allow_redirects=False,
             raise_for_status=False,
             auto_decompress=True,
+            read_bufsize=_READ_BYTES,
             middlewares=(),
         ) as response:
             if not evidence.asked:

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
+from gateway_async import ReplyTooLargeError
 from gateway_async.sandbox import faults
+from tests.faults.bombs import MIB
 from tests.faults.deeds import ATTEMPTS, NOT_SENT, SUCCEEDED, UNKNOWN, Trial
 from tests.faults.proxy import Proxy, bind
 
@@ -152,3 +154,24 @@ async def test_a_given_session_that_is_closed_as_a_request_begins(trial: Trial) 
         told = await trial.run(session=session)
     assert told.status is NOT_SENT
     assert trial.requests == 0
+
+
+@pytest.mark.parametrize("trial", ["query"], indirect=True)
+async def test_the_buffer_of_a_given_session_is_not_filled(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However large it is: it would take in all of a reply that is refused for its size."""
+    sizes: list[int] = []
+    read = aiohttp.StreamReader.readany
+
+    async def noted(self: aiohttp.StreamReader) -> bytes:
+        piece = await read(self)
+        sizes.append(len(piece))
+        return piece
+
+    monkeypatch.setattr(aiohttp.StreamReader, "readany", noted)
+    trial.sandbox.faults.add(trial.kind.operation, faults.GzipBomb(32 * MIB))
+    async with aiohttp.ClientSession(read_bufsize=32 * MIB) as session:
+        told = await trial.run(session=session, max_reply_bytes=4 * MIB)
+    assert isinstance(told.error, ReplyTooLargeError)
+    assert max(sizes) < 2 * MIB
