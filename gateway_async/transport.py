@@ -39,6 +39,7 @@ _READ_BYTES = 256 * 1024
 
 _Error = TypeVar("_Error", bound=BaseException)
 _FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError)
+_WRONG_CERTIFICATE = (aiohttp.ClientConnectorCertificateError, aiohttp.ServerFingerprintMismatch)
 _SHOWS_REPLY = (aiohttp.ClientResponseError, aiohttp.ClientPayloadError, HttpProcessingError)
 _UNASKED = "the connection held a reply that nobody had asked for"
 
@@ -320,7 +321,7 @@ class AiohttpTransport:
 def _translate(error: BaseException, *, asked: bool) -> GatewayError:
     """Say what an exception of aiohttp means: the one place where they are mapped."""
     what = _describe(error)
-    if not asked and isinstance(error, aiohttp.ClientConnectorCertificateError):
+    if not asked and isinstance(error, _WRONG_CERTIFICATE):
         return CertificateError(f"nothing was sent: the TLS certificate is not valid ({what})")
     if not asked:
         return NotSentError(f"nothing was sent: {what}")
@@ -333,6 +334,8 @@ def _describe(error: BaseException) -> str:
     """Name an exception; its text too, unless that could quote the reply."""
     name = type(error).__name__
     text = "" if _quotes_reply(error) else str(error)
+    if isinstance(error, aiohttp.ServerFingerprintMismatch):
+        text = f"{error.host} has {error.got.hex()}, and not {error.expected.hex()}"
     return f"{name}: {text}" if text else name
 
 

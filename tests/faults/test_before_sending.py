@@ -4,6 +4,7 @@ import asyncio
 import socket
 import ssl
 
+import aiohttp
 import pytest
 import trustme
 
@@ -209,6 +210,22 @@ async def test_a_certificate_of_another_name_at_an_authority_that_is_trusted(
         told = await trial.run(proxy.base_url, limiter=attempts)
     assert told.status is NOT_SENT
     assert type(told.error) is CertificateError
+    assert (attempts.count, proxy.requests) == (1, 0)
+
+
+async def test_a_certificate_that_is_not_the_pinned_one(
+    trial: Trial, sandbox: Sandbox, authority: trustme.CA
+) -> None:
+    attempts = Attempts()
+    pinned = aiohttp.TCPConnector(ssl=aiohttp.Fingerprint(b"\xab" * 32))
+    async with (
+        Proxy(sandbox.base_url, tls=tls_context(authority)) as proxy,
+        aiohttp.ClientSession(connector=pinned) as session,
+    ):
+        told = await trial.run(proxy.base_url, limiter=attempts, session=session)
+    assert told.status is NOT_SENT
+    assert type(told.error) is CertificateError
+    assert "ab" * 32 in str(told.error)
     assert (attempts.count, proxy.requests) == (1, 0)
 
 
