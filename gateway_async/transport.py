@@ -29,6 +29,9 @@ from gateway_async.errors import (
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
+    from aiohttp.connector import Connection
+    from aiohttp.tracing import Trace
+
     from gateway_async.settings import Timeouts
 
 KEEP_IDLE_SECONDS = 1.0
@@ -163,6 +166,22 @@ def _holds_reply(writer: aiohttp.abc.AbstractStreamWriter) -> bool:
     """Say whether something came on a connection before its next request was written."""
     transport = writer.transport if isinstance(writer, StreamWriter) else None
     return transport is not None and getattr(transport.get_protocol(), "should_close", False)
+
+
+class _Connector(aiohttp.TCPConnector):
+    """A pool that takes no connection on which something came that nobody had asked for."""
+
+    async def connect(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: "list[Trace]",
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  # as its base
+    ) -> "Connection":
+        while True:
+            connection = await super().connect(req, traces, timeout)
+            if connection.protocol is None or not connection.protocol.should_close:
+                return connection
+            connection.close()
 
 
 class AiohttpTransport:
@@ -306,9 +325,7 @@ class AiohttpTransport:
         return session
 
     async def _opened(self) -> "AsyncGenerator[aiohttp.ClientSession]":
-        connector = aiohttp.TCPConnector(
-            limit=self._max_connections, keepalive_timeout=KEEP_IDLE_SECONDS
-        )
+        connector = _Connector(limit=self._max_connections, keepalive_timeout=KEEP_IDLE_SECONDS)
         async with aiohttp.ClientSession(
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
         ) as session:
