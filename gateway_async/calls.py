@@ -20,7 +20,13 @@ from gateway_async.models.payout_results import PayoutResult
 from gateway_async.models.payouts import PayoutRequest
 from gateway_async.models.records import Page, Record
 from gateway_async.models.results import ApmPaymentResult, CheckoutPage, DirectPaymentResult
-from gateway_async.models.values import SensitiveText, SignatureText, is_encodable
+from gateway_async.models.values import (
+    SHORTEST_CARD,
+    SensitiveText,
+    SignatureText,
+    is_encodable,
+    mask_card,
+)
 from gateway_async.operations import (
     CHECKOUT,
     PAY_APM,
@@ -78,7 +84,9 @@ def direct_request(payment: DirectPayment, dialect: "Dialect") -> Request[Direct
     return Request(
         operation=PAY_DIRECT,
         fields=payment_fields(payment, dialect),
-        decode=_result_reader(PAY_DIRECT, payment, DirectPaymentResult, dialect),
+        decode=_hide_card(
+            payment, _result_reader(PAY_DIRECT, payment, DirectPaymentResult, dialect)
+        ),
     )
 
 
@@ -178,6 +186,20 @@ def _result_reader(
         return read_record(result_class, fields)
 
     return read
+
+
+def _hide_card(
+    payment: DirectPayment, read: "Callable[[RawReply], T]"
+) -> "Callable[[RawReply], T]":
+    """Mask the card number of a payment wherever its reply repeats it, be it within a text."""
+    return lambda raw: read(attrs.evolve(raw, body=_without_card(raw.body, payment)))
+
+
+def _without_card(body: bytes, payment: DirectPayment) -> bytes:
+    number = payment.card.encode()
+    if len(number) < SHORTEST_CARD:  # which may be a part of anything
+        return body
+    return body.replace(number, mask_card(number.decode()).encode())
 
 
 def _silence(

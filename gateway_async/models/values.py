@@ -26,12 +26,12 @@ JOINED = "joined"
 """Metadata of an array that goes out as one text: what makes the text."""
 MASK = "***"
 _SHOWN_HEAD, _SHOWN_TAIL = 6, 4
-_SHORTEST_CARD = 12
+SHORTEST_CARD = 12
 
 
 def mask_card(number: str) -> str:
     """Return a card number as its first six and last four digits, and nothing of a short one."""
-    if len(number) < _SHORTEST_CARD:
+    if len(number) < SHORTEST_CARD:
         return MASK
     hidden = "*" * (len(number) - _SHOWN_HEAD - _SHOWN_TAIL)
     return f"{number[:_SHOWN_HEAD]}{hidden}{number[-_SHOWN_TAIL:]}"
@@ -95,7 +95,7 @@ class MaskedCard(str):
 
     def __new__(cls, text: str) -> Self:
         """Hide every digit that is not among the first six or the last four characters."""
-        head = text[:_SHOWN_HEAD] if len(text) >= _SHORTEST_CARD else ""
+        head = text[:_SHOWN_HEAD] if len(text) >= SHORTEST_CARD else ""
         hidden = text[len(head) : -_SHOWN_TAIL]
         stars = "".join("*" if character.isdigit() else character for character in hidden)
         return super().__new__(cls, f"{head}{stars}{text[-_SHOWN_TAIL:]}")

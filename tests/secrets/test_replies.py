@@ -207,6 +207,18 @@ async def test_a_payment_keeps_no_secret_of_a_reply(net: Dragnet, more: dict[str
     await _catch(net, client.payout(payout_request()))
 
 
+@pytest.mark.parametrize("name", ["result_info", "note", "transaction_id", "order_no", "amount"])
+async def test_a_payment_shows_no_card_number_that_stands_in_a_text(
+    net: Dragnet, name: str
+) -> None:
+    def rewrite(_: "Message", reply: "RawReply") -> "RawReply":
+        fields = {"order_no": "N-1", "amount": "12.30", "currency": "EUR"}
+        body = _xml({"respon": {**fields, name: f"0005: {CARD} is refused"}})
+        return attrs.evolve(reply, body=body.encode())
+
+    await _catch(net, client_of(MemoryGateway(rewrite)).pay_direct(direct_payment()))
+
+
 async def _catch(net: Dragnet, call: "Awaitable[object]") -> None:
     try:
         net.catch_object("result", await call, deep=True)
