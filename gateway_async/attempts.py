@@ -164,7 +164,7 @@ class Call(Generic[T]):
         try:
             raw = await self._send(message, evidence)
             self._heed(raw)
-            value = self._session.decode(self._request, raw)
+            value = self._session.decode(self._request, raw, message.signature)
         except JournalError:  # that of whoever prepares: no matter of this request alone
             raise
         except GatewayError as problem:

@@ -104,7 +104,10 @@ def checkout_request(payment: RedirectPayment, dialect: "Dialect") -> Request[Ch
     """Write a hosted payment (section 4, row 3)."""
     _check_type(payment, RedirectPayment)
     return Request(
-        operation=CHECKOUT, fields=payment_fields(payment, dialect), decode=_read_checkout
+        operation=CHECKOUT,
+        fields=payment_fields(payment, dialect),
+        decode=_read_checkout,
+        is_verbatim=True,
     )
 
 
@@ -165,6 +168,7 @@ def custom_request(
         operation=Operation(name="call", path=path, kind=kind, body=_BODIES[body]),
         fields=dict(_field_text(name, value) for name, value in fields.items()),
         decode=_READERS[reply],
+        is_verbatim=reply == "text",
     )
 
 

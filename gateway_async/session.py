@@ -20,6 +20,7 @@ from gateway_async.errors import (
     ReplyStatusError,
     ReplyUnreadableError,
 )
+from gateway_async.models.values import MASK
 from gateway_async.operations import BodyFormat, Operation, OperationClass
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.transport import Message, RawReply
@@ -41,6 +42,9 @@ T = TypeVar("T")
 HTTP_OK = 200
 REDIRECTS = range(300, 400)
 
+_SHORTEST_SIGNATURE = 16
+"""What is shorter may be a part of anything; it is masked only where a field is named after it."""
+
 
 @attrs.frozen(kw_only=True)
 class Request(Generic[T]):
@@ -50,11 +54,13 @@ class Request(Generic[T]):
         operation: What is asked for.
         fields: The fields but identity and signature, as text, ready for the wire.
         decode: Reads the body of a reply with HTTP status 200, or raises `ReplyUnreadableError`.
+        is_verbatim: Whether its reply is passed on as it came: a page repeats the signature.
     """
 
     operation: Operation
     fields: "Mapping[str, str]" = attrs.field(repr=False)
     decode: "Callable[[RawReply], T]" = attrs.field(repr=False)
+    is_verbatim: bool = False
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -79,8 +85,8 @@ class Session:
     limiter: "AbstractAsyncContextManager[object]"
     observer: "Observer"
 
-    def decode(self, request: Request[T], raw: RawReply) -> T:
-        """Read a reply.
+    def decode(self, request: Request[T], raw: RawReply, signature: str = "") -> T:
+        """Read a reply, in which nothing shows of the signature that it answers.
 
         Raises:
             RejectedError: For a status by which the dialect says that nothing was done.
@@ -89,6 +95,9 @@ class Session:
         if raw.status != HTTP_OK:
             raise self._status_error(request.operation, raw)
         self._verify(request.operation, raw)
+        if not request.is_verbatim and len(signature) >= _SHORTEST_SIGNATURE:
+            body = raw.body.replace(signature.encode(), MASK.encode())
+            raw = attrs.evolve(raw, body=body)
         return request.decode(raw)
 
     def compose(self, request: Request[T]) -> Message:
@@ -102,9 +111,8 @@ class Session:
         signature = self._sign(operation, fields)
         body_format = self.dialect.body_formats.get(operation.name, operation.body)
         encode = encode_json if body_format is BodyFormat.JSON else encode_form
-        return Message(
-            operation.path, body_format.value, encode({**fields, SIGNATURE_FIELD: signature})
-        )
+        body = encode({**fields, SIGNATURE_FIELD: signature})
+        return Message(operation.path, body_format.value, body, signature)
 
     def _sign(self, operation: Operation, fields: "Mapping[str, str]") -> str:
         try:

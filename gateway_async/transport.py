@@ -55,11 +55,13 @@ class Message:
         path: The path below the base URL.
         content_type: The media type of the body.
         body: The body, signature and all.
+        signature: The signature in it, by itself.
     """
 
     path: str
     content_type: str = attrs.field(repr=False)
     body: bytes = attrs.field(repr=False)
+    signature: str = attrs.field(default="", repr=False)
 
 
 @attrs.frozen

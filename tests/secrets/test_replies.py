@@ -8,8 +8,8 @@ import pytest
 
 from gateway_async import CaptureOrder, GatewayClient, GatewayError, OrderRef, RefundOrder
 from gateway_async.models.values import SignatureText
-from tests.fuzz.memory import MemoryGateway, client_of
-from tests.secrets.data import CARD, CODE, direct_payment, payout_request
+from tests.fuzz.memory import MemoryGateway, client_of, fields_of
+from tests.secrets.data import CARD, CODE, direct_payment, payout_request, redirect_payment
 from tests.secrets.dragnet import Dragnet
 
 if TYPE_CHECKING:
@@ -217,6 +217,40 @@ async def test_a_payment_shows_no_card_number_that_stands_in_a_text(
         return attrs.evolve(reply, body=body.encode())
 
     await _catch(net, client_of(MemoryGateway(rewrite)).pay_direct(direct_payment()))
+
+
+def _quoting(message: "Message", reply: "RawReply") -> "RawReply":
+    """Say that the signature is wrong, and quote it, as gateways do."""
+    said = {"return_status": "7", "return_message": f"no: {fields_of(message)['encryption_data']}"}
+    body = json.dumps(said)
+    if message.path == "/v1/authorise":
+        body = _xml({"respon": {**said, "order_no": "N-1", "result_info": said["return_message"]}})
+    return attrs.evolve(reply, body=body.encode())
+
+
+async def test_a_signature_shows_nowhere_that_a_refusal_quotes(net: Dragnet) -> None:
+    client = client_of(MemoryGateway(_quoting))
+    for run in BATCHES.values():
+        result = await run(client)
+        net.catch_object("outcomes", list(result), deep=True)
+        net.catch_object("errors", [outcome.error for outcome in result], deep=True)
+        assert all("no: ***" in str(outcome.error) for outcome in result)
+    await _catch(net, client.recent_refunds())
+    await _catch(net, client.pay_direct(direct_payment()))
+    await _catch(net, client.payout(payout_request()))
+    await _catch(net, client.call("/v1/retrievalTrans", {"order_no": "1"}))
+
+
+async def test_a_page_keeps_the_signature_that_the_gateway_is_to_get_from_it() -> None:
+    sent: list[str] = []
+
+    def repeat(message: "Message", reply: "RawReply") -> "RawReply":
+        sent.append(fields_of(message)["encryption_data"])
+        page = f"<title>Loading</title><form><input name='signInfo' value='{sent[0]}'></form>"
+        return attrs.evolve(reply, body=page.encode())
+
+    page = await client_of(MemoryGateway(repeat)).checkout(redirect_payment())
+    assert sent[0] in page.html
 
 
 async def _catch(net: Dragnet, call: "Awaitable[object]") -> None:
