@@ -142,7 +142,7 @@ async def care(url: str) -> None:
                 request = Request(operation=REFUND, fields=sheet.fields, decode=_read)
                 message = session.compose(request)
                 raw = await session.transport.send(message, evidence=Evidence(), seconds=60.0)
-                reply, payload = session.decode(request, raw)
+                reply, payload = session.decode(request, raw, message.signature)
                 judgement = judge(REFUND, orders, payload, session.dialect, sheet.sent)
                 kept.append((reply, judgement.plain))
 

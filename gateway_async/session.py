@@ -85,7 +85,7 @@ class Session:
     limiter: "AbstractAsyncContextManager[object]"
     observer: "Observer"
 
-    def decode(self, request: Request[T], raw: RawReply, signature: str = "") -> T:
+    def decode(self, request: Request[T], raw: RawReply, signature: str) -> T:
         """Read a reply, in which nothing shows of the signature that it answers.
 
         Raises:
@@ -95,10 +95,7 @@ class Session:
         if raw.status != HTTP_OK:
             raise self._status_error(request.operation, raw)
         self._verify(request.operation, raw)
-        if not request.is_verbatim and len(signature) >= _SHORTEST_SIGNATURE:
-            body = raw.body.replace(signature.encode(), MASK.encode())
-            raw = attrs.evolve(raw, body=body)
-        return request.decode(raw)
+        return request.decode(raw if request.is_verbatim else _without(signature, raw))
 
     def compose(self, request: Request[T]) -> Message:
         """Sign the fields as they go out, and write the body around those very texts."""
@@ -164,6 +161,18 @@ class Session:
             ) from None
         if not right:
             raise ReplyUnreadableError("the reply's signature is not right")
+
+
+def _without(signature: str, raw: RawReply) -> RawReply:
+    """Mask a signature in the reply to its request, also as JSON that escapes slashes writes it."""
+    if len(signature) < _SHORTEST_SIGNATURE:
+        return raw
+    body = raw.body
+    for text in {signature, signature.replace("/", "\\/")}:
+        written = text.encode()
+        if body.rfind(written) >= 0:  # which is quicker than to look from the left
+            body = body.replace(written, MASK.encode())
+    return raw if body is raw.body else attrs.evolve(raw, body=body)
 
 
 def _innermost(error: BaseException) -> str:

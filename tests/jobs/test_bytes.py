@@ -79,3 +79,29 @@ async def test_a_text_that_names_a_card_is_masked_or_left_out(journal: Journal, 
         result = await gateway.refund(refunds(3), job=journal.job("job"))
     assert len(result.declined) == 3
     assert CARD.encode() not in _all_bytes(url)
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("signature", ["c2lnbmVk" * 8, "/c2ln/bmVk" * 8])
+async def test_a_text_that_quotes_the_signature_of_the_request_is_kept_without_it(
+    journal: Journal, url: str, signature: str
+) -> None:
+    class Signer:
+        def sign(self, operation: str, fields: Any) -> str:
+            del operation, fields
+            return signature
+
+    def declining(asked: Asked) -> Any:
+        reply = asked.done(encryption_data=signature)
+        for item in reply[str(asked.operation.list_field)]:
+            if _is_refund(asked):
+                text = f"E1:{signature} is not right"
+                item |= {"refund_status": "0", "refund_message": text}
+        body = json.dumps(reply).replace("/", "\\/")
+        return RawReply(200, {"Content-Type": "application/json"}, body.encode())
+
+    async with client_over(MemoryTransport(declining), signer=Signer()) as gateway:
+        result = await gateway.refund(refunds(3), job=journal.job("job"))
+    assert all("E1: *** is not right" in str(outcome.error) for outcome in result.declined)
+    assert len(result.declined) == 3
+    assert signature.encode() not in _all_bytes(url)
