@@ -7,6 +7,7 @@ counts.
 """
 
 import asyncio
+import logging
 import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,9 @@ if TYPE_CHECKING:
     from gateway_async.session import Session
     from gateway_async.settings import RecoveryPolicy
 
+_log = logging.getLogger("gateway_async.recovery")
+
+_WORTH_SAYING_SECONDS = 1.0
 _NOT_SETTLED = "; recovery does not settle it: "
 
 
@@ -117,7 +121,14 @@ class Recovery:
         ended = [started] if self._policy.resend_absent else []
         # No request ended after this began: a later time is of a clock that is ahead.
         ended += [min(o.sending.ended_at, started) if o.sending else started for o in left.values()]
-        await asyncio.sleep(max(ended) + self._policy.settle_seconds - time.time())
+        seconds = max(ended) + self._policy.settle_seconds - time.time()
+        if seconds >= _WORTH_SAYING_SECONDS:
+            _log.info(
+                "recovery: %d unknown so far; the gateway's records are looked at again in %.0f s, "
+                "as settle_seconds says",
+                *(len(left), seconds),
+            )
+        await asyncio.sleep(seconds)
         second = await self._look(left)
         self._keep(second, Proof.DONE)
         third = await self._look(self._left())

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _LOGGER = "gateway_async"
-_WAITS = "gateway_async.jobs"
+_WAITS = ("gateway_async.jobs", "gateway_async.recovery")
 _PIPE_COLUMNS = 160
 
 
@@ -114,17 +114,19 @@ class Talk:
 
     @contextlib.contextmanager
     def passing_on_logs(self) -> "Iterator[None]":
-        """Say what the library logs as warning or worse, and what makes a job wait."""
+        """Say what the library logs as warning or worse, and what it waits for."""
         handler = _Handler(self)
-        logger, waits = logging.getLogger(_LOGGER), logging.getLogger(_WAITS)
-        before = waits.level
+        logger = logging.getLogger(_LOGGER)
+        waits = [(one, one.level) for one in map(logging.getLogger, _WAITS)]
         logger.addHandler(handler)
-        waits.setLevel(logging.INFO)
+        for one, _ in waits:
+            one.setLevel(logging.INFO)
         try:
             yield
         finally:
             logger.removeHandler(handler)
-            waits.setLevel(before)
+            for one, before in waits:
+                one.setLevel(before)
 
     @contextlib.contextmanager
     def passing_on_others(self, *names: str) -> "Iterator[None]":

@@ -14,8 +14,10 @@ def test_warnings_are_told_and_what_makes_a_job_wait() -> None:
         logging.getLogger("gateway_async.requests").warning("refund may have happened")
         logging.getLogger("gateway_async.batches").info("refund began")
         logging.getLogger("gateway_async.jobs").info("job 'november' waits 14.0 s")
+        logging.getLogger("gateway_async.recovery").info("looked at again in 60 s")
     logging.getLogger("gateway_async.jobs").info("job 'december' waits 14.0 s")
     assert told.getvalue().splitlines() == [
         "refund may have happened",
         "job 'november' waits 14.0 s",
+        "looked at again in 60 s",
     ]

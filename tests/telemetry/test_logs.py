@@ -15,6 +15,7 @@ from gateway_async import (
     HmacSigner,
     OrderRef,
     OutcomeUnknownError,
+    RecoveryPolicy,
     RetryPolicy,
 )
 from gateway_async.sandbox import faults
@@ -150,6 +151,26 @@ async def test_a_job_says_that_it_waits_for_a_lease(
     assert _said(caplog, logging.INFO)[0] == (
         "gateway_async.batches",
         "refund job 'november' began: 1 order",
+    )
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_a_job_says_once_that_it_waits_before_it_looks_again(
+    sandbox: "Sandbox", make: "Make", journal: "Journal", caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "gateway_async.recovery")
+    sandbox.faults.add("refund", faults.Status(status=503, times=1))
+    gateway = make(recovery=RecoveryPolicy(settle_seconds=60))
+    run = asyncio.create_task(gateway.refund(_refunds(sandbox, 2), job=journal.job("november")))
+    while not (said := _said(caplog, logging.INFO)):  # noqa: ASYNC110  # a log has no event
+        await asyncio.sleep(0.001)
+    run.cancel()
+    await asyncio.wait({run})
+    ((name, text),) = said
+    assert name == "gateway_async.recovery"
+    assert text == (
+        "recovery: 2 unknown so far; the gateway's records are looked at again in 60 s, "
+        "as settle_seconds says"
     )
 
 
