@@ -3,6 +3,8 @@
 import argparse
 import asyncio
 import csv
+import io
+import itertools
 import os
 import re
 import signal
@@ -144,10 +146,23 @@ def make_sandbox(options: argparse.Namespace) -> Sandbox:
 def _write_csv(path: Path, payments: "Iterable[Transaction]", status: str) -> None:
     columns, wanted = _COLUMNS_OF[status], PaymentStatus[status.upper()]
     orders = (one for one in payments if one.status is wanted and not one.refunds)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([getattr(order, name) for name in columns.values()] for order in orders)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([getattr(order, name) for name in columns.values()] for order in orders)
+    written = text.getvalue().encode()
+    if path.is_file() and path.stat().st_size:
+        if path.read_bytes() == written:  # by an earlier start, with the same books
+            return
+        _set_aside(path)
+    path.write_bytes(written)
+
+
+def _set_aside(path: Path) -> None:
+    others = (path.with_name(f"{path.name}.{number}") for number in itertools.count(1))
+    other = next(one for one in others if not one.exists())
+    path.rename(other)
+    sys.stderr.write(f"{path} was there already; it is now {other}\n")
 
 
 async def serve(options: argparse.Namespace) -> None:

@@ -145,15 +145,29 @@ async def test_a_file_of_orders_is_of_what_the_books_have(tmp_path: Path) -> Non
         await asyncio.to_thread(serve_and_end, *options)
         rows = listed.read_text("utf-8").splitlines()[1:]
         assert [row.split(",")[1] for row in rows] == ["S00000002", "S00000003"]
+    assert "orders.csv.1" not in await asyncio.to_thread(os.listdir, tmp_path)  # the same
 
 
-def test_a_file_of_orders_is_left_alone_where_it_cannot_start(tmp_path: Path) -> None:
+def test_a_file_that_is_there_already_is_kept(tmp_path: Path) -> None:
+    listed, older = tmp_path / "orders.csv", tmp_path / "orders.csv.1"
+    older.write_text("the oldest\n")
+    listed.write_text("older\n")
+    serve_and_end("--orders", 2, "--orders-csv", listed)
+    assert len(listed.read_text().splitlines()) == 3
+    assert older.read_text() == "the oldest\n"
+    assert (tmp_path / "orders.csv.2").read_text() == "older\n"
+
+
+def test_a_sandbox_that_cannot_start_leaves_the_file_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     listed = tmp_path / "orders.csv"
-    listed.write_text("of another\n", "utf-8")
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = str(other.getsockname()[1])
-        assert main(["--port", port, "--orders", "3", "--orders-csv", str(listed)]) == 2
-    assert listed.read_text("utf-8") == "of another\n"
+    listed.write_text("older\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["--port", str(taken.getsockname()[1]), "--orders-csv", str(listed)]) == 2
+    assert "cannot listen" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [listed]
+    assert listed.read_text() == "older\n"
 
 
 def test_options_become_faults(monkeypatch: pytest.MonkeyPatch) -> None:
