@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _EXTRA = frozenset({"cyclopts", "rich"})
-_USAGE = 2
+_USAGE, _STOPPED = 2, 3
 
 
 def main(arguments: "Sequence[str] | None" = None) -> None:
@@ -27,7 +27,12 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
             "install it with: pip install 'gateway-async[cli]'\n"
         )
         sys.exit(_USAGE)
-    code = run(sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt:
+        sys.exit(_USAGE)
+    try:
+        code = run(sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt:
+        code = _STOPPED
     _give_up_what_nobody_reads()
     sys.exit(code)
 

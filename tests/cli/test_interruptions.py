@@ -7,6 +7,8 @@ import random
 import re
 import shlex
 import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -100,3 +102,21 @@ async def test_nothing_is_doubled_or_lost_whatever_the_moment(
         done = sandbox.ledger.effects("refund", row["transaction_id"])
         assert (row["status"], done) in {("succeeded", 1), ("not_sent", 0)}, said
         assert done or not resends, said
+
+
+@pytest.mark.parametrize("module", ["cyclopts", "rich", "gateway_async.cli.commands.batches"])
+def test_a_command_that_is_stopped_while_it_is_loaded_ends_quietly(module: str) -> None:
+    code = f"""
+import sys
+from gateway_async.cli import main
+
+class Stopped:
+    def find_spec(name, path=None, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Stopped)
+main(["refund", "orders.csv", "--out", "outcomes.csv"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)  # noqa: S603  # ours
+    assert (done.returncode, done.stdout, done.stderr) == (2, b"", b"")
