@@ -43,6 +43,8 @@ from gateway_async.settings import BatchPolicy, RecoveryPolicy, RetryPolicy, Tim
 from gateway_async.signing import Credentials, HmacSigner, Signer
 
 if TYPE_CHECKING:
+    __version__: str
+
     from gateway_async.calls import Reply
     from gateway_async.coalescer import Coalescer
     from gateway_async.journal import Job, JobHead, JobState, JobStatus, Journal, SliceStatus
@@ -274,6 +276,8 @@ _LATER = {
 if not TYPE_CHECKING:  # a type checker sees the imports above, and misspelt names
 
     def __getattr__(name: str) -> object:
+        if name == "__version__":
+            return import_module("importlib.metadata").version("gateway-async")
         for module, names in _LATER.items():
             if name in names:
                 value = globals()[name] = getattr(import_module(module), name)

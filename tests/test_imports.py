@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 
@@ -83,6 +84,10 @@ def _as_sorted_by_ruff(name: str) -> tuple[bool, str]:
 
 def test_names_that_load_later_are_the_very_classes() -> None:
     assert DirectPayment is payments.DirectPayment
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert gateway_async.__version__ == metadata.version("gateway-async")
 
 
 def test_a_name_that_is_none_is_refused() -> None:
