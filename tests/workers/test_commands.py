@@ -86,10 +86,9 @@ async def test_a_file_is_submitted_worked_on_and_watched(
         said = await worker.stderr.readline()
         assert f"working for queue {commands.queue}".encode() in said
         submit = ("submit", file, "--job", "month-end", "--slice-size", 10, "--yes", *queue)
-        assert await commands.run(*submit, broker=server_url()) == (
-            0,
-            "job month-end: 30 orders are with the workers\n",
-        )
+        code, said_first = await commands.run(*submit, broker=server_url())
+        assert (code, said_first.startswith("new job month-end in ")) == (0, True)
+        assert said_first.endswith("; its 30 orders are with the workers\n")
         code, said_last = await commands.run("watch", "month-end", "--log-format", "json")
         told = [json.loads(line) for line in said_last.splitlines()]
         assert (code, told[-1]["event"], told[-1]["counts"]) == (0, "done", {"succeeded": 30})
@@ -147,6 +146,21 @@ def test_a_job_is_submitted_without_a_queue(settings: Path, url: str) -> None:
     totals, due = asyncio.run(slices_of(url))
     assert totals == [2, 2, 1]
     assert due == [("month-end", 1), ("month-end", 2), ("month-end", 3)]
+
+
+def test_it_is_said_whether_a_job_that_is_submitted_is_new(
+    settings: Path, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit = ["submit", str(settings), "--job", "month-end", "--yes", "--log-format", "json"]
+    assert run(submit) == run(submit) == 0
+    first, again = map(json.loads, capsys.readouterr().err.splitlines())
+    place = first["journal"]
+    assert place in url
+    assert (first["is_new"], again["is_new"]) == (True, False)
+    assert first["message"] == f"new job month-end in {place}; its 5 orders are with the workers"
+    assert again["message"] == (
+        f"going on with job month-end in {place}: 0 of 5 done; its 5 orders are with the workers"
+    )
 
 
 def test_what_is_held_is_said_where_a_job_is_watched(

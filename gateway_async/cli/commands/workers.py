@@ -23,6 +23,7 @@ from gateway_async.cli.commands.common import (
 )
 from gateway_async.cli.files.snapshot import snapshot
 from gateway_async.cli.inputs import check_file
+from gateway_async.cli.jobs import look_at
 from gateway_async.cli.layouts import LAYOUTS
 from gateway_async.cli.options import (
     FileOptions,
@@ -217,14 +218,16 @@ def submit(  # noqa: PLR0913  # one keyword an option
                 credentials=settings.credentials(os.environ, talk.warn),
                 policy=attrs.evolve(_POLICY, slice_size=slice_size),
             )
+            known = look_at(settings, job)
             if layout.confirms:
                 what = wording(layout, file.totals, settings.base_url, file.unread)
-                confirm(talk, what, yes=yes)
+                confirm(talk, f"{known.asked}: {what}", yes=yes)
             try:
                 count = asyncio.run(_submit(shop, queue or QueueOptions(), operation, file, job))
             except InvalidOrderError as error:
                 raise file.problems_of(error, layout.columns) from None
-        talk.tell("submitted", f"job {job}: {count:,} orders are with the workers", orders=count)
+        text = f"{known.told}; its {count:,} orders are with the workers"
+        talk.tell("submitted", text, orders=count, is_new=known.is_new, journal=known.place)
         return DONE
 
     return guarded(talk, work)
