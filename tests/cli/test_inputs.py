@@ -284,3 +284,22 @@ def test_orders_that_the_client_refuses_are_named_by_line() -> None:
     wrong = InvalidOrderError("RefundOrder(order_no='O1').amount: too precise")
     error = table.problems_of(InvalidOrderError("1 wrong", problems={0: wrong}), REFUND.columns)
     assert str(error.problems[0]) == "line 3, column amount: too precise"
+
+
+@pytest.mark.parametrize(
+    ("columns", "cells", "reason"),
+    [
+        ("Status", "unknown", "column status: this order may have been done already"),
+        ("STATUS,Status_From", "not_sent,out.csv", "column status: this row is a copy"),
+        ("status, In_Job", "not_sent,night", "column in_job: this order is in job 'night'"),
+    ],
+)
+def test_what_a_command_wrote_is_heeded_whatever_case_its_column_got(
+    columns: str, cells: str, reason: str
+) -> None:
+    (problem,) = problems(f"{HEADER},{columns}", f"T1,O1,EUR,10.00,2.50,broken,{cells}")
+    assert reason in problem
+
+
+def test_a_column_of_the_merchant_may_be_called_so() -> None:
+    assert read(f"{HEADER},Status", "T1,O1,EUR,10.00,2.50,broken,shipped").unread == "'Status'"
