@@ -17,6 +17,7 @@ from gateway_async.journal.location import locate
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
+    from gateway_async.cli.inputs import InputFile
     from gateway_async.cli.settings.settings import Settings
     from gateway_async.journal import JobStatus, Journal
     from gateway_async.journal.rows import Row
@@ -64,19 +65,46 @@ class KnownJob:
         return f"{before}{done:,} of {self.status.total:,} done"
 
 
-def look_at(settings: "Settings", name: str) -> KnownJob:
-    """Find out how far a job has come; nothing is made where there is none.
+def look_at(settings: "Settings", name: str, *, create: bool = True) -> KnownJob:
+    """Find out how far a job has come; no file is made where there is none.
+
+    Args:
+        settings: Name the journal.
+        name: The name of the job.
+        create: Whether the journal may be made in a database that is there.
 
     Raises:
         ConfigurationError: If it has no name, or the settings name no journal.
         JournalError: If the journal cannot be read.
     """
-    journal = open_journal(settings)
+    journal = open_journal(settings, create=create)
     journal.job(name)  # refuses what is no name
     location = locate(settings.journal)
     is_there = not location.is_sqlite or Path(location.path).exists()
     status = asyncio.run(_status(journal, name)) if is_there else None
     return KnownJob(name=name, place=place_of(settings), status=status)
+
+
+def has_other_orders(settings: "Settings", job: KnownJob, file: "InputFile") -> bool:
+    """Say whether a job that is there already has other orders than a file; nothing is changed.
+
+    Raises:
+        JournalError: If the journal cannot be read.
+    """
+    if job.status is None:
+        return False
+    if job.status.is_cut or job.status.total != file.totals.orders:
+        return True
+    return asyncio.run(_differs(open_journal(settings, create=False), job.name, file))
+
+
+async def _differs(journal: "Journal", name: str, file: "InputFile") -> bool:
+    given = file.orders()
+    async with journal:
+        async for row in rows_of(journal, name):
+            if row.order != next(given, None):
+                return True
+    return False
 
 
 def place_of(settings: "Settings") -> str:

@@ -268,3 +268,30 @@ async def test_a_job_in_slices_is_left_to_workers(sandbox: Sandbox, tmp_path: Pa
     assert refused.code == 2
     assert "was cut into slices, which workers run: start one" in refused.stderr
     assert sandbox.requests["refund"] == 0
+
+
+async def test_a_dry_run_says_whether_a_job_is_there_and_leaves_the_journal_alone(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    write_refunds(sandbox, tmp_path / "orders.csv", 3)
+    dry = ("--dry-run", "--job", "night", *NOWHERE)
+    new = await run(None, "refund", "orders.csv", *dry, cwd=tmp_path)
+    assert (new.code, new.stderr) == (0, f"new job night in {tmp_path}/j.db\n")
+    assert names(tmp_path) == ["orders.csv"]
+
+    assert (await run(sandbox, *REFUND, "--job", "night", *NOWHERE, cwd=tmp_path)).code == 0
+    before = (tmp_path / "j.db").read_bytes()
+    again = await run(None, "refund", "orders.csv", *dry, cwd=tmp_path)
+    going_on = f"going on with job night in {tmp_path}/j.db: 3 of 3 done\n"
+    assert (again.code, again.stderr) == (0, going_on)
+    for orders, command in ((3, "refund"), (4, "refund"), (3, "capture")):
+        write_refunds(sandbox, tmp_path / "others.csv", orders)
+        other = await run(None, command, "others.csv", *dry, cwd=tmp_path)
+        assert other.code == 0
+        assert other.stderr.startswith(f"{going_on}warning: job night has other orders than ")
+    assert (tmp_path / "j.db").read_bytes() == before
+
+    (tmp_path / "j.db").write_text("no journal")
+    broken = await run(None, "refund", "orders.csv", *dry, cwd=tmp_path)
+    assert broken.code == 0
+    assert broken.stderr.startswith("warning: job night was not looked for: ")

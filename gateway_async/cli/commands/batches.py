@@ -30,7 +30,13 @@ from gateway_async.cli.files.formats import STDIO
 from gateway_async.cli.files.outfile import Existing, check_place, out_file
 from gateway_async.cli.files.snapshot import snapshot
 from gateway_async.cli.inputs import InputFile, check_file
-from gateway_async.cli.jobs import KnownJob, ToldJob, file_of, look_at
+from gateway_async.cli.jobs import (
+    KnownJob,
+    ToldJob,
+    file_of,
+    has_other_orders,
+    look_at,
+)
 from gateway_async.cli.layouts import LAYOUTS, Layout
 from gateway_async.cli.options import (
     FileOptions,
@@ -48,7 +54,7 @@ from gateway_async.cli.orders import OrderReader
 from gateway_async.cli.reports import About, Reporting, reporting
 from gateway_async.cli.runs import make_client
 from gateway_async.cli.stopping import Stop
-from gateway_async.errors import InvalidOrderError
+from gateway_async.errors import InvalidOrderError, JournalError
 
 if TYPE_CHECKING:
     from gateway_async.cli.settings.settings import Settings
@@ -110,6 +116,7 @@ class BatchCommand:
                 self._check_out(out)
             if out is None or self.safety.dry_run:
                 show_plan(self.layout, self.settings, file)
+                self._say_what_the_job_is(file)
                 return 0
             return self._send(file, out)
 
@@ -124,6 +131,23 @@ class BatchCommand:
             self.talk.warn(
                 f"{count} rows of {file.snapshot.name} are copies, and left out: send them from "
                 f"{source}, if that was not done already"
+            )
+
+    def _say_what_the_job_is(self, file: InputFile) -> None:
+        """Say whether a job is there already; a dry run needs no journal, and changes none."""
+        if self.job is None:
+            return
+        try:
+            job = look_at(self.settings, self.job, create=False)
+            is_other = has_other_orders(self.settings, job, file)
+        except JournalError as error:
+            self.talk.warn(f"job {self.job} was not looked for: {error}")
+            return
+        self.talk.tell("job", job.told, is_new=job.is_new, journal=job.place)
+        if is_other:
+            self.talk.warn(
+                f"job {job.name} has other orders than {file.snapshot.name}: the run would be "
+                "refused; give it another name"
             )
 
     def _send(self, file: InputFile, path: Path) -> int:
