@@ -299,6 +299,26 @@ def make_signer(secret: str) -> HmacSigner:
     return HmacSigner(secret * 2)
 
 
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("def make(secret):\n    return int(secret)", "ValueError"),
+        ("def make():\n    pass", "TypeError"),
+        ("def make(secret) return", "SyntaxError"),
+        ("raise KeyError('hidden-words')", "KeyError"),
+    ],
+)
+def test_a_factory_that_fails_is_told_without_the_secret(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, error: str
+) -> None:
+    (tmp_path / "broken_signers.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "broken_signers", raising=False)
+    message = refused("[signer]\nfactory = 'broken_signers:make'", write)
+    assert f"[signer] factory: 'broken_signers:make' raised {error} in " in message
+    assert SECRET not in message
+
+
 def test_the_signer_may_be_ones_own(write: Write) -> None:
     made = credentials(read(write(f"[signer]\nfactory = '{__name__}:make_signer'")))
     assert signature(made) == HmacSigner(SECRET * 2).sign(REFUND, {"order_no": "O1"})

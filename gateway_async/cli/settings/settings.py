@@ -1,6 +1,7 @@
 """All settings of one command, put together and checked; the secret is read at the very end."""
 
 import importlib
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from gateway_async.cli.settings.secret import (
     read_secret,
 )
 from gateway_async.dialect import Dialect
-from gateway_async.errors import ConfigurationError
+from gateway_async.errors import ConfigurationError, GatewayError
 from gateway_async.settings import BatchPolicy, RecoveryPolicy, RetryPolicy, Timeouts
 from gateway_async.signing import Credentials, HmacSigner
 
@@ -287,7 +288,13 @@ def _make_signer(secret: str, table: Mapping[str, Any], source: str) -> Any:  # 
     if "factory" in table:
         if len(table) > 1:
             raise ConfigurationError(f"{source}: [signer] factory: expected nothing beside it")
-        return _load(table["factory"], source)(secret)
+        make = _load(table["factory"], source)
+        try:
+            return make(secret)
+        except GatewayError:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever it raises, its text may hold the secret
+            raise _failed(error, table["factory"], source) from None
     for name, value in table.items():
         field = _SIGNER.get(name)
         if field is None:
@@ -302,6 +309,15 @@ def _make_signer(secret: str, table: Mapping[str, Any], source: str) -> Any:  # 
     return HmacSigner(secret, **table)
 
 
+def _failed(error: Exception, name: object, source: str) -> ConfigurationError:
+    """Say where a factory failed, and not why: that text may hold the secret."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return ConfigurationError(
+        f"{source}: [signer] factory: {name!r} raised {type(error).__name__} "
+        f"in {place.filename}, line {place.lineno}"
+    )
+
+
 def _load(name: object, source: str) -> "Callable[[str], Any]":
     """Import what makes the signer, from `module:name`."""
     module, found, attribute = str(name).partition(":")
@@ -313,6 +329,8 @@ def _load(name: object, source: str) -> "Callable[[str], Any]":
         ) from None
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigurationError(f"{source}: [signer] factory: {error}") from None
+    except Exception as error:  # noqa: BLE001  # whatever a module does where it is imported
+        raise _failed(error, name, source) from None
     if not callable(made):
         raise ConfigurationError(
             f'{source}: [signer] factory: expected "module:function", which takes the secret and '
