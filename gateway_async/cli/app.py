@@ -1,6 +1,7 @@
 """The commands of `gateway-async`, as one table."""
 
 import importlib
+import itertools
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,7 @@ from cyclopts import App, CycloptsError
 
 from gateway_async.cli.again import line_again
 from gateway_async.cli.commands.common import USAGE
+from gateway_async.cli.talk import Talk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,15 +46,21 @@ COMMANDS = {
 }
 """By name, where each command is, and what it does: it is imported when it is named."""
 
+_JSON = ("--log-format", "json")
 _HELP_THEMSELVES = frozenset({"sandbox"})
 
 
 def run(arguments: "Sequence[str]") -> int:
     """Run one command and return its exit code."""
     given = list(arguments)
+    is_json = _JSON in itertools.pairwise(given) or "=".join(_JSON) in given
     try:
-        command, bound, ignored = make_app(given).parse_args(given, exit_on_error=False)
-    except CycloptsError:
+        command, bound, ignored = make_app(given).parse_args(
+            given, exit_on_error=False, print_error=not is_json
+        )
+    except CycloptsError as error:
+        if is_json:
+            Talk(is_json=True).refuse(str(error))
         return USAGE
     except KeyboardInterrupt:
         return USAGE

@@ -1,10 +1,13 @@
 """What the library logs reaches people where they must know of it."""
 
 import io
+import json
 import logging
 
+import pytest
 from rich.console import Console
 
+from gateway_async.cli.app import run
 from gateway_async.cli.talk import Talk
 
 
@@ -21,3 +24,21 @@ def test_warnings_are_told_and_what_makes_a_job_wait() -> None:
         "job 'november' waits 14.0 s",
         "looked at again in 60 s",
     ]
+
+
+@pytest.mark.parametrize("option", [["--log-format", "json"], ["--log-format=json"]])
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["query", "orders.csv", "--rate", "fast"], 'unable to convert "fast" into float'),
+        (["query", "orders.csv", "--bogus"], "Unknown option: --bogus"),
+        (["nothing-like-it"], "Unknown command"),
+    ],
+)
+def test_a_line_that_is_wrong_is_told_as_it_asks(
+    option: list[str], line: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*line, *option]) == 2
+    told = json.loads(capsys.readouterr().err)
+    assert told["event"] == "error"
+    assert said in told["message"]
