@@ -41,8 +41,17 @@ def _to_seconds(kind: Any, tokens: "Sequence[Token]") -> float:  # noqa: ANN401 
     return float(found[1]) * _SECONDS[found[2]]
 
 
-Source = Annotated[Path, Parameter(allow_leading_hyphen=True)]
-Out = Annotated[Path, Parameter(allow_leading_hyphen=True)]
+def _no_option(_: object, path: Path | None) -> None:
+    """Refuse an option in the place of a file: `--out --dry-run` would send."""
+    if path is not None and str(path).startswith("--"):
+        raise ValueError(
+            f"{path} is no option of this command, or stands where a file is expected; give a "
+            "file that is called so with its whole path"
+        )
+
+
+Source = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
+Out = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
 Only = Annotated[
     tuple[Literal["not_sent", "declined"], ...], Parameter(negative="", consume_multiple=False)
 ]

@@ -33,6 +33,11 @@ def test_warnings_are_told_and_what_makes_a_job_wait() -> None:
         (["query", "orders.csv", "--rate", "fast"], 'unable to convert "fast" into float'),
         (["query", "orders.csv", "--bogus"], "Unknown option: --bogus"),
         (["nothing-like-it"], "Unknown command"),
+        (["refund", "--dryrun", "orders.csv", "--yes"], "--dryrun is no option of this command"),
+        (
+            ["refund", "orders.csv", "--yes", "--out", "--dry-run"],
+            "stands where a file is expected",
+        ),
     ],
 )
 def test_a_line_that_is_wrong_is_told_as_it_asks(
