@@ -38,7 +38,7 @@ class Difference:
     def text(self) -> str:
         """What differs, in words: the reference of the entry, the kind, and both values."""
         ref = self.entry.ref
-        return f"{ref.kind} {ref.value}: {self.kind}: {self._values}"
+        return f"{ref.kind} {_shown(ref.value)}: {self.kind}: {self._values}"
 
     @property
     def _values(self) -> str:
@@ -48,7 +48,8 @@ class Difference:
 def _shown(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(_shown, value))
-    return "nothing" if value is None else str(value)
+    text = "nothing" if value is None else str(value)
+    return text if text.isprintable() else repr(text)
 
 
 @attrs.frozen(kw_only=True)

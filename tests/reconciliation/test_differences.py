@@ -15,6 +15,7 @@ from gateway_async.reconciliation import (
     LedgerEntry,
     SeveralTransactions,
     StateDiffers,
+    Unreadable,
     reconcile,
 )
 from gateway_async.sandbox import Sandbox
@@ -215,3 +216,14 @@ async def test_concurrency_is_for_both_look_ups_together(
     policy = BatchPolicy(concurrency=concurrency, chunk_size=7)
     result = await reconcile(gateway, entries, states=STATES, policy=policy)
     assert found(result) == planted
+
+
+def test_what_a_gateway_says_is_one_line_and_moves_no_cursor() -> None:
+    entry = LedgerEntry(transaction_id="T1", currency="EUR", amount="1.00")
+    difference = Unreadable(
+        index=3, entry=entry, records=(), field="payment_status", gateway="\x1b[2J\n1 é"
+    )
+    assert str(difference) == (
+        "[3] transaction_id T1: unreadable: ledger nothing, "
+        r"gateway '\x1b[2J\n1 é' (payment_status)"
+    )
