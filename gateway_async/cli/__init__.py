@@ -17,6 +17,7 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
     Args:
         arguments: What stands behind the command's name; by default the process's own arguments.
     """
+    _stand_in_for_what_is_closed()
     try:
         from gateway_async.cli.app import run  # noqa: PLC0415  # the extra may not be installed
     except ModuleNotFoundError as error:
@@ -37,11 +38,24 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
     sys.exit(code)
 
 
+def _stand_in_for_what_is_closed() -> None:
+    """Put streams that take nothing where there are none, as `2>&-` leaves it, and as files see it.
+
+    Else the next file that is opened has their number.
+    """
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+
+
 def _give_up_what_nobody_reads() -> None:
-    """Flush standard error; where that fails, the interpreter would fail too, and exit with 120."""
-    try:
-        sys.stderr.flush()
-    except OSError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stderr.fileno())
-        os.close(nowhere)
+    """Flush what is written; where that fails, the interpreter would too, and exit with 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if not stream.closed:
+                stream.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)

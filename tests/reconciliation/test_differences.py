@@ -219,7 +219,7 @@ async def test_concurrency_is_for_both_look_ups_together(
 
 
 def test_what_a_gateway_says_is_one_line_and_moves_no_cursor() -> None:
-    entry = LedgerEntry(transaction_id="T1", currency="EUR", amount="1.00")
+    entry = LedgerEntry(transaction_id="T1", currency="EUR", amount=Decimal(1))
     difference = Unreadable(
         index=3, entry=entry, records=(), field="payment_status", gateway="\x1b[2J\n1 é"
     )
