@@ -135,6 +135,9 @@ def test_a_column_twice() -> None:
     assert problems(HEADER + ",amount", "T1,O1,EUR,1,1,,1") == [
         "line 1, column amount: more than one column has this name"
     ]
+    assert problems(HEADER + ",,", "T1,O1,EUR,1,1,,,") == [
+        "line 1: more than one column has no name"
+    ]
 
 
 def test_cells_separated_by_semicolons() -> None:

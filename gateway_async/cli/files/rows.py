@@ -185,8 +185,10 @@ def _header(line: int, cells: list[str]) -> list[str]:
         raise TableError([Problem(line=line, reason=reason)])
     twice = [name for name in dict.fromkeys(cells) if cells.count(name) > 1]
     if twice:
-        reason = "more than one column has this name"
-        raise TableError(Problem(line=line, column=name, reason=reason) for name in twice)
+        reasons = {
+            name: f"more than one column has {'this' if name else 'no'} name" for name in twice
+        }
+        raise TableError(Problem(line=line, column=n, reason=r) for n, r in reasons.items())
     return cells
 
 
