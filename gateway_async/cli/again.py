@@ -69,6 +69,22 @@ def with_journal(line: str, url: str | None) -> str:
     return line if whole is None or whole == url else f"{line} {shlex.join([_JOURNAL, whole])}"
 
 
+def line_on_job(
+    words: "Iterable[str]", line: str, gateway: "Iterable[str]", url: str | None
+) -> str:
+    """Write another command on the job that a line is about.
+
+    Args:
+        words: The command.
+        line: The line that was given.
+        gateway: Its options that name the gateway.
+        url: The journal, wherever it was named; None for none.
+    """
+    named = given_option(line, _JOURNAL)
+    journal = (_JOURNAL, named) if named else ()
+    return with_journal(line_again([*words, *journal, *gateway]), url)
+
+
 def given_option(line: str, option: str) -> str | None:
     """Return the value of an option as a line has it; None where it has none."""
     words = shlex.split(line)

@@ -73,6 +73,9 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(
     assert "jobs.db, 10 of 60 done: refund 1 order, EUR 1.00 at" in refused.stderr
     resumed = await run(sandbox, *asked, "--yes", cwd=tmp_path)
     assert resumed.code == 3, resumed.stderr
+    assert "49 were proved not to be done, and are held" in resumed.stderr
+    assert "go on with" not in resumed.stderr.partition("succeeded")[2]
+    assert f"gateway-async jobs show night --config {tmp_path}/config.toml" in resumed.stderr
     end = outcomes(tmp_path / "end.csv")
     assert [int(row["index"]) for row in end] == [*range(60)]
     assert {end[7]["state"], end[7]["status"]} == {"succeeded"}

@@ -13,11 +13,12 @@ import attrs
 from gateway_async.batching.batch import check_size
 from gateway_async.batching.plans import PLANS
 from gateway_async.batching.statuses import OutcomeStatus
-from gateway_async.cli.again import given_option, line_again, with_journal
+from gateway_async.cli.again import line_on_job, with_journal
 from gateway_async.cli.commands.common import (
     RefusedError,
     Results,
     advise,
+    advise_on_job,
     collect,
     confirm,
     guarded,
@@ -241,10 +242,8 @@ class BatchCommand:
 
     def _on_job(self, command: str, *options: str) -> str:
         """Return a command on the job of this one."""
-        named = given_option(self.line, "--journal")
-        journal = ("--journal", named) if named else ()
-        words = ("jobs", command, self.job or "", *options, *journal, *self.gateway.again)
-        return with_journal(line_again(words), self.settings.journal)
+        words = ("jobs", command, self.job or "", *options)
+        return line_on_job(words, self.line, self.gateway.again, self.settings.journal)
 
     def _say_what_is_left(self, results: Results, out: Path) -> None:
         """Say what to do about orders that are unknown, or were not sent."""
@@ -253,7 +252,7 @@ class BatchCommand:
         if self.layout.looks_up or not (unknown or not_sent):
             return
         if self.job is not None:
-            self._say_what_the_job_has_left(results.told, unknown, not_sent)
+            advise_on_job(self.talk, results.told, resume=self._resuming, show=self._on_job("show"))
             return
         if unknown:
             what = f"{unknown} may have been done: settle them before you send any again"
@@ -268,21 +267,6 @@ class BatchCommand:
                 suffix="rest",
                 only="not_sent",
             )
-
-    def _say_what_the_job_has_left(self, told: Reporting, unknown: int, not_sent: int) -> None:
-        held = told.tally.not_done
-        if unknown or not_sent > held:
-            what = f"{unknown} unknown and {not_sent - held} not sent; go on with"
-            advise(self.talk, told, what, self._resuming)
-        if held:
-            what = (
-                f"{held} were proved not to be done, and are held: they wait for your decision "
-                "(`jobs resolve`), or for `resend_absent = true` under [recovery] and this command "
-                "again"
-            )
-            self.talk.tell("held", what, count=held)
-        if unknown or held:
-            advise(self.talk, told, "what waits for a decision is listed by", self._on_job("show"))
 
     def _advise(self, told: Reporting, out: Path, what: str, **command: str) -> None:
         again = self.gateway.again

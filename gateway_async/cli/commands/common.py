@@ -143,6 +143,31 @@ def advise(talk: "Talk", told: Reporting, what: str, line: str) -> None:
     told.next_lines.append(line)
 
 
+def advise_on_job(talk: "Talk", told: Reporting, *, resume: str, show: str) -> None:
+    """Say what to do about orders of a job that are unknown, or were not sent.
+
+    Args:
+        talk: Where to say it.
+        told: What became of them, and the report.
+        resume: The command that goes on.
+        show: The command that lists what waits for a decision.
+    """
+    tally = told.tally
+    held, unknown = tally.not_done, tally.counts["unknown"]
+    left = tally.counts["not_sent"] - held
+    if unknown or left > 0 or tally.failure is not None:
+        advise(talk, told, f"{unknown} unknown and {left} not sent; go on with", resume)
+    if held:
+        what = (
+            f"{held} were proved not to be done, and are held: they wait for your decision "
+            "(`jobs resolve`), or for `resend_absent = true` under [recovery] and this command "
+            "again"
+        )
+        talk.tell("held", what, count=held)
+    if unknown or held:
+        advise(talk, told, "what waits for a decision is listed by", show)
+
+
 def wording(layout: "Layout", totals: "Totals", base_url: str, unread: str = "") -> str:
     """Say what a command would do, and which columns of its file it does not read."""
     beside = f" (columns that are not sent: {unread})" if unread else ""

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import attrs
 from cyclopts import Parameter
 
-from gateway_async.cli.again import with_journal
+from gateway_async.cli.again import line_on_job, with_journal
 from gateway_async.cli.commands.common import (
     UNSETTLED,
     RefusedError,
     Results,
+    advise_on_job,
     collect,
     confirm,
     guarded,
@@ -61,6 +62,7 @@ class _Resuming:
     talk: "Talk"
     settings: "Settings"
     files: FileOptions
+    gateway: GatewayOptions
     line: str
 
     def run(self) -> int:
@@ -92,9 +94,14 @@ class _Resuming:
                     results.tally.failure = error  # `jobs outcomes` writes what the journal has
                 results.tally.report(self.talk, f"resume {self.name}")
         if results.tally.exit_code == UNSETTLED:
-            line = with_journal(self.line, self.settings.journal)
-            self.talk.tell("resume", f"go on with\n  {line}", command=line)
-            told.next_lines.append(line)
+            url = self.settings.journal
+            show = ("jobs", "show", self.name)
+            advise_on_job(
+                self.talk,
+                told,
+                resume=with_journal(self.line, url),
+                show=line_on_job(show, self.line, self.gateway.again, url),
+            )
         return results.tally.exit_code
 
     async def _head(self) -> "tuple[JobStatus, Totals]":
@@ -171,6 +178,7 @@ def resume(  # noqa: PLR0913  # one keyword an option
             talk=talk,
             settings=settings,
             files=files or FileOptions(),
+            gateway=who,
             line=line,
         ).run()
 
