@@ -1,6 +1,7 @@
 """What the command line shows while it works, and at the end: progress, and the summary."""
 
 import contextlib
+import sys
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
@@ -152,7 +153,9 @@ def gauged(talk: "Talk", name: str, total: int | None) -> "Iterator[Gauged]":
         TimeRemainingColumn(),
         TextColumn("{task.fields[counts]}"),
     )
-    with Progress(*columns, console=talk.console) as progress:
+    # Where standard output goes elsewhere, what a command prints must not end above the bar.
+    same = sys.stdout.isatty()
+    with Progress(*columns, console=talk.console, redirect_stdout=same) as progress:
         made = Gauged(_Bar(progress, name, total), SECONDS_BETWEEN_FRAMES)
         yield made
         made.finish()

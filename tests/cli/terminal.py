@@ -1,6 +1,7 @@
 """A command in a pseudo-terminal: what a person sees, and may type."""
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import pty
@@ -19,6 +20,10 @@ _WINDOW = b"\x28\x00\xa0\x00\x00\x00\x00\x00"
 """40 lines of 160 columns, as the kernel takes it."""
 
 
+def _opened(path: Path, stack: contextlib.ExitStack) -> int:
+    return stack.enter_context(path.open("wb")).fileno()
+
+
 class Terminal:
     """A command that has a terminal for itself; used as an async context manager.
 
@@ -26,9 +31,13 @@ class Terminal:
         sandbox: The gateway that it talks to.
         arguments: The arguments of the command.
         cwd: Where it is run.
+        output: The file that its standard output goes to; the terminal if it is None.
     """
 
-    def __init__(self, sandbox: Sandbox, *arguments: object, cwd: Path) -> None:
+    def __init__(
+        self, sandbox: Sandbox, *arguments: object, cwd: Path, output: Path | None = None
+    ) -> None:
+        self._output = output
         self._sandbox = sandbox
         self._arguments = tuple(map(str, arguments))
         self._cwd = cwd
@@ -40,12 +49,14 @@ class Terminal:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, _WINDOW)
         kept = {k: v for k, v in environment(self._sandbox).items() if k != "COLUMNS"}
-        self._process = await nursery().start_with(
-            (slave, slave, slave),
-            self._arguments,
-            env={**kept, "TERM": "xterm"},
-            cwd=self._cwd,
-        )
+        with contextlib.ExitStack() as opened:
+            output = slave if self._output is None else _opened(self._output, opened)
+            self._process = await nursery().start_with(
+                (slave, output, slave),
+                self._arguments,
+                env={**kept, "TERM": "xterm"},
+                cwd=self._cwd,
+            )
         os.close(slave)
         asyncio.get_running_loop().add_reader(self._master, self._read)
         return self

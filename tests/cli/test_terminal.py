@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Drip, Latency, NoReply
-from tests.cli.running import names, outcomes, statuses, write_refunds
+from tests.cli.running import names, outcomes, statuses, write, write_refunds
 from tests.cli.terminal import CTRL_C, Terminal
 
 
@@ -72,3 +72,18 @@ async def test_every_outcome_is_written_where_the_terminal_is_closed(
     assert found["succeeded"] == sum(
         sandbox.ledger.effects("refund", row["transaction_id"]) for row in outcomes(orders)
     )
+
+
+async def test_differences_go_where_standard_output_goes(sandbox: Sandbox, tmp_path: Path) -> None:
+    rows = [(one.order_no, one.currency, "8.00") for one in sandbox.seed(3, amount="9.00")]
+    write(tmp_path / "ledger.csv", ("order_no", "currency", "amount"), rows)
+    command, output = ("reconcile", "ledger.csv"), tmp_path / "differences.txt"
+    async with Terminal(sandbox, *command, cwd=tmp_path, output=output) as terminal:
+        assert await terminal.ended() == 1
+    assert [line.partition(":")[0] for line in output.read_text().splitlines()] == [
+        "line 2",
+        "line 3",
+        "line 4",
+    ]
+    assert "ledger 8.00" not in terminal.text
+    assert "3/3" in terminal.text
