@@ -85,17 +85,21 @@ def look_at(settings: "Settings", name: str, *, create: bool = True) -> KnownJob
     return KnownJob(name=name, place=place_of(settings), status=status)
 
 
-def has_other_orders(settings: "Settings", job: KnownJob, file: "InputFile") -> bool:
-    """Say whether a job that is there already has other orders than a file; nothing is changed.
+def why_not_gone_on_with(settings: "Settings", job: KnownJob, file: "InputFile") -> str | None:
+    """Say why the orders of a file are not sent under the name of a job; nothing is changed.
 
     Raises:
         JournalError: If the journal cannot be read.
     """
     if job.status is None:
-        return False
-    if job.status.is_cut or job.status.total != file.totals.orders:
-        return True
-    return asyncio.run(_differs(open_journal(settings, create=False), job.name, file))
+        return None
+    if job.status.is_cut:
+        return "was cut into slices, which workers run"
+    if job.status.total == file.totals.orders and not asyncio.run(
+        _differs(open_journal(settings, create=False), job.name, file)
+    ):
+        return None
+    return f"has other orders than {file.snapshot.name}"
 
 
 async def _differs(journal: "Journal", name: str, file: "InputFile") -> bool:

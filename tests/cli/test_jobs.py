@@ -294,6 +294,11 @@ async def test_a_dry_run_says_whether_a_job_is_there_and_leaves_the_journal_alon
         assert other.stderr.startswith(f"{going_on}warning: job night has other orders than ")
     assert (tmp_path / "j.db").read_bytes() == before
 
+    cut = ("orders.csv", "--job", "cut", *NOWHERE)
+    assert (await run(sandbox, "submit", *cut, "--yes", cwd=tmp_path)).code == 0
+    sliced = await run(None, "refund", *cut, "--dry-run", cwd=tmp_path)
+    assert "warning: job cut was cut into slices, which workers run: the run" in sliced.stderr
+
     (tmp_path / "j.db").write_text("no journal")
     broken = await run(None, "refund", "orders.csv", *dry, cwd=tmp_path)
     assert broken.code == 0

@@ -35,8 +35,8 @@ from gateway_async.cli.jobs import (
     KnownJob,
     ToldJob,
     file_of,
-    has_other_orders,
     look_at,
+    why_not_gone_on_with,
 )
 from gateway_async.cli.layouts import LAYOUTS, Layout
 from gateway_async.cli.options import (
@@ -140,16 +140,13 @@ class BatchCommand:
             return
         try:
             job = look_at(self.settings, self.job, create=False)
-            is_other = has_other_orders(self.settings, job, file)
+            refused = why_not_gone_on_with(self.settings, job, file)
         except JournalError as error:
             self.talk.warn(f"job {self.job} was not looked for: {error}")
             return
         self.talk.tell("job", job.told, is_new=job.is_new, journal=job.place)
-        if is_other:
-            self.talk.warn(
-                f"job {job.name} has other orders than {file.snapshot.name}: the run would be "
-                "refused; give it another name"
-            )
+        if refused is not None:
+            self.talk.warn(f"job {job.name} {refused}: the run would be refused; name another job")
 
     def _send(self, file: InputFile, path: Path) -> int:
         about = About(
