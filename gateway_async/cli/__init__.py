@@ -1,5 +1,6 @@
 """The command line, `gateway-async`; it needs the extra `gateway-async[cli]`."""
 
+import io
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
         arguments: What stands behind the command's name; by default the process's own arguments.
     """
     _stand_in_for_what_is_closed()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # as standard error does by itself
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         from gateway_async.cli.app import run  # noqa: PLC0415  # the extra may not be installed
     except ModuleNotFoundError as error:

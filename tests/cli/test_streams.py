@@ -1,20 +1,23 @@
-"""Commands whose standard output or standard error somebody has closed."""
+"""Commands whose standard output or standard error is closed, full, or takes few letters."""
 
 import asyncio
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from gateway_async.sandbox import Sandbox
-from tests.cli.running import SCRIPT, Ended, environment, names, statuses, write_refunds
+from tests.cli.running import SCRIPT, Ended, environment, names, statuses, write, write_refunds
 
 
-async def run_in_shell(sandbox: Sandbox, line: str, cwd: Path) -> Ended:
+async def run_in_shell(
+    sandbox: Sandbox, line: str, cwd: Path, more: Mapping[str, str] | None = None
+) -> Ended:
     process = await asyncio.create_subprocess_shell(
         f"exec {sys.executable} {SCRIPT} {line}",
         cwd=cwd,
-        env={**environment(sandbox), "TMPDIR": str(cwd)},
+        env={**environment(sandbox), "TMPDIR": str(cwd), **(more or {})},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -32,6 +35,18 @@ async def test_the_exit_code_is_that_of_the_orders(
     ended = await run_in_shell(sandbox, line, tmp_path)
     assert ended.code == 0, ended.stderr
     assert statuses(tmp_path / "out.csv") == {"succeeded": 3}
+
+
+async def test_letters_that_the_output_does_not_know_are_escaped(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    rows = [(one.order_no, one.currency, "8.00", "付款") for one in sandbox.seed(1, amount="9.00")]
+    write(tmp_path / "ledger.csv", ("order_no", "currency", "amount", "state"), rows)
+    line = "reconcile ledger.csv --state 4100=x"
+    ended = await run_in_shell(sandbox, line, tmp_path, {"PYTHONIOENCODING": "ascii"})
+    assert ended.code == 1
+    assert r"state: ledger \u4ed8\u6b3e, gateway 4100" in ended.stdout
+    assert "1 differing" in ended.stderr
 
 
 async def test_a_dry_run_that_cannot_be_shown(sandbox: Sandbox, tmp_path: Path) -> None:
