@@ -3,13 +3,14 @@
 import io
 import os
 import sys
+import traceback
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _EXTRA = frozenset({"cyclopts", "rich"})
-_USAGE, _STOPPED = 2, 3
+_USAGE, _UNSETTLED = 2, 3
 
 
 def main(arguments: "Sequence[str] | None" = None) -> None:
@@ -36,7 +37,10 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
     try:
         code = run(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
-        code = _STOPPED
+        code = _UNSETTLED
+    except Exception:  # noqa: BLE001  # of a defect, 1 would say that some orders were declined
+        traceback.print_exc()
+        code = _UNSETTLED
     _give_up_what_nobody_reads()
     sys.exit(code)
 

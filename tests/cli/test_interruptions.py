@@ -120,3 +120,19 @@ main(["refund", "orders.csv", "--out", "outcomes.csv"])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)  # noqa: S603  # ours
     assert (done.returncode, done.stdout, done.stderr) == (2, b"", b"")
+
+
+def test_a_defect_is_not_taken_for_orders_that_were_declined() -> None:
+    code = """
+import gateway_async.cli.app
+from gateway_async.cli import main
+
+def run(arguments):
+    raise RuntimeError("a defect")
+
+gateway_async.cli.app.run = run
+main(["refund"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)  # noqa: S603  # ours
+    assert done.returncode == 3
+    assert done.stderr.endswith(b"RuntimeError: a defect\n")
