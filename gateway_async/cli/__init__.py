@@ -46,10 +46,12 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
 
 
 def _stand_in_for_what_is_closed() -> None:
-    """Put streams that take nothing where there are none, as `2>&-` leaves it, and as files see it.
+    """Put streams that have nothing, and take nothing, where there are none, as `2>&-` leaves it.
 
     Else the next file that is opened has their number.
     """
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
     if sys.stdout is None:
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
     if sys.stderr is None:

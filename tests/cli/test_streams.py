@@ -37,6 +37,12 @@ async def test_the_exit_code_is_that_of_the_orders(
     assert statuses(tmp_path / "out.csv") == {"succeeded": 3}
 
 
+async def test_an_input_that_is_closed_is_empty(sandbox: Sandbox, tmp_path: Path) -> None:
+    ended = await run_in_shell(sandbox, "refund - --yes --out out.csv <&-", tmp_path)
+    assert ended.code == 2
+    assert "line 1: the file is empty" in ended.stderr
+
+
 async def test_letters_that_the_output_does_not_know_are_escaped(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
