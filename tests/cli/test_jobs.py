@@ -1,5 +1,7 @@
 """`jobs`: what a journal holds, decided on and gone on with."""
 
+import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -303,3 +305,26 @@ async def test_a_dry_run_says_whether_a_job_is_there_and_leaves_the_journal_alon
     broken = await run(None, "refund", "orders.csv", *dry, cwd=tmp_path)
     assert broken.code == 0
     assert broken.stderr.startswith("warning: job night was not looked for: ")
+
+
+@pytest.mark.parametrize(("out", "kind"), [("-", " --format jsonl"), ("out.csv", "")])
+async def test_a_job_from_standard_input_goes_on_as_fast_and_in_its_format(
+    sandbox: Sandbox, tmp_path: Path, out: str, kind: str
+) -> None:
+    rows = outcomes(write_refunds(sandbox, tmp_path / "orders.csv", 2))
+    told = ("--rate", 50, "--concurrency", 2, "--deadline", "9m", "--format", "jsonl")
+    ended = await run(
+        *(sandbox, "refund", "-", "--yes", "--out", out, "--job", "night", *told, *NOWHERE),
+        cwd=tmp_path,
+        stdin="\n".join(map(json.dumps, rows)),
+    )
+    assert ended.code == 0, ended.stderr
+    place = out if out == "-" else tmp_path / out
+    line = (
+        f"gateway-async jobs resume night --out {place}{kind} --concurrency 2 --rate 50.0 "
+        f"--journal sqlite:///{tmp_path}/j.db"
+    )
+    assert f"go on with\n  {line}\n" in ended.stderr
+    (tmp_path / "out.csv").unlink(missing_ok=True)
+    again = await run(sandbox, *shlex.split(line)[1:], cwd=tmp_path)
+    assert again.code == 0, again.stderr

@@ -235,7 +235,8 @@ class BatchCommand:
         """The command that goes on with the job: this one, unless its input is gone."""
         if self.source != STDIO:
             return with_journal(self.line, self.settings.journal)
-        return self._on_job("resume", "--out", str(self.out))
+        kind = ("--format", str(self.files.stdio)) if self.out == STDIO else ()
+        return self._on_job("resume", "--out", str(self.out), *kind, *self.pace.again)
 
     def _on_job(self, command: str, *options: str) -> str:
         """Return a command on the job of this one."""
