@@ -8,7 +8,7 @@ knows no operation, no signature and no retry.
 import asyncio
 import sys
 import weakref
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import aiohttp
 import attrs
@@ -171,7 +171,11 @@ def _holds_reply(writer: aiohttp.abc.AbstractStreamWriter) -> bool:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """A pool that takes no connection on which something came that nobody had asked for."""
+    """A pool that gives away no connection again on which something came that nobody asked for."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401  # aiohttp's
+        super().__init__(**options)
+        self._given: weakref.WeakSet[object] = weakref.WeakSet()
 
     async def connect(
         self,
@@ -181,7 +185,11 @@ class _Connector(aiohttp.TCPConnector):
     ) -> "Connection":
         while True:
             connection = await super().connect(req, traces, timeout)
-            if connection.protocol is None or not connection.protocol.should_close:
+            protocol = connection.protocol
+            if protocol not in self._given:  # a new one: there is no end to those that speak first
+                self._given.add(protocol)
+                return connection
+            if protocol is None or not protocol.should_close:
                 return connection
             connection.close()
 

@@ -31,4 +31,18 @@ HIDING = (
         "        return self.reveal()\n\n    def reveal(",
         "tests/secrets/test_holders.py",
     ),
+    Mutant(
+        "a signature is masked wherever a reply quotes it",
+        "session.py",
+        "        if body.rfind(written) >= 0:",
+        "        if False:",
+        "tests/secrets/test_replies.py",
+    ),
+    Mutant(
+        "a card number is masked wherever a reply quotes it",
+        "calls.py",
+        "    if len(number) < SHORTEST_CARD:",
+        "    if True:",
+        "tests/secrets/test_replies.py",
+    ),
 )

@@ -6,8 +6,8 @@ RECOVERING = (
     Mutant(
         "an absence counts after the settle time only",
         "recovery.py",
-        "await asyncio.sleep(max(ended) + self._policy.settle_seconds - time.time())",
-        "await asyncio.sleep(0)",
+        "        await asyncio.sleep(seconds)\n",
+        "        await asyncio.sleep(0)\n",
         "tests/recovery/test_refunds.py",
     ),
     Mutant(
@@ -36,6 +36,13 @@ RECOVERING = (
         "proofs.py",
         "    known = {*taken, *before}\n",
         "    known = {*taken}\n",
+    ),
+    Mutant(
+        "a reference that two refunds share names none of them",
+        "proofs.py",
+        "        if (reference_of(record) not in known or listed[reference_of(record)] > 1)\n",
+        "        if reference_of(record) not in known\n",
+        "tests/recovery/test_proofs.py",
     ),
     Mutant(
         "one refund proves one order",

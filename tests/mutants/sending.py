@@ -13,8 +13,8 @@ SENDING = (
     Mutant(
         "an order that a job has is not sent past it",
         "cli/orders.py",
-        "    if not job or to_text",
-        "    if job or to_text",
+        "    if not job or _cell(",
+        "    if job or _cell(",
         "tests/cli/test_jobs.py",
     ),
     Mutant(
@@ -48,6 +48,20 @@ SENDING = (
         "transport.py",
         "            if not evidence.asked:",
         "            if False:",
+        "tests/session/test_evidence.py",
+    ),
+    Mutant(
+        "nothing is written where something came that nobody asked for",
+        "transport.py",
+        "        if _holds_reply(writer):",
+        "        if False:",
+        "tests/session/test_evidence.py",
+    ),
+    Mutant(
+        "a connection on which something came that nobody asked for is not taken again",
+        "transport.py",
+        "            if protocol is None or not protocol.should_close:\n",
+        "            if True:\n",
         "tests/session/test_evidence.py",
     ),
     Mutant(

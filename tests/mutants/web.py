@@ -120,7 +120,7 @@ _TELLING = (
     Mutant(
         "a notification that has a field twice is not read",
         "notifications/reading.py",
-        "json.loads(body, object_pairs_hook=_without_repeats, ",
+        "json.loads(body, object_pairs_hook=_check_pairs, ",
         "json.loads(body, ",
         _READING,
     ),

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 from urllib.parse import parse_qs
 
 import aiohttp
@@ -26,7 +26,7 @@ from gateway_async import (
     ReplyUnreadableError,
     RetryPolicy,
 )
-from gateway_async.transport import Evidence, Message, _WitnessedPayload
+from gateway_async.transport import Evidence, Message, _Connector, _WitnessedPayload
 from tests.orders import refunds
 from tests.session.http import BodyWriter, mocked, replied
 
@@ -95,6 +95,8 @@ async def test_no_body_is_written_where_something_came_that_nobody_asked_for(cam
 
 
 async def test_a_reply_that_comes_twice_is_not_taken_for_the_next() -> None:
+    answered, repeated = asyncio.Event(), asyncio.Event()
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError):
             while True:
@@ -103,8 +105,10 @@ async def test_a_reply_that_comes_twice_is_not_taken_for_the_next() -> None:
                 name = parse_qs((await reader.readexactly(length)).decode())["name"][0]
                 text = f"HTTP/1.1 200 OK\r\nContent-Length: {len(name)}\r\n\r\n{name}"
                 writer.write(text.encode())
-                await asyncio.sleep(0.01)
+                await answered.wait()
+                answered.clear()
                 writer.write(text.encode())
+                repeated.set()
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -114,7 +118,30 @@ async def test_a_reply_that_comes_twice_is_not_taken_for_the_next() -> None:
     async with server, GatewayClient(address, credentials, retry=retry) as gateway:
         for name in ("first", "second", "third"):
             assert (await gateway.call("/v1/x", {"name": name}, reply="text")).data == name
-            await asyncio.sleep(0.05)
+            answered.set()
+            await repeated.wait()
+            repeated.clear()
+            for _ in range(5):  # what lies in the socket is read in a turn of the loop
+                await asyncio.sleep(0)
+
+
+async def test_a_connection_is_taken_back_only_clean_and_a_new_one_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A gateway that speaks first would else be connected to without end."""
+    new, clean = Mock(), Mock()
+    new.protocol.should_close, clean.protocol.should_close = True, False
+    pooled = [new, clean, new, new, clean]
+    monkeypatch.setattr(aiohttp.TCPConnector, "connect", AsyncMock(side_effect=pooled))
+    async with _Connector() as connector:
+
+        async def connect() -> object:
+            return await connector.connect(Mock(), [], aiohttp.ClientTimeout())
+
+        assert (await connect(), await connect()) == (new, clean)
+        assert not new.close.called
+        assert await connect() is clean
+        assert new.close.call_count == 2
 
 
 def test_settling_says_what_may_have_been_sent() -> None:
