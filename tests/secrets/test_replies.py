@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from gateway_async import CaptureOrder, GatewayClient, GatewayError, OrderRef, RefundOrder
-from gateway_async.models.values import SignatureText
+from gateway_async.models.values import SignatureText, mask_card
 from tests.fuzz.memory import MemoryGateway, client_of, fields_of
 from tests.secrets.data import CARD, CODE, direct_payment, payout_request, redirect_payment
 from tests.secrets.dragnet import Dragnet
@@ -216,7 +216,11 @@ async def test_a_payment_shows_no_card_number_that_stands_in_a_text(
         body = _xml({"respon": {**fields, name: f"0005: {CARD} is refused"}})
         return attrs.evolve(reply, body=body.encode())
 
-    await _catch(net, client_of(MemoryGateway(rewrite)).pay_direct(direct_payment()))
+    client = client_of(MemoryGateway(rewrite))
+    await _catch(net, client.pay_direct(direct_payment()))
+    if name == "result_info":
+        result = await client.pay_direct(direct_payment())
+        assert result.result_info == f"0005: {mask_card(CARD)} is refused"
 
 
 def _quoting(message: "Message", reply: "RawReply") -> "RawReply":
