@@ -119,7 +119,7 @@ class Recovery:
             return
         # Where absences are resent, an earlier recovery may have: its request ended by now, too.
         ended = [started] if self._policy.resend_absent else []
-        # No request ended after this began: a later time is of a clock that is ahead.
+        # None ended after this began: a later time is of a clock that is ahead, or is not known.
         ended += [min(o.sending.ended_at, started) if o.sending else started for o in left.values()]
         seconds = max(ended) + self._policy.settle_seconds - time.time()
         if seconds >= _WORTH_SAYING_SECONDS:

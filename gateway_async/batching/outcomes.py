@@ -42,7 +42,8 @@ class Sending:
     """What was noted when a chunk was sent, for recovery to go by.
 
     Attributes:
-        ended_at: When its request ended, in seconds since the epoch.
+        ended_at: When its request ended, in seconds since the epoch; infinite where the process
+            ended before.
         references: By transaction, the refund references it had before, where they were recorded.
         marker: What every marker of the batch begins with, where markers were sent.
         alone: Whether no other order of its transaction could be in flight beside it.

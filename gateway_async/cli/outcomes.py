@@ -3,6 +3,7 @@
 Law: the cells of an outcome hold all that recovery goes by, and no secret.
 """
 
+import math
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -76,11 +77,15 @@ def _evidence(outcome: Told, layout: "Layout") -> "Sequence[object]":
     return (
         layout.operation,
         outcome.index,
-        datetime.fromtimestamp(sending.ended_at, UTC).isoformat(),
+        _time(sending.ended_at),
         "yes" if sending.alone else "no",
         sending.marker_of(outcome.index),
         None if references is None else sorted(references),
     )
+
+
+def _time(seconds: float) -> str | None:
+    return datetime.fromtimestamp(seconds, UTC).isoformat() if seconds < math.inf else None
 
 
 class EvidenceError(Exception):
@@ -162,8 +167,9 @@ def _item(cells: "Cells", layout: "Layout") -> dict[str, Any]:
 def _sending(cells: "Cells", transaction_id: str) -> Sending | None:
     if not to_text(cells.get("sent_operation")):
         return None
+    told = to_text(cells.get("sent_ended_at"))
     try:
-        ended_at = datetime.fromisoformat(to_text(cells.get("sent_ended_at"))).timestamp()
+        ended_at = datetime.fromisoformat(told).timestamp() if told else math.inf
     except ValueError:
         raise EvidenceError(
             "sent_ended_at", "expected a time such as 2026-11-20T03:00:00+00:00"

@@ -1,5 +1,6 @@
 """One order of a job, as the journal knows it, and the outcome that it stands for. Pure."""
 
+import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -105,12 +106,12 @@ class Row:
             return OutcomeStatus.NOT_SENT
         return _STATUSES[self.state]
 
-    def outcome(self, *, ended_at: float | None = None) -> Outcome[Any, Any]:
+    def outcome(self, *, ended_at: float = math.inf) -> Outcome[Any, Any]:
         """Make its outcome.
 
         Args:
             ended_at: Stands in where the end of its request was not recorded, in seconds since
-                the epoch; None for the beginning of the epoch.
+                the epoch: by default it may not have ended yet.
         """
         order = self.order
         return Outcome(
@@ -135,12 +136,12 @@ class Row:
         }
         return (item,)
 
-    def _sending(self, ended_at: float | None) -> Sending | None:
+    def _sending(self, ended_at: float) -> Sending | None:
         note = self.sending
         if note is None:
             return None
         return Sending(
-            ended_at=(ended_at or 0.0) if note.ended_at is None else note.ended_at,
+            ended_at=ended_at if note.ended_at is None else note.ended_at,
             references=note.references,
             marker=note.marker,
             alone=note.alone,

@@ -1,4 +1,5 @@
 import io
+import math
 import tracemalloc
 from datetime import datetime
 from decimal import Decimal
@@ -72,6 +73,7 @@ SENDINGS = [
     Sending(ended_at=1_700_000_000.25, references={"T1": frozenset()}, alone=False),
     Sending(ended_at=1_700_000_000.25, marker="ga-0123456789ab"),
     Sending(ended_at=1_700_000_000.25),
+    Sending(ended_at=math.inf),
 ]
 
 

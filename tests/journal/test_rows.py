@@ -1,5 +1,6 @@
 """The outcome that a row stands for."""
 
+import math
 from typing import Any
 
 import pytest
@@ -75,6 +76,12 @@ def test_what_was_noted(ended_at: float | None, given: float, expected: float) -
     assert outcome.sending == Sending(
         ended_at=expected, references={"T": frozenset({"R"})}, marker="ga-1", alone=False
     )
+
+
+def test_a_request_whose_end_was_not_noted_may_not_have_ended() -> None:
+    note = RequestNote(id=3, ended_at=None, references={}, marker=None, alone=True)
+    sending = row(JobState.INTENT, sending=note).outcome().sending
+    assert sending == Sending(ended_at=math.inf)
 
 
 def test_a_block_of_rows() -> None:

@@ -1,6 +1,7 @@
 """Refunds, settled over HTTP by the records of a real gateway: what is proved, and nothing else."""
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -269,7 +270,7 @@ async def test_a_baseline_is_not_taken_from_a_reply_of_failure(
     assert sandbox.requests["refund"] == 0
 
 
-async def test_a_clock_that_is_ahead_keeps_nobody_waiting(
+async def test_an_end_that_is_ahead_or_not_known_is_waited_for_from_now(
     sandbox: Sandbox, client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gateway = client(attrs.evolve(REFERENCES, settle_seconds=60))
@@ -284,7 +285,9 @@ async def test_a_clock_that_is_ahead_keeps_nobody_waiting(
 
     unknown = result.unknown[0]
     assert unknown.sending is not None
-    ahead = attrs.evolve(unknown.sending, ended_at=unknown.sending.ended_at + 3600)
     monkeypatch.setattr("gateway_async.recovery.asyncio.sleep", skip)
-    await gateway.recover([attrs.evolve(unknown, sending=ahead), *result.succeeded])
-    assert 50 < max(slept) <= 60
+    for ended_at in (unknown.sending.ended_at + 3600, math.inf):
+        ahead = attrs.evolve(unknown.sending, ended_at=ended_at)
+        await gateway.recover([attrs.evolve(unknown, sending=ahead), *result.succeeded])
+        assert 50 < max(slept) <= 60
+        slept.clear()
