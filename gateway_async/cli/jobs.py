@@ -85,17 +85,23 @@ def look_at(settings: "Settings", name: str, *, create: bool = True) -> KnownJob
     return KnownJob(name=name, place=place_of(settings), status=status)
 
 
-def why_not_gone_on_with(settings: "Settings", job: KnownJob, file: "InputFile") -> str | None:
+def why_not_gone_on_with(
+    settings: "Settings", job: KnownJob, operation: str, file: "InputFile"
+) -> str | None:
     """Say why the orders of a file are not sent under the name of a job; nothing is changed.
 
     Raises:
         JournalError: If the journal cannot be read.
     """
-    if job.status is None:
+    status = job.status
+    if status is None or not status.imported:  # what a killed import left is no conflict
         return None
-    if job.status.is_cut:
+    if status.is_cut:
         return "was cut into slices, which workers run"
-    if job.status.total == file.totals.orders and not asyncio.run(
+    for name, given in {"operation": operation, **settings.who}.items():
+        if (known := getattr(status, name, given)) != given:
+            return f"is there already: its {name} is {known!r}, not {given!r}"
+    if status.total == file.totals.orders and not asyncio.run(
         _differs(open_journal(settings, create=False), job.name, file)
     ):
         return None

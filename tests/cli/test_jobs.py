@@ -289,17 +289,26 @@ async def test_a_dry_run_says_whether_a_job_is_there_and_leaves_the_journal_alon
     again = await run(None, "refund", "orders.csv", *dry, cwd=tmp_path)
     going_on = f"going on with job night in {tmp_path}/j.db: 3 of 3 done\n"
     assert (again.code, again.stderr) == (0, going_on)
-    for orders, command in ((3, "refund"), (4, "refund"), (3, "capture")):
+    for orders, command, why in (
+        (3, "refund", "has other orders than "),
+        (4, "refund", "has other orders than "),
+        (3, "capture", "is there already: its operation is 'refund', not 'capture'"),
+    ):
         write_refunds(sandbox, tmp_path / "others.csv", orders)
         other = await run(None, command, "others.csv", *dry, cwd=tmp_path)
-        assert other.code == 0
-        assert other.stderr.startswith(f"{going_on}warning: job night has other orders than ")
+        assert other.code == 2
+        assert other.stderr.startswith(f"gateway-async: job night {why}")
+    elsewhere = ("--merchant-id", "M2")
+    other = await run(None, "refund", "orders.csv", *dry, *elsewhere, cwd=tmp_path)
+    assert other.code == 2
+    assert "its merchant_id is " in other.stderr
     assert (tmp_path / "j.db").read_bytes() == before
 
     cut = ("orders.csv", "--job", "cut", *NOWHERE)
     assert (await run(sandbox, "submit", *cut, "--yes", cwd=tmp_path)).code == 0
     sliced = await run(None, "refund", *cut, "--dry-run", cwd=tmp_path)
-    assert "warning: job cut was cut into slices, which workers run: the run" in sliced.stderr
+    assert sliced.code == 2
+    assert "job cut was cut into slices, which workers run: the run" in sliced.stderr
 
     (tmp_path / "j.db").write_text("no journal")
     broken = await run(None, "refund", "orders.csv", *dry, cwd=tmp_path)

@@ -135,18 +135,22 @@ class BatchCommand:
             )
 
     def _say_what_the_job_is(self, file: InputFile) -> None:
-        """Say whether a job is there already; a dry run needs no journal, and changes none."""
+        """Say whether a job is there already; a dry run needs no journal, and changes none.
+
+        Raises:
+            RefusedError: If the run would not go on with it.
+        """
         if self.job is None:
             return
         try:
             job = look_at(self.settings, self.job, create=False)
-            refused = why_not_gone_on_with(self.settings, job, file)
+            refused = why_not_gone_on_with(self.settings, job, self.layout.operation, file)
         except JournalError as error:
             self.talk.warn(f"job {self.job} was not looked for: {error}")
             return
-        self.talk.tell("job", job.told, is_new=job.is_new, journal=job.place)
         if refused is not None:
-            self.talk.warn(f"job {job.name} {refused}: the run would be refused; name another job")
+            raise RefusedError(f"job {job.name} {refused}: the run would be refused, too")
+        self.talk.tell("job", job.told, is_new=job.is_new, journal=job.place)
 
     def _send(self, file: InputFile, path: Path) -> int:
         about = About(
