@@ -209,14 +209,15 @@ def _by_reference(
         if look.complete and not others:
             return Finding(Proof.NOT_DONE, "the gateway lists no refund that could be it")
         return Finding(Proof.NOTHING, look.problem or _NO_LOOK)
-    own = [
-        item
+    own = {  # by its reference: what is listed twice is one refund
+        reference_of(record): item
         for record, item in unexplained
         if reference_of(record) not in {*known, ""} and _is_done(record, outcome, dialect)
-    ]
+    }
     if len(own) <= others:
         return Finding(Proof.NOTHING, "a refund could be it, or another's", unexplained[0][1])
-    return Finding(Proof.DONE, "a refund of this amount came with its request", own[others])
+    item = list(own.values())[others]
+    return Finding(Proof.DONE, "a refund of this amount came with its request", item)
 
 
 def _marker(outcome: "Outcome[Any, Any]") -> str | None:

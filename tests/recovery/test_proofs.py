@@ -197,6 +197,14 @@ def test_two_refunds_of_one_reference_prove_neither_done_twice_nor_not_done() ->
     assert (first.proof, second.proof) == (Proof.DONE, Proof.NOTHING)
 
 
+def test_a_refund_that_is_listed_twice_has_one_share() -> None:
+    outcome = unknown(references=NOTHING_BEFORE)
+    claims = Claims(unreferenced=(Decimal("2.50"),))
+    twice = look({"refund_reference_id": "T1-01"}, {"refund_reference_id": "T1-01"})
+    (finding,) = prove_refunds([outcome], twice, claims, Dialect())
+    assert finding.proof is Proof.NOTHING
+
+
 def test_no_absence_where_a_settled_refund_has_no_reference() -> None:
     outcome = unknown(references=NOTHING_BEFORE)
     claims = Claims(unreferenced=(Decimal("2.50"),))
