@@ -40,7 +40,13 @@ from gateway_async.session import Request
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.texts import plain_text
 from gateway_async.wire.converter import read_page, read_record
-from gateway_async.wire.decoding import charset_of, codec_of, decode_json, decode_surely
+from gateway_async.wire.decoding import (
+    charset_of,
+    codec_of,
+    decode_json,
+    decode_surely,
+    without_text,
+)
 from gateway_async.wire.encoding import JsonText, payment_fields, payout_fields
 from gateway_async.wire.pages import decode_page
 from gateway_async.wire.respon import decode_respon
@@ -200,10 +206,10 @@ def _hide_card(
 
 
 def _without_card(body: bytes, payment: DirectPayment) -> bytes:
-    number = payment.card.encode()
+    number = plain_text(payment.card)
     if len(number) < SHORTEST_CARD:  # which may be a part of anything
         return body
-    return body.replace(number, mask_card(number.decode()).encode())
+    return without_text(body, number, mask_card(number))
 
 
 def _silence(

@@ -24,7 +24,7 @@ from gateway_async.models.values import MASK
 from gateway_async.operations import BodyFormat, Operation, OperationClass
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.transport import Message, RawReply
-from gateway_async.wire.decoding import reply_fields
+from gateway_async.wire.decoding import reply_fields, without_text
 from gateway_async.wire.encoding import JsonText, encode_form, encode_json
 
 if TYPE_CHECKING:
@@ -44,6 +44,9 @@ REDIRECTS = range(300, 400)
 
 _SHORTEST_SIGNATURE = 16
 """What is shorter may be a part of anything; it is masked only where a field is named after it."""
+
+_ESCAPES = (("/", "\\/"), ("=", "\\u003d"), ("+", "\\u002B"))
+"""What PHP, Gson and .NET write of Base64 in JSON."""
 
 
 @attrs.frozen(kw_only=True)
@@ -164,14 +167,12 @@ class Session:
 
 
 def _without(signature: str, raw: RawReply) -> RawReply:
-    """Mask a signature in the reply to its request, also as JSON that escapes slashes writes it."""
+    """Mask a signature in the reply to its request, also as others write it in JSON."""
     if len(signature) < _SHORTEST_SIGNATURE:
         return raw
     body = raw.body
-    for text in {signature, signature.replace("/", "\\/")}:
-        written = text.encode()
-        if body.rfind(written) >= 0:  # which is quicker than to look from the left
-            body = body.replace(written, MASK.encode())
+    for text in {signature, *(signature.replace(*escape) for escape in _ESCAPES)}:
+        body = without_text(body, text, MASK)
     return raw if body is raw.body else attrs.evolve(raw, body=body)
 
 

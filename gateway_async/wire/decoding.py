@@ -55,6 +55,15 @@ def kind_of(trimmed: bytes) -> str:
     return next(kind for pattern, kind in _BODY_KINDS if pattern.match(trimmed))
 
 
+def without_text(body: bytes, text: str, mask: str) -> bytes:
+    """Put a mask wherever a text stands in a body, be it in UTF-16."""
+    for codec in ("utf-16-le", "utf-16-be") if b"\0" in body[:4] else ("utf-8",):
+        written = text.encode(codec)
+        if body.rfind(written) >= 0:  # which is quicker than to look from the left
+            body = body.replace(written, mask.encode(codec))
+    return body
+
+
 def decode_json(body: bytes) -> dict[str, Any]:
     """Return the JSON object that a body is.
 

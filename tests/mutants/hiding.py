@@ -34,8 +34,8 @@ HIDING = (
     Mutant(
         "a signature is masked wherever a reply quotes it",
         "session.py",
-        "        if body.rfind(written) >= 0:",
-        "        if False:",
+        "        body = without_text(body, text, MASK)",
+        "        pass",
         "tests/secrets/test_replies.py",
     ),
     Mutant(

@@ -245,6 +245,19 @@ async def test_a_signature_shows_nowhere_that_a_refusal_quotes(net: Dragnet) -> 
     await _catch(net, client.call("/v1/retrievalTrans", {"order_no": "1"}))
 
 
+async def test_nothing_that_a_payment_was_sent_with_shows_of_a_reply_in_utf_16(
+    net: Dragnet,
+) -> None:
+    def quote(message: "Message", reply: "RawReply") -> "RawReply":
+        said = f"0005: {CARD} {fields_of(message)['encryption_data']}"
+        return attrs.evolve(reply, body=_xml({"respon": {"result_info": said}}).encode("utf-16"))
+
+    client = client_of(MemoryGateway(quote))
+    await _catch(net, client.pay_direct(direct_payment()))
+    result = await client.pay_direct(direct_payment())
+    assert result.result_info == f"0005: {mask_card(CARD)} ***"
+
+
 async def test_a_page_keeps_the_signature_that_the_gateway_is_to_get_from_it() -> None:
     sent: list[str] = []
 
