@@ -72,7 +72,8 @@ class Reply:
     Attributes:
         status: The HTTP status; always 200, since others are errors.
         headers: The headers, names in any case.
-        data: A dict for JSON and XML, else the text. A signature in it shows as `***`.
+        data: A dict for JSON and XML, in which a signature shows as `***`; else the text, as it
+            came.
     """
 
     status: int
