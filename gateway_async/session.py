@@ -9,7 +9,7 @@ knows no order and no batch.
 import time
 import traceback
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
@@ -98,7 +98,7 @@ class Session:
         if raw.status != HTTP_OK:
             raise self._status_error(request.operation, raw)
         self._verify(request.operation, raw)
-        return request.decode(raw if request.is_verbatim else _without(signature, raw))
+        return request.decode(raw if request.is_verbatim else _masked(request, signature, raw))
 
     def compose(self, request: Request[T]) -> Message:
         """Sign the fields as they go out, and write the body around those very texts."""
@@ -166,14 +166,19 @@ class Session:
             raise ReplyUnreadableError("the reply's signature is not right")
 
 
-def _without(signature: str, raw: RawReply) -> RawReply:
-    """Mask a signature in the reply to its request, also as others write it in JSON."""
+def _masked(request: Request[Any], signature: str, raw: RawReply) -> RawReply:
+    """Mask a signature in the reply to its request, also as others write it in JSON.
+
+    One that stands in what was signed, such as the name of an order, is no secret of its own.
+    """
     if len(signature) < _SHORTEST_SIGNATURE:
         return raw
     body = raw.body
     for text in {signature, *(signature.replace(*escape) for escape in _ESCAPES)}:
         body = without_text(body, text, MASK)
-    return raw if body is raw.body else attrs.evolve(raw, body=body)
+    if body is raw.body or any(signature in text for text in request.fields.values()):
+        return raw
+    return attrs.evolve(raw, body=body)
 
 
 def _innermost(error: BaseException) -> str:

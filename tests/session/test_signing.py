@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
+import attrs
 import pytest
 
 from gateway_async import (
@@ -83,6 +84,13 @@ async def test_a_plain_function_signs_the_fields_as_they_go_out() -> None:
     assert list(fields) == ["merchant_id", "account_id", "refund_orders"]
     assert f'"refund_orders":{fields["refund_orders"]}' in body
     assert json.loads(body)["encryption_data"] == "signed"
+
+
+@pytest.mark.parametrize("name", ["T" * 20, '"transaction_id":'])
+async def test_a_signature_that_stands_in_what_it_signs_changes_no_reply(name: str) -> None:
+    """Masked there, it would take the name from an order that was done."""
+    orders = [attrs.evolve(order, transaction_id="T" * 20) for order in refunds(1)]
+    assert (await client_over(MemoryTransport(all_done), signer=lambda *_: name).refund(orders)).ok
 
 
 class _Merchant(str, Enum):  # noqa: UP042  # a StrEnum shows as its text
