@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from gateway_async.cli.cells import to_text
-from gateway_async.cli.columns import likely
+from gateway_async.cli.columns import likely, written
 from gateway_async.cli.files.formats import Format
 from gateway_async.cli.files.problems import Problem, Problems, TableError
 from gateway_async.cli.files.rows import Row
@@ -172,9 +171,9 @@ def _taken(
 ) -> "Iterator[Row]":
     for row in rows:
         if only and not row.problems:
-            if row.cells.get(STATUS) not in only:
+            if written(row.cells, STATUS).lower() not in only:
                 continue
-            if source := to_text(row.cells.get(STATUS_FROM)):
+            if source := written(row.cells, STATUS_FROM):
                 if elsewhere is not None:
                     elsewhere[source] += 1
                 continue

@@ -3,7 +3,6 @@
 This module opens no file, and knows no network.
 """
 
-import functools
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from gateway_async.cli.cells import (
     text_problem,
     to_text,
 )
+from gateway_async.cli.columns import written
 from gateway_async.cli.inputs import explain
 from gateway_async.cli.layouts import STATUS, STATUS_FROM, WRITTEN
 from gateway_async.errors import InvalidOrderError
@@ -51,8 +51,8 @@ _NAME_SHOWN = 60
 
 def why_not_again(cells: "Cells") -> str | None:
     """Say why a row may not be sent again by its status, which somebody may have retyped."""
-    status = _cell(cells, STATUS).lower()
-    source = _cell(cells, STATUS_FROM)
+    status = written(cells, STATUS).lower()
+    source = written(cells, STATUS_FROM)
     if status and source and status not in NEVER_AGAIN:
         return f"this row is a copy: send it from {source}, if that was not done already"
     return NEVER_AGAIN.get(status)
@@ -60,25 +60,14 @@ def why_not_again(cells: "Cells") -> str | None:
 
 def why_not_beside_job(cells: "Cells") -> str | None:
     """Say why a row may not be sent past the job that has its order, and may send it as well."""
-    job = _cell(cells, IN_JOB)
-    if not job or _cell(cells, STATUS).lower() in _FINAL_IN_JOB:
+    job = written(cells, IN_JOB)
+    if not job or written(cells, STATUS).lower() in _FINAL_IN_JOB:
         return None
     return (
         f"this order is in job {job[:_NAME_SHOWN]!r}, which may send it itself: decide on it with "
         "`gateway-async jobs resolve` if it is held, and send it with `gateway-async jobs resume`; "
         "for another operation take this column out"
     )
-
-
-def _cell(cells: "Cells", column: str) -> str:
-    """Return a cell that a command wrote, whatever became of the case of its column since."""
-    return to_text(cells.get(_spelt(column, tuple(cells)))).strip()
-
-
-@functools.lru_cache(maxsize=4096)
-def _spelt(column: str, names: tuple[str, ...]) -> str:
-    alike = (name for name in names if name.strip().lower() == column)
-    return column if column in names else next(alike, column)
 
 
 def make_order(layout: "Layout", cells: "Cells") -> Any:  # noqa: ANN401  # any order

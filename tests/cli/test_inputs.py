@@ -293,6 +293,7 @@ def test_orders_that_the_client_refuses_are_named_by_line() -> None:
     ("columns", "cells", "reason"),
     [
         ("Status", "unknown", "column status: this order may have been done already"),
+        ("status,Status", ",unknown", "column status: this order may have been done already"),
         ("STATUS,Status_From", "not_sent,out.csv", "column status: this row is a copy"),
         ("status, In_Job", "not_sent,night", "column in_job: this order is in job 'night'"),
     ],

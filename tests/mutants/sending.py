@@ -6,15 +6,15 @@ SENDING = (
     Mutant(
         "a row that was copied is sent from where it was copied",
         "cli/inputs.py",
-        "            if source := to_text(row.cells.get(STATUS_FROM)):\n",
+        "            if source := written(row.cells, STATUS_FROM):\n",
         '            if source := "":\n',
         "tests/cli/test_recovering.py",
     ),
     Mutant(
         "an order that a job has is not sent past it",
         "cli/orders.py",
-        "    if not job or _cell(",
-        "    if job or _cell(",
+        "    if not job or written(",
+        "    if job or written(",
         "tests/cli/test_jobs.py",
     ),
     Mutant(
