@@ -170,8 +170,8 @@ class Lifecycle(abc.ABC):
         self.result = self.tally.result(exhausted=self._is_exhausted)
         if isinstance(interruption, asyncio.CancelledError):
             interruption.outcome = self.result  # type: ignore[attr-defined]  # as for a single call
-        await self._aclose()
         failure = self.failure  # looked at in any case, else asyncio says that nobody did
+        await self._aclose()
         if error := interruption or (None if quiet else failure):
             raise error
         return self.result
