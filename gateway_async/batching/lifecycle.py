@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from gateway_async.settings import BatchPolicy
     from gateway_async.watching import BatchWatch
 
+_CUT_SHORT = (
+    "one of its tasks was cancelled, and not by it, and not all was done: does a `yield` of its "
+    "input stand inside a time limit or a task group?"
+)
+
 
 class Lifecycle(abc.ABC):
     """A batch under way.
@@ -100,10 +105,12 @@ class Lifecycle(abc.ABC):
 
     @property
     def failure(self) -> BaseException | None:
-        """The first exception that ended a worker: the input's own, or a collaborator's."""
-        ended = [worker for worker in self._workers if worker.done() and not worker.cancelled()]
-        errors = [worker.exception() for worker in ended]
-        return next((error for error in errors if error is not None), None)
+        """What ended a worker: an exception of the input or a collaborator, or a cancellation."""
+        ended = [worker for worker in self._workers if worker.done()]
+        errors = [worker.exception() for worker in ended if not worker.cancelled()]
+        error = next((error for error in errors if error is not None), None)
+        is_cut = self.gate.closed_because is None and any(worker.cancelled() for worker in ended)
+        return RuntimeError(_CUT_SHORT) if is_cut and error is None else error
 
     async def change(self) -> None:
         """Wait until something is settled or taken, or a worker ends."""

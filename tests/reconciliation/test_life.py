@@ -202,6 +202,28 @@ async def test_cancelled_while_look_ups_are_out(streamed: bool, answered: int) -
     _no_task_left()
 
 
+async def test_a_time_limit_around_the_yields_of_the_ledger_ends_nothing_in_silence() -> None:
+    ends: list[asyncio.Timeout] = []
+
+    async def answer(asked: Asked) -> Any:
+        ends[0].reschedule(asyncio.get_running_loop().time())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return EVERY_TENTH(asked)
+
+    async def ledger() -> AsyncIterator[LedgerEntry]:
+        async with asyncio.timeout(None) as limit:
+            ends.append(limit)
+            for one in entries(100):
+                yield one
+
+    reconciliation = reconcile(client_over(MemoryTransport(answer)), ledger(), window=20)
+    with pytest.raises(RuntimeError, match="inside a time limit"):
+        await reconciliation
+    assert not reconciliation.summary.exhausted
+    _no_task_left()
+
+
 async def test_cancelled_while_the_ledger_is_waited_for() -> None:
     waits = asyncio.Event()
 
