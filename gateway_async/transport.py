@@ -186,10 +186,11 @@ class _Connector(aiohttp.TCPConnector):
         while True:
             connection = await super().connect(req, traces, timeout)
             protocol = connection.protocol
-            if protocol not in self._given:  # a new one: there is no end to those that speak first
-                self._given.add(protocol)
+            if protocol is None:
                 return connection
-            if protocol is None or not protocol.should_close:
+            # A new one is taken as it is: there is no end to those of a gateway that speaks first.
+            if protocol not in self._given or not protocol.should_close:
+                self._given.add(protocol)
                 return connection
             connection.close()
 

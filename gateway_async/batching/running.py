@@ -312,9 +312,7 @@ def known_references(result: BatchResult[OrderRef, Any]) -> "Mapping[str, frozen
     if result.unexpected or not all(block.is_accepted for block in replies):
         return {}
     return {
-        outcome.order.value: frozenset(
-            reference_of(record) for record in outcome.record or () if reference_of(record)
-        )
+        outcome.order.value: frozenset(filter(None, map(reference_of, outcome.record or ())))
         for outcome in result
         if outcome.status in (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
     }

@@ -1,39 +1,29 @@
-"""Awaiters are cancelled, coalescers closed: no order is lost, no money forgotten, nobody hangs."""
+"""Awaiters are cancelled, or something fails: no order is lost, and nobody hangs."""
 
 import asyncio
 import logging
 import random
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from gateway_async import (
     BatchPolicy,
     BatchResult,
-    ConfigurationError,
     DuplicateOrderError,
     OutcomeStatus,
 )
 from gateway_async.batching.intake import Intake
 from gateway_async.coalescer import UNCLAIMED_KEPT, Coalescer
-from gateway_async.sandbox import Sandbox
-from tests.coalescer.held import HeldReplies, settle_down
+from tests.coalescer.held import LONG, HeldReplies, settle_down, start
 from tests.memory import MemoryTransport, all_done, client_over
-from tests.orders import client_of, orders_for, references, refunds
+from tests.orders import references, refunds
 
-T = TypeVar("T")
-
-LONG = 3600.0
 SUCCEEDED, NOT_SENT, UNKNOWN = (
     OutcomeStatus.SUCCEEDED,
     OutcomeStatus.NOT_SENT,
     OutcomeStatus.UNKNOWN,
 )
-
-
-def _start(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-    return asyncio.get_running_loop().create_task(work)
 
 
 async def _cancel(*tasks: "asyncio.Task[Any]") -> None:
@@ -50,7 +40,7 @@ def _named(outcomes: list[Any]) -> list[str]:
 async def test_an_awaiter_that_is_cancelled_before_its_request_leaves_is_withdrawn() -> None:
     transport = MemoryTransport(all_done)
     async with client_over(transport).coalesced(linger_seconds=LONG) as single:
-        tasks = [_start(single.refund(order)) for order in refunds(3)]
+        tasks = [start(single.refund(order)) for order in refunds(3)]
         await settle_down()
         await _cancel(tasks[1])
     assert [(await task).status for task in (tasks[0], tasks[2])] == [SUCCEEDED] * 2
@@ -61,7 +51,7 @@ async def test_an_awaiter_that_is_cancelled_before_its_request_leaves_is_withdra
 async def test_an_awaiter_that_is_cancelled_as_its_request_leaves_is_withdrawn_too() -> None:
     transport = MemoryTransport(all_done)
     async with client_over(transport).coalesced(linger_seconds=0) as single:
-        first, second = (_start(single.refund(order)) for order in refunds(2))
+        first, second = (start(single.refund(order)) for order in refunds(2))
         await asyncio.sleep(0)
         asyncio.get_running_loop().call_soon(first.cancel)  # in the step in which both leave
         assert (await second).status is SUCCEEDED
@@ -72,7 +62,7 @@ async def test_an_awaiter_that_is_cancelled_as_its_request_leaves_is_withdrawn_t
 async def test_nothing_is_sent_where_every_awaiter_was_cancelled() -> None:
     transport = MemoryTransport(all_done)
     async with client_over(transport).coalesced(linger_seconds=LONG) as single:
-        tasks = [_start(single.refund(order)) for order in refunds(2)]
+        tasks = [start(single.refund(order)) for order in refunds(2)]
         await settle_down()
         await _cancel(*tasks)
         assert repr(single) == "<Coalescer open: 0 orders wait, 0 requests>"
@@ -82,10 +72,10 @@ async def test_nothing_is_sent_where_every_awaiter_was_cancelled() -> None:
 async def test_an_order_that_was_withdrawn_may_be_asked_for_again_at_once() -> None:
     transport = MemoryTransport(all_done)
     async with client_over(transport).coalesced(linger_seconds=LONG) as single:
-        first = _start(single.refund(refunds(1)[0]))
+        first = start(single.refund(refunds(1)[0]))
         await settle_down()
         first.cancel()
-        second = _start(single.refund(refunds(1)[0]))
+        second = start(single.refund(refunds(1)[0]))
         await settle_down()
         assert not second.done()
     assert (await second).status is SUCCEEDED
@@ -96,10 +86,10 @@ async def test_whoever_came_second_leaves_in_time_where_the_first_is_withdrawn()
     transport = MemoryTransport(all_done)
     one, other = refunds(2)
     async with client_over(transport).coalesced(linger_seconds=0.02) as single:
-        first = _start(single.refund(one))
+        first = start(single.refund(one))
         await asyncio.sleep(0)
         single._linger_seconds = 0.04  # as if it had come so much later
-        second = _start(single.refund(other))
+        second = start(single.refund(other))
         await asyncio.sleep(0)
         first.cancel()
         assert (await second).status is SUCCEEDED
@@ -108,7 +98,7 @@ async def test_whoever_came_second_leaves_in_time_where_the_first_is_withdrawn()
 async def test_one_of_several_equal_look_ups_may_be_cancelled() -> None:
     transport = MemoryTransport(all_done)
     async with client_over(transport).coalesced(linger_seconds=LONG) as single:
-        first, second = (_start(single.query(references(1)[0])) for _ in range(2))
+        first, second = (start(single.query(references(1)[0])) for _ in range(2))
         await settle_down()
         await _cancel(first)
     assert (await second).status is SUCCEEDED
@@ -119,7 +109,7 @@ async def test_money_that_had_left_is_kept_and_told_in_the_log(
 ) -> None:
     held = HeldReplies()
     async with held.client().coalesced(linger_seconds=0) as single:
-        tasks = [_start(single.refund(order)) for order in refunds(3)]
+        tasks = [start(single.refund(order)) for order in refunds(3)]
         await held.asked.wait()
         await _cancel(tasks[1])
         assert single.unclaimed == []  # nobody knows yet
@@ -137,7 +127,7 @@ async def test_a_timeout_of_the_awaiters_own_leaves_the_money_unclaimed() -> Non
     held = HeldReplies()
     policy = BatchPolicy(drain_seconds=0)
     async with held.client(policy=policy).coalesced(linger_seconds=0) as single:
-        task = _start(single.refund(refunds(1)[0]))
+        task = start(single.refund(refunds(1)[0]))
         await held.asked.wait()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(task, 0.01)
@@ -152,8 +142,8 @@ async def test_an_outcome_that_came_in_the_moment_of_the_cancellation_is_kept() 
         later.cancel()  # it was told in the same step, and has not gone on yet
 
     async with client_over(MemoryTransport(all_done)).coalesced(linger_seconds=0) as single:
-        first = _start(ask_and_cancel(single))
-        later = _start(single.refund(other))
+        first = start(ask_and_cancel(single))
+        later = start(single.refund(other))
         await asyncio.wait({first, later})
     assert later.cancelled()
     assert _named(single.unclaimed) == [other.transaction_id]
@@ -164,7 +154,7 @@ async def test_a_look_up_that_nobody_waits_for_any_more_is_forgotten(
 ) -> None:
     held = HeldReplies()
     async with held.client().coalesced(linger_seconds=0) as single:
-        task = _start(single.query(references(1)[0]))
+        task = start(single.query(references(1)[0]))
         await held.asked.wait()
         await _cancel(task)
         held.goes_on.set()
@@ -179,7 +169,7 @@ async def test_unclaimed_is_bounded_and_its_overflow_is_in_the_log(
     orders = refunds(UNCLAIMED_KEPT + 2)
     policy = BatchPolicy(concurrency=100)
     async with held.client(policy=policy).coalesced(linger_seconds=0) as single:
-        tasks = [_start(single.refund(order)) for order in orders]
+        tasks = [start(single.refund(order)) for order in orders]
         await settle_down()
         await _cancel(*tasks)
         held.goes_on.set()
@@ -187,85 +177,6 @@ async def test_unclaimed_is_bounded_and_its_overflow_is_in_the_log(
     levels = [record.levelno for record in caplog.records]
     assert levels.count(logging.WARNING) == len(orders)
     assert levels.count(logging.ERROR) == 2
-
-
-# The end of a coalescer
-
-
-async def test_closing_sends_what_waits(sandbox: Sandbox) -> None:
-    orders = orders_for("refund", sandbox.seed(120, status="captured"))
-    async with client_of(sandbox, policy=BatchPolicy(concurrency=1)) as gateway:
-        async with gateway.coalesced(linger_seconds=LONG) as single:
-            tasks = [_start(single.refund(order)) for order in orders]
-            await asyncio.sleep(0)
-        assert not [t for t in asyncio.all_tasks() if "coalesced" in t.get_name()]
-    assert [(await task).status for task in tasks] == [SUCCEEDED] * 120
-    assert sandbox.requests["refund"] == 3
-
-
-async def test_an_exception_sends_nothing_more_and_waits_for_what_has_left() -> None:
-    held = HeldReplies()
-
-    async def fail(single: Coalescer) -> None:
-        tasks.append(_start(single.refund(refunds(1)[0])))
-        await held.asked.wait()
-        tasks.append(_start(single.refund(refunds(2)[1])))
-        await settle_down()
-        asyncio.get_running_loop().call_soon(held.goes_on.set)
-        raise LookupError
-
-    tasks: list[asyncio.Task[Any]] = []
-    policy = BatchPolicy(concurrency=1)
-    with pytest.raises(LookupError):
-        async with held.client(policy=policy).coalesced(linger_seconds=0) as single:
-            await fail(single)
-    assert [(await task).status for task in tasks] == [SUCCEEDED, NOT_SENT]
-    assert held.sent == [["T000000"]]
-
-
-async def test_what_is_not_answered_within_the_drain_time_is_given_up() -> None:
-    held = HeldReplies()
-    policy = BatchPolicy(concurrency=1, chunk_size=1, drain_seconds=0.05)
-    async with held.client(policy=policy).coalesced(linger_seconds=LONG) as single:
-        tasks = [_start(single.refund(order)) for order in refunds(2)]
-        await settle_down()
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-    assert [(await task).status for task in tasks] == [UNKNOWN, NOT_SENT]
-    assert held.sent == [["T000000"]]
-    assert "the coalescer was closed" in str((await tasks[1]).error)
-
-
-async def test_closing_without_any_drain_time_leaves_nobody_hanging() -> None:
-    held = HeldReplies()
-    policy = BatchPolicy(concurrency=2, chunk_size=1, drain_seconds=0)
-    async with held.client(policy=policy).coalesced(linger_seconds=LONG) as single:
-        tasks = [_start(single.refund(order)) for order in refunds(3)]
-        await asyncio.sleep(0)
-    assert [(await task).status for task in tasks] == [NOT_SENT] * 3
-    assert held.sent == []
-
-
-async def test_a_second_cancellation_ends_the_draining() -> None:
-    held = HeldReplies()
-    started = asyncio.Event()
-
-    async def serve() -> None:
-        async with held.client().coalesced(linger_seconds=0) as single:
-            tasks.append(_start(single.refund(refunds(1)[0])))
-            await held.asked.wait()
-            started.set()
-            await asyncio.Event().wait()
-
-    tasks: list[asyncio.Task[Any]] = []
-    service = _start(serve())
-    await started.wait()
-    service.cancel()
-    await settle_down()
-    assert not service.done()  # it waits for the reply, for as long as the drain time
-    service.cancel()
-    await asyncio.wait({service})
-    assert service.cancelled()
-    assert (await tasks[0]).status is UNKNOWN
 
 
 async def test_a_collaborators_error_reaches_no_awaiter(caplog: pytest.LogCaptureFixture) -> None:
@@ -305,7 +216,7 @@ async def test_a_log_that_raises_leaves_nobody_hanging() -> None:
     logger.addFilter(broken)
     try:
         async with held.client().coalesced(linger_seconds=0) as single:
-            tasks = [_start(single.refund(order)) for order in refunds(3)]
+            tasks = [start(single.refund(order)) for order in refunds(3)]
             await held.asked.wait()
             await _cancel(*tasks[:2])
             held.goes_on.set()
@@ -352,7 +263,7 @@ async def test_whatever_is_cancelled_every_order_has_one_fate(seed: int) -> None
         linger_seconds=drawn.choice([0, 0.001])
     ) as single:
         for order in refunds(60):
-            tasks.append(_start(single.refund(order)))
+            tasks.append(start(single.refund(order)))
             for _ in range(drawn.randrange(4)):
                 await asyncio.sleep(0)
             if drawn.random() < 0.5:
@@ -362,42 +273,3 @@ async def test_whatever_is_cancelled_every_order_has_one_fate(seed: int) -> None
     told = [task.result().order.transaction_id for task in tasks if not task.cancelled()]
     assert sorted(told + _named(single.unclaimed)) == sorted(answered)
     assert {outcome.status for outcome in single.unclaimed} <= {SUCCEEDED}
-
-
-# Where it may be used
-
-
-async def test_a_coalescer_is_used_inside_its_block_alone() -> None:
-    gateway = client_over(MemoryTransport(all_done))
-    single = gateway.coalesced()
-    with pytest.raises(ConfigurationError, match="not open"):
-        await single.refund(refunds(1)[0])
-    async with single:
-        pass
-    with pytest.raises(ConfigurationError, match="not open"):
-        await single.refund(refunds(1)[0])
-    with pytest.raises(ConfigurationError, match="entered once"):
-        await single.__aenter__()
-
-
-async def test_another_event_loop_is_refused() -> None:
-    async with client_over(MemoryTransport(all_done)).coalesced() as single:
-
-        async def elsewhere() -> None:
-            with pytest.raises(ConfigurationError, match="entered on another event loop"):
-                await single.refund(refunds(1)[0])
-
-        await asyncio.to_thread(lambda: asyncio.run(elsewhere()))
-
-
-async def test_a_closed_client_gives_no_coalescer_and_sends_nothing_for_an_open_one(
-    sandbox: Sandbox,
-) -> None:
-    orders = orders_for("refund", sandbox.seed(1, status="captured"))
-    gateway = client_of(sandbox)
-    async with gateway.coalesced() as single:
-        await gateway.aclose()
-        outcome = await single.refund(orders[0])
-        with pytest.raises(ConfigurationError, match="closed"):
-            gateway.coalesced()
-    assert outcome.status is NOT_SENT

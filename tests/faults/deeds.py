@@ -4,6 +4,7 @@ A look-up changes nothing and may be repeated. A refund, a payment and a payout 
 may have one effect in the ledger at most, and what the client says of it must be true.
 """
 
+import abc
 import uuid
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -70,7 +71,7 @@ class Told:
         return self.errors[0]
 
 
-class Deed:
+class Deed(abc.ABC):
     """One of the four, of orders that nobody used before."""
 
     operation: ClassVar[str]
@@ -81,12 +82,13 @@ class Deed:
         assert size in (None, 1), "a single one has no size"
         self.sandbox = sandbox
 
+    @abc.abstractmethod
     async def do(self, gateway: GatewayClient) -> Told:
-        raise NotImplementedError
+        """Do it, and say what was told of it."""
 
+    @abc.abstractmethod
     def effects(self) -> list[int]:
         """Return how often each order was really carried out."""
-        raise NotImplementedError
 
     def check(self, told: Told) -> None:
         """What was told is true, and nothing was done twice."""

@@ -60,7 +60,7 @@ SENDING = (
     Mutant(
         "a connection on which something came that nobody asked for is not taken again",
         "transport.py",
-        "            if protocol is None or not protocol.should_close:\n",
+        "            if protocol not in self._given or not protocol.should_close:\n",
         "            if True:\n",
         "tests/session/test_evidence.py",
     ),

@@ -4,6 +4,7 @@ from tests.mutants.mutant import Mutant
 
 _REQUESTS = "tests/coalescer/test_requests.py"
 _CANCELLATION = "tests/coalescer/test_cancellation.py"
+_CLOSING = "tests/coalescer/test_closing.py"
 _READING = "tests/notifications/test_reading.py"
 _RECEIVER = "tests/notifications/test_receiver.py"
 _SERVERS = "tests/notifications/test_servers.py"
@@ -56,7 +57,7 @@ _COALESCING = (
         "coalescer.py",
         "        if error is not None:\n            self._give_up(",
         "        if False:\n            self._give_up(",
-        _CANCELLATION,
+        _CLOSING,
     ),
     Mutant(
         "the requests of a coalescer in flight are limited",
