@@ -237,9 +237,9 @@ def measure(journal_url: str | None = None) -> list[Figure]:
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory)
         chosen = journal_url or f"sqlite:///{folder / 'journal.db'}"
-        with stub() as url:
+        with stub(apart=False) as url:
             sides = asyncio.run(compare(url, chosen, folder / "hand.db", ROUNDS))
-        with stub(seconds=LATENCY_SECONDS) as url:
+        with stub(seconds=LATENCY_SECONDS, apart=False) as url:
             slow = asyncio.run(compare(url, chosen, folder / "slow.db", SLOW_ROUNDS))
     commits, hand = sides.commits.added_to(sides.none), sides.hand.added_to(sides.none)
     return [

@@ -23,12 +23,12 @@ _TIMERS_ARE_LATE = 0.002
 """How many seconds before an answer is due the stub stays awake: it has a core to itself."""
 
 
-@functools.cache  # what there was before any benchmark kept to its own
+@functools.cache  # as they are before a benchmark keeps to its own
 def _cores() -> tuple[set[int], set[int]]:
     """Return which cores are the benchmark's, and which one is the stub's.
 
-    Left to itself, the kernel wakes the stub on the core of whoever wrote to it, where it reads
-    when the client is done: every reply is then late by as much.
+    Left to itself, the kernel wakes the stub on the core of whoever wrote to it; there it reads
+    once the client is done, and every reply is late by as much.
     """
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     return set(cores[:-1]), set(cores[-1:])
@@ -49,15 +49,17 @@ def _keeping_to(cores: set[int]) -> "Iterator[None]":
 
 
 @contextlib.contextmanager
-def stub(kind: str = "refund", seconds: float = 0.0) -> "Iterator[str]":
-    """Run the stub in a process of its own, on a core of its own; give its address.
+def stub(kind: str = "refund", seconds: float = 0.0, *, apart: bool = True) -> "Iterator[str]":
+    """Run the stub in a process of its own; give its address.
 
     Args:
         kind: Which reply it gives.
         seconds: How long it takes to answer.
+        apart: Whether it has a core of its own; not where the benchmark has threads to run beside
+            each other.
     """
     command = [sys.executable, "-m", "benchmarks.stub", kind, str(seconds)]
-    ours, its = _cores()
+    ours, its = _cores() if apart else (set(), set())
     with _keeping_to(its):
         process = subprocess.Popen(  # noqa: S603  # this interpreter, and a module of ours
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
