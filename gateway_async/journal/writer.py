@@ -1,8 +1,9 @@
 """The one thread on which every statement of a journal runs.
 
 Law: a caller hears of its operation only after the commit. Operations that wait together share a
-transaction; where one of them fails, each runs alone, so that nobody gets another's error. A write
-whose commit failed is not repeated. What an operation does is not known here.
+transaction; where one of them fails, each runs alone, so that nobody gets another's error, and so
+does what found its connection lost. A write whose commit failed is not repeated. What an operation
+does is not known here.
 
 Most of what a commit costs is that two threads wake each other: so operations are handed over
 together, once the event loop brings no more of them.
@@ -215,7 +216,7 @@ class Writer:
         error = self._connect()
         if error is not None:
             return self._failures(group, error)
-        return self._transact(group) or self._carry_out_alone(group)
+        return self._transact(group, is_first=True) or self._carry_out_alone(group)
 
     def _carry_out_alone(self, group: "Sequence[_Task[Any]]") -> "list[Any]":
         ended: list[Any] = []
@@ -226,13 +227,13 @@ class Writer:
             ended += self._transact([task])
         return ended
 
-    def _transact(self, group: "Sequence[_Task[Any]]") -> "list[Any]":
+    def _transact(self, group: "Sequence[_Task[Any]]", *, is_first: bool = False) -> "list[Any]":
         """Carry out operations in one transaction.
 
         Returns:
-            The value or failure of each; nothing if each is to run alone.
+            The value or failure of each; nothing if each is to run alone after this first attempt.
         """
-        is_committing = False
+        is_committing, driver = False, None
         try:
             with self._connected().begin() as transaction:
                 connection = transaction.connection
@@ -242,9 +243,10 @@ class Writer:
                 is_committing = True
                 transaction.commit()
         except Exception as error:  # noqa: BLE001  # each is handed to its caller
+            is_lost = getattr(driver, "broken", False)  # by a server that ends what idles, say
             if not isinstance(error, GatewayError):
                 self._disconnect()
-            if len(group) > 1 and not is_committing:
+            if is_first and not is_committing and (is_lost or len(group) > 1):
                 return []
             return self._failures(group, error)
         return values

@@ -183,19 +183,55 @@ async def test_a_failed_commit_is_not_repeated(journal: Journal, tables: Tables)
     assert await sent(lease, range(3))
 
 
+END_CONNECTIONS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE application_name = 'gateway_async' AND datname = current_database()"
+)
+
+
 async def test_a_broken_connection_is_made_anew(postgres: str) -> None:
     tables = Tables(emptied(postgres))
     async with Journal.open(postgres) as journal:
         lease = await taken(journal)
-        tables.run(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE application_name = 'gateway_async' AND datname = current_database()"
-        )
-        with pytest.raises(JournalError, match="cannot keep what is about to be sent"):
-            await sent(lease, range(3))
+        tables.run(END_CONNECTIONS)
         request = await sent(lease, range(3))
+        tables.run(END_CONNECTIONS)
+        assert (await journal.status("job")).total == 10
+        tables.run(END_CONNECTIONS)
         await lease.settle(request, succeeded(range(3)), ended_at=1.0)
         assert (await lease.counts())[JobState.SUCCEEDED] == 3
+
+
+async def test_a_connection_that_breaks_again_and_again_is_an_error(postgres: str) -> None:
+    tables = Tables(emptied(postgres))
+    attempts: list[int] = []
+
+    def breaking(inside: Transaction) -> None:
+        attempts.append(1)
+        tables.run(END_CONNECTIONS)
+        inside.execute(sa.text("SELECT 1"))
+
+    async with Journal.open(postgres) as journal:
+        lease = await taken(journal)
+        with pytest.raises(JournalError, match="cannot break: terminating connection"):
+            await journal.store.writer.run("cannot break", breaking)
+        assert len(attempts) == 2
+        assert await sent(lease, range(3))
+
+
+async def test_a_commit_that_loses_its_connection_is_not_repeated(postgres: str) -> None:
+    tables = Tables(emptied(postgres))
+    attempts: list[int] = []
+
+    def breaking(inside: Transaction) -> None:
+        attempts.append(1)
+        inside.execute(sa.text("SELECT 1"))
+        tables.run(END_CONNECTIONS)
+
+    async with Journal.open(postgres) as journal:
+        with pytest.raises(JournalError, match="cannot break"):
+            await journal.store.writer.run("cannot break", breaking)
+        assert len(attempts) == 1
 
 
 async def test_the_thread_ends_with_the_journal(url: str) -> None:

@@ -62,9 +62,9 @@ def count_commits(steps: Steps) -> None:
     current = threading.local()
     transact, commit = writer.Writer._transact, DefaultDialect.do_commit
 
-    def counted_transact(self: writer.Writer, group: Any) -> Any:
+    def counted_transact(self: writer.Writer, group: Any, *, is_first: bool = False) -> Any:
         current.work = work_of([task.what for task in group])
-        return transact(self, group)
+        return transact(self, group, is_first=is_first)
 
     def counted_commit(self: DefaultDialect, connection: Any) -> None:
         work = getattr(current, "work", "other")
