@@ -60,8 +60,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=Record)
 
-_PAYMENT_TELLS = ("order_no", "transaction_id", "order_status", "result_info", "issuer_url")
-_PAYOUT_TELLS = ("request_id", "transaction_id", "status", "failure_reason", "failure_type")
+_PAYMENT_TELLS = ("transaction_id", "order_status", "result_info", "issuer_url")
+_PAYOUT_TELLS = ("transaction_id", "status", "failure_reason", "failure_type")
+"""A result has one of these: what only repeats the request says nothing of what became of it."""
+
 _ADDED = frozenset({"merchant_id", "account_id", SIGNATURE_FIELD})
 
 

@@ -1,0 +1,61 @@
+"""Replies to payments and payouts that say nothing of what became of them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway_async import (
+    ApmPayment,
+    Dialect,
+    DirectPayment,
+    PayoutRequest,
+    RejectedError,
+    ReplyUnreadableError,
+)
+from gateway_async.transport import RawReply
+from tests.memory import Asked, MemoryTransport, client_over
+
+PAYMENT: dict[str, Any] = {"order_no": "N1", "currency": "EUR", "amount": "12.50"}
+CARD: dict[str, Any] = {
+    "card": "4111111111111111",
+    "expiration_month": "12",
+    "expiration_year": "2030",
+    "security_code": "123",
+}
+REQUESTS: dict[str, Any] = {
+    "pay_direct": DirectPayment(**PAYMENT, **CARD),
+    "pay_apm": ApmPayment(**PAYMENT, payment_method="pix"),
+    "payout": PayoutRequest(
+        request_id="5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11",
+        payment_amount="9.90",  # type: ignore[arg-type]  # text is converted
+        payment_currency="EUR",
+    ),
+}
+
+
+def _repeat(asked: Asked) -> RawReply:
+    """Repeat the request, and refuse it."""
+    fields = {**asked.fields, "return_status": "77", "return_message": "wrong signature"}
+    if asked.operation.name == "payout":
+        return RawReply(200, {}, json.dumps(fields).encode())
+    elements = "".join(f"<{name}>{text}</{name}>" for name, text in fields.items())
+    return RawReply(200, {}, f"<respon>{elements}</respon>".encode())
+
+
+@pytest.mark.parametrize("method", REQUESTS)
+async def test_a_reply_that_only_repeats_the_request_is_no_result(method: str) -> None:
+    gateway = client_over(MemoryTransport(_repeat))
+    with pytest.raises(ReplyUnreadableError, match=r"does not say.*'77'.*'wrong signature'"):
+        await getattr(gateway, method)(REQUESTS[method])
+
+
+@pytest.mark.parametrize("method", REQUESTS)
+async def test_what_the_dialect_calls_nothing_done_counts_though_the_request_is_repeated(
+    method: str,
+) -> None:
+    dialect = Dialect(nothing_done_return_statuses={"77"})
+    gateway = client_over(MemoryTransport(_repeat), dialect=dialect)
+    with pytest.raises(RejectedError, match="did nothing") as caught:
+        await getattr(gateway, method)(REQUESTS[method])
+    assert (caught.value.code, caught.value.text) == ("77", "wrong signature")
