@@ -4,9 +4,9 @@ The interface does not show the signing algorithm, the fields it covers, or the 
 here makes any of them possible and claims none to be the gateway's.
 """
 
-import hashlib
 import hmac
-from typing import TYPE_CHECKING, NoReturn, Protocol, runtime_checkable
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
 
 import attrs
 
@@ -22,6 +22,52 @@ if TYPE_CHECKING:
 SIGNATURE_FIELD = "encryption_data"
 
 _PAIR = "{name}={value}"
+
+
+def _check(
+    accepts: "Callable[[Any], bool]", expected: str
+) -> "Callable[[object, attrs.Attribute[Any], Any], None]":
+    def validator(_: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
+        if not accepts(value):
+            raise ConfigurationError(
+                f"HmacSigner.{attribute.name}: expected {expected}, got {value!r}"
+            )
+
+    return validator
+
+
+def _is_digest(name: object) -> bool:
+    try:
+        return isinstance(name, str) and bool(hmac.digest(b"", b"", name))
+    except ValueError:  # unknown, of no fixed length, or not allowed on this machine
+        return False
+
+
+def _is_template(template: object) -> bool:
+    """Say whether one field can be written by a template, and its value shows in it."""
+    if not isinstance(template, str):
+        return False
+    try:
+        return template.format(name="", value="1") != template.format(name="", value="2")
+    except (ValueError, LookupError, AttributeError):
+        return False
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str)
+
+
+def _name_set(names: Iterable[str]) -> "frozenset[str] | Iterable[str]":
+    """Return names as a set; what are none is left to the validator."""
+    return frozenset(names) if _is_list(names) else names
+
+
+def _are_names(names: object) -> bool:
+    return isinstance(names, frozenset) and all(isinstance(name, str) for name in names)
+
+
+_is_text = _check(lambda value: isinstance(value, str), "a str")
+_is_flag = _check(lambda value: isinstance(value, bool), "True or False")
 
 
 @runtime_checkable
@@ -75,14 +121,25 @@ class HmacSigner(_HoldsSecret):
     """
 
     secret: str = attrs.field(repr=False)
-    digest: str = attrs.field(default="sha256", kw_only=True)
-    joiner: str = attrs.field(default="&", kw_only=True)
-    template: str = attrs.field(default=_PAIR, kw_only=True)
-    uppercase: bool = attrs.field(default=False, kw_only=True)
-    excluded: frozenset[str] = attrs.field(
-        default=frozenset({SIGNATURE_FIELD}), converter=frozenset, kw_only=True
+    digest: str = attrs.field(
+        default="sha256",
+        validator=_check(_is_digest, "a digest of hashlib that HMAC can use, such as 'sha256'"),
+        kw_only=True,
     )
-    check_replies: bool = attrs.field(default=False, kw_only=True)
+    joiner: str = attrs.field(default="&", validator=_is_text, kw_only=True)
+    template: str = attrs.field(
+        default=_PAIR,
+        validator=_check(_is_template, "a str with {name} and {value}, or {value} alone"),
+        kw_only=True,
+    )
+    uppercase: bool = attrs.field(default=False, validator=_is_flag, kw_only=True)
+    excluded: frozenset[str] = attrs.field(
+        default=frozenset({SIGNATURE_FIELD}),
+        converter=_name_set,
+        validator=_check(_are_names, "names of fields such as {'note'}"),
+        kw_only=True,
+    )
+    check_replies: bool = attrs.field(default=False, validator=_is_flag, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         if not self.secret or not isinstance(self.secret, str):
@@ -90,10 +147,6 @@ class HmacSigner(_HoldsSecret):
             raise ConfigurationError(
                 "HmacSigner.secret: expected a non-empty str, got "
                 f"{'an empty one' if kind == 'str' else kind}"
-            )
-        if self.digest not in hashlib.algorithms_available:
-            raise ConfigurationError(
-                f"HmacSigner.digest: {self.digest!r} is not a digest of hashlib; use 'sha256'"
             )
 
     def sign(self, operation: "Operation", fields: "Mapping[str, str]") -> str:

@@ -71,7 +71,7 @@ class OwnSigner:
         _gives_bytes,
         _gives_half_a_character,
         _gives_rubbish,
-        HmacSigner(SIGNER_SECRET, template="{nonsense}"),
+        HmacSigner(f"{SIGNER_SECRET}\ud800"),
         HmacSigner(SIGNER_SECRET, check_replies=True),
         OwnSigner(answer=None),
         OwnSigner(answer=False),
