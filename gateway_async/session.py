@@ -108,7 +108,7 @@ class Session:
             "account_id": self.credentials.account_id,
             **request.fields,
         }
-        signature = self._sign(operation, fields)
+        signature = self._sign(operation, {**fields})  # a signer may add its key to what it signs
         body_format = self.dialect.body_formats.get(operation.name, operation.body)
         encode = encode_json if body_format is BodyFormat.JSON else encode_form
         body = encode({**fields, SIGNATURE_FIELD: signature})

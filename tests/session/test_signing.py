@@ -98,6 +98,16 @@ async def test_a_plain_function_signs_the_fields_as_they_go_out() -> None:
     assert json.loads(body)["encryption_data"] == "signed"
 
 
+async def test_what_a_signer_does_to_the_fields_does_not_go_out() -> None:
+    def sign(_: Operation, fields: Any) -> str:
+        fields["key"] = "s3cret"
+        return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
+
+    transport = MemoryTransport(all_done)
+    assert (await client_over(transport, signer=sign).refund(refunds(2))).ok
+    assert b"s3cret" not in transport.asked[0].message.body
+
+
 @pytest.mark.parametrize("name", ["T" * 20, '"transaction_id":'])
 async def test_a_signature_that_stands_in_what_it_signs_changes_no_reply(name: str) -> None:
     """Masked there, it would take the name from an order that was done."""
