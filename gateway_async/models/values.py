@@ -360,7 +360,14 @@ def uuid_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
 
 def texts_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
     """Declare an array of texts: any iterable of `str`, kept as a tuple."""
-    return objects_field(str, **options)
+
+    def check(
+        instance: object, field: "attrs.Attribute[Any]", texts: tuple[str, ...] | None
+    ) -> None:
+        for text in texts or ():
+            _check_encodable(text, instance, field.name)
+
+    return objects_field(str, validator=check, **options)
 
 
 def object_field(model: type, **options: Any) -> Any:  # noqa: ANN401  # as attrs.field

@@ -112,6 +112,10 @@ def test_a_wrong_type_is_named_with_field_and_order(
         (lambda: build(Price, amount_usd=" 10"), r"Price.*amount_usd.*' 10'"),
         (lambda: build(Price, amount_usd="\u0661"), r"Price.*amount_usd"),
         (lambda: Item(parts=()), r"parts.*at least one"),
+        (
+            lambda: build(PersonDocument, labels=["a", "\ud800"]),
+            r"PersonDocument.*labels.*surrogate",
+        ),
     ],
 )
 def test_a_wrong_value_is_an_invalid_order(build: Callable[[], object], expected: str) -> None:
