@@ -138,8 +138,8 @@ class NotificationReceiver:
     ) -> None:
         for name, value in (
             ("on_payment", on_payment),
-            ("on_payout", on_payout or on_payment),
-            ("verifier", verifier or on_payment),
+            ("on_payout", on_payment if on_payout is None else on_payout),
+            ("verifier", on_payment if verifier is None else verifier),
         ):
             if not callable(value):
                 raise ConfigurationError(f"{name}: expected a function, got {value!r}")

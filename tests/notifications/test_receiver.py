@@ -362,7 +362,9 @@ async def test_other_kinds_of_connection_are_not_served() -> None:
     [
         ({"on_payout": print}, "on_payout: needs a verifier"),
         ({"verifier": "secret"}, "verifier: expected a function"),
+        ({"verifier": ""}, "verifier: expected a function"),
         ({"on_payout": 1, "verifier": print}, "on_payout: expected a function"),
+        ({"on_payout": False, "verifier": print}, "on_payout: expected a function"),
         ({"concurrency": 0}, "concurrency: expected an int"),
         ({"remembered": -1}, "remembered: expected an int"),
         ({"max_body_bytes": "1"}, "max_body_bytes: expected an int"),
