@@ -4,8 +4,6 @@ import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from gateway_async.errors import GatewayError
-
 _Model = TypeVar("_Model", bound=type)
 _Given = ParamSpec("_Given")
 _Made = TypeVar("_Made")
@@ -29,7 +27,7 @@ def hide_given(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
         problem: Exception | None = None
         try:
             return function(*values, **fields)
-        except (TypeError, GatewayError) as error:
+        except Exception as error:  # noqa: BLE001  # raised below; the caller's own iterables may raise any
             problem = error.with_traceback(None)
         del values, fields
         raise problem

@@ -131,6 +131,7 @@ def test_what_is_made_wrongly_tells_nothing(net: Dragnet, make: "Callable[[], ob
         ("token_id", [TOKEN]),
         ("amount", 12.3),
         ("nonsense", "x"),
+        ("items", (1 / 0 for _ in "x")),
     ],
 )
 def test_a_payment_that_is_made_wrongly_hides_its_arguments(
@@ -146,7 +147,7 @@ def test_a_payment_that_is_made_wrongly_hides_its_arguments(
         "security_code": CODE,
     }
     given[field] = value
-    with pytest.raises((TypeError, InvalidOrderError)) as caught:
+    with pytest.raises((TypeError, InvalidOrderError, ZeroDivisionError)) as caught:
         DirectPayment(**given)
     # The first frame is this very test's, which holds the arguments itself.
     trace = caught.value.__traceback__
