@@ -339,7 +339,8 @@ class GatewayClient(Connection):
         """Begin a hosted payment (section 4, row 3); errors as for `pay_direct`.
 
         Returns:
-            The page to send to the shopper, as it came.
+            The page to send to the shopper, as it came. So is an error page of status 200: look at
+            its `title`, and at its `action`, which is None where no form posts.
         """
         from gateway_async import calls
 

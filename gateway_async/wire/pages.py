@@ -33,7 +33,8 @@ def decode_page(body: bytes, charset: str | None = None) -> CheckoutPage:
     html = _page_text(body, charset)
     reader = _PageReader()
     reader.read(html[:_SEARCHED_CHARACTERS])
-    if reader.first_tag not in _PAGE_TAGS:
+    is_json = html.lstrip().startswith(("{", "["))  # whose texts may hold tags
+    if is_json or reader.first_tag not in _PAGE_TAGS:
         raise ReplyUnreadableError(
             f"expected an HTML page, got {kind_of(trim(body))} ({len(body)} bytes)"
         )

@@ -230,6 +230,7 @@ def test_a_page_may_name_its_charset_itself() -> None:
     [
         (b"", "an empty body"),
         (b'{"a": "5ecret"}', "a JSON object"),
+        (b' {"return_message": "<div>5ecret</div>"}', "a JSON object"),
         (b"<?xml version='1.0'?><respon>5ecret</respon>", "XML"),
         (b"<respon>5ecret</respon>", "XML"),
         (b"5ecret", "neither JSON nor XML"),
