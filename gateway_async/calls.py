@@ -209,7 +209,7 @@ def _hide_card(
 
 
 def _without_card(body: bytes, payment: DirectPayment) -> bytes:
-    number = plain_text(payment.card)
+    number = plain_text(payment.card or "")
     if len(number) < SHORTEST_CARD:  # which may be a part of anything
         return body
     return without_text(body, number, mask_card(number))

@@ -228,7 +228,7 @@ class _CardPayment(_Payment):
 @hide_arguments
 @attrs.frozen(kw_only=True)
 class DirectPayment(_CardPayment):
-    """A payment by card, with the card data in the request.
+    """A payment by card, with the card data in the request, or `token_id` in its place.
 
     Its fields are those of every payment (`order_no` to `notify_url`), those of payments by card
     (`open3d` to `subscription`), and its own; `help` shows all of them.
@@ -239,13 +239,23 @@ class DirectPayment(_CardPayment):
         expiration_year: The year of expiry, as text.
         security_code: The card's security code. Never shown.
         accept: The Accept header of the shopper's browser.
+
+    Raises:
+        InvalidOrderError: If there is neither a card nor a token.
     """
 
-    card: str = card_field()
-    expiration_month: str = text_field()
-    expiration_year: str = text_field()
-    security_code: str = secret_field()
+    card: str | None = card_field(default=None)
+    expiration_month: str | None = text_field(default=None)
+    expiration_year: str | None = text_field(default=None)
+    security_code: str | None = secret_field(default=None)
     accept: str | None = text_field(default=None)
+
+    def __attrs_post_init__(self) -> None:
+        if self.card is None and self.token_id is None:
+            raise InvalidOrderError(
+                f"{describe(self)}.card: missing; give the card's number, or token_id for a card "
+                "that the gateway keeps"
+            )
 
 
 @_shows_all_fields

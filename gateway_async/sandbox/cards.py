@@ -37,6 +37,7 @@ class CardResult:
 AUTHORISED = CardResult(order_status="1", result_info="0000:success")
 DECLINED = CardResult(result_info="2001:declined")
 NOT_A_CARD = CardResult(result_info="2000:not a card number")
+UNKNOWN_TOKEN = CardResult(result_info="2016:unknown token")
 
 TEST_CARDS: "Mapping[str, CardResult]" = MappingProxyType(
     {

@@ -124,13 +124,18 @@ def refund_record(refund: "Refund", transaction: "Transaction") -> dict[str, Any
     }
 
 
+def token_of(transaction: "Transaction") -> str:
+    """Return what stands for the card that a transaction was paid with."""
+    return f"T{transaction.transaction_id}"
+
+
 def payment_record(
     transaction: "Transaction", fields: "Mapping[str, str]", result: "CardResult", card: str
 ) -> dict[str, Any]:
     """Return a direct payment result (2.3); `card` is the masked number."""
     subscription = _subscription(transaction, date_format="%Y-%m-%d %H:%M:%S")
     wants_token = fields.get("token_flag") == "YES"
-    token = f"T{transaction.transaction_id}" if wants_token else fields.get("token_id", "")
+    token = token_of(transaction) if wants_token else fields.get("token_id", "")
     return {
         **{name: fields[name] for name in ("order_no", "amount", "currency")},
         "transaction_id": transaction.transaction_id,

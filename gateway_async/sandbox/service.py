@@ -26,7 +26,13 @@ from gateway_async.operations import (
     Operation,
 )
 from gateway_async.sandbox import pages, records
-from gateway_async.sandbox.cards import card_result, masked
+from gateway_async.sandbox.cards import (
+    AUTHORISED,
+    UNKNOWN_TOKEN,
+    CardResult,
+    card_result,
+    masked,
+)
 from gateway_async.sandbox.entries import (
     Instruction,
     PaymentStatus,
@@ -136,7 +142,8 @@ class Service:
         if problem:
             return self.refuse(operation, fields, problem)
         card = fields.get("card", "")
-        result = card_result(card)
+        token = fields.get("token_id", "")
+        result = self._token_result(token) if token and not card else card_result(card)
         status = PaymentStatus.AUTHORISED if result.authorised else PaymentStatus.DECLINED
         transaction = self._open(operation, fields, status, now)
         said = records.payment_record(transaction, fields, result, masked(card))
@@ -145,6 +152,12 @@ class Service:
             fields=self.merchant.identity | said,
             notice=payment_notice(self.merchant, transaction, result_info=result.result_info),
         )
+
+    def _token_result(self, token: str) -> CardResult:
+        """Say what becomes of a payment with a card that an earlier one gave a token."""
+        earlier = self.ledger.find(token[1:])
+        is_known = earlier is not None and token == records.token_of(earlier)
+        return AUTHORISED if is_known else UNKNOWN_TOKEN
 
     def pay_apm(self, operation: Operation, fields: "Mapping[str, str]", now: "datetime") -> Answer:
         """Begin a payment that the shopper decides on the payment page."""

@@ -222,6 +222,13 @@ async def test_a_card_payment(sandbox: Sandbox, gateway: GatewayClient) -> None:
     assert CARD["card"] not in repr(result)
 
 
+async def test_a_payment_by_token(gateway: GatewayClient) -> None:
+    first = await gateway.pay_direct(DirectPayment(**PAYMENT, **CARD, token_flag="YES"))
+    second = await gateway.pay_direct(DirectPayment(**PAYMENT, token_id=first.token_id))
+    assert (second.order_status, second.token_id) == ("1", first.token_id)
+    assert str(first.token_id) not in f"{first!r} {second!r}"
+
+
 async def test_an_alternative_payment(sandbox: Sandbox, gateway: GatewayClient) -> None:
     result = await gateway.pay_apm(ApmPayment(**PAYMENT, payment_method="pix"))
     assert result.issuer_url is not None

@@ -48,7 +48,6 @@ PAYOUT: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("model", "required"),
     [
-        (DirectPayment, DIRECT),
         (RedirectPayment, REDIRECT),
         (ApmPayment, {**REDIRECT, "payment_method": "PIX"}),
         (PayoutRequest, PAYOUT),
@@ -60,6 +59,13 @@ def test_only_what_a_payment_means_nothing_without_is_required(
     model(**required)
     defaults = {field.name for field in attrs.fields(model) if field.default is attrs.NOTHING}
     assert defaults == set(required)
+
+
+def test_a_direct_payment_is_by_card_or_by_token() -> None:
+    assert DirectPayment(**REDIRECT, card=examples.CARD).security_code is None
+    assert DirectPayment(**REDIRECT, token_id=examples.TOKEN).card is None
+    with pytest.raises(InvalidOrderError, match=r"ORD-7.*card: missing; .*token_id"):
+        DirectPayment(**REDIRECT)
 
 
 @pytest.mark.parametrize(

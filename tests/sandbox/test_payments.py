@@ -99,6 +99,16 @@ async def test_test_cards_are_declined(merchant: Merchant, card: str, info: str)
     assert payment.status is PaymentStatus.DECLINED
 
 
+async def test_a_token_stands_for_the_card_it_was_given_for(merchant: Merchant) -> None:
+    token = (await pay(merchant, {**DIRECT, "token_flag": "YES"}))["token_id"]
+    by_token = {**PAYMENT, "token_id": token}
+    assert (await pay(merchant, by_token))["result_info"] == "0000:success"
+    for unknown in (token[1:], "T1"):
+        declined = await pay(merchant, {**by_token, "token_id": unknown})
+        assert (declined["order_status"], declined["result_info"]) == ("0", "2016:unknown token")
+    assert (await pay(merchant, PAYMENT))["result_info"] == "2000:not a card number"
+
+
 async def test_card_data_is_kept_nowhere(merchant: Merchant) -> None:
     await pay(merchant, DIRECT)
     sandbox = merchant.sandbox
