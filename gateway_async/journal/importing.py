@@ -6,7 +6,6 @@ with.
 """
 
 import contextlib
-import functools
 import hashlib
 import uuid
 from array import array
@@ -105,13 +104,13 @@ class Submission:
     async def carry_out(self, pages: "AsyncIterator[Sequence[Any]]") -> int:
         """Import the orders, or compare them; return how many they are."""
         try:
-            begun = await self.writer.run(self.what, functools.partial(_begin, submission=self))
+            begun = await self.writer.run(self.what, _begin, self)
             if isinstance(begun, LeaseKey):
                 await self._drop(begun)
                 return await self._import_or_drop(begun, pages)
         except BaseException:
             # Also where a cancellation left it open whether the lease was taken.
-            self.writer.post(self.what, functools.partial(_let_go, submission=self))
+            self.writer.post(self.what, _let_go, self)
             raise
         return await self._compare(begun, pages)
 
@@ -131,10 +130,9 @@ class Submission:
 
     async def _drop(self, key: LeaseKey) -> None:
         """Drop what an import left that did not come to its end."""
-        last = await self.writer.run(self.what, functools.partial(_last, key=key))
+        last = await self.writer.run(self.what, _last, key)
         for first in range(0, last + 1, _DROPPED_AT_ONCE):
-            drop = functools.partial(_drop, key=key, first=first, seconds=self.seconds)
-            await self.writer.run(self.what, drop)
+            await self.writer.run(self.what, _drop, key, first, self.seconds)
 
     async def _import_or_drop(self, key: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> int:
         try:
@@ -163,13 +161,11 @@ class Submission:
                     }
                 )
             span = range(total, total + len(piece))
-            keep = functools.partial(_keep, submission=self, key=key, rows=rows, span=span)
-            await self.writer.run(self.what, keep)
+            await self.writer.run(self.what, _keep, self, key, rows, span)
             total += len(piece)
         if self.slice_size:
             await self._cut(key, cutting.share_out(seen, self.slice_size))
-        finish = functools.partial(_finish, key=key, total=total, digest=digest.hexdigest())
-        await self.writer.run(self.what, finish)
+        await self.writer.run(self.what, _finish, key, total, digest.hexdigest())
         return total
 
     async def _cut(self, key: LeaseKey, numbers: "Sequence[int]") -> None:
@@ -177,10 +173,7 @@ class Submission:
         for start in range(0, len(numbers), _CUT_AT_ONCE):
             span = range(start, min(start + _CUT_AT_ONCE, len(numbers)))
             stretches = list(cutting.runs(numbers, span, self.codec.limit))
-            cut = functools.partial(
-                _keep_states, key=key, stretches=stretches, seconds=self.seconds
-            )
-            await self.writer.run(self.what, cut)
+            await self.writer.run(self.what, _keep_states, key, stretches, self.seconds)
 
     def _conflict(self, difference: str) -> JobConflictError:
         return JobConflictError(

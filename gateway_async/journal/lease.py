@@ -4,11 +4,10 @@ Law: every write finds, in its own transaction, that the lease is still ours. Th
 long it runs is always shorter than the database's, as long as one of its clocks goes on.
 """
 
-import functools
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from gateway_async.errors import LeaseLostError
 from gateway_async.journal import leases, reading, slices, writing
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from gateway_async.journal.states import JobState
     from gateway_async.journal.writer import Transaction, Writer
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -103,8 +103,7 @@ class Lease:
             LeaseLostError: If another process took it.
         """
         asked_at = read_clocks()
-        renew = functools.partial(leases.renew, key=self._key, seconds=self._seconds)
-        await self._run("keep the lease", renew)
+        await self._run("keep the lease", leases.renew, self._key, self._seconds)
         self._runs_from = max(self._runs_from, asked_at)
 
     async def confirm(self) -> None:
@@ -113,11 +112,11 @@ class Lease:
         Raises:
             LeaseLostError: If another process took it.
         """
-        await self._run("keep the lease", functools.partial(leases.verify, key=self._key))
+        await self._run("keep the lease", leases.verify, self._key)
 
     async def release(self) -> None:
         """End it, if it is ours still."""
-        await self._run("release the lease", functools.partial(leases.release, key=self._key))
+        await self._run("release the lease", leases.release, self._key)
         self._is_lost = True
 
     async def finish(self) -> bool:
@@ -131,8 +130,7 @@ class Lease:
         Raises:
             LeaseLostError: If another process took the lease.
         """
-        finish = functools.partial(slices.finish, key=self._key, seconds=self._seconds)
-        return await self._run("finish the slice", finish)
+        return await self._run("finish the slice", slices.finish, self._key, self._seconds)
 
     async def rows(
         self, states: "Collection[JobState]", *, after: int = -1, limit: int = 1000
@@ -144,10 +142,9 @@ class Lease:
             after: Behind which position to begin.
             limit: How many at most.
         """
-        read = functools.partial(
-            reading.read_rows, key=self._key, states=states, after=after, most=limit
+        return await self._run(
+            "read the orders", reading.read_rows, self._key, states, after, limit
         )
-        return await self._run("read the orders", read)
 
     async def new(self, *, after: int, limit: int) -> list[tuple[int, list[str]]]:
         """Return position and values of orders that are new, by position.
@@ -156,41 +153,32 @@ class Lease:
             after: Behind which position to begin.
             limit: How many at most.
         """
-        read = functools.partial(reading.read_new, key=self._key, after=after, most=limit)
-        return await self._run("read the orders", read)
+        return await self._run("read the orders", reading.read_new, self._key, after, limit)
 
     async def new_positions(self, *, after: int, limit: int) -> list[int]:
         """Return the positions of orders that are new, ascending, as `new` does."""
-        read = functools.partial(reading.read_new_positions, key=self._key, after=after, most=limit)
-        return await self._run("read the orders", read)
+        return await self._run(
+            "read the orders", reading.read_new_positions, self._key, after, limit
+        )
 
     async def rows_between(self, first: int, last: int) -> "list[Row]":
         """Return the rows from one position to another, both included, in all states."""
-        read = functools.partial(reading.read_between, key=self._key, first=first, last=last)
-        return await self._run("read the orders", read)
+        return await self._run("read the orders", reading.read_between, self._key, first, last)
 
     async def rows_of(
         self, transaction_ids: Collection[str], states: "Collection[JobState]"
     ) -> "list[Row]":
         """Return the rows of these transactions in these states, by position, of all slices."""
-        read = functools.partial(
-            reading.read_of_transactions,
-            job_id=self._key.job_id,
-            transaction_ids=transaction_ids,
-            states=states,
-        )
-        return await self._run("read the orders", read)
+        read = reading.read_of_transactions
+        return await self._run("read the orders", read, self._key.job_id, transaction_ids, states)
 
     async def witness(self) -> "Row | None":
         """Return a row that succeeded and has a reference; None if none is found."""
-        read = functools.partial(reading.read_witness, job_id=self._key.job_id)
-        return await self._run("read the orders", read)
+        return await self._run("read the orders", reading.read_witness, self._key.job_id)
 
     async def counts(self) -> "Mapping[JobState, int]":
         """Return how many orders are in each state."""
-        return await self._run(
-            "count the orders", functools.partial(reading.read_counts, key=self._key)
-        )
+        return await self._run("count the orders", reading.read_counts, self._key)
 
     def intend(
         self,
@@ -215,15 +203,15 @@ class Lease:
             LeaseLostError: If the lease is no longer ours, or ran out by the database's clock.
             JournalError: If one of them is not new.
         """
-        intend = functools.partial(
+        return self._run(
+            "keep what is about to be sent",
             writing.intend,
-            key=self._key,
-            indices=indices,
-            references=references,
+            self._key,
+            indices,
+            references,
             marker=marker,
             alone=alone,
         )
-        return self._run("keep what is about to be sent", intend)
 
     def withdraw(self, request: int, indices: Sequence[int]) -> "asyncio.Future[None]":
         """Keep that nothing of orders in flight was sent, which is proved: they are new.
@@ -232,10 +220,9 @@ class Lease:
             LeaseLostError: If the lease is no longer ours.
             JournalError: If one of them is not in flight with this request.
         """
-        withdraw = functools.partial(
-            writing.withdraw, key=self._key, request=request, indices=indices
+        return self._run(
+            "keep that nothing was sent", writing.withdraw, self._key, request, indices
         )
-        return self._run("keep that nothing was sent", withdraw)
 
     def settle(
         self, request: int, settlements: "Sequence[Settlement]", *, ended_at: float
@@ -251,14 +238,8 @@ class Lease:
             LeaseLostError: If the lease is no longer ours.
             JournalError: If one of them is not in flight with this request.
         """
-        settle = functools.partial(
-            writing.settle,
-            key=self._key,
-            request=request,
-            settlements=settlements,
-            ended_at=ended_at,
-        )
-        return self._run("keep what became of the orders", settle)
+        what = "keep what became of the orders"
+        return self._run(what, writing.settle, self._key, request, settlements, ended_at)
 
     def succeed(
         self,
@@ -280,15 +261,8 @@ class Lease:
             LeaseLostError: If the lease is no longer ours.
             JournalError: If one of them is not in flight with this request.
         """
-        succeed = functools.partial(
-            writing.succeed,
-            key=self._key,
-            request=request,
-            indices=indices,
-            references=references,
-            ended_at=ended_at,
-        )
-        return self._run("keep what became of the orders", succeed)
+        what = "keep what became of the orders"
+        return self._run(what, writing.succeed, self._key, request, indices, references, ended_at)
 
     async def resolve_unknown(
         self,
@@ -311,13 +285,18 @@ class Lease:
             LeaseLostError: If the lease is no longer ours.
             JournalError: If what is unknown cannot become that.
         """
-        resolve = functools.partial(
-            writing.resolve_unknown, key=self._key, found=settlements, beside=beside
-        )
-        return await self._run("keep what was found out", resolve)
+        resolve = writing.resolve_unknown
+        return await self._run("keep what was found out", resolve, self._key, settlements, beside)
 
-    def _run(self, what: str, operation: "Callable[[Transaction], T]") -> "asyncio.Future[T]":
-        done = self._writer.run(f"job {self.job!r}: cannot {what}", operation)
+    def _run(
+        self,
+        what: str,
+        operation: "Callable[Concatenate[Transaction, P], T]",
+        /,
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> "asyncio.Future[T]":
+        done = self._writer.run(f"job {self.job!r}: cannot {what}", operation, *arguments, **named)
         done.add_done_callback(self._note_loss)
         return done
 

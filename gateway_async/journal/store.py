@@ -73,23 +73,21 @@ class Store:
 
     async def head(self, name: str) -> "JobHead":
         """Return what a job is."""
-        read = functools.partial(reading.read_head, name=name)
-        return await self.writer.run(f"cannot read job {name!r}", read)
+        return await self.writer.run(f"cannot read job {name!r}", reading.read_head, name)
 
     async def status(self, name: str) -> "JobStatus":
         """Return how far a job has come."""
-        read = functools.partial(reading.read_status, name=name)
-        return await self.writer.run(f"cannot read job {name!r}", read)
+        return await self.writer.run(f"cannot read job {name!r}", reading.read_status, name)
 
     async def page(self, name: str, after: int, most: int) -> "list[Row]":
         """Return so many rows of a job, from behind a position."""
-        read = functools.partial(reading.read_page, name=name, after=after, most=most)
-        return await self.writer.run(f"cannot read job {name!r}", read)
+        what = f"cannot read job {name!r}"
+        return await self.writer.run(what, reading.read_page, name, after, most)
 
     async def resolve(self, name: str, order: object, state: "JobState", note: str) -> None:
         """Keep what an operator decided: on one order, or on several at once."""
-        decide = functools.partial(deciding.decide, name=name, order=order, state=state, note=note)
-        await self.writer.run(f"cannot keep a decision on job {name!r}", decide)
+        what = f"cannot keep a decision on job {name!r}"
+        await self.writer.run(what, deciding.decide, name, order, state, note)
 
     async def submit(
         self,
@@ -105,25 +103,23 @@ class Store:
 
     async def slices(self, name: str) -> "list[SliceStatus]":
         """Return how far the slices of a job have come; none where it is in one piece."""
-        read = functools.partial(slices.read_slices, name=name)
-        return await self.writer.run(f"cannot read job {name!r}", read)
+        return await self.writer.run(f"cannot read job {name!r}", slices.read_slices, name)
 
     async def slice(self, name: str, slice_number: int) -> "SliceStatus":
         """Return how far a slice has come."""
-        read = functools.partial(slices.read_slice, name=name, slice_number=slice_number)
-        return await self.writer.run(f"cannot read job {name!r}", read)
+        what = f"cannot read job {name!r}"
+        return await self.writer.run(what, slices.read_slice, name, slice_number)
 
     async def take_due(
         self, merchant: tuple[str, str], seconds: float, most: int
     ) -> list[tuple[str, int]]:
         """Return slices that nobody has and that are due, job and number, and put them off."""
-        take = functools.partial(slices.take_due, merchant=merchant, seconds=seconds, most=most)
-        return await self.writer.run("cannot find slices that wait", take)
+        what = "cannot find slices that wait"
+        return await self.writer.run(what, slices.take_due, merchant, seconds, most)
 
     async def put_off(self, names: "Sequence[tuple[str, int]]", seconds: float) -> None:
         """Let slices, job and number, be due in so long."""
-        put_off = functools.partial(slices.put_off, names=names, seconds=seconds)
-        await self.writer.run("cannot put slices off", put_off)
+        await self.writer.run("cannot put slices off", slices.put_off, names, seconds)
 
     async def take(self, name: str, owner: str, slice_number: int) -> Lease:
         """Take a lease; one that was taken, or may have been, and reaches no caller is released."""

@@ -14,7 +14,7 @@ import contextlib
 import threading
 from operator import itemgetter
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import attrs
 import sqlalchemy as sa
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     Text = tuple[str, Callable[[dict[str, object]], Sequence[object]] | None]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _MOST_TOGETHER = 32
@@ -120,12 +121,21 @@ class Writer:
         self._is_closed = False
         self._thread.start()
 
-    def run(self, what: str, operation: "Callable[[Transaction], T]") -> "asyncio.Future[T]":
+    def run(
+        self,
+        what: str,
+        operation: "Callable[Concatenate[Transaction, P], T]",
+        /,
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> "asyncio.Future[T]":
         """Carry out an operation.
 
         Args:
             what: What it does, for an error: "cannot ...".
             operation: The operation. It may run more than once, and only the last counts.
+            arguments: What it is called with, behind its transaction.
+            named: The same, by name.
 
         Returns:
             Its value, once it is committed; or `JournalError` if the database failed, the journal
@@ -137,15 +147,25 @@ class Writer:
         elif not self._is_at_home():
             future.set_exception(JournalError(f"{what}: {_ELSEWHERE}"))
         else:
-            self._gathered.append(_Task(what, operation, future))
+            self._gathered.append(
+                _Task(what, lambda inside: operation(inside, *arguments, **named), future)
+            )
             if len(self._gathered) == 1:
                 self._loop.call_soon(self._gather, 1, 1)
         return future
 
-    def post(self, what: str, operation: "Callable[[Transaction], object]") -> None:
-        """Have an operation carried out without waiting for it, and without an error."""
+    def post(
+        self,
+        what: str,
+        operation: "Callable[Concatenate[Transaction, P], object]",
+        /,
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> None:
+        """Have an operation carried out without waiting for it, and without an error; see `run`."""
         if not self._is_closed and self._is_at_home():
-            self.run(what, operation).add_done_callback(lambda done: done.exception())
+            done = self.run(what, operation, *arguments, **named)
+            done.add_done_callback(lambda done: done.exception())
             self._hand_over()  # the loop may end before its next turn
 
     async def aclose(self) -> None:

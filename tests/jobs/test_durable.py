@@ -91,18 +91,18 @@ class Failing:
     calls: int = -1
     failed: int = 0
 
-    def __call__(self, what: str, operation: Callable[..., Any]) -> asyncio.Future[Any]:
-        return asyncio.ensure_future(self._run(what, operation))
+    def __call__(self, what: str, *operation: Any, **named: Any) -> asyncio.Future[Any]:
+        return asyncio.ensure_future(self._run(what, *operation, **named))
 
-    async def _run(self, what: str, operation: Callable[..., Any]) -> Any:
+    async def _run(self, what: str, *operation: Any, **named: Any) -> Any:
         if what.endswith(LEASE):
-            return await self.run(what, operation)
+            return await self.run(what, *operation, **named)
         self.calls += 1
         if not self.fails(self.calls):
-            return await self.run(what, operation)
+            return await self.run(what, *operation, **named)
         self.failed += 1
         if self.after:
-            await self.run(what, operation)
+            await self.run(what, *operation, **named)
         raise JournalError(f"{what}: the disk is on fire")
 
 
@@ -129,7 +129,7 @@ async def test_a_write_that_fails_doubles_nothing_and_is_not_glossed_over(  # fi
         failing = Failing(real.__get__(journal.store.writer), fails, after)
         batch = gateway.refund(orders, job=journal.job(name))
         with monkeypatch.context() as patched:
-            patched.setattr(Writer, "run", lambda _, *arguments, f=failing: f(*arguments))
+            patched.setattr(Writer, "run", lambda _, *given, f=failing, **named: f(*given, **named))
             error = await _ended(batch)
         if not failing.failed:
             whole = number
@@ -169,9 +169,9 @@ async def test_no_intent_no_request(
     orders = seeded(sandbox)
     real = Writer.run
 
-    def run(writer: Writer, what: str, operation: Any) -> asyncio.Future[Any]:
+    def run(writer: Writer, what: str, *operation: Any, **named: Any) -> asyncio.Future[Any]:
         if "about to be sent" not in what:
-            return real(writer, what, operation)
+            return real(writer, what, *operation, **named)
         future = asyncio.get_running_loop().create_future()
         future.set_exception(JournalError(what))
         return future
