@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from gateway_async.errors import InvalidOrderError, JobConflictError, JournalError
 from gateway_async.journal import cutting, slices
-from gateway_async.journal.codec import OrderCodec, codec_of, lookup_key, pack_keys, storable
+from gateway_async.journal.codec import OrderCodec, lookup_key, pack_keys, storable
 from gateway_async.journal.leases import IMPORT_SLICE, LeaseKey, release_of, renew, take
 from gateway_async.journal.schema import BLOCK, JOBS, ORDERS, STATES, DatabaseNow
 from gateway_async.journal.states import JobState
@@ -102,7 +102,14 @@ class Submission:
         return f"cannot submit job {self.name!r}"
 
     async def carry_out(self, pages: "AsyncIterator[Sequence[Any]]") -> int:
-        """Import the orders, or compare them; return how many they are."""
+        """Import the orders, or find that they are the ones it has; return how many they are.
+
+        Raises:
+            InvalidOrderError: For an order of another operation.
+            JobConflictError: If the job has other orders, or is for something else.
+            JobBusyError: If another is submitting it.
+            LeaseLostError: If another began to submit it meanwhile.
+        """
         try:
             begun = await self.writer.run(self.what, _begin, self)
             if isinstance(begun, LeaseKey):
@@ -195,35 +202,6 @@ class Submission:
         if bool(job.slice_size) != bool(self.slice_size):
             kind = "was cut into slices" if job.slice_size else "is in one piece"
             raise self._conflict(f"it {kind}, and is run as such only")
-
-
-async def submit(  # noqa: PLR0913, PLR0917  # what a submission is made of
-    writer: "Writer",
-    name: str,
-    subject: "Subject",
-    seconds: float,
-    pages: "AsyncIterator[Sequence[Any]]",
-    slice_size: int,
-) -> int:
-    """Keep the orders of a job, or find that they are the ones it has; return how many they are.
-
-    Raises:
-        ConfigurationError: For an operation that moves no money in a batch.
-        InvalidOrderError: For an order of another operation.
-        JobConflictError: If the job has other orders, or is for something else.
-        JobBusyError: If another is submitting it.
-        LeaseLostError: If another began to submit it meanwhile.
-    """
-    codec = codec_of(subject[0])
-    submission = Submission(
-        writer=writer,
-        name=name,
-        subject=subject,
-        seconds=seconds,
-        codec=codec,
-        slice_size=slice_size,
-    )
-    return await submission.carry_out(pages)
 
 
 async def _pieces(pages: "AsyncIterator[Sequence[Any]]") -> "AsyncIterator[Sequence[Any]]":

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.errors import JournalError
-from gateway_async.journal import deciding, importing, leases, reading, slices
+from gateway_async.journal import deciding, leases, reading, slices
+from gateway_async.journal.codec import codec_of
 from gateway_async.journal.engines import make_engine
+from gateway_async.journal.importing import Submission
 from gateway_async.journal.lease import Lease, read_clocks
 from gateway_async.journal.schema import prepare
 from gateway_async.journal.writer import Writer
@@ -97,9 +99,15 @@ class Store:
         slice_size: int,
     ) -> int:
         """Keep the orders of a job, or compare them."""
-        return await importing.submit(
-            self.writer, name, subject, self.lease_seconds, pages, slice_size
+        submission = Submission(
+            writer=self.writer,
+            name=name,
+            subject=subject,
+            seconds=self.lease_seconds,
+            codec=codec_of(subject[0]),
+            slice_size=slice_size,
         )
+        return await submission.carry_out(pages)
 
     async def slices(self, name: str) -> "list[SliceStatus]":
         """Return how far the slices of a job have come; none where it is in one piece."""
