@@ -233,7 +233,7 @@ def _begin(inside: "Transaction", submission: Submission) -> "LeaseKey | sa.Row[
     if job.imported:
         submission.check_subject(job)
         return job
-    key = LeaseKey(submission.name, job.id, IMPORT_SLICE, 0)
+    key = LeaseKey(submission.name, job.id, IMPORT_SLICE)
     key = take(inside, key, submission.owner, submission.seconds)
     subject = zip(_SUBJECT, submission.subject, strict=True)
     inside.execute(

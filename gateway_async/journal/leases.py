@@ -35,7 +35,7 @@ class LeaseKey:
         name: The name of the job.
         job_id: The job's number in the database.
         slice_number: Which slice of the job.
-        epoch: How often this lease was taken.
+        epoch: How often this lease was taken; 0 for one that is to be taken.
         first: The position of the first order that it is about.
         last: The position of the last; of a slice, not all between them need be its own.
         total: How many they are.
@@ -43,8 +43,8 @@ class LeaseKey:
 
     name: str
     job_id: int
-    slice_number: int
-    epoch: int
+    slice_number: int = 0
+    epoch: int = 0
     first: int = 0
     last: int = -1
     total: int = 0
@@ -139,17 +139,9 @@ def take_job(
             f"job {name!r} was not submitted to its end: submit its orders again", job=name
         )
     key = take(inside, _key(inside, name, found, slice_number), owner, seconds)
-    inside.execute(
-        _REOPEN,
-        {
-            "the_job": key.job_id,
-            "the_slice": slice_number,
-            "the_first": key.first,
-            "the_last": key.last,
-        },
-    )
+    named = {"the_job": key.job_id, "the_slice": slice_number}
+    inside.execute(_REOPEN, {**named, "the_first": key.first, "the_last": key.last})
     if slice_number:  # else whoever was told of it last may have died with that
-        named = {"the_job": key.job_id, "the_slice": slice_number}
         inside.execute(_BEGIN, {**named, "seconds": seconds})
     return key
 
@@ -166,12 +158,14 @@ def _key(inside: "Transaction", name: str, job: "sa.Row[Any]", slice_number: int
             f"job {name!r} was cut into slices: name one, or let workers run them", job=name
         )
     if not slice_number:
-        return LeaseKey(name, job.id, 0, 0, 0, job.total - 1, job.total)
+        return LeaseKey(name, job.id, first=0, last=job.total - 1, total=job.total)
     named = {"the_job": job.id, "the_slice": slice_number}
     found = inside.execute(_FIND_SLICE, named).one_or_none()
     if found is None:
         raise JobNotFoundError(f"job {name!r} has no slice {slice_number}", job=name)
-    return LeaseKey(name, job.id, slice_number, 0, found.first, found.last, found.total)
+    return LeaseKey(
+        name, job.id, slice_number, first=found.first, last=found.last, total=found.total
+    )
 
 
 def take(inside: "Transaction", key: LeaseKey, owner: str, seconds: float) -> LeaseKey:
