@@ -15,7 +15,7 @@ from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import ConfigurationError
 from gateway_async.looks import Witness
 from gateway_async.models.orders import CancelOrder, CaptureOrder, RefundOrder
-from gateway_async.proofs import Claims
+from gateway_async.proofs import Claims, own_marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -144,11 +144,6 @@ def is_of(outcome: "Outcome[Any, Any]", operation: str) -> bool:
 def name_of(outcome: "Outcome[Any, Any]") -> tuple[int, str]:
     """Return what two outcomes of one order, given twice, have in common."""
     return outcome.index, outcome.order.transaction_id
-
-
-def own_marker(outcome: "Outcome[Any, Any]") -> str | None:
-    """Return the marker that an order was sent with, if any."""
-    return outcome.sending.marker_of(outcome.index) if outcome.sending else None
 
 
 def _is_done_refund(outcome: "Outcome[Any, Any]") -> bool:

@@ -138,8 +138,12 @@ def prove_refunds(
         if twin is not None:
             findings[position] = findings[twin]
             continue
-        prove = _by_reference if _marker(outcome) is None else _by_marker
-        finding = findings[position] = prove(outcome, look, taken, claims, dialect)
+        marker = own_marker(outcome)
+        finding = findings[position] = (
+            _by_reference(outcome, look, taken, claims, dialect)
+            if marker is None
+            else _by_marker(marker, outcome, look, dialect)
+        )
         if finding.proof is Proof.DONE and finding.item is not None:
             taken.add(str(finding.item.get("refund_reference_id")).strip())
     return [findings[position] for position in range(len(outcomes))]
@@ -147,7 +151,7 @@ def prove_refunds(
 
 def _precedence(outcome: "Outcome[Any, Any]") -> tuple[bool, int, int]:
     return (
-        _marker(outcome) is None,
+        own_marker(outcome) is None,
         -len(_references_before(outcome) or ()),
         outcome.index,
     )
@@ -159,14 +163,9 @@ def are_one(one: "Outcome[Any, Any]", other: "Outcome[Any, Any]") -> bool:
 
 
 def _by_marker(
-    outcome: "Outcome[Any, Any]",
-    look: Look,
-    taken: "Collection[str]",
-    claims: Claims,
-    dialect: "Dialect",
+    marker: str, outcome: "Outcome[Any, Any]", look: Look, dialect: "Dialect"
 ) -> Finding:
-    del taken, claims  # whoever else claims it: a refund with this marker is of this order
-    marker = _marker(outcome) or ""
+    """Judge a refund by its marker, whoever else claims what carries it: it is of this order."""
     for record, item in zip(look.records, look.items, strict=True):
         if marker in (record.refund_reason or ""):
             if _is_done(record, outcome, dialect):
@@ -220,8 +219,8 @@ def _by_reference(
     return Finding(Proof.DONE, "a refund of this amount came with its request", item)
 
 
-def _marker(outcome: "Outcome[Any, Any]") -> str | None:
-    """Return the marker that the order was sent with; None if it was sent with none."""
+def own_marker(outcome: "Outcome[Any, Any]") -> str | None:
+    """Return the marker that an order was sent with; None if it was sent with none."""
     return outcome.sending.marker_of(outcome.index) if outcome.sending else None
 
 

@@ -30,7 +30,6 @@ from gateway_async.givens import (
     is_whole_batch,
     name_of,
     operation_of,
-    own_marker,
     settled_of,
 )
 from gateway_async.looks import LOOK_UPS, Looks
@@ -43,6 +42,7 @@ from gateway_async.proofs import (
     Look,
     Proof,
     are_one,
+    own_marker,
     prove_refunds,
     prove_state,
 )
