@@ -67,10 +67,8 @@ class Looks:
         requests: Requests made so far.
     """
 
-    def __init__(
-        self, session: "Session", policy: "RecoveryPolicy", witness: Witness | None
-    ) -> None:
-        self.witness = witness
+    def __init__(self, session: "Session", policy: "RecoveryPolicy") -> None:
+        self.witness: Witness | None = None
         self.requests = 0
         self._session = session
         self._policy = policy

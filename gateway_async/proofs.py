@@ -46,6 +46,11 @@ class Finding:
     item: "Mapping[str, Any] | None" = None
     is_final: bool = False
 
+    @property
+    def reference(self) -> str | None:
+        """The reference of the refund that it goes by, if it goes by a record."""
+        return None if self.item is None else str(self.item.get("refund_reference_id")).strip()
+
 
 @attrs.frozen(kw_only=True)
 class Look:
@@ -144,8 +149,8 @@ def prove_refunds(
             if marker is None
             else _by_marker(marker, outcome, look, dialect)
         )
-        if finding.proof is Proof.DONE and finding.item is not None:
-            taken.add(str(finding.item.get("refund_reference_id")).strip())
+        if finding.proof is Proof.DONE and finding.reference is not None:
+            taken.add(finding.reference)
     return [findings[position] for position in range(len(outcomes))]
 
 

@@ -75,7 +75,7 @@ class Recovery:
         self._claims: dict[str, Claims] = {}
         self._settled: set[tuple[str, str]] = set()
         self._settled_names: set[tuple[int, str]] = set()
-        self._looks = Looks(session, policy, None)
+        self._looks = Looks(session, policy)
         self._requests = 0
         self._all_known = False
 
@@ -101,8 +101,7 @@ class Recovery:
         for outcome in settled_of(self._blocks, wanted):
             self._settled.add((operation_of(outcome) or "", outcome.order.transaction_id))
             self._settled_names.add(name_of(outcome))
-        witness = find_witness(self._blocks, self._looks.is_askable)
-        self._looks = Looks(self._session, self._policy, witness)
+        self._looks.witness = find_witness(self._blocks, self._looks.is_askable)
         await self._settle(started)
         await self._conclude()
         return self._merged(result)
@@ -112,7 +111,7 @@ class Recovery:
     async def _settle(self, started: float) -> None:
         """Look at once; then, after the settle time, twice more at what is left."""
         first = await self._look(self._unknown)
-        self._keep(first, Proof.DONE)
+        self._keep_done(first)
         self._findings |= {place: found for place, found in first.items() if found.is_final}
         left = self._left()
         if not left:
@@ -130,9 +129,9 @@ class Recovery:
             )
         await asyncio.sleep(seconds)
         second = await self._look(left)
-        self._keep(second, Proof.DONE)
+        self._keep_done(second)
         third = await self._look(self._left())
-        self._keep(third, Proof.DONE)
+        self._keep_done(third)
         for place in self._left():
             agree = second[place].proof is third[place].proof
             finding = third[place] if agree else _disagreement(second[place], third[place])
@@ -145,19 +144,18 @@ class Recovery:
             if place not in self._findings
         }
 
-    def _keep(self, findings: "Mapping[Place, Finding]", proof: Proof) -> None:
-        """Settle what a look proves, and let nobody else claim the same refund."""
+    def _keep_done(self, findings: "Mapping[Place, Finding]") -> None:
+        """Settle what a look proves to be done, and let nobody else claim the same refund."""
         for place, finding in findings.items():
-            if finding.proof is not proof:
+            if finding.proof is not Proof.DONE:
                 continue
             self._findings[place] = finding
             outcome = self._unknown[place]
-            if is_of(outcome, "refund") and finding.item is not None:
+            if is_of(outcome, "refund") and finding.reference is not None:
                 name = outcome.order.transaction_id
-                reference = str(finding.item.get("refund_reference_id")).strip()
                 claims = self._claims[name]
                 self._claims[name] = attrs.evolve(
-                    claims, references=frozenset({*claims.references, reference})
+                    claims, references=frozenset({*claims.references, finding.reference})
                 )
 
     async def _look(self, cases: "Mapping[Place, Outcome[Any, Any]]") -> "dict[Place, Finding]":

@@ -47,7 +47,7 @@ RECOVERING = (
     Mutant(
         "one refund proves one order",
         "proofs.py",
-        '            taken.add(str(finding.item.get("refund_reference_id")).strip())',
+        "            taken.add(finding.reference)",
         "            pass",
         "tests/recovery/test_proofs.py",
     ),
