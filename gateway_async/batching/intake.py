@@ -91,14 +91,15 @@ class Intake:
         Raises:
             InvalidOrderError: Listing every bad order with its position.
         """
-        if self.source.taken is None:
+        collection = self.source.collection
+        if collection is None:
             return
         problems: dict[int, InvalidOrderError] = {}
-        for start in range(0, len(self.source.taken), _CHECKED_AT_ONCE):
-            problems |= self._problems(start, self.source.taken[start : start + _CHECKED_AT_ONCE])
+        for start in range(0, len(collection), _CHECKED_AT_ONCE):
+            problems |= self._problems(start, collection[start : start + _CHECKED_AT_ONCE])
             await asyncio.sleep(0)
         if problems:
-            raise _refusal(problems, len(self.source.taken))
+            raise _refusal(problems, len(collection))
         self._checked = True
 
     async def left(self) -> "AsyncIterator[tuple[int, Any]]":
@@ -196,7 +197,7 @@ class Intake:
         left = self._chunker.empty()
         if left is not None:
             blocks.append(_not_sent(left, error))
-        if not self.source.ended and self.source.taken is not None:
+        if not self.source.ended and self.source.collection is not None:
             self.source.ended = True
             blocks.extend(_not_sent(chunk, error) for chunk in self._never_pulled())
         return blocks
@@ -207,7 +208,7 @@ class Intake:
             await self.source.aclose()
 
     def _never_pulled(self) -> "Iterator[Chunk]":
-        orders = self.source.taken or ()
+        orders = self.source.collection or ()
         for start in range(self._pulled, len(orders), _LEFT_IN_A_BLOCK):
             part = orders[start : start + _LEFT_IN_A_BLOCK]
             yield Chunk(range(start, start + len(part)), part)

@@ -95,8 +95,8 @@ class Run(Lifecycle):
     @property
     def progress(self) -> Progress:
         """How far it has come."""
-        taken = self._intake.source.taken
-        return self.tally.progress(None if taken is None else len(taken))
+        collection = self._intake.source.collection
+        return self.tally.progress(None if collection is None else len(collection))
 
     async def start(self, *, streamed: bool = False) -> None:
         """Check a collection whole, then start the workers.

@@ -22,12 +22,12 @@ class Source(abc.ABC):
 
     Attributes:
         ended: Whether every order was taken.
-        taken: All orders, where the input is a collection; None where it is not.
+        collection: All orders, where the input is a collection; None where it is not.
         waits: Whether pulling an order may take time that is not ours.
     """
 
     ended: bool = False
-    taken: tuple[object, ...] | None = None
+    collection: tuple[object, ...] | None = None
     waits: bool = False
 
     @abc.abstractmethod
@@ -58,9 +58,9 @@ class _Iterated(Source):
     """Orders from an iterable."""
 
     def __init__(
-        self, iterator: "Iterator[object]", taken: tuple[object, ...] | None = None
+        self, iterator: "Iterator[object]", collection: tuple[object, ...] | None = None
     ) -> None:
-        self.taken = taken
+        self.collection = collection
         self._iterator = iterator
         self._index = 0
         self._close = getattr(iterator, "close", None)
@@ -144,6 +144,6 @@ def open_source(orders: object) -> Source:
     if isinstance(orders, AsyncIterable):
         return _Awaited(aiter(orders))
     if isinstance(orders, Collection):
-        taken = tuple(orders)
-        return _Iterated(iter(taken), taken)
+        collection = tuple(orders)
+        return _Iterated(iter(collection), collection)
     return _Iterated(iter(orders))  # type: ignore[call-overload]  # checked before

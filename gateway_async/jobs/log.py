@@ -218,7 +218,7 @@ class NewOrders(Source):
 def new_orders(
     lease: "Lease",
     operation: str,
-    taken: "Sequence[object] | None",
+    collection: "Sequence[object] | None",
     is_told: "Callable[[int], bool]",
 ) -> NewOrders:
     """Return the new orders of a job, as they were handed in where those are at hand.
@@ -226,7 +226,7 @@ def new_orders(
     Args:
         lease: Under which they are read.
         operation: The operation of the job.
-        taken: All of its orders, found to be equal to those that the journal has; or None.
+        collection: All of its orders, found to be equal to those that the journal has; or None.
         is_told: Says which orders were told.
     """
 
@@ -235,11 +235,11 @@ def new_orders(
         orders = codec_of(operation).build([values for _, values in page])
         return list(zip([index for index, _ in page], orders, strict=True))
 
-    if taken is None:
+    if collection is None:
         return NewOrders(read, is_told)
 
     async def pick(after: int) -> "Numbered":
         found = await lease.new_positions(after=after, limit=_READ_AHEAD)
-        return [(index, taken[index]) for index in found]
+        return [(index, collection[index]) for index in found]
 
     return NewOrders(pick, is_told)

@@ -111,14 +111,19 @@ class JobRun(Lifecycle):
             await self.finish(cancelled)
         self._begin(self._conduct(), f"{self._plan.operation} job {self._job.name}")
 
+    @property
+    def _collection(self) -> "tuple[object, ...] | None":
+        """The orders as they were handed in, where that is a collection."""
+        return None if self._intake is None else self._intake.source.collection
+
     def give_up(self) -> None:
         """Record what is left of a collection: an earlier process may have sent any of it."""
-        taken = self._intake.source.taken if self._intake is not None else None
-        if taken is None or (not self._is_read and self.failure is not None):
+        collection = self._collection
+        if collection is None or (not self._is_read and self.failure is not None):
             return
         if not self._is_read:
-            self._read(range(len(taken)), len(taken))
-        for block in self._telling.unread(taken, ROWS_AT_ONCE):
+            self._read(range(len(collection)), len(collection))
+        for block in self._telling.unread(collection, ROWS_AT_ONCE):
             self._telling.note(block)
             self.tally.record(block)
 
@@ -224,8 +229,8 @@ class JobRun(Lifecycle):
         # Only an import sees to it that no two are equal, and an earlier run may have waived it.
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
-        taken = None if self._intake is None else self._intake.source.taken
-        source = new_orders(lease, self._plan.operation.name, taken, self._telling.is_told)
+        operation = self._plan.operation.name
+        source = new_orders(lease, operation, self._collection, self._telling.is_told)
         log = LeasedLog(lease, self._lose)
         run = self._run = Run(
             self._session,
@@ -295,14 +300,13 @@ class JobRun(Lifecycle):
     async def _tell_left(self, lease: "Lease") -> None:
         """Tell what was not told so far, as it stands in the journal."""
         await self._look_at_lease(lease)
-        is_collection = self._intake is not None and self._intake.source.taken is not None
         for first, last in self._telling.gaps(ROWS_AT_ONCE):
             rows = await lease.rows_between(first, last)
             for block in self._telling.left(
                 rows,
                 ours=lambda: self._lost is None,
                 # What a stream still held is not told once it is left.
-                unsent=is_collection or not self._leaving,
+                unsent=self._collection is not None or not self._leaving,
                 reason=self.gate.closed_because,
             ):
                 await self._tell(block)

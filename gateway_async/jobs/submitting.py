@@ -43,10 +43,10 @@ async def submit_job(
 
 
 async def _pages(intake: "Intake") -> "AsyncIterator[Sequence[Any]]":
-    taken = intake.source.taken
-    if taken is not None:
-        for start in range(0, len(taken), ROWS_AT_ONCE):
-            yield taken[start : start + ROWS_AT_ONCE]
+    collection = intake.source.collection
+    if collection is not None:
+        for start in range(0, len(collection), ROWS_AT_ONCE):
+            yield collection[start : start + ROWS_AT_ONCE]
             await asyncio.sleep(0)
         return
     page: list[Any] = []

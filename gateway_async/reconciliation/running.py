@@ -68,7 +68,7 @@ class Run(Lifecycle):
             InvalidOrderError: If any entry of a collection is wrong; nothing is looked up.
         """
         self.streamed = streamed
-        check_entries(self._source.taken or ())
+        check_entries(self._source.collection or ())
         self._begin(self._work(), "reconciliation")
 
     def give_up(self) -> None:
