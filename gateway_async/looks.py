@@ -123,8 +123,9 @@ class Looks:
         block = result.blocks[0]
         if not isinstance(block, RepliedBlock):
             return False
-        listed = decode_json(block.reply).get(block.operation.list_field or "") or ()
-        return block.is_accepted and len(listed) < (block.operation.limit or 0)
+        operation = block.plan.operation
+        listed = decode_json(block.reply).get(operation.list_field or "") or ()
+        return block.is_accepted and len(listed) < (operation.limit or 0)
 
 
 def _seen(operation: str, outcome: "Outcome[Any, Any]", is_whole: bool) -> Look:  # noqa: FBT001  # one caller

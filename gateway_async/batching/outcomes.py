@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway_async.batching.chunks import Chunk
+    from gateway_async.batching.plans import Plan
     from gateway_async.dialect import Dialect
-    from gateway_async.operations import Operation
 
 O = TypeVar("O")  # noqa: E741  # an order
 R = TypeVar("R")
@@ -271,18 +271,16 @@ class _AnsweredBlock(_ChunkBlock):
 
     Attributes:
         statuses: The status of each, as a code.
-        record_class: What an item is read as.
-        many: Whether an order has a tuple of records.
+        plan: What the batch is made of.
         sending: What was noted when they were sent.
     """
 
     statuses: bytes
-    record_class: type[Any]
-    many: bool
+    plan: "Plan"
     sending: Sending
 
     def _made(self, judgement: Judgement) -> list[Outcome[Any, Any]]:
-        record_class, many, sending = self.record_class, self.many, self.sending
+        record_class, many, sending = self.plan.record_class, self.plan.is_look_up, self.sending
         outcomes: list[Outcome[Any, Any]] = []
         for order, index, (status, error), items in zip(
             self.chunk.orders, self.chunk.indices, judgement.verdicts, judgement.items, strict=True
@@ -314,13 +312,11 @@ class RepliedBlock(_AnsweredBlock):
 
     Attributes:
         reply: The reply, without signatures.
-        operation: What was asked for.
         dialect: By which it was judged.
         plain: Whether the judgement was a plain one, so that it need not be made again.
     """
 
     reply: bytes = attrs.field(repr=False)
-    operation: "Operation"
     dialect: "Dialect" = attrs.field(repr=False)
     plain: bool = False
 
@@ -332,11 +328,12 @@ class RepliedBlock(_AnsweredBlock):
 
     def outcomes(self) -> list[Outcome[Any, Any]]:
         """Read the reply once more, and make the outcomes."""
+        operation = self.plan.operation
         if self.plain:
-            listed = decode_json(self.reply)[self.operation.list_field or ""]
+            listed = decode_json(self.reply)[operation.list_field or ""]
             return self._made(plain_judgement(listed))
-        payload = decode_json(self.reply) if self.many else decode_surely(self.reply)
-        return self._made(judge(self.operation, self.chunk.orders, payload, self.dialect))
+        payload = decode_json(self.reply) if self.plan.is_look_up else decode_surely(self.reply)
+        return self._made(judge(operation, self.chunk.orders, payload, self.dialect))
 
 
 @attrs.frozen

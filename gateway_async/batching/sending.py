@@ -242,24 +242,17 @@ class Sender:
     def _replied(
         self, chunk: "Chunk", judgement: Judgement, reply: bytes, sending: Sending
     ) -> JudgedBlock | RepliedBlock:
-        plan = self.writer.plan
+        plan, statuses = self.writer.plan, verdict_codes(judgement)
         if self.streamed:
             return JudgedBlock(
-                chunk=chunk,
-                statuses=verdict_codes(judgement),
-                record_class=plan.record_class,
-                many=plan.is_look_up,
-                sending=sending,
-                judgement=judgement,
+                chunk=chunk, statuses=statuses, plan=plan, sending=sending, judgement=judgement
             )
         return RepliedBlock(
             chunk=chunk,
-            statuses=verdict_codes(judgement),
-            record_class=plan.record_class,
-            many=plan.is_look_up,
+            statuses=statuses,
+            plan=plan,
             sending=sending,
             reply=reply,
-            operation=plan.operation,
             dialect=self.session.dialect,
             plain=judgement.plain,
         )

@@ -237,11 +237,9 @@ def test_a_kept_reply_is_read_again_as_it_was_judged(
     block = RepliedBlock(
         chunk=Chunk(range(count), tuple(orders)),
         statuses=status_codes([status for status, _ in judgement.verdicts]),
+        plan=plan,
         reply=kept,
-        operation=plan.operation,
         dialect=Dialect(),
-        record_class=plan.record_class,
-        many=plan.is_look_up,
         sending=Sending(ended_at=0.0),
     )
     outcomes = block.outcomes()
