@@ -94,9 +94,11 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
         A batch that was not begun is taken to its first pause, where nothing is sent yet: thus a
         task that is cancelled before its first step leaves a result, too.
         """
-        if self._coroutine is None:
-            self._begin().send(None)
-        return (self._coroutine or self._begin()).throw(*error)
+        coroutine = self._coroutine
+        if coroutine is None:
+            coroutine = self._begin()
+            coroutine.send(None)
+        return coroutine.throw(*error)
 
     def close(self) -> None:
         """Give the batch up, as for any coroutine."""

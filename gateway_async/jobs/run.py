@@ -6,6 +6,7 @@ were asked. While another process has the job, nothing of it is called `not_sent
 """
 
 import asyncio
+import functools
 import hashlib
 import logging
 import math
@@ -155,9 +156,10 @@ class JobRun(Lifecycle):
     # The job, from its first step to its last
 
     async def _conduct(self) -> None:
-        has_orders = self._intake is not None
-        if has_orders and await self._patiently(self._submit) is None:
-            return
+        if self._intake is not None:
+            given = (self._session, self._plan, self._job, self._intake)
+            if await self._patiently(functools.partial(submit_job, *given)) is None:
+                return
         lease = await self._patiently(self._take)
         if lease is None:
             return
@@ -170,11 +172,6 @@ class JobRun(Lifecycle):
             await self._release(lease)
         if self._lost is not None:
             raise self._lost
-
-    async def _submit(self) -> int:
-        if self._intake is None:
-            return 0
-        return await submit_job(self._session, self._plan, self._job, self._intake)
 
     async def _take(self) -> "Lease":
         owner = f"{socket.gethostname()}:{os.getpid()} {uuid.uuid4()}"
