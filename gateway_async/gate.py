@@ -36,8 +36,8 @@ class Gate:
         return DEADLINE_PASSED if self.is_too_late else None
 
     @property
-    def _pause(self) -> float:
-        """How long nothing may leave yet."""
+    def _pause_left(self) -> float:
+        """How long nothing may leave yet, in seconds."""
         if self.paused_until == -math.inf:  # as nearly always: nobody need look at the clock
             return 0.0
         return self.paused_until - asyncio.get_running_loop().time()
@@ -77,8 +77,8 @@ class Gate:
         Raises:
             NotSentError: If nothing may leave any more.
         """
-        while self._pause > 0 and self.closed_because is None:
-            await self.sleep(self._pause)
+        while self._pause_left > 0 and self.closed_because is None:
+            await self.sleep(self._pause_left)
         self.check()
 
     def check(self) -> None:
