@@ -156,7 +156,7 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
             elif run.failure is not None:
                 await run.finish(await self._drain(run, "the input or a collaborator failed"))
             elif run.is_over:
-                run.give_up()
+                run.record_rest()
                 if not run.tally.finished:
                     await run.finish()
             else:

@@ -29,6 +29,11 @@ _CUT_SHORT = (
 class Lifecycle(abc.ABC):
     """A batch under way.
 
+    It ends in two steps. `drain`, unless every worker has ended by itself: nothing more is taken in
+    (`leave`), what has sent nothing is ended at once (`_let_go`), and what is still on its way
+    after the drain time as well (`abandon`). `finish`: what never had its turn is recorded
+    (`record_rest`), the result is made, and the input closed.
+
     Attributes:
         tally: What is settled.
         gate: Whether requests may leave.
@@ -78,7 +83,7 @@ class Lifecycle(abc.ABC):
         """Check a collection whole, then start the workers."""
 
     @abc.abstractmethod
-    def give_up(self) -> None:
+    def record_rest(self) -> None:
         """Record, once the workers have ended, what was never sent."""
 
     @property
@@ -173,7 +178,7 @@ class Lifecycle(abc.ABC):
         Raises:
             BaseException: The interruption, or else what ended a worker, once `result` is there.
         """
-        self.give_up()
+        self.record_rest()
         self.result = self.tally.result(exhausted=self._is_exhausted)
         if isinstance(interruption, asyncio.CancelledError):
             interruption.outcome = self.result  # type: ignore[attr-defined]  # as for a single call

@@ -134,7 +134,7 @@ class Run(Lifecycle):
         """Note orders of the same job whose outcome is unknown: none like them may follow."""
         self._intake.note_unknown(orders)
 
-    def give_up(self) -> None:
+    def record_rest(self) -> None:
         """Record, once the workers have ended, what was never sent."""
         if self._alarm is not None:
             self._alarm.cancel()

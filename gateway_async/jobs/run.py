@@ -117,7 +117,7 @@ class JobRun(Lifecycle):
         """The orders as they were handed in, where that is a collection."""
         return None if self._intake is None else self._intake.source.collection
 
-    def give_up(self) -> None:
+    def record_rest(self) -> None:
         """Record what is left of a collection: an earlier process may have sent any of it."""
         collection = self._collection
         if collection is None or (not self._is_read and self.failure is not None):

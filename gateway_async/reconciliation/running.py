@@ -71,7 +71,7 @@ class Run(Lifecycle):
         check_entries(self._source.collection or ())
         self._begin(self._work(), "reconciliation")
 
-    def give_up(self) -> None:
+    def record_rest(self) -> None:
         """Record, once the worker has ended, what was taken in and not looked up."""
         self._refuse(self.gate.closed_because or "the reconciliation ended before")
 
