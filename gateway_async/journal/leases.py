@@ -16,7 +16,7 @@ from gateway_async.errors import (
     JournalError,
     LeaseLostError,
 )
-from gateway_async.journal.schema import JOBS, LEASES, SLICES, STATES, DatabaseNow
+from gateway_async.journal.schema import JOBS, LEASES, SECONDS_FROM_NOW, SLICES, STATES, DatabaseNow
 from gateway_async.journal.states import TRANSITIONS, JobState, Move
 
 if TYPE_CHECKING:
@@ -59,14 +59,11 @@ _LEFT = (LEASES.c.expires_at - DatabaseNow()).label("seconds_left")
 _FIND_JOB = sa.select(JOBS.c.id, JOBS.c.imported, JOBS.c.total, JOBS.c.slice_size).where(
     JOBS.c.name == sa.bindparam("the_name")
 )
-_FIND_SLICE = sa.select(SLICES.c.first, SLICES.c.last, SLICES.c.total).where(
+IS_SLICE = sa.and_(
     SLICES.c.job_id == sa.bindparam("the_job"), SLICES.c.slice == sa.bindparam("the_slice")
 )
-PUT_OFF = (
-    SLICES.update()
-    .where(SLICES.c.job_id == sa.bindparam("the_job"), SLICES.c.slice == sa.bindparam("the_slice"))
-    .values(due_at=DatabaseNow() + sa.bindparam("seconds", type_=sa.Double))
-)
+_FIND_SLICE = sa.select(SLICES.c.first, SLICES.c.last, SLICES.c.total).where(IS_SLICE)
+PUT_OFF = SLICES.update().where(IS_SLICE).values(due_at=SECONDS_FROM_NOW)
 """Lets a slice be due, for somebody to be told of it, in so long."""
 _BEGIN = PUT_OFF.values(finished=False)
 """The same, and a finished one has something to do again: what was held is looked at."""
@@ -78,7 +75,7 @@ _INSERT = LEASES.insert().values(
     slice=sa.bindparam("the_slice"),
     epoch=1,
     owner=sa.bindparam("the_owner"),
-    expires_at=DatabaseNow() + sa.bindparam("seconds", type_=sa.Double),
+    expires_at=SECONDS_FROM_NOW,
 )
 _TAKE_OVER = (
     LEASES.update()
@@ -86,14 +83,10 @@ _TAKE_OVER = (
     .values(
         epoch=LEASES.c.epoch + 1,
         owner=sa.bindparam("the_owner"),
-        expires_at=DatabaseNow() + sa.bindparam("seconds", type_=sa.Double),
+        expires_at=SECONDS_FROM_NOW,
     )
 )
-_RENEW = (
-    LEASES.update()
-    .where(_IS_OURS)
-    .values(expires_at=DatabaseNow() + sa.bindparam("seconds", type_=sa.Double))
-)
+_RENEW = LEASES.update().where(_IS_OURS).values(expires_at=SECONDS_FROM_NOW)
 _RELEASE = LEASES.update().where(_IS_OURS).values(expires_at=0.0)
 _RELEASE_OF = (
     LEASES.update()

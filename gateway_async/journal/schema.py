@@ -43,6 +43,9 @@ def _now_of_postgresql(element: DatabaseNow, compiler: "SQLCompiler", **_: Any) 
     return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
 
 
+SECONDS_FROM_NOW = DatabaseNow() + sa.bindparam("seconds", type_=sa.Double)
+"""By the database's clock, so many `seconds` from now."""
+
 _METADATA = sa.MetaData()
 _NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 

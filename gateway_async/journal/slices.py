@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from gateway_async.errors import JobNotFoundError
 from gateway_async.journal.codec import storable
 from gateway_async.journal.job import SliceStatus
-from gateway_async.journal.leases import PUT_OFF, verify
+from gateway_async.journal.leases import IS_SLICE, PUT_OFF, verify
 from gateway_async.journal.reading import find_job, read_counts
-from gateway_async.journal.schema import JOBS, LEASES, SLICES, STATES, DatabaseNow
+from gateway_async.journal.schema import JOBS, LEASES, SECONDS_FROM_NOW, SLICES, STATES, DatabaseNow
 from gateway_async.journal.states import UNFINISHED
 
 if TYPE_CHECKING:
@@ -43,21 +43,10 @@ _LIST = SLICES.insert().from_select(
     .where(STATES.c.job_id == _JOB, STATES.c.slice > 0)
     .group_by(STATES.c.job_id, STATES.c.slice),
 )
-_LOCK = (
-    sa.select(SLICES.c.tries)
-    .where(SLICES.c.job_id == _JOB, SLICES.c.slice == _SLICE)
-    .with_for_update()
-)
-_IS_SLICE = sa.and_(SLICES.c.job_id == _JOB, SLICES.c.slice == _SLICE)
-_FINISH = SLICES.update().where(_IS_SLICE).values(finished=True)
-_LEAVE = (
-    SLICES.update()
-    .where(_IS_SLICE)
-    .values(
-        due_at=DatabaseNow() + sa.bindparam("seconds", type_=sa.Double), tries=SLICES.c.tries + 1
-    )
-)
-_HURRY = SLICES.update().where(_IS_SLICE).values(due_at=0.0, tries=0)
+_LOCK = sa.select(SLICES.c.tries).where(IS_SLICE).with_for_update()
+_FINISH = SLICES.update().where(IS_SLICE).values(finished=True)
+_LEAVE = SLICES.update().where(IS_SLICE).values(due_at=SECONDS_FROM_NOW, tries=SLICES.c.tries + 1)
+_HURRY = SLICES.update().where(IS_SLICE).values(due_at=0.0, tries=0)
 _REOPEN = _HURRY.values(finished=False)
 
 _IS_TAKEN = sa.exists().where(
@@ -93,7 +82,7 @@ _PUT_OFF_NAMED = (
         SLICES.c.job_id
         == sa.select(JOBS.c.id).where(JOBS.c.name == sa.bindparam("the_name")).scalar_subquery(),
     )
-    .values(due_at=DatabaseNow() + sa.bindparam("seconds", type_=sa.Double))
+    .values(due_at=SECONDS_FROM_NOW)
 )
 
 
