@@ -55,16 +55,12 @@ class OrderCodec:
         """
         return self.encode_block([order])[0][1:-1].decode()
 
-    def canonical(self, order: object) -> str:
-        """Return the text that an order shares with those that are equal to it, and no other."""
-        return self.encode_block([order])[1][1:-1].decode()
-
     def decode(self, body: str) -> Any:  # noqa: ANN401  # any order
         """Return the order that such a text stands for."""
         return self.build([orjson.loads(body)])[0]
 
     def encode_block(self, orders: "Sequence[object]") -> tuple[bytes, bytes]:
-        """Return one text for many orders, as they are kept, and as equal ones would be.
+        """Return the text that many orders are kept as, and the one that equal ones share.
 
         Raises:
             InvalidOrderError: For anything but orders of this operation.
