@@ -207,9 +207,9 @@ class Chunker:
         self._reconsider()
         return page.to_chunk()
 
-    def release(self, chunk: Chunk, unknown: "Sequence[Any]") -> None:
-        """Note that a chunk has come back, and which of its orders have an unknown outcome."""
-        self._in_flight.difference_update(map(self._identity, chunk.orders))
+    def release(self, orders: "Sequence[Any]", unknown: "Sequence[Any]") -> None:
+        """Note that orders have come back, and which orders have an unknown outcome."""
+        self._in_flight.difference_update(map(self._identity, orders))
         self._unknown.update(map(self._identity, unknown))
         self._reconsider()
 

@@ -176,17 +176,17 @@ class Intake:
         self._chunker.refused.clear()
         return refused
 
-    def release(self, chunk: Chunk, block: "Block") -> None:
-        """Note that a chunk came back, with what became of its orders."""
+    def release(self, block: "Block") -> None:
+        """Note that the orders of a chunk came back, with what became of them."""
         if self._chunker.serializes:
-            unknown = status_code(OutcomeStatus.UNKNOWN)
-            orders = zip(block.statuses, block.orders, strict=True)
-            self._chunker.release(chunk, [order for code, order in orders if code == unknown])
+            code = status_code(OutcomeStatus.UNKNOWN)
+            orders = zip(block.orders, block.statuses, strict=True)
+            self._chunker.release(block.orders, [order for order, said in orders if said == code])
 
     def note_unknown(self, orders: "Sequence[object]") -> None:
         """Note orders of the same job whose outcome is unknown: none like them may follow."""
         if self._chunker.serializes:
-            self._chunker.release(Chunk((), ()), orders)
+            self._chunker.release((), orders)
 
     def give_up(self, error: NotSentError) -> "list[Block]":
         """End the intake, and return all that was taken and never sent.

@@ -278,8 +278,8 @@ class Run(Lifecycle):
         self.gate.stop(reason)
         self._withdraw_calls()
 
-    def _record(self, chunk: "Chunk", block: Block) -> None:
-        self._intake.release(chunk, block)
+    def _record(self, block: Block) -> None:
+        self._intake.release(block)
         self._note(block)
 
     def _note(self, block: Block) -> None:

@@ -82,7 +82,7 @@ class Sender:
     writer: "SheetWriter"
     gate: "Gate"
     tally: "Tally"
-    record: "Callable[[Chunk, Block], None]"
+    record: "Callable[[Block], None]"
     log: "JobLog | None" = None
     alone: bool = True
     streamed: bool = False
@@ -140,7 +140,7 @@ class Sender:
 
     def fail(self, chunk: "Chunk", error: GatewayError) -> None:
         """Record a chunk that is not sent."""
-        self.record(chunk, _uniform(chunk, error))
+        self.record(_uniform(chunk, error))
 
     async def _send_halves(self, chunk: "Chunk", references: "References") -> GatewayError | None:
         """Ask again in two requests: the reply was full, and may have been cut."""
@@ -177,7 +177,7 @@ class Sender:
         """Record what became of a chunk, once the journal has kept it."""
         chunk, number = intent.chunk, intent.number
         if self.log is None or number is None:  # which knows nothing that was to be sent
-            self.record(chunk, block)
+            self.record(block)
             return
         if block.sending is None:
             kept = self.log.withdraw(number, chunk)
@@ -200,7 +200,7 @@ class Sender:
             is_kept = True
         finally:
             said = block if is_kept or block.sending is None else _not_kept(chunk, block.sending)
-            self.record(chunk, said)
+            self.record(said)
 
     async def _exchange(
         self, intent: "_Intent", sheet: "Sheet | None", watch: "RequestWatch"

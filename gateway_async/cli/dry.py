@@ -11,9 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway_async.batching.intake import Intake
+from gateway_async.batching.outcomes import UniformBlock
 from gateway_async.batching.plans import PLANS
 from gateway_async.batching.sheets import SheetWriter
+from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.cli.talk import standard_output
+from gateway_async.errors import NotSentError
 from gateway_async.models.values import MASK
 from gateway_async.operations import PAYOUT
 from gateway_async.wire.encoding import JsonText, payout_fields
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from gateway_async.cli.settings.settings import Settings
 
 _CHUNKS_SHOWN = 20
+_NOTHING_SENT = NotSentError("nothing was sent: this is the plan alone")
 
 
 async def _chunks(plan: "Plan", settings: "Settings", file: "InputFile") -> "AsyncIterator[Chunk]":
@@ -41,18 +45,8 @@ async def _chunks(plan: "Plan", settings: "Settings", file: "InputFile") -> "Asy
             return
         chunk, _ = taken
         yield chunk
-        intake.release(chunk, _NOTHING)
-
-
-@attrs.frozen
-class _Nothing:
-    """Stands for what became of a chunk that was not sent."""
-
-    statuses: bytes = b""
-    orders: tuple[Any, ...] = ()
-
-
-_NOTHING: Any = _Nothing()
+        block = UniformBlock(chunk=chunk, status=OutcomeStatus.NOT_SENT, error=_NOTHING_SENT)
+        intake.release(block)
 
 
 def show_plan(layout: "Layout", settings: "Settings", file: "InputFile") -> None:

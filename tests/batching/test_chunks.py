@@ -87,7 +87,7 @@ class _Driver:
         unknown = [order for order in chunk.orders if self.data.draw(st.booleans())]
         self.unknown.update(map(self.chunker._identity, unknown))
         if self.chunker.serializes:
-            self.chunker.release(chunk, unknown)
+            self.chunker.release(chunk.orders, unknown)
         return True
 
     @property

@@ -31,7 +31,7 @@ KEEPING = (
         "an outcome is told once it is kept",
         "batching/sending.py",
         "            await kept\n",
-        "            self.record(chunk, block)\n            await kept\n",
+        "            self.record(block)\n            await kept\n",
         "tests/jobs/test_durable.py",
     ),
     Mutant(
