@@ -15,6 +15,7 @@ from gateway_async.operations import PAYOUT, OperationClass
 if TYPE_CHECKING:
     from gateway_async.attempts import Exchange
     from gateway_async.dialect import Dialect
+    from gateway_async.errors import GatewayError
     from gateway_async.session import Request, Session
     from gateway_async.watching import RequestWatch
 
@@ -61,13 +62,14 @@ async def _carry_out(
         gate.stop("the call was cancelled")
         is_read = request.operation.kind is OperationClass.READ
         exchange = watch.exchange = await _drain(task, call, 0 if is_read else drain_seconds)
-        _hang_on(cancelled, _explain(exchange, request, about, session.dialect))
+        _explain(exchange.error, request, about, session.dialect)
+        _hang_on(cancelled, exchange)
         raise
     failure = task.exception()
-    made = watch.exchange = task.result() if failure is None else call.so_far()
-    if failure is not None and not made.sent:
+    exchange = watch.exchange = task.result() if failure is None else call.so_far()
+    if failure is not None and not exchange.sent:
         raise failure
-    exchange = _explain(made, request, about, session.dialect)
+    _explain(exchange.error, request, about, session.dialect)
     if failure is not None and exchange.error is not None:
         raise exchange.error from failure  # a collaborator raised after the request was sent
     if exchange.error is not None:
@@ -102,16 +104,14 @@ def _hang_on(cancelled: asyncio.CancelledError, exchange: "Exchange[T]") -> None
 
 
 def _explain(
-    exchange: "Exchange[T]", request: "Request[T]", about: object, dialect: "Dialect"
-) -> "Exchange[T]":
+    error: "GatewayError | None", request: "Request[T]", about: object, dialect: "Dialect"
+) -> None:
     """Let an error say which payment it is about, and what to do."""
-    error = exchange.error
     if isinstance(error, NotSentError | OutcomeUnknownError):
         error.order_no = getattr(about, "order_no", None)
         error.request_id = getattr(about, "request_id", None)
     if isinstance(error, OutcomeUnknownError) and about is not None:
         error.args = (f"{error}; {_advice(error, request, dialect)}",)
-    return exchange
 
 
 def _advice(error: OutcomeUnknownError, request: "Request[T]", dialect: "Dialect") -> str:
