@@ -125,7 +125,8 @@ class Recovery:
             _log.info(
                 "recovery: %d unknown so far; the gateway's records are looked at again in %.0f s, "
                 "as settle_seconds says",
-                *(len(left), seconds),
+                len(left),
+                seconds,
             )
         await asyncio.sleep(seconds)
         second = await self._look(left)

@@ -163,8 +163,12 @@ class BatchWatch:
             raised = f"; raised {type(end.error).__name__}" if end.error is not None else ""
             _batches.info(
                 "%s ended after %.1f s: %s; %s, %d retries%s",
-                *(self._name, end.seconds, counts or "no orders"),
-                *(_count(end.requests, "request"), end.retries, raised),
+                self._name,
+                end.seconds,
+                counts or "no orders",
+                _count(end.requests, "request"),
+                end.retries,
+                raised,
             )
 
 

@@ -188,7 +188,8 @@ class JobRun(Lifecycle):
         seconds = min(busy.seconds_left, _LONGEST_WAIT_SECONDS) + _CLOCKS_DIFFER_SECONDS
         _log.info(
             "job %r waits %.1f s: another process has its lease, and may have died",
-            *(self._job.name, seconds),
+            self._job.name,
+            seconds,
         )
         await self._aside(asyncio.sleep(seconds))
         made = await self._aside(attempt())
