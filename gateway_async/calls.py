@@ -4,6 +4,7 @@ Each is written from its model, and its reply is read and held against what was 
 to send one is not known here.
 """
 
+import json
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -324,7 +325,9 @@ def _field_text(name: object, value: object) -> tuple[str, str]:
 def _json_field(name: str, value: object) -> JsonText:
     problem = ""
     try:
-        return JsonText(orjson.dumps(value).decode())
-    except orjson.JSONEncodeError as error:
+        text = orjson.dumps(value).decode()
+        json.dumps(value, allow_nan=False, default=str)  # for which orjson writes null
+        return JsonText(text)
+    except (ValueError, TypeError) as error:
         problem = str(error)
     raise TypeError(f"fields[{name!r}]: cannot be written as JSON: {problem}")

@@ -378,6 +378,12 @@ async def test_a_path_that_is_none_is_refused(
         ({"fields": {"a": Decimal("NaN")}}, TypeError, "got Decimal"),
         ({"fields": {"a": b"x"}}, TypeError, "got bytes"),
         ({"fields": {"a": "\ud800"}}, TypeError, r"fields\['a'\]: holds half a surrogate pair"),
+        (
+            {"fields": {"a": [float("nan")]}},
+            TypeError,
+            r"\['a'\]: cannot be .* JSON: .*float",
+        ),
+        ({"fields": {"a": 2**64}}, TypeError, r"\['a'\]: cannot be .* JSON: .*64-bit"),
         ({"fields": {}, "body": ["form"]}, ConfigurationError, "body: expected one of"),
     ],
 )
