@@ -159,8 +159,25 @@ class PaceOptions:
 
 @Parameter(name="*", group="Files")
 @attrs.frozen(kw_only=True)
-class FileOptions:
+class FormatOptions:
     """How files are read and written.
+
+    Attributes:
+        format: The format of standard input and output, where a file is `-`.
+    """
+
+    format: Literal["csv", "jsonl"] = "csv"
+
+    @property
+    def stdio(self) -> Format:
+        """The format of standard input and output."""
+        return Format(self.format)
+
+
+@Parameter(name="*", group="Files")
+@attrs.frozen(kw_only=True)
+class FileOptions(FormatOptions):
+    """How files are read and written, and what is told of the run.
 
     Attributes:
         format: The format of standard input and output, where a file is `-`.
@@ -168,13 +185,7 @@ class FileOptions:
             is replaced.
     """
 
-    format: Literal["csv", "jsonl"] = "csv"
     report: Path | None = None
-
-    @property
-    def stdio(self) -> Format:
-        """The format of standard input and output."""
-        return Format(self.format)
 
 
 @Parameter(name="*", group="Safety")

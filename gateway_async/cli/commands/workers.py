@@ -26,7 +26,7 @@ from gateway_async.cli.inputs import check_file
 from gateway_async.cli.jobs import look_at
 from gateway_async.cli.layouts import LAYOUTS
 from gateway_async.cli.options import (
-    FileOptions,
+    FormatOptions,
     GatewayOptions,
     JournalOptions,
     PaceOptions,
@@ -180,7 +180,7 @@ def submit(  # noqa: PLR0913  # one keyword an option
     yes: Annotated[bool, Parameter(negative="")] = False,
     queue: QueueOptions | None = None,
     journal: JournalOptions | None = None,
-    files: FileOptions | None = None,
+    files: FormatOptions | None = None,
     gateway: GatewayOptions | None = None,
 ) -> int:
     """Keep the orders of a file in the journal, for workers to send.
@@ -198,7 +198,7 @@ def submit(  # noqa: PLR0913  # one keyword an option
             one after the other.
         yes: Do not ask before the job is handed to the workers.
     """
-    who, files = gateway or GatewayOptions(), files or FileOptions()
+    who, files = gateway or GatewayOptions(), files or FormatOptions()
     talk = who.talk()
 
     def work() -> int:
