@@ -89,6 +89,7 @@ def test_a_long_whole_number_is_an_identifier_digit_by_digit() -> None:
         (b"", "line 1: the file is empty"),
         (b"\n \n", "line 1: the file is empty"),
         (b'{"amount": 1', "line 1: not JSON: Expecting ',' delimiter, at character 13"),
+        (b'{"amount": 1\n', "line 1: not JSON: Expecting ',' delimiter, at character 14"),
         (b"[1]", 'line 1: not an object; a line is like {"order_no": "O1"}'),
         (b'{"amount": NaN}', "line 1: NaN is not a number of JSON"),
         (b'{"amount": 1e999999999}', "line 1: 1e999999999 has more than 100 digits"),

@@ -232,7 +232,7 @@ class JsonRows(Iterable[Row]):
         try:
             cells = self._decoder.decode(line.text)
         except json.JSONDecodeError as error:
-            reason = f"not JSON: {error.msg}, at character {error.colno}"
+            reason = f"not JSON: {error.msg}, at character {error.pos + 1}"
         except (ValueError, RecursionError) as error:
             reason = str(error) if isinstance(error, ValueError) else "nested too deeply"
         else:
