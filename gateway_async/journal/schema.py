@@ -190,8 +190,8 @@ def prepare(connection: sa.Connection, location: "Location", *, create: bool = T
     if version != VERSION:
         raise JournalError(
             f"the journal in this database is of version {version}, and this release of "
-            f"gateway_async reads version {VERSION}: use the release that wrote it, or another "
-            "database"
+            f"gateway_async reads version {VERSION}: finish its jobs with the release that wrote "
+            "it; in another database they are not known, and their orders would be sent again"
         )
 
 
