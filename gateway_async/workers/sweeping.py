@@ -18,7 +18,7 @@ _HANDED_AT_ONCE = 100
 _LONGEST_SECONDS = 10.0
 """How long a queue may take for one slice: one that cannot be reached may never say so."""
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("gateway_async.workers")
 
 
 async def sweep(

@@ -149,6 +149,7 @@ async def test_a_sweeper_says_that_it_failed_and_nothing_secret(
             await asyncio.sleep(0.01)
         sweeper.cancel()
     assert caplog.messages[0] == "slices were not handed to the queue: ConnectionError"
+    assert caplog.records[0].name == "gateway_async.workers"
 
 
 async def test_a_gateway_that_is_away_leaves_the_slice_for_later(
