@@ -1,7 +1,7 @@
 """What a client tells of its work: batches and requests, as they begin and end.
 
-Law: nothing here can name an order, an amount, a card or a signature. Whom it is told, and what
-becomes of a listener that raises, is known to `watching`.
+Law: nothing here can name a card or a signature, and nothing but the text of an `error` an order or
+an amount. Whom it is told, and what becomes of a listener that raises, is known to `watching`.
 """
 
 from typing import TYPE_CHECKING
@@ -44,7 +44,7 @@ class BatchEnd:
         requests: Requests of which something was sent.
         retries: Attempts beyond the first.
         stopped: Why nothing more was sent, if there was a reason.
-        error: What it raised; a cancellation, too.
+        error: What it raised; a cancellation, too. Its text may name orders and amounts.
         seconds: How long it took.
     """
 
@@ -100,7 +100,8 @@ class RequestEnd:
         attempts: The exchanges with the gateway; empty where it was never its turn.
         tries: Attempts made, those included of which it was never the turn.
         sent: How many of them may have sent something.
-        error: Why there is no readable reply; None where there is one.
+        error: Why there is no readable reply; None where there is one. Its text may name the order
+            and amounts of a single payment.
         seconds: How long it took, all attempts and pauses included.
     """
 
