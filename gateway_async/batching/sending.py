@@ -6,12 +6,13 @@ How chunks are taken, and when to stop, is not known here.
 """
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
 from gateway_async.attempts import Call, Exchange
-from gateway_async.batching.matching import Judgement, judge
+from gateway_async.batching.matching import Judgement, identifier, judge
 from gateway_async.batching.outcomes import (
     JudgedBlock,
     RepliedBlock,
@@ -30,6 +31,7 @@ from gateway_async.errors import (
     RejectedError,
     ReplyUnreadableError,
 )
+from gateway_async.operations import REFUND
 from gateway_async.session import Request
 from gateway_async.wire.decoding import decode_json, decode_surely
 
@@ -226,6 +228,8 @@ class Sender:
 
     def _call(self, intent: "_Intent", sheet: "Sheet") -> "Call[Payload]":
         decode = _decode_look_up if self.writer.plan.is_look_up else _decode
+        if intent.references:
+            decode = partial(_decode_refunds, references=intent.references)
         request = Request(operation=self.writer.plan.operation, fields=sheet.fields, decode=decode)
         if self.log is None:
             return Call(self.session, request, self.gate)
@@ -355,6 +359,23 @@ def _ended_by_itself(call: "Call[Payload] | None", intent: _Intent) -> "Exchange
 def _decode(raw: "RawReply") -> "Payload":
     """Read a reply as it is kept: judged now and later, it must come to the same."""
     return without_signatures(raw.body, decode_surely(raw.body))
+
+
+def _decode_refunds(raw: "RawReply", *, references: "References") -> "Payload":
+    """Read a reply to refunds, unless it is one to a look-up, which lists them in the same way."""
+    payload = _decode(raw)
+    listed = payload[1].get(REFUND.list_field or "")
+    if isinstance(listed, list) and listed and all(_was_there(each, references) for each in listed):
+        raise ReplyUnreadableError("the reply lists only refunds that were there before")
+    return payload
+
+
+def _was_there(item: object, references: "References") -> bool:
+    """Say whether an item is a refund that its transaction had before the request."""
+    if not isinstance(item, dict):
+        return False
+    before = references.get(identifier(item.get("transaction_id")) or "", ())
+    return identifier(item.get("refund_reference_id")) in before
 
 
 def _decode_look_up(raw: "RawReply") -> "Payload":

@@ -97,4 +97,11 @@ READING = (
         "    cut = full and honoured and any(",
         "    cut = False and any(",
     ),
+    Mutant(
+        "a reply to the look-up before is none to the refunds",
+        "batching/sending.py",
+        "        if intent.references:\n",
+        "        if False:\n",
+        "tests/recovery/test_refunds.py",
+    ),
 )

@@ -20,7 +20,7 @@ from gateway_async.sandbox.faults import (
     ResetBeforeEffect,
     ReturnStatus,
 )
-from gateway_async.transport import Evidence, Message, RawReply, Transport
+from gateway_async.transport import AiohttpTransport, Evidence, Message, RawReply, Transport
 from tests.recovery.books import (
     EVIDENCE,
     NO_BASELINE,
@@ -268,6 +268,27 @@ async def test_a_baseline_is_not_taken_from_a_reply_of_failure(
     assert "could not be looked up" in str(result.not_sent[0].error)
     assert "busy" in str(result.not_sent[0].error)
     assert sandbox.requests["refund"] == 0
+
+
+async def test_the_reply_to_the_look_up_before_is_none_to_the_refunds(
+    sandbox: Sandbox, client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway = client(REFERENCES)
+    orders = refunds(sandbox, 2)
+    assert (await gateway.refund(orders)).ok
+    send, replies = AiohttpTransport.send, []
+
+    async def repeat_the_first(*given: Any, **named: Any) -> RawReply:
+        replies.append(await send(*given, **named))
+        return replies[0]
+
+    monkeypatch.setattr(AiohttpTransport, "send", repeat_the_first)
+    result = await gateway.refund(orders)
+    monkeypatch.undo()
+
+    assert statuses(result) == [UNKNOWN] * 2
+    assert len(replies) == 2
+    assert statuses(await gateway.recover(result)) == [SUCCEEDED] * 2
 
 
 async def test_an_end_that_is_ahead_or_not_known_is_waited_for_from_now(
