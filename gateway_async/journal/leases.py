@@ -16,6 +16,7 @@ from gateway_async.errors import (
     JournalError,
     LeaseLostError,
 )
+from gateway_async.journal.rows import NOT_DONE
 from gateway_async.journal.schema import JOBS, LEASES, SECONDS_FROM_NOW, SLICES, STATES, DatabaseNow
 from gateway_async.journal.states import TRANSITIONS, JobState, Move
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 IMPORT_SLICE = -1
 """The lease of one who submits a job."""
 _INTERRUPTED = "it was in flight when its process ended"
+_EARLIER = "earlier, "
 
 
 @attrs.frozen
@@ -103,7 +105,11 @@ _REOPEN = (
     )
     .values(
         state=str(JobState.UNKNOWN),
-        text=sa.case((STATES.c.state == str(JobState.INTENT), _INTERRUPTED), else_=STATES.c.text),
+        text=sa.case(
+            (STATES.c.state == str(JobState.INTENT), _INTERRUPTED),
+            (STATES.c.proof == NOT_DONE, _EARLIER + STATES.c.text),
+            else_=STATES.c.text,
+        ),
         proof="",
     )
 )

@@ -137,6 +137,18 @@ async def test_what_is_absent_is_not_sent_again_unasked(
     assert sandbox.requests["refund"] == 3
 
 
+async def test_what_was_proved_earlier_is_not_said_of_a_run_that_could_not_look(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    await make().refund(seeded(sandbox), job=journal.job("job"))
+    sandbox.faults.add("search_refunds", DropReply())
+    for _ in range(2):
+        (error, _) = [o.error for o in await make().resume(journal.job("job")) if o.error]
+        assert str(error).startswith("earlier, recovery proved that it was not done: ")
+        assert str(error).count("recovery does not settle it: the look-up failed") == 1
+
+
 async def test_absence_counts_only_after_the_settle_time_and_two_looks(
     sandbox: Sandbox, make: Make, journal: Journal
 ) -> None:

@@ -62,7 +62,7 @@ async def test_what_was_in_flight_or_held_is_looked_up(journal: Journal, tables:
         (JobState.SUCCEEDED, "why"),
         (JobState.DECLINED, "why"),
         (JobState.UNKNOWN, "why"),
-        (JobState.UNKNOWN, "why"),
+        (JobState.UNKNOWN, "earlier, why"),
     ]
     (row, *_) = await again.rows({JobState.UNKNOWN})
     assert row.sending is not None
