@@ -36,7 +36,7 @@ from gateway_async.session import Request
 from gateway_async.wire.decoding import decode_json, decode_surely
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from gateway_async.batching.chunks import Chunk
     from gateway_async.batching.log import Fates, JobLog
@@ -362,20 +362,25 @@ def _decode(raw: "RawReply") -> "Payload":
 
 
 def _decode_refunds(raw: "RawReply", *, references: "References") -> "Payload":
-    """Read a reply to refunds, unless it is one to a look-up, which lists them in the same way."""
+    """Read a reply to refunds, unless it is one to an earlier request."""
     payload = _decode(raw)
     listed = payload[1].get(REFUND.list_field or "")
-    if isinstance(listed, list) and listed and all(_was_there(each, references) for each in listed):
-        raise ReplyUnreadableError("the reply lists only refunds that were there before")
+    if isinstance(listed, list) and _tells_of_earlier(listed, references):
+        raise ReplyUnreadableError("the reply tells only of refunds that were there before")
     return payload
 
 
-def _was_there(item: object, references: "References") -> bool:
-    """Say whether an item is a refund that its transaction had before the request."""
-    if not isinstance(item, dict):
-        return False
-    before = references.get(identifier(item.get("transaction_id")) or "", ())
-    return identifier(item.get("refund_reference_id")) in before
+def _tells_of_earlier(listed: "Sequence[Any]", references: "References") -> bool:
+    """Say whether of these transactions a reply lists only refunds that they had before."""
+    is_told = False
+    for item in listed:
+        name = identifier(item.get("transaction_id")) if isinstance(item, dict) else None
+        before = references.get(name or "")
+        if before is not None:
+            if (identifier(item.get("refund_reference_id")) or "") not in before:
+                return False
+            is_told = True
+    return is_told
 
 
 def _decode_look_up(raw: "RawReply") -> "Payload":

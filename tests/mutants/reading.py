@@ -98,7 +98,7 @@ READING = (
         "    cut = False and any(",
     ),
     Mutant(
-        "a reply to the look-up before is none to the refunds",
+        "the reply to an earlier request is none to the refunds",
         "batching/sending.py",
         "        if intent.references:\n",
         "        if False:\n",

@@ -270,24 +270,25 @@ async def test_a_baseline_is_not_taken_from_a_reply_of_failure(
     assert sandbox.requests["refund"] == 0
 
 
-async def test_the_reply_to_the_look_up_before_is_none_to_the_refunds(
-    sandbox: Sandbox, client: MakeClient, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("earlier", [1, 2], ids=["refunds", "look-up"])
+async def test_the_reply_to_an_earlier_request_is_none_to_the_refunds(
+    sandbox: Sandbox, client: MakeClient, monkeypatch: pytest.MonkeyPatch, earlier: int
 ) -> None:
     gateway = client(REFERENCES)
     orders = refunds(sandbox, 2)
-    assert (await gateway.refund(orders)).ok
     send, replies = AiohttpTransport.send, []
 
-    async def repeat_the_first(*given: Any, **named: Any) -> RawReply:
+    async def repeat_at_last(*given: Any, **named: Any) -> RawReply:
         replies.append(await send(*given, **named))
-        return replies[0]
+        return replies[-1] if len(replies) < 4 else replies[earlier]
 
-    monkeypatch.setattr(AiohttpTransport, "send", repeat_the_first)
+    monkeypatch.setattr(AiohttpTransport, "send", repeat_at_last)
+    assert (await gateway.refund(orders)).ok
     result = await gateway.refund(orders)
     monkeypatch.undo()
 
     assert statuses(result) == [UNKNOWN] * 2
-    assert len(replies) == 2
+    assert "refunds that were there before" in str(result[0].error)
     assert statuses(await gateway.recover(result)) == [SUCCEEDED] * 2
 
 
