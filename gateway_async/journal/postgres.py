@@ -20,7 +20,14 @@ class _Bounded:
     """What is put before the driver's own connection."""
 
     pgconn: Any
+    broken: bool
     failure: type[Exception]
+    _is_silent = False
+
+    @property
+    def was_ended(self) -> bool:
+        """Whether the server ended the connection; not where it only fell silent."""
+        return self.broken and not self._is_silent
 
     def wait(self, gen: "Generator[Any, Any, T]", *arguments: Any, **named: Any) -> T:  # noqa: ANN401  # the driver's
         """Wait for the end of an exchange with the server.
@@ -40,6 +47,7 @@ class _Bounded:
             while True:
                 ready = yield wanted
                 if not ready and time.monotonic() >= until:
+                    self._is_silent = True
                     self.pgconn.finish()  # else a rollback would wait as long again
                     raise self.failure(f"the server said nothing for {seconds:g} s")
                 wanted = gen.send(ready)

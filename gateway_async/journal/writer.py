@@ -263,7 +263,7 @@ class Writer:
                 is_committing = True
                 transaction.commit()
         except Exception as error:  # noqa: BLE001  # each is handed to its caller
-            is_lost = getattr(driver, "broken", False)  # by a server that ends what idles, say
+            is_lost = getattr(driver, "was_ended", False)  # by a server that ends what idles, say
             if not isinstance(error, GatewayError):
                 self._disconnect()
             if is_first and not is_committing and (is_lost or len(group) > 1):
