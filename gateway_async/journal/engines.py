@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
+import tenacity
 from sqlalchemy import event
 
 from gateway_async.errors import ConfigurationError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from gateway_async.journal.location import Location
 
 _BUSY_SECONDS = 30.0
+_MOST_SECONDS_BETWEEN = 0.02
 _SQLITE_SETTINGS = (
     "PRAGMA synchronous = FULL",
     "PRAGMA fullfsync = 1",
@@ -78,7 +80,22 @@ def _set_up_sqlite(connection: Any, _: object) -> None:  # noqa: ANN401  # sqlit
     with _closed_on_failure(connection):
         modes = [connection.execute(setting).fetchone() for setting in _SQLITE_SETTINGS]
         if modes[-1] != ("wal",):
-            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            _turn_to_wal(connection)
+
+
+def _turn_to_wal(connection: Any) -> None:  # noqa: ANN401  # sqlite3's
+    """Turn a new file to a write-ahead log; SQLite itself does not wait for others that do so."""
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception(_is_busy),
+        stop=tenacity.stop_after_delay(_BUSY_SECONDS),
+        wait=tenacity.wait_random(0, _MOST_SECONDS_BETWEEN),
+        reraise=True,
+    )
+    retrying(connection.execute, "PRAGMA journal_mode = WAL").fetchone()
+
+
+def _is_busy(error: BaseException) -> bool:
+    return getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY"
 
 
 def _begin_immediate(connection: sa.Connection) -> None:

@@ -1,15 +1,18 @@
 """What is on the disk after a commit, and what ends a wait for a database that says nothing."""
 
 import asyncio
+import sqlite3
+import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from gateway_async.errors import JournalError, RejectedError
-from gateway_async.journal import JobState, Journal, postgres as postgres_module
+from gateway_async.journal import JobState, Journal, engines, postgres as postgres_module
 from gateway_async.journal.rows import Settlement
 from gateway_async.journal.writer import Transaction
 from tests.journal.tables import Tables, sent, taken
@@ -51,6 +54,28 @@ async def test_a_commit_is_on_the_servers_disk(
     finally:
         tables.run(f"ALTER DATABASE {name} RESET synchronous_commit")
     assert found == [(used,)]
+
+
+async def test_a_new_file_that_somebody_writes_to_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found_busy, is_busy = threading.Event(), engines._is_busy
+
+    def noted(error: BaseException) -> bool:
+        found_busy.set()
+        return is_busy(error)
+
+    monkeypatch.setattr(engines, "_is_busy", noted)
+    path = tmp_path / "journal.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        journal = Journal.open(f"sqlite:///{path}")
+        opening = asyncio.create_task(journal.__aenter__())
+        assert await asyncio.to_thread(found_busy.wait, 30)
+        other.execute("COMMIT")
+        await opening
+    assert await asked(journal, "PRAGMA journal_mode") == [("wal",)]
+    await journal.__aexit__(None, None, None)
 
 
 async def test_limits_are_in_the_order_in_which_they_must_act(postgres: str) -> None:
