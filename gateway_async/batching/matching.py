@@ -36,6 +36,7 @@ _MESSAGES = ("error_message", "refund_message")
 _TWO_NAMES = "an item names one order by transaction_id and another by order_no"
 _LONGEST_SHOWN = 200
 _NOT_LISTED = "the reply does not list this order"
+_MAY_LACK_RECORDS = "the reply is full, and may lack records of this order"
 _SUCCEEDED: "Verdict" = (OutcomeStatus.SUCCEEDED, None)
 _ABSENT: "Verdict" = (OutcomeStatus.ABSENT, None)
 
@@ -356,8 +357,11 @@ def _judge_look_up(
     full = len(listed or ()) >= (operation.limit or 0)
     honoured = not unexpected  # asking in smaller chunks would bring the same strangers
     cut = full and honoured and any(len(items) != 1 for items in found)
-    if cut and len(refs) == 1 and found[0]:
-        verdicts = [_unreadable("this order alone fills the reply, which may have been cut")]
+    if full and (len(refs) == 1 or not honoured):  # it cannot be asked in smaller chunks
+        verdicts = [
+            _unreadable(_MAY_LACK_RECORDS) if len(items) > 1 else verdict
+            for verdict, items in zip(verdicts, found, strict=True)
+        ]
     return Judgement(verdicts, [tuple(items) for items in found], unexpected, cut)
 
 

@@ -118,6 +118,18 @@ def test_a_refund_record_has_no_result_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("operation", LOOK_UPS)
+@pytest.mark.parametrize(("count", "several"), [(100, UNKNOWN), (99, SUCCEEDED)])
+def test_a_full_reply_with_strangers_may_lack_records(
+    operation: str, count: int, several: OutcomeStatus
+) -> None:
+    refs = references(2)
+    one, *more = (item_of(operation, refs[n], amount="1") for n in (0, 1, 1))
+    judgement = _judge(operation, refs, [one, *more, *[STRANGER] * (count - 3)])
+    assert _statuses(judgement) == [SUCCEEDED, several]
+    assert (judgement.items[1], judgement.cut) == (tuple(more), False)
+
+
+@pytest.mark.parametrize("operation", LOOK_UPS)
 @pytest.mark.parametrize(
     ("asked", "listed", "cut"),
     [
