@@ -115,7 +115,7 @@ class Tally:
         for reason, count in self.reasons.most_common(_REASONS_SHOWN):
             talk.tell("reason", f"{count} x {reason}", count=count, reason=reason)
         if self.unexpected:
-            text = f"{self.unexpected} records came back that belong to no order of the file"
+            text = f"records that belong to no order of the file: {self.unexpected}"
             talk.tell("unexpected", text, count=self.unexpected)
         if self.failure is not None:
             talk.tell("failure", f"it ended early: {self.failure}")
