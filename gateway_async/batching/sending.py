@@ -36,7 +36,7 @@ from gateway_async.session import Request
 from gateway_async.wire.decoding import decode_json, decode_surely
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from gateway_async.batching.chunks import Chunk
     from gateway_async.batching.log import Fates, JobLog
@@ -229,7 +229,8 @@ class Sender:
     def _call(self, intent: "_Intent", sheet: "Sheet") -> "Call[Payload]":
         decode = _decode_look_up if self.writer.plan.is_look_up else _decode
         if intent.references:
-            decode = partial(_decode_refunds, references=intent.references)
+            done = self.session.dialect.done_statuses
+            decode = partial(_decode_refunds, references=intent.references, done=done)
         request = Request(operation=self.writer.plan.operation, fields=sheet.fields, decode=decode)
         if self.log is None:
             return Call(self.session, request, self.gate)
@@ -361,26 +362,28 @@ def _decode(raw: "RawReply") -> "Payload":
     return without_signatures(raw.body, decode_surely(raw.body))
 
 
-def _decode_refunds(raw: "RawReply", *, references: "References") -> "Payload":
+def _decode_refunds(
+    raw: "RawReply", *, references: "References", done: "Collection[str]"
+) -> "Payload":
     """Read a reply to refunds, unless it is one to an earlier request."""
     payload = _decode(raw)
     listed = payload[1].get(REFUND.list_field or "")
-    if isinstance(listed, list) and _tells_of_earlier(listed, references):
-        raise ReplyUnreadableError("the reply tells only of refunds that were there before")
+    if isinstance(listed, list) and _tells_of_earlier(listed, references, done):
+        raise ReplyUnreadableError("the reply tells only of refunds that were done before")
     return payload
 
 
-def _tells_of_earlier(listed: "Sequence[Any]", references: "References") -> bool:
-    """Say whether of these transactions a reply lists only refunds that they had before."""
-    is_told = False
+def _tells_of_earlier(
+    listed: "Sequence[Any]", references: "References", done: "Collection[str]"
+) -> bool:
+    """Say whether a reply calls refunds done, and each of these was done before its request."""
+    found: list[bool] = []
     for item in listed:
-        name = identifier(item.get("transaction_id")) if isinstance(item, dict) else None
-        before = references.get(name or "")
-        if before is not None:
-            if (identifier(item.get("refund_reference_id")) or "") not in before:
-                return False
-            is_told = True
-    return is_told
+        if isinstance(item, dict) and identifier(item.get(REFUND.status_field or "")) in done:
+            before = references.get(identifier(item.get("transaction_id")) or "")
+            reference = identifier(item.get("refund_reference_id")) or ""
+            found += [] if before is None else [reference in before]
+    return bool(found) and all(found)
 
 
 def _decode_look_up(raw: "RawReply") -> "Payload":

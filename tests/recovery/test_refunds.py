@@ -288,7 +288,7 @@ async def test_the_reply_to_an_earlier_request_is_none_to_the_refunds(
     monkeypatch.undo()
 
     assert statuses(result) == [UNKNOWN] * 2
-    assert "refunds that were there before" in str(result[0].error)
+    assert "refunds that were done before" in str(result[0].error)
     assert statuses(await gateway.recover(result)) == [SUCCEEDED] * 2
 
 
