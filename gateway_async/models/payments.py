@@ -251,7 +251,7 @@ class DirectPayment(_CardPayment):
     accept: str | None = text_field(default=None)
 
     def __attrs_post_init__(self) -> None:
-        if self.card is None and self.token_id is None:
+        if not any(text and text.strip() for text in (self.card, self.token_id)):
             raise InvalidOrderError(
                 f"{describe(self)}.card: missing; give the card's number, or token_id for a card "
                 "that the gateway keeps"

@@ -64,8 +64,9 @@ def test_only_what_a_payment_means_nothing_without_is_required(
 def test_a_direct_payment_is_by_card_or_by_token() -> None:
     assert DirectPayment(**REDIRECT, card=examples.CARD).security_code is None
     assert DirectPayment(**REDIRECT, token_id=examples.TOKEN).card is None
-    with pytest.raises(InvalidOrderError, match=r"ORD-7.*card: missing; .*token_id"):
-        DirectPayment(**REDIRECT)
+    for nothing in (None, "", " "):
+        with pytest.raises(InvalidOrderError, match=r"ORD-7.*card: missing; .*token_id"):
+            DirectPayment(**REDIRECT, token_id=nothing)
 
 
 @pytest.mark.parametrize(
