@@ -105,7 +105,7 @@ def identifier(value: object) -> str | None:
     return None
 
 
-def _listed(operation: Operation, payload: "Item") -> list[Any] | None:
+def listed_items(operation: Operation, payload: "Item") -> list[Any] | None:
     """Return the reply's list; empty for null, None where there is none."""
     value = payload.get(operation.list_field or "", "missing")
     if isinstance(value, list):
@@ -168,7 +168,7 @@ def plain_judgement(listed: "Sequence[Item]") -> Judgement:
 def _judge_money(
     operation: Operation, orders: "Sequence[Any]", payload: "Item", dialect: "Dialect"
 ) -> Judgement:
-    listed = _listed(operation, payload) or []
+    listed = listed_items(operation, payload) or []
     match = _match_by_identity(orders, listed)
     verdicts: list[Verdict] = []
     for position, (order, items) in enumerate(zip(orders, match.items, strict=True)):
@@ -343,7 +343,7 @@ def _unreadable(text: str) -> "Verdict":
 def _judge_look_up(
     operation: Operation, refs: "Sequence[OrderRef]", payload: "Item", dialect: "Dialect"
 ) -> Judgement:
-    listed = _listed(operation, payload)
+    listed = listed_items(operation, payload)
     kind = refs[0].kind
     positions = {ref.value: n for n, ref in enumerate(refs)}
     found: list[list[Item]] = [[] for _ in refs]

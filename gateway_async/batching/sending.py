@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 
 from gateway_async.attempts import Call, Exchange
-from gateway_async.batching.matching import Judgement, identifier, judge
+from gateway_async.batching.matching import Judgement, identifier, judge, listed_items
 from gateway_async.batching.outcomes import (
     JudgedBlock,
     RepliedBlock,
@@ -367,8 +367,7 @@ def _decode_refunds(
 ) -> "Payload":
     """Read a reply to refunds, unless it is one to an earlier request."""
     payload = _decode(raw)
-    listed = payload[1].get(REFUND.list_field or "")
-    if isinstance(listed, list) and _tells_of_earlier(listed, references, done):
+    if _tells_of_earlier(listed_items(REFUND, payload[1]) or (), references, done):
         raise ReplyUnreadableError("the reply tells only of refunds that were done before")
     return payload
 
@@ -376,13 +375,14 @@ def _decode_refunds(
 def _tells_of_earlier(
     listed: "Sequence[Any]", references: "References", done: "Collection[str]"
 ) -> bool:
-    """Say whether a reply calls refunds done, and each of these was done before its request."""
+    """Say whether a reply names refunds that it calls done, and all were before its request."""
     found: list[bool] = []
     for item in listed:
         if isinstance(item, dict) and identifier(item.get(REFUND.status_field or "")) in done:
             before = references.get(identifier(item.get("transaction_id")) or "")
-            reference = identifier(item.get("refund_reference_id")) or ""
-            found += [] if before is None else [reference in before]
+            reference = identifier(item.get("refund_reference_id"))
+            if before is not None and reference is not None:
+                found.append(reference in before)
     return bool(found) and all(found)
 
 

@@ -1,6 +1,7 @@
 """Refunds, settled over HTTP by the records of a real gateway: what is proved, and nothing else."""
 
 import asyncio
+import json
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -290,6 +291,37 @@ async def test_the_reply_to_an_earlier_request_is_none_to_the_refunds(
     assert statuses(result) == [UNKNOWN] * 2
     assert "refunds that were done before" in str(result[0].error)
     assert statuses(await gateway.recover(result)) == [SUCCEEDED] * 2
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        lambda done, other: [{**other, "refund_status": "0", "refund_reference_id": ""}, done],
+        lambda done, _: done,
+    ],
+    ids=["beside one that was declined", "not in a list"],
+)
+async def test_a_reply_with_one_earlier_refund_and_no_new_one_is_none(
+    sandbox: Sandbox,
+    client: MakeClient,
+    monkeypatch: pytest.MonkeyPatch,
+    listed: Callable[[Any, Any], Any],
+) -> None:
+    gateway = client(REFERENCES)
+    orders = refunds(sandbox, 2)
+    send, replies = AiohttpTransport.send, []
+
+    async def repeat_at_last(*given: Any, **named: Any) -> RawReply:
+        replies.append(await send(*given, **named))
+        if len(replies) < 4:
+            return replies[-1]
+        payload = json.loads(replies[1].body)
+        payload["refund_orders"] = listed(*payload["refund_orders"])
+        return attrs.evolve(replies[1], body=json.dumps(payload).encode())
+
+    monkeypatch.setattr(AiohttpTransport, "send", repeat_at_last)
+    assert (await gateway.refund(orders)).ok
+    assert statuses(await gateway.refund(orders)) == [UNKNOWN] * 2
 
 
 async def test_an_end_that_is_ahead_or_not_known_is_waited_for_from_now(
