@@ -49,7 +49,7 @@ def _is_template(template: object) -> bool:
         return False
     try:
         return template.format(name="", value="1") != template.format(name="", value="2")
-    except (ValueError, LookupError, AttributeError):
+    except (ValueError, LookupError, AttributeError, TypeError):
         return False
 
 

@@ -61,6 +61,7 @@ def test_the_stand_in_is_configurable(options: dict[str, Any], expected: str) ->
         ("s3cret", {"template": b"{value}"}, "HmacSigner.template: expected a str with {name} and"),
         ("s3cret", {"template": "{nam}={value}"}, "HmacSigner.template: .*got '{nam}={value}'"),
         ("s3cret", {"template": "{"}, "HmacSigner.template: expected a str with {name} and"),
+        ("s3cret", {"template": "{value[a]}"}, "HmacSigner.template: expected a str with {name}"),
         ("s3cret", {"template": "{name}"}, "HmacSigner.template: expected a str with {name} and"),
         ("s3cret", {"uppercase": "no"}, "HmacSigner.uppercase: expected True or False, got 'no'"),
         ("s3cret", {"check_replies": 0}, "HmacSigner.check_replies: expected True or False, got 0"),
