@@ -1,5 +1,6 @@
 """Everything that a program might show or store of the library, collected and searched."""
 
+import asyncio
 import io
 import logging
 import pickle
@@ -12,6 +13,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import attrs
+from aiohttp import web
 from rich.console import Console
 from rich.pretty import traverse
 from rich.traceback import Traceback
@@ -48,7 +50,7 @@ class Dragnet(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.add("log", record.getMessage())
         self.add("log arguments", repr(record.args))
-        if record.exc_info and record.exc_info[1]:
+        if record.exc_info and record.exc_info[1] and not _is_of_a_server(record):
             self.catch_error("logged", record.exc_info[1])
 
     def add(self, label: str, text: str) -> None:
@@ -153,6 +155,13 @@ class Dragnet(logging.Handler):
             for pattern in (plain, _CODE, _SPACED_CARD)
             if (found := pattern.search(text))
         ]
+
+
+def _is_of_a_server(record: logging.LogRecord) -> bool:
+    """Say whether asyncio tells that the sandbox, in this same process, could not write a reply."""
+    told = record.args if isinstance(record.args, tuple) else ()
+    transports = [each for each in told if isinstance(each, asyncio.Transport)]
+    return any(isinstance(each.get_protocol(), web.RequestHandler) for each in transports)
 
 
 def links_of(error: BaseException) -> "Iterator[BaseException]":
