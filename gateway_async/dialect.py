@@ -13,6 +13,7 @@ import attrs
 from gateway_async.errors import ConfigurationError
 from gateway_async.operations import OPERATIONS, BodyFormat
 from gateway_async.texts import plain_text
+from gateway_async.validating import check, is_flag, is_list, is_text, text_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,21 +66,8 @@ def _check_operations(
             )
 
 
-def _check(
-    accepts: "Callable[[Any], bool]", expected: str
-) -> "Callable[[object, attrs.Attribute[Any], Any], None]":
-    def validator(_: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
-        if not accepts(value):
-            raise ConfigurationError(
-                f"Dialect.{attribute.name}: expected {expected}, "
-                f"got {value!r} ({type(value).__name__})"
-            )
-
-    return validator
-
-
 def _only(kind: type[StrEnum]) -> "Callable[[object, attrs.Attribute[Any], Any], None]":
-    return _check(
+    return check(
         lambda value: all(isinstance(one, kind) for one in value.values()),
         f"values out of {', '.join(repr(str(member)) for member in kind)}",
     )
@@ -97,20 +85,12 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _is_list(value: object) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
-
-
-def _text_set(value: "Iterable[str]") -> "frozenset[str] | Iterable[str]":
-    return frozenset(value) if _is_list(value) else value
-
-
 def _text_tuple(value: "Iterable[str]") -> "tuple[str, ...] | Iterable[str]":
-    return tuple(value) if _is_list(value) else value
+    return tuple(value) if is_list(value) else value
 
 
 def _status_set(value: "Iterable[int]") -> "frozenset[int] | Iterable[int]":
-    return frozenset(value) if _is_list(value) else value
+    return frozenset(value) if is_list(value) else value
 
 
 # What is no table is passed on as it is: the validators say what is wrong with it.
@@ -120,8 +100,8 @@ def _is_table(value: object) -> bool:
     return isinstance(value, Mapping) and all(isinstance(key, str) and key for key in value)
 
 
-_table = _check(_is_table, "a mapping from texts")
-_text_table = _check(
+_table = check(_is_table, "a mapping from texts")
+_text_table = check(
     lambda value: _is_table(value) and all(isinstance(v, str) and v for v in value.values()),
     "a mapping from texts to non-empty texts",
 )
@@ -202,8 +182,8 @@ def _are_names(value: "Mapping[str, str]") -> bool:
 def _codes(*default: str) -> AbstractSet[str]:
     result: AbstractSet[str] = attrs.field(
         default=frozenset(default),
-        converter=_text_set,
-        validator=_check(_are_texts, "a set of texts such as {'1'}"),
+        converter=text_set,
+        validator=check(_are_texts, "a set of texts such as {'1'}"),
     )
     return result
 
@@ -251,16 +231,16 @@ class Dialect:
         converter=_texts,
         validator=[
             _text_table,
-            _check(_are_names, "distinct names, none of them of identity or signature"),
+            check(_are_names, "distinct names, none of them of identity or signature"),
         ],
     )
-    amount_places: int = attrs.field(default=2, validator=_check(_is_count, "an int of 0 or more"))
+    amount_places: int = attrs.field(default=2, validator=check(_is_count, "an int of 0 or more"))
     currency_places: "Mapping[str, int]" = attrs.field(
         factory=dict,
         converter=_places,
         validator=[
             _table,
-            _check(lambda value: all(map(_is_count, value.values())), "ints of 0 or more"),
+            check(lambda value: all(map(_is_count, value.values())), "ints of 0 or more"),
         ],
     )
     selection_fields: "Mapping[str, str]" = attrs.field(
@@ -268,11 +248,11 @@ class Dialect:
         converter=_selections,
         validator=[
             _text_table,
-            _check(
+            check(
                 lambda value: set(value) == set(_SELECTION_FIELDS),
                 f"fields out of {', '.join(_SELECTION_FIELDS)}",
             ),
-            _check(
+            check(
                 lambda value: not _TAKEN & set(value.values()),
                 "names that are none of identity or signature",
             ),
@@ -280,7 +260,7 @@ class Dialect:
     )
     selection_separator: str = attrs.field(
         default=",",
-        validator=_check(lambda value: isinstance(value, str) and value != "", "a non-empty str"),
+        validator=check(lambda value: isinstance(value, str) and value != "", "a non-empty str"),
     )
     echo_fields: "Mapping[str, tuple[str, ...]]" = attrs.field(
         factory=dict,
@@ -288,7 +268,7 @@ class Dialect:
         validator=[
             _table,
             _check_operations,
-            _check(_are_echoes, "tuples of fields out of those that each operation repeats"),
+            check(_are_echoes, "tuples of fields out of those that each operation repeats"),
         ],
     )
     done_statuses: AbstractSet[str] = _codes("1")
@@ -296,36 +276,30 @@ class Dialect:
     done_message_prefixes: tuple[str, ...] = attrs.field(
         default=("V0000", "0000"),
         converter=_text_tuple,
-        validator=_check(
-            lambda value: _are_texts(value) and all(value), "texts such as ('V0000',)"
-        ),
+        validator=check(lambda value: _are_texts(value) and all(value), "texts such as ('V0000',)"),
     )
     done_return_statuses: AbstractSet[str] = _codes("1")
     nothing_done_return_statuses: AbstractSet[str] = _codes()
     nothing_done_http_statuses: frozenset[int] = attrs.field(
         default=frozenset(),
         converter=_status_set,
-        validator=_check(_are_statuses, "a set of HTTP statuses such as {429}, and not 200"),
+        validator=check(_are_statuses, "a set of HTTP statuses such as {429}, and not 200"),
     )
     found_query_results: AbstractSet[str] = _codes("1")
     absent_query_results: AbstractSet[str] = _codes()
     payment_states: "Mapping[str, PaymentState]" = attrs.field(
         factory=dict, converter=_states, validator=[_table, _only(PaymentState)]
     )
-    payout_deduplicates: bool = attrs.field(
-        default=False, validator=_check(lambda value: isinstance(value, bool), "True or False")
-    )
+    payout_deduplicates: bool = attrs.field(default=False, validator=is_flag)
     notification_fields: "Mapping[str, tuple[str, ...]]" = attrs.field(
         factory=dict,
         converter=_notification_names,
         validator=[
             _table,
-            _check(_are_places, f"tuples of names by {', '.join(_NOTIFICATION_FIELDS)}"),
+            check(_are_places, f"tuples of names by {', '.join(_NOTIFICATION_FIELDS)}"),
         ],
     )
-    notification_answer: str = attrs.field(
-        default="OK", validator=_check(lambda value: isinstance(value, str), "a str")
-    )
+    notification_answer: str = attrs.field(default="OK", validator=is_text)
 
     def places(self, currency: str) -> int:
         """Return the decimal places of an amount in this currency."""

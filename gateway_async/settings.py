@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from gateway_async.errors import ConfigurationError
+from gateway_async.validating import check, is_flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,23 +20,6 @@ DEFAULT_LINGER_SECONDS = 0.005
 
 DEFAULT_SLICE_SIZE = 1000
 """How many orders a slice of a job has, unless told otherwise."""
-
-
-def _refuse(instance: object, name: str, value: object, expected: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"{type(instance).__name__}.{name}: expected {expected}, "
-        f"got {value!r} ({type(value).__name__})"
-    )
-
-
-def _check(
-    accepts: "Callable[[Any], bool]", expected: str
-) -> "Callable[[object, attrs.Attribute[Any], Any], None]":
-    def validator(instance: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
-        if not accepts(value):
-            raise _refuse(instance, attribute.name, value, expected)
-
-    return validator
 
 
 def is_duration(value: object) -> bool:
@@ -53,14 +36,13 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-_positive = _check(_is_positive, "a number of seconds above 0")
-_not_negative = _check(is_duration, "a number of seconds, 0 or more")
-_count = _check(_is_count, "an int of 1 or more")
-_flag = _check(lambda value: isinstance(value, bool), "True or False")
+_positive = check(_is_positive, "a number of seconds above 0")
+_not_negative = check(is_duration, "a number of seconds, 0 or more")
+_count = check(_is_count, "an int of 1 or more")
 
 
 def _one_of(*values: str) -> "Callable[[object, attrs.Attribute[Any], Any], None]":
-    return _check(lambda value: value in values, "one of " + ", ".join(map(repr, values)))
+    return check(lambda value: value in values, "one of " + ", ".join(map(repr, values)))
 
 
 @attrs.frozen(kw_only=True)
@@ -146,9 +128,9 @@ class RecoveryPolicy:
     """
 
     settle_seconds: float = attrs.field(default=60.0, validator=_not_negative)
-    resend_absent: bool = attrs.field(default=False, validator=_flag)
+    resend_absent: bool = attrs.field(default=False, validator=is_flag)
     refund_evidence: str = attrs.field(default="references", validator=_one_of(*REFUND_EVIDENCE))
-    record_baseline: bool = attrs.field(default=False, validator=_flag)
+    record_baseline: bool = attrs.field(default=False, validator=is_flag)
 
 
 @attrs.frozen(kw_only=True)

@@ -5,14 +5,14 @@ here makes any of them possible and claims none to be the gateway's.
 """
 
 import hmac
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NoReturn, Protocol, runtime_checkable
 
 import attrs
 
 from gateway_async.errors import ConfigurationError
 from gateway_async.hiding import hide_arguments
 from gateway_async.texts import plain_text
+from gateway_async.validating import check, is_flag, is_text, text_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,18 +22,6 @@ if TYPE_CHECKING:
 SIGNATURE_FIELD = "encryption_data"
 
 _PAIR = "{name}={value}"
-
-
-def _check(
-    accepts: "Callable[[Any], bool]", expected: str
-) -> "Callable[[object, attrs.Attribute[Any], Any], None]":
-    def validator(_: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
-        if not accepts(value):
-            raise ConfigurationError(
-                f"HmacSigner.{attribute.name}: expected {expected}, got {value!r}"
-            )
-
-    return validator
 
 
 def _is_digest(name: object) -> bool:
@@ -53,21 +41,8 @@ def _is_template(template: object) -> bool:
         return False
 
 
-def _is_list(value: object) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, str)
-
-
-def _name_set(names: Iterable[str]) -> "frozenset[str] | Iterable[str]":
-    """Return names as a set; what are none is left to the validator."""
-    return frozenset(names) if _is_list(names) else names
-
-
 def _are_names(names: object) -> bool:
     return isinstance(names, frozenset) and all(isinstance(name, str) for name in names)
-
-
-_is_text = _check(lambda value: isinstance(value, str), "a str")
-_is_flag = _check(lambda value: isinstance(value, bool), "True or False")
 
 
 @runtime_checkable
@@ -123,23 +98,23 @@ class HmacSigner(_HoldsSecret):
     secret: str = attrs.field(repr=False)
     digest: str = attrs.field(
         default="sha256",
-        validator=_check(_is_digest, "a digest of hashlib that HMAC can use, such as 'sha256'"),
+        validator=check(_is_digest, "a digest of hashlib that HMAC can use, such as 'sha256'"),
         kw_only=True,
     )
-    joiner: str = attrs.field(default="&", validator=_is_text, kw_only=True)
+    joiner: str = attrs.field(default="&", validator=is_text, kw_only=True)
     template: str = attrs.field(
         default=_PAIR,
-        validator=_check(_is_template, "a str with {name} and {value}, or {value} alone"),
+        validator=check(_is_template, "a str with {name} and {value}, or {value} alone"),
         kw_only=True,
     )
-    uppercase: bool = attrs.field(default=False, validator=_is_flag, kw_only=True)
+    uppercase: bool = attrs.field(default=False, validator=is_flag, kw_only=True)
     excluded: frozenset[str] = attrs.field(
         default=frozenset({SIGNATURE_FIELD}),
-        converter=_name_set,
-        validator=_check(_are_names, "names of fields such as {'note'}"),
+        converter=text_set,
+        validator=check(_are_names, "names of fields such as {'note'}"),
         kw_only=True,
     )
-    check_replies: bool = attrs.field(default=False, validator=_is_flag, kw_only=True)
+    check_replies: bool = attrs.field(default=False, validator=is_flag, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         if not self.secret or not isinstance(self.secret, str):
