@@ -5,7 +5,8 @@ from decimal import Decimal
 import attrs
 
 from gateway_async.errors import InvalidOrderError
-from gateway_async.models.values import amount_field, describe, identifier_field, text_field
+from gateway_async.models.fields import amount_field, identifier_field, text_field
+from gateway_async.models.values import describe
 
 
 @attrs.frozen(kw_only=True)

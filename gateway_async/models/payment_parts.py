@@ -9,15 +9,15 @@ import attrs
 
 from gateway_async.errors import InvalidOrderError
 from gateway_async.hiding import hide_arguments
-from gateway_async.models.values import (
+from gateway_async.models.fields import (
     amount_field,
     integer_field,
     number_field,
     object_field,
     secret_field,
     text_field,
-    to_text,
 )
+from gateway_async.models.values import to_text
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -14,6 +14,16 @@ import attrs
 
 from gateway_async.errors import InvalidOrderError
 from gateway_async.hiding import hide_arguments
+from gateway_async.models.fields import (
+    amount_field,
+    card_field,
+    identifier_field,
+    integer_field,
+    object_field,
+    objects_field,
+    secret_field,
+    text_field,
+)
 from gateway_async.models.payment_parts import (
     AccountOwner,
     AdditionalInformation,
@@ -24,18 +34,7 @@ from gateway_async.models.payment_parts import (
     join_items,
 )
 from gateway_async.models.person import Person
-from gateway_async.models.values import (
-    JOINED,
-    amount_field,
-    card_field,
-    describe,
-    identifier_field,
-    integer_field,
-    object_field,
-    objects_field,
-    secret_field,
-    text_field,
-)
+from gateway_async.models.values import JOINED, describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from gateway_async.models.values import (
+from gateway_async.models.fields import (
     amount_field,
     date_field,
     identifier_field,

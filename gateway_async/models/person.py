@@ -4,7 +4,7 @@
 
 import attrs
 
-from gateway_async.models.values import object_field, text_field
+from gateway_async.models.fields import object_field, text_field
 
 
 @attrs.frozen(kw_only=True)

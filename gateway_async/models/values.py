@@ -3,19 +3,16 @@
 Nothing here knows which model a field belongs to, except for naming it in an error.
 """
 
-from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex
 from uuid import UUID
 
-import attrs
-
 from gateway_async.errors import InvalidOrderError
 from gateway_async.texts import plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import attrs
 
 AMOUNT_HINT = 'use Decimal("12.50") or "12.50"'
 NUMBER = "number"
@@ -150,15 +147,17 @@ def to_amount(value: object, instance: object, field: "attrs.Attribute[Any]") ->
     return amount
 
 
-def _wrong_type(
+def wrong_type(
     instance: object, field: "attrs.Attribute[Any]", expected: str, value: object
 ) -> TypeError:
+    """Name the field that a value is of the wrong type for, and the type that would be right."""
     return TypeError(
         f"{describe(instance)}.{field.name}: expected {expected}, got {type(value).__name__}"
     )
 
 
-def _is_left_out(value: object, field: "attrs.Attribute[Any]") -> bool:
+def is_left_out(value: object, field: "attrs.Attribute[Any]") -> bool:
+    """Say whether the value is the None of a field that is None where it is not given."""
     return value is None and field.default is None
 
 
@@ -171,7 +170,12 @@ def is_encodable(text: str) -> bool:
     return True
 
 
-def _check_encodable(text: str, instance: object, name: str) -> None:
+def check_encodable(text: str, instance: object, name: str) -> None:
+    """Refuse text that UTF-8 cannot carry.
+
+    Raises:
+        InvalidOrderError: For half a surrogate pair.
+    """
     if not is_encodable(text):
         raise _wrong(instance, name, "holds half a surrogate pair, which UTF-8 cannot carry")
 
@@ -184,11 +188,11 @@ def to_text(value: object, instance: object, field: "attrs.Attribute[Any]") -> s
         InvalidOrderError: For text that UTF-8 cannot carry.
     """
     if isinstance(value, str):
-        _check_encodable(value, instance, field.name)
+        check_encodable(value, instance, field.name)
         return value if isinstance(value, SensitiveText) else plain_text(value)
-    if _is_left_out(value, field):
+    if is_left_out(value, field):
         return None
-    raise _wrong_type(instance, field, 'str, such as "12"', value)
+    raise wrong_type(instance, field, 'str, such as "12"', value)
 
 
 def to_identifier(value: object, instance: object, field: "attrs.Attribute[Any]") -> str | None:
@@ -247,10 +251,10 @@ def to_number(value: object, instance: object, field: "attrs.Attribute[Any]") ->
         TypeError: For a `float`, which cannot hold cents exactly, and for any other type.
         InvalidOrderError: For text that is no number, and for NaN and infinite numbers.
     """
-    if _is_left_out(value, field):
+    if is_left_out(value, field):
         return None
     if isinstance(value, bool) or not isinstance(value, Decimal | str | int):
-        raise _wrong_type(instance, field, f"Decimal, str or int ({AMOUNT_HINT})", value)
+        raise wrong_type(instance, field, f"Decimal, str or int ({AMOUNT_HINT})", value)
     number = _decimal(value)
     if number is None or not number.is_finite():
         raise _wrong(instance, field.name, f"{value!r} is not a finite number; {AMOUNT_HINT}")
@@ -263,10 +267,10 @@ def to_integer(value: object, instance: object, field: "attrs.Attribute[Any]") -
     Raises:
         TypeError: For anything else, `bool` included.
     """
-    if _is_left_out(value, field):
+    if is_left_out(value, field):
         return None
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _wrong_type(instance, field, "int", value)
+        raise wrong_type(instance, field, "int", value)
     return int(value)  # of a number with a name, only the number
 
 
@@ -276,10 +280,10 @@ def to_date(value: object, instance: object, field: "attrs.Attribute[Any]") -> d
     Raises:
         TypeError: For anything else; for a `datetime` too, whose time of day would be lost.
     """
-    if _is_left_out(value, field):
+    if is_left_out(value, field):
         return None
     if isinstance(value, datetime) or not isinstance(value, date):
-        raise _wrong_type(instance, field, "datetime.date, such as date(2024, 1, 31)", value)
+        raise wrong_type(instance, field, "datetime.date, such as date(2024, 1, 31)", value)
     return value
 
 
@@ -300,102 +304,3 @@ def to_uuid_text(value: object, instance: object, field: "attrs.Attribute[Any]")
     if canonical != text.lower():
         raise _wrong(instance, field.name, f"{text!r} is no UUID; use uuid.uuid4()")
     return text
-
-
-def _field(converter: "Callable[..., Any]", **options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    return attrs.field(
-        converter=attrs.Converter(converter, takes_self=True, takes_field=True), **options
-    )
-
-
-def amount_field(*, currency: str = "currency", **options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare an amount: `Decimal`, converted from `str` or `int`.
-
-    Args:
-        currency: The name of the field that holds the currency of the amount.
-        options: What `attrs.field` takes.
-    """
-    return _field(to_amount, metadata={CURRENCY: currency}, **options)
-
-
-def text_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare a text."""
-    return _field(to_text, **options)
-
-
-def identifier_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare an identifier: text that is not empty."""
-    return _field(to_identifier, **options)
-
-
-def secret_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare a text that is never shown."""
-    return _field(to_secret, **options)
-
-
-def card_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare a card number: digits, shown as the first six and last four of them."""
-    return _field(to_card, **options)
-
-
-def number_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare what the interface calls a number: `Decimal`, converted from `str` or `int`."""
-    return _field(to_number, metadata={NUMBER: True}, **options)
-
-
-def integer_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare an integer."""
-    return _field(to_integer, **options)
-
-
-def date_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare a date, on the wire `YYYY-MM-DD`."""
-    return _field(to_date, **options)
-
-
-def uuid_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare an identifier in UUID format."""
-    return _field(to_uuid_text, **options)
-
-
-def texts_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare an array of texts: any iterable of `str`, kept as a tuple."""
-
-    def check(
-        instance: object, field: "attrs.Attribute[Any]", texts: tuple[str, ...] | None
-    ) -> None:
-        for text in texts or ():
-            _check_encodable(text, instance, field.name)
-
-    return objects_field(str, validator=check, **options)
-
-
-def object_field(model: type, **options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare a nested object: an instance of `model`."""
-
-    def to_object(value: object, instance: object, field: "attrs.Attribute[Any]") -> object:
-        if isinstance(value, model) or _is_left_out(value, field):
-            return value
-        raise _wrong_type(instance, field, f"{model.__name__}(...)", value)
-
-    return _field(to_object, **options)
-
-
-def objects_field(model: type, **options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare an array: any iterable of `model`, kept as a tuple."""
-    expected = f"an iterable of {model.__name__}"
-
-    def to_objects(
-        value: object, instance: object, field: "attrs.Attribute[Any]"
-    ) -> tuple[object, ...] | None:
-        if _is_left_out(value, field):
-            return None
-        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-            raise _wrong_type(instance, field, expected, value)
-        elements = tuple(value)
-        for element in elements:
-            if not isinstance(element, model):
-                raise _wrong_type(instance, field, f"{expected}, every one", element)
-        return elements
-
-    return _field(to_objects, **options)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.errors import InvalidOrderError
+from gateway_async.models.fields import amount_field, identifier_field, text_field
 from gateway_async.models.orders import OrderRef
-from gateway_async.models.values import amount_field, describe, identifier_field, text_field
+from gateway_async.models.values import describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
