@@ -207,6 +207,7 @@ def _take_over(files: Sequence[int]) -> None:
     if os.isatty(0):
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # be the tests run with nohup
     stdout = io.BufferedWriter(io.FileIO(1, "w", closefd=False))
     stderr = io.BufferedWriter(io.FileIO(2, "w", closefd=False))
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)))

@@ -78,15 +78,22 @@ async def run(
     return Ended(process.returncode, stdout.decode(), stderr.decode())
 
 
-async def run_installed(sandbox: Sandbox | None, *arguments: object) -> Ended:
-    """Run the script that was installed, in an interpreter of its own."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", str(SCRIPT), *map(str, arguments)),
+async def start_installed(
+    sandbox: Sandbox | None, *arguments: object, through: Sequence[str] = ()
+) -> asyncio.subprocess.Process:
+    """Start the script that was installed in an interpreter of its own, through another command."""
+    return await asyncio.create_subprocess_exec(
+        *(*through, sys.executable, "-W", "error", str(SCRIPT), *map(str, arguments)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=environment(sandbox),
     )
+
+
+async def run_installed(sandbox: Sandbox | None, *arguments: object) -> Ended:
+    """Run the script that was installed to its end."""
+    process = await start_installed(sandbox, *arguments)
     stdout, stderr = await process.communicate()
     return Ended(process.returncode, stdout.decode(), stderr.decode())
 

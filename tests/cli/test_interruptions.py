@@ -16,7 +16,7 @@ import pytest
 
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Latency
-from tests.cli.running import outcomes, start, write_refunds
+from tests.cli.running import outcomes, start, start_installed, statuses, write_refunds
 
 ORDERS = 300
 REQUESTS = 2 * ORDERS // 10
@@ -64,6 +64,22 @@ async def test_what_a_stopped_job_did_not_come_to_was_not_sent(
     assert ORDERS // 2 < left < ORDERS
     assert f"0 unknown and {left} not sent; go on with" in said
     assert "It may have been done" not in (tmp_path / "night.html").read_text(encoding="utf-8")
+
+
+async def test_a_command_of_nohup_goes_on_where_the_terminal_is_closed(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 20), tmp_path / "out.csv"
+    sandbox.faults.add("refund", Latency(seconds=0.2, times=1))
+    line = ("refund", orders, "--yes", "--out", out, "--chunk-size", 10, "--concurrency", 1)
+    process = await start_installed(sandbox, *line, through=["nohup"])
+    ended = asyncio.ensure_future(process.communicate())
+    while not sandbox.requests.total() and not ended.done():
+        await asyncio.wait({ended}, timeout=0.002)
+    process.send_signal(signal.SIGHUP)
+    _, stderr = await ended
+    assert process.returncode == 0, stderr
+    assert statuses(out) == {"succeeded": 20}
 
 
 @pytest.mark.parametrize(("seed", "resends"), [(1, True), (2, False)])
