@@ -326,7 +326,7 @@ def _json_field(name: str, value: object) -> JsonText:
     problem = ""
     try:
         text = orjson.dumps(value).decode()
-        json.dumps(value, allow_nan=False, default=str)  # for which orjson writes null
+        json.dumps(value, allow_nan=False, default=str)  # refuses NaN, which orjson writes as null
         return JsonText(text)
     except (ValueError, TypeError) as error:
         problem = str(error)

@@ -33,16 +33,9 @@ from gateway_async.sandbox.faults import (
     ReturnStatus,
     Status,
 )
+from tests.client.payments import CARD, PAYMENT, REQUEST_ID
 from tests.orders import LOOK_UPS, MONEY_OPERATIONS, client_of, made_up, orders_for
 
-PAYMENT: dict[str, Any] = {"order_no": "N1", "currency": "EUR", "amount": "12.50"}
-CARD: dict[str, Any] = {
-    "card": "4111111111111111",
-    "expiration_month": "12",
-    "expiration_year": "2030",
-    "security_code": "123",
-}
-REQUEST_ID = "5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11"
 STATUS_BEFORE = {"refund": "captured"}
 
 

@@ -14,20 +14,14 @@ from gateway_async import (
     ReplyUnreadableError,
 )
 from gateway_async.transport import RawReply
+from tests.client.payments import CARD, PAYMENT, REQUEST_ID
 from tests.memory import Asked, MemoryTransport, client_over
 
-PAYMENT: dict[str, Any] = {"order_no": "N1", "currency": "EUR", "amount": "12.50"}
-CARD: dict[str, Any] = {
-    "card": "4111111111111111",
-    "expiration_month": "12",
-    "expiration_year": "2030",
-    "security_code": "123",
-}
 REQUESTS: dict[str, Any] = {
     "pay_direct": DirectPayment(**PAYMENT, **CARD),
     "pay_apm": ApmPayment(**PAYMENT, payment_method="pix"),
     "payout": PayoutRequest(
-        request_id="5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11",
+        request_id=REQUEST_ID,
         payment_amount="9.90",  # type: ignore[arg-type]  # text is converted
         payment_currency="EUR",
     ),

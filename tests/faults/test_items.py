@@ -1,11 +1,18 @@
 """Replies that can be read and do not fit the request: items missing, doubled, strange, changed."""
 
+import json
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway_async import OutcomeUnknownError, RejectedError, ReplyUnreadableError
+from gateway_async import (
+    OutcomeUnknownError,
+    RecoveryPolicy,
+    RejectedError,
+    ReplyUnreadableError,
+)
 from gateway_async.sandbox import faults
 from tests.faults.deeds import ABSENT, DECLINED, SUCCEEDED, UNKNOWN, Refund, Told, Trial
 from tests.faults.proxy import Proxy, Rewrite, body_of, with_body
@@ -91,6 +98,77 @@ async def test_a_look_up_that_ignores_what_it_was_asked_for(trial: Trial) -> Non
         told = await older.do(gateway)
     assert told.statuses == [UNKNOWN] * 3
     assert all(isinstance(error, ReplyUnreadableError) for error in told.errors)
+
+
+def crowded(reply: bytes) -> bytes:
+    """Fill a reply to a look-up of two: two records of the second, and strangers."""
+    payload = json.loads(body_of(reply))
+    (name,) = (name for name, value in payload.items() if isinstance(value, list))
+    first, second = payload[name]
+    strangers = [{**first, "order_no": f"other-{n}", "transaction_id": f"9{n}"} for n in range(97)]
+    payload[name] = [first, second, {**second, "amount": "1.00"}, *strangers]
+    return with_body(reply, json.dumps(payload).encode())
+
+
+@pytest.mark.parametrize("trial", ["query"], indirect=True)
+async def test_a_full_look_up_reply_that_may_lack_records(trial: Trial, proxy: Proxy) -> None:
+    proxy.once(Rewrite(crowded))
+    async with trial.client(proxy.base_url) as gateway:
+        told = await trial.run_with(gateway, size=2)
+    assert told.statuses == [SUCCEEDED, UNKNOWN]
+    assert told.result is not None
+    assert [len(outcome.items) for outcome in told.result] == [1, 2]
+    assert told.result.unexpected.count == 97
+    assert "may lack records" in str(told.errors[1])
+
+
+# Replies that say nothing of this request
+
+SENT = {
+    *("merchant_id", "account_id", "order_no", "currency", "amount"),
+    *("request_id", "payment_amount", "payment_currency"),
+}
+
+
+def what_was_sent(reply: bytes) -> bytes:
+    """Leave of a result the fields that the request had."""
+    body = body_of(reply)
+    if body.startswith(b"{"):
+        kept = {name: value for name, value in json.loads(body).items() if name in SENT}
+        return with_body(reply, json.dumps(kept).encode())
+    elements = re.finditer(rb"<(\w+)>[^<]*</\1>", body)
+    echoed = b"".join(element[0] for element in elements if element[1].decode() in SENT)
+    return with_body(reply, b"<respon>%s</respon>" % echoed)
+
+
+@pytest.mark.parametrize("trial", ["pay_direct", "payout"], indirect=True)
+async def test_a_result_that_only_repeats_what_was_sent(trial: Trial, proxy: Proxy) -> None:
+    proxy.once(Rewrite(what_was_sent))
+    told = await trial.run(proxy.base_url)
+    assert told.status is UNKNOWN
+    assert isinstance(told.error, ReplyUnreadableError)
+    assert trial.effects == [1]
+
+
+@pytest.mark.parametrize("trial", ["refund"], indirect=True)
+async def test_the_reply_to_an_earlier_refund_of_the_same_orders(
+    trial: Trial, proxy: Proxy
+) -> None:
+    """Before each of the two there is a search."""
+    replies: list[bytes] = []
+
+    def first_again(reply: bytes) -> bytes:
+        replies.append(reply)
+        return replies[1] if len(replies) == 4 else reply
+
+    proxy.always(Rewrite(first_again))
+    deed = trial.kind(trial.sandbox)
+    recovery = RecoveryPolicy(record_baseline=True)
+    async with trial.client(proxy.base_url, recovery=recovery) as gateway:
+        said: list[Told] = [await deed.do(gateway) for _ in range(2)]
+    assert [told.status for told in said] == [SUCCEEDED, UNKNOWN]
+    assert isinstance(said[1].error, ReplyUnreadableError)
+    assert deed.effects() == [2, 2, 2]
 
 
 # Echoes

@@ -271,22 +271,30 @@ async def test_a_baseline_is_not_taken_from_a_reply_of_failure(
     assert sandbox.requests["refund"] == 0
 
 
+def replace_fourth_reply(
+    patch: pytest.MonkeyPatch, choose: Callable[[list[RawReply]], RawReply]
+) -> None:
+    """Give another reply to the second of two batches: before each there is a look-up."""
+    send, replies = AiohttpTransport.send, list[RawReply]()
+
+    async def replaced(*given: Any, **named: Any) -> RawReply:
+        replies.append(await send(*given, **named))
+        return choose(replies) if len(replies) == 4 else replies[-1]
+
+    patch.setattr(AiohttpTransport, "send", replaced)
+
+
 @pytest.mark.parametrize("earlier", [1, 2], ids=["refunds", "look-up"])
 async def test_the_reply_to_an_earlier_request_is_none_to_the_refunds(
     sandbox: Sandbox, client: MakeClient, monkeypatch: pytest.MonkeyPatch, earlier: int
 ) -> None:
     gateway = client(REFERENCES)
     orders = refunds(sandbox, 2)
-    send, replies = AiohttpTransport.send, []
 
-    async def repeat_at_last(*given: Any, **named: Any) -> RawReply:
-        replies.append(await send(*given, **named))
-        return replies[-1] if len(replies) < 4 else replies[earlier]
-
-    monkeypatch.setattr(AiohttpTransport, "send", repeat_at_last)
-    assert (await gateway.refund(orders)).ok
-    result = await gateway.refund(orders)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        replace_fourth_reply(patch, lambda replies: replies[earlier])
+        assert (await gateway.refund(orders)).ok
+        result = await gateway.refund(orders)
 
     assert statuses(result) == [UNKNOWN] * 2
     assert "refunds that were done before" in str(result[0].error)
@@ -309,17 +317,13 @@ async def test_a_reply_with_one_earlier_refund_and_no_new_one_is_none(
 ) -> None:
     gateway = client(REFERENCES)
     orders = refunds(sandbox, 2)
-    send, replies = AiohttpTransport.send, []
 
-    async def repeat_at_last(*given: Any, **named: Any) -> RawReply:
-        replies.append(await send(*given, **named))
-        if len(replies) < 4:
-            return replies[-1]
+    def changed(replies: list[RawReply]) -> RawReply:
         payload = json.loads(replies[1].body)
         payload["refund_orders"] = listed(*payload["refund_orders"])
         return attrs.evolve(replies[1], body=json.dumps(payload).encode())
 
-    monkeypatch.setattr(AiohttpTransport, "send", repeat_at_last)
+    replace_fourth_reply(monkeypatch, changed)
     assert (await gateway.refund(orders)).ok
     assert statuses(await gateway.refund(orders)) == [UNKNOWN] * 2
 
