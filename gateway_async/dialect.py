@@ -13,7 +13,7 @@ import attrs
 from gateway_async.errors import ConfigurationError
 from gateway_async.operations import OPERATIONS, BodyFormat
 from gateway_async.texts import plain_text
-from gateway_async.validating import check, is_flag, is_list, is_text, text_set
+from gateway_async.validating import check, is_flag, is_list, is_text, to_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,10 +89,6 @@ def _text_tuple(value: "Iterable[str]") -> "tuple[str, ...] | Iterable[str]":
     return tuple(value) if is_list(value) else value
 
 
-def _status_set(value: "Iterable[int]") -> "frozenset[int] | Iterable[int]":
-    return frozenset(value) if is_list(value) else value
-
-
 # What is no table is passed on as it is: the validators say what is wrong with it.
 
 
@@ -163,9 +159,9 @@ def _states(value: "Mapping[str, PaymentState]") -> dict[str, PaymentState]:
     return {status: _member(PaymentState, one) for status, one in value.items()}
 
 
-def _are_echoes(value: "Mapping[str, object]") -> bool:
+def _are_echoes(value: "Mapping[str, Any]") -> bool:
     return all(
-        isinstance(fields, tuple) and set(fields) <= set(_ECHO_FIELDS.get(name, ()))
+        _are_texts(fields) and set(fields) <= set(_ECHO_FIELDS.get(name, ()))
         for name, fields in value.items()
     )
 
@@ -182,7 +178,7 @@ def _are_names(value: "Mapping[str, str]") -> bool:
 def _codes(*default: str) -> AbstractSet[str]:
     result: AbstractSet[str] = attrs.field(
         default=frozenset(default),
-        converter=text_set,
+        converter=to_set,
         validator=check(_are_texts, "a set of texts such as {'1'}"),
     )
     return result
@@ -282,7 +278,7 @@ class Dialect:
     nothing_done_return_statuses: AbstractSet[str] = _codes()
     nothing_done_http_statuses: frozenset[int] = attrs.field(
         default=frozenset(),
-        converter=_status_set,
+        converter=to_set,
         validator=check(_are_statuses, "a set of HTTP statuses such as {429}, and not 200"),
     )
     found_query_results: AbstractSet[str] = _codes("1")

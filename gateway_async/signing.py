@@ -12,7 +12,7 @@ import attrs
 from gateway_async.errors import ConfigurationError
 from gateway_async.hiding import hide_arguments
 from gateway_async.texts import plain_text
-from gateway_async.validating import check, is_flag, is_text, text_set
+from gateway_async.validating import check, is_flag, is_text, to_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -110,7 +110,7 @@ class HmacSigner(_HoldsSecret):
     uppercase: bool = attrs.field(default=False, validator=is_flag, kw_only=True)
     excluded: frozenset[str] = attrs.field(
         default=frozenset({SIGNATURE_FIELD}),
-        converter=text_set,
+        converter=to_set,
         validator=check(_are_names, "names of fields such as {'note'}"),
         kw_only=True,
     )

@@ -36,9 +36,15 @@ def is_list(value: object) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
 
 
-def text_set(value: "Iterable[str]") -> "frozenset[str] | Iterable[str]":
-    """Return texts as a set; what is no list is left to the validator."""
-    return frozenset(value) if is_list(value) else value
+def to_set(value: "Iterable[Any]") -> "frozenset[Any] | Iterable[Any]":
+    """Return several as a set; what cannot be one is left to the validator."""
+    if not is_list(value):
+        return value
+    values = tuple(value)
+    try:
+        return frozenset(values)
+    except TypeError:  # one of them cannot be hashed
+        return values
 
 
 is_flag = check(lambda value: isinstance(value, bool), "True or False")

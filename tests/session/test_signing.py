@@ -68,6 +68,7 @@ def test_the_stand_in_is_configurable(options: dict[str, Any], expected: str) ->
         ("s3cret", {"excluded": "note"}, "HmacSigner.excluded: expected names of fields.*'note'"),
         ("s3cret", {"excluded": None}, "HmacSigner.excluded: expected names of fields.*None"),
         ("s3cret", {"excluded": {1}}, "HmacSigner.excluded: expected names of fields"),
+        ("s3cret", {"excluded": [["a"]]}, "HmacSigner.excluded: expected names of fields"),
     ],
 )
 def test_a_wrong_option_is_refused(secret: Any, options: dict[str, Any], text: str) -> None:
