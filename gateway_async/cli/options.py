@@ -53,13 +53,14 @@ def _no_option(_: object, path: Path | None) -> None:
 Source = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
 Out = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
 Only = Annotated[
-    tuple[Literal["not_sent", "declined"], ...], Parameter(negative="", consume_multiple=False)
+    tuple[Literal["not_sent", "declined"], ...],
+    Parameter(negative="", consume_multiple=False, show_default=False),
 ]
 Line = Annotated[str, Parameter(parse=False)]
 """The command as it was given, which `app` hands over."""
 _Seconds = Annotated[float | None, Parameter(converter=_to_seconds)]
 _AtLeastOne = Parameter(validator=Number(gte=1))
-_Flag = Parameter(negative="")
+_Flag = Parameter(negative="", show_default=False)
 
 
 def _as_given(options: Any, *, without: str) -> tuple[str, ...]:  # noqa: ANN401  # a group of options

@@ -96,11 +96,12 @@ def _columns_of(kind: type, path: str = "") -> "Iterator[str]":
 _COLUMNS = MappingProxyType(dict.fromkeys(_columns_of(PayoutRequest)))
 
 
-class _WrongCellError(Exception):
-    def __init__(self, column: str, reason: str) -> None:
-        super().__init__(reason)
-        self.column = column
-        self.reason = reason
+class _WrongCellsError(Exception):
+    """Cells that nothing can be made of: the column of each, and why."""
+
+    def __init__(self, *problems: tuple[str, str]) -> None:
+        super().__init__(*problems)
+        self.problems = problems
 
 
 class PayoutReader:
@@ -137,8 +138,8 @@ class PayoutReader:
         try:
             request = self.make(cells)
             payout_fields(request, self._dialect)
-        except _WrongCellError as error:
-            yield error.column, error.reason
+        except _WrongCellsError as error:
+            yield from error.problems
             return
         except InvalidOrderError as error:
             yield explain(error, _OWN)
@@ -176,7 +177,7 @@ def _tree(cells: "Cells") -> dict[str, Any]:
     """Make nested objects of dotted columns; columns that are no payout's are left out.
 
     Raises:
-        _WrongCellError: For an object whose parts also have columns of their own.
+        _WrongCellsError: For an object whose parts also have columns of their own.
     """
     tree: dict[str, Any] = {}
     for column, value in cells.items():
@@ -187,7 +188,7 @@ def _tree(cells: "Cells") -> dict[str, Any]:
         for parent in parents:
             branch = branch.setdefault(parent, {})
             if not isinstance(branch, dict):
-                raise _WrongCellError(column, f"{parent} has a column of its own beside it")
+                raise _WrongCellsError((column, f"{parent} has a column of its own beside it"))
         if not _is_empty(value) or name not in branch:
             branch[name] = value
     return tree
@@ -201,17 +202,23 @@ def _make(kind: type, tree: Mapping[str, Any], path: str) -> Any:  # noqa: ANN40
     """Make one object of its fields.
 
     Raises:
-        _WrongCellError: Naming the column that is wrong.
+        _WrongCellsError: Naming every column that is wrong.
         InvalidOrderError: Where the client finds it wrong.
     """
     known = attrs.fields_dict(kind)
     fields = {}
+    problems: list[tuple[str, str]] = []
     for name, value in tree.items():
         column = f"{path}{name}"
         if name not in known:
-            raise _WrongCellError(column, f"not known; there are: {', '.join(known)}")
-        if not _is_empty(value):
-            fields[name] = _field(kind, name, value, column)
+            problems.append((column, f"not known; there are: {', '.join(known)}"))
+        elif not _is_empty(value):
+            try:
+                fields[name] = _field(kind, name, value, column)
+            except _WrongCellsError as error:
+                problems += error.problems
+    if problems:
+        raise _WrongCellsError(*problems)
     return kind(**fields)
 
 
@@ -226,24 +233,24 @@ def _field(kind: type, name: str, value: object, column: str) -> object:
     if (kind, name) == (PayoutRequest, "payment_amount") or name == "source_amount":
         return to_text(value)
     if problem := text_problem(value) or damage_problem(value):
-        raise _WrongCellError(column, problem)
+        raise _WrongCellsError((column, problem))
     return to_text(value)
 
 
 def _object(value: object, column: str) -> Mapping[str, Any]:
     found = _from_json(value)
     if not isinstance(found, Mapping):
-        raise _WrongCellError(column, f"expected columns such as {column}.name, or an object")
+        raise _WrongCellsError((column, f"expected columns such as {column}.name, or an object"))
     return found
 
 
 def _list(kind: type, value: object, column: str) -> tuple[object, ...]:
     found = _from_json(value)
     if not isinstance(found, list):
-        raise _WrongCellError(column, "expected a list, in a text as JSON such as [...]")
+        raise _WrongCellsError((column, "expected a list, in a text as JSON such as [...]"))
     if kind is str:
         if not all(isinstance(one, str) for one in found):
-            raise _WrongCellError(column, "expected a list of texts")
+            raise _WrongCellsError((column, "expected a list of texts"))
         return tuple(found)
     return tuple(
         _make(kind, _object(one, f"{column}[{number}]"), f"{column}[{number}].")
@@ -269,5 +276,5 @@ def _date(value: object, column: str) -> date:
     except ValueError:
         found = None
     if found is None or found.isoformat() != text:
-        raise _WrongCellError(column, "expected a date such as 2026-11-20")
+        raise _WrongCellsError((column, "expected a date such as 2026-11-20"))
     return found

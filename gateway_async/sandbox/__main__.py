@@ -43,6 +43,13 @@ def to_seconds(text: str) -> float:
     return float(found[1]) / (1000 if found[2] == "ms" else 1)
 
 
+def to_count(text: str) -> int:
+    """Read a number of orders, 0 or more."""
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of orders; write 0 or more")
+    return int(text)
+
+
 def to_probability(text: str) -> float:
     """Read a probability, 0 to 1."""
     try:
@@ -66,7 +73,7 @@ def make_parser(prog: str = _COMMAND) -> argparse.ArgumentParser:
     add("--merchant-id", default="M1")
     add("--account-id", default="A1")
     add("--secret-env", metavar="NAME", help="environment variable that holds the secret")
-    add("--orders", type=int, default=0, metavar="N", help="orders to have from the start")
+    add("--orders", type=to_count, default=0, metavar="N", help="orders to have from the start")
     add("--orders-status", default="captured", choices=tuple(_COLUMNS_OF))
     orders = (
         "write those of that status to a CSV file; captured ones with a refund_amount, all of it"

@@ -188,8 +188,10 @@ class Sandbox:
             currency: Currency code.
 
         Raises:
-            ConfigurationError: There is no such status, or the amount is none.
+            ConfigurationError: There is no such status, or the count or amount is none.
         """
+        if not _is_count(count):
+            raise ConfigurationError(f"Sandbox.seed: {count!r} is no count; write 0 or more")
         chosen = PaymentStatus.__members__.get(status.upper())
         if chosen is None:
             known = ", ".join(name.lower() for name in PaymentStatus.__members__)
@@ -280,6 +282,10 @@ def _notify_format(text: str) -> NotifyFormat:
         raise ConfigurationError(
             f"Sandbox.notify_format: {text!r} is no format; there are {known}"
         ) from None
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _seeded_amount(amount: object) -> Decimal:

@@ -168,6 +168,14 @@ def test_what_is_wrong_with_a_payout_is_named_by_column(fields: dict[str, Any], 
     assert words in str(problem)
 
 
+def test_every_wrong_cell_of_a_payout_is_named() -> None:
+    wrong = {"payment_date": "1.2.26", "beneficiary": {"labels": "x", "address": {"city": 1.5}}}
+    with pytest.raises(TableError) as caught:
+        read([row(1, **wrong)])
+    columns = ["payment_date", "beneficiary.labels", "beneficiary.address.city"]
+    assert [problem.column for problem in caught.value.problems] == columns
+
+
 def test_particulars_of_an_account_are_in_no_message() -> None:
     wrong = {"bank_details": {"account_number": [ACCOUNT], "iban": IBAN, "bank": 1}}
     with pytest.raises(TableError) as caught:

@@ -87,7 +87,11 @@ def test_a_state_file_that_cannot_be_one_is_named(
         Sandbox(state=state)
 
 
-def test_seeding_knows_its_statuses_and_amounts() -> None:
+def test_seeding_knows_its_counts_statuses_and_amounts() -> None:
+    for count in (-1, 1.0, True):
+        with pytest.raises(ConfigurationError, match=r"Sandbox\.seed: .* is no count"):
+            Sandbox().seed(count)  # type: ignore[arg-type]  # on purpose
+    assert Sandbox().seed(0) == []
     with pytest.raises(ConfigurationError, match="authorised"):
         Sandbox().seed(1, status="paid")
     for amount in ("ten", 0.1, "-1", Decimal("NaN"), None):
@@ -218,7 +222,8 @@ def test_durations(text: str, expected: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [["--latency", "fast"], ["--drop-reply", "2"], ["--drop-reply", "x"]]
+    "options",
+    [["--latency", "fast"], ["--drop-reply", "2"], ["--drop-reply", "x"], ["--orders", "-1"]],
 )
 def test_wrong_options_end_the_command(options: list[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
