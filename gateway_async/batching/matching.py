@@ -36,6 +36,7 @@ _MESSAGES = ("error_message", "refund_message")
 _TWO_NAMES = "an item names one order by transaction_id and another by order_no"
 _LONGEST_SHOWN = 200
 _NOT_LISTED = "the reply does not list this order"
+_NOT_ACCEPTED = "the gateway does not say that it accepted the request"
 _MAY_LACK_RECORDS = "the reply is full, and may lack records of this order"
 _SUCCEEDED: "Verdict" = (OutcomeStatus.SUCCEEDED, None)
 _ABSENT: "Verdict" = (OutcomeStatus.ABSENT, None)
@@ -232,7 +233,7 @@ def _judge_missing(payload: "Item", dialect: "Dialect") -> "Verdict":
     if code in dialect.nothing_done_return_statuses:
         error = RejectedError(f"the gateway did nothing: {said}", code=code, text=text)
         return OutcomeStatus.DECLINED, error
-    return OutcomeStatus.UNKNOWN, ReplyUnreadableError(f"{_NOT_LISTED} ({said})")
+    return _unreadable(f"{_NOT_ACCEPTED}, and does not list this order: {said}")
 
 
 def _judge_items(
@@ -372,7 +373,7 @@ def _judge_unlisted(
     code = identifier(payload.get("return_status"))
     if code not in dialect.done_return_statuses:
         text = identifier(payload.get("return_message")) or ""
-        return _unreadable(f"{_NOT_LISTED} (return_status {code!r}, return_message {text!r})")
+        return _unreadable(f"{_NOT_ACCEPTED}: return_status {code!r}, return_message {text!r}")
     if listed is None:
         return _unreadable("the reply has no list of records")
     if strangers:
