@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 ROWS_AT_ONCE = 1000
 _READ_AHEAD = 500
+_PATIENCE_SECONDS = 0.01
+"""So long is the next page left, for what was taken to be kept and sent before it is read."""
 _CARD = re.compile(r"(?<![0-9])[0-9](?:[ -]?[0-9]){12,18}(?![0-9])")
 
 _STATES = {
@@ -167,6 +169,7 @@ class NewOrders(Source):
         self._last = -1
         self._page: Numbered = []
         self._ahead: asyncio.Task[Numbered] | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     async def pull(self) -> tuple[int, object]:
         """Take the next order, with its index."""
@@ -194,7 +197,7 @@ class NewOrders(Source):
             StopAsyncIteration: At the end.
         """
         try:
-            page = await (self._ahead or self._read(self._last))
+            page = await self._reading()
         except JournalError as error:
             self.failure = error
             raise
@@ -203,11 +206,22 @@ class NewOrders(Source):
             self.ended = True
             raise StopAsyncIteration
         self._last = page[-1][0]
-        self._ahead = asyncio.create_task(self._read(self._last))
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(_PATIENCE_SECONDS, self._reading)
         self._page = [one for one in page if not self._is_told(one[0])]
+
+    def _reading(self) -> "asyncio.Task[Numbered]":
+        """Begin to read the next page, if that was not begun."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._ahead is None:
+            self._ahead = asyncio.ensure_future(self._read(self._last))
+        return self._ahead
 
     async def aclose(self) -> None:
         """End what is being read; the lease is ended by whoever took it."""
+        if self._timer is not None:
+            self._timer.cancel()
         if self._ahead is not None:
             self._ahead.cancel()
             (page,) = await asyncio.gather(self._ahead, return_exceptions=True)
