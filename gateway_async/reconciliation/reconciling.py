@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 from gateway_async.batching.batch import Batch, check_size
 from gateway_async.batching.plans import PLANS
 from gateway_async.batching.sources import check_orders
-from gateway_async.checks import check_instance, checked_count, setting
+from gateway_async.checks import check_instance, checked_count
 from gateway_async.client import GatewayClient
 from gateway_async.errors import InvalidOrderError
 from gateway_async.reconciliation.comparing import Rules
@@ -14,11 +14,12 @@ from gateway_async.reconciliation.differences import Difference
 from gateway_async.reconciliation.entries import LedgerEntry
 from gateway_async.reconciliation.running import Run
 from gateway_async.reconciliation.summary import Books, ReconciliationResult, Summary
-from gateway_async.settings import BatchPolicy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Collection, Iterable, Mapping
     from types import TracebackType
+
+    from gateway_async.settings import BatchPolicy
 
 DEFAULT_WINDOW = 1000
 
@@ -38,7 +39,7 @@ class Reconciliation(Coroutine[Any, Any, ReconciliationResult], AsyncIterator[Di
         ledger: object,
         *,
         rules: Rules,
-        policy: BatchPolicy,
+        policy: "BatchPolicy",
         window: int,
     ) -> None:
         runs: list[Run] = []
@@ -123,7 +124,7 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
     *,
     states: "Mapping[str, str | Collection[str]] | None" = None,
     refund_statuses: "Mapping[str, bool] | None" = None,
-    policy: BatchPolicy | None = None,
+    policy: "BatchPolicy | None" = None,
     window: int = DEFAULT_WINDOW,
 ) -> Reconciliation:
     """Compare a merchant's ledger with the gateway's records, transactions and refunds.
@@ -140,8 +141,9 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
             meaning, so without this no state is compared.
         refund_statuses: By `refund_status`, whether such a refund gave money back; ``{"1": True}``
             if nothing is said. A refund with another status is an `Unreadable` difference.
-        policy: How the look-ups are run: `concurrency` is for both kinds together,
-            `deadline_seconds` for the whole of it, and `stop_after_unknown` for each kind.
+        policy: How the look-ups are run, the client's own unless it is given: `concurrency` is for
+            both kinds together, `deadline_seconds` for the whole of it, and `stop_after_unknown`
+            for each kind.
         window: Entries that are taken in, looked up and compared together. Entries of the same
             reference in one window share their look-ups.
 
@@ -157,7 +159,7 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
         check_orders(ledger, LedgerEntry)
     except InvalidOrderError as error:
         raise InvalidOrderError(str(error).replace("orders:", "ledger:", 1)) from None
-    policy = setting("policy", policy, BatchPolicy)
+    policy = gateway._batch_policy(policy)  # noqa: SLF001  # as its own look-ups go by
     check_size(PLANS["query"], policy)
     return Reconciliation(
         gateway,

@@ -104,23 +104,38 @@ async def test_it_is_a_coroutine() -> None:
     assert str(empty.summary) == "0 entries: 0 matched, 0 differing, 0 unanswered"
 
 
-@pytest.mark.parametrize("concurrency", [1, 2, 5])
-async def test_no_more_requests_are_in_flight_than_concurrency_says(concurrency: int) -> None:
-    flying = most = 0
+class _Crowd:
+    """Answers look-ups, and knows how many were in flight at most."""
 
-    async def handler(asked: Asked) -> dict[str, Any]:
-        nonlocal flying, most
-        flying += 1
-        most = max(most, flying)
+    def __init__(self) -> None:
+        self.most = self._flying = 0
+
+    async def __call__(self, asked: Asked) -> dict[str, Any]:
+        self._flying += 1
+        self.most = max(self.most, self._flying)
         for _ in range(5):
             await asyncio.sleep(0)
-        flying -= 1
+        self._flying -= 1
         return EVERY_TENTH(asked)
 
-    policy = BatchPolicy(concurrency=concurrency, chunk_size=10)
-    gateway = client_over(MemoryTransport(handler))
-    await reconcile(gateway, entries(300), window=100, policy=policy)
-    assert most == concurrency
+
+@pytest.mark.parametrize("whose", ["the call's", "the client's"])
+@pytest.mark.parametrize("concurrency", [1, 2, 5])
+async def test_no_more_requests_are_in_flight_than_concurrency_says(
+    concurrency: int, whose: str
+) -> None:
+    crowd, policy = _Crowd(), BatchPolicy(concurrency=concurrency, chunk_size=10)
+    of_call, of_client = (policy, None) if whose == "the call's" else (None, policy)
+    gateway = client_over(MemoryTransport(crowd), policy=of_client)
+    await reconcile(gateway, entries(300), window=100, policy=of_call)
+    assert crowd.most == concurrency
+
+
+async def test_no_more_requests_are_in_flight_than_there_are_connections() -> None:
+    crowd, policy = _Crowd(), BatchPolicy(chunk_size=10, concurrency=1)
+    gateway = client_over(MemoryTransport(crowd), max_connections=2, policy=policy)
+    await reconcile(gateway, entries(300), policy=BatchPolicy(chunk_size=10, concurrency=8))
+    assert crowd.most == 2
 
 
 @pytest.mark.parametrize("later", [False, True])
