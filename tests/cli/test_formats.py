@@ -4,9 +4,11 @@ import io
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +249,17 @@ def test_what_changes_in_a_file_meanwhile_does_not_matter(tmp_path: Path) -> Non
         file = check_file(taken, OrderReader(LAYOUTS["refund"], Dialect()))
         path.write_text("")
         assert [*file.orders()] == [ORDER]
+
+
+def test_a_disk_that_takes_no_copy_of_a_file_is_told_before_anything_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "orders.csv"
+    path.write_text("order_no\nO1\n")  # so short that it stays in the buffer of its copy
+    monkeypatch.setattr(tempfile, "TemporaryFile", partial(Path("/dev/full").open, "r+b"))
+    words = r"cannot read .*orders\.csv: No space left"
+    with pytest.raises(ConfigurationError, match=words), snapshot(path, Format.CSV):
+        pytest.fail("a copy that is not whole was read")
 
 
 class _Full(io.BytesIO):

@@ -92,13 +92,25 @@ def snapshot(path: Path, stdio: Format) -> "Iterator[Snapshot]":
     """
     kind = format_of(path, stdio)
     name = "standard input" if path == STDIO else str(path)
-    with tempfile.TemporaryFile() as copy:
-        try:
-            with _opened(path) as file:
-                shutil.copyfileobj(file, copy)
-        except OSError as error:
-            raise ConfigurationError(f"cannot read {name}: {error.strerror or error}") from None
+    try:
+        copy = _copied(path)
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {name}: {error.strerror or error}") from None
+    with copy:
         yield Snapshot(name=name, format=kind, file=copy)
+
+
+def _copied(path: Path) -> BinaryIO:
+    copy = tempfile.TemporaryFile()  # noqa: SIM115  # whoever asked for it closes it
+    try:
+        with _opened(path) as file:
+            shutil.copyfileobj(file, copy)
+        copy.flush()  # a disk that is full shows here, or else when the copy is read
+    except BaseException:
+        with contextlib.suppress(OSError):  # closing would say it once more
+            copy.close()
+        raise
+    return copy
 
 
 @contextlib.contextmanager
