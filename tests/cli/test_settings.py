@@ -270,15 +270,14 @@ def test_no_place_for_the_secret_names_all_of_them() -> None:
 
 class _Keyring(ModuleType):
     def get_password(self, service: str, user: str) -> str | None:
+        if service == "broken":
+            raise ModuleNotFoundError("the backend that the user configured")
         return {("gateway", "M1/A1"): SECRET}.get((service, user))
 
 
 @pytest.fixture
 def keyring(monkeypatch: pytest.MonkeyPatch) -> None:
-    module, errors = _Keyring("keyring"), ModuleType("keyring.errors")
-    errors.KeyringError = type("KeyringError", (Exception,), {})  # type: ignore[attr-defined]  # a stand-in
-    monkeypatch.setitem(sys.modules, "keyring", module)
-    monkeypatch.setitem(sys.modules, "keyring.errors", errors)
+    monkeypatch.setitem(sys.modules, "keyring", _Keyring("keyring"))
 
 
 @pytest.mark.usefixtures("keyring")
@@ -287,6 +286,8 @@ def test_the_secret_may_be_in_a_keyring() -> None:
     assert signature(made) == HmacSigner(SECRET).sign(REFUND, {"order_no": "O1"})
     with pytest.raises(ConfigurationError, match="keyring set other M1/A1"):
         credentials(read(keyring="other"))
+    with pytest.raises(ConfigurationError, match="cannot be read: ModuleNotFoundError"):
+        credentials(read(keyring="broken"))
 
 
 def test_a_keyring_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,14 +101,13 @@ def _from_file(path: Path, warn: "Callable[[str], None]") -> str:
 def _from_keyring(service: str, user: str) -> str:
     try:
         import keyring  # noqa: PLC0415  # an extra
-        from keyring.errors import KeyringError  # noqa: PLC0415  # the same
     except ModuleNotFoundError:
         raise ConfigurationError(
             "a keyring needs the keyring package: pip install 'gateway-async[keyring]'"
         ) from None
     try:
         secret = keyring.get_password(service, user)
-    except KeyringError as error:
+    except Exception as error:  # noqa: BLE001  # a backend is anybody's code, and may not be there
         raise ConfigurationError(f"the keyring cannot be read: {type(error).__name__}") from None
     if secret is None:
         raise ConfigurationError(
