@@ -244,6 +244,19 @@ def test_the_secret_may_be_in_a_file_and_everybody_may_not_read_it(
     assert [str(path) in warning for warning in warnings] == [True] * warned
 
 
+@pytest.mark.parametrize("body", ["\ufeff{}\r\n", "{}\r\n", "{}"])
+def test_a_secret_file_as_an_editor_of_windows_leaves_it(body: str, tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_bytes(body.format(SECRET).encode())
+    path.chmod(0o600)
+    made = credentials(read(secret_file=path))
+    assert signature(made) == HmacSigner(SECRET).sign(REFUND, {"order_no": "O1"})
+
+
+def test_settings_may_begin_with_a_byte_order_mark(write: Write) -> None:
+    assert read(write("\ufeffrate = 7.5")).rate == 7.5
+
+
 @pytest.mark.parametrize(
     ("body", "words"), [(b"\n", "empty"), (b"\xff", "not UTF-8"), (None, "cannot read")]
 )

@@ -82,7 +82,7 @@ def read_config(path: Path | None, profile: str | None, environment: "Mapping[st
     """
     chosen = path or default_path(environment)
     try:
-        document = tomllib.loads(chosen.read_text(encoding="utf-8"))
+        document = tomllib.loads(chosen.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         if path is None and profile is None:
             return Config()

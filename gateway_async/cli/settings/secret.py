@@ -93,7 +93,7 @@ def _from_file(path: Path, warn: "Callable[[str], None]") -> str:
     if mode & stat.S_IROTH:
         warn(f"{path} can be read by every user of this machine; try: chmod 600 {path}")
     try:
-        return raw.decode().rstrip("\r\n")
+        return raw.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError:
         raise ConfigurationError(f"the secret file {path} is not UTF-8") from None
 
