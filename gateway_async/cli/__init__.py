@@ -20,6 +20,8 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
         arguments: What stands behind the command's name; by default the process's own arguments.
     """
     _stand_in_for_what_is_closed()
+    if os.environ.get("COLUMNS") == "0":  # as where no width is known: rich would show no word
+        del os.environ["COLUMNS"]
     if isinstance(sys.stdout, io.TextIOWrapper):  # as standard error does by itself
         sys.stdout.reconfigure(errors="backslashreplace")
     try:

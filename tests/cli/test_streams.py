@@ -55,6 +55,22 @@ async def test_letters_that_the_output_does_not_know_are_escaped(
     assert "1 differing" in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("refund orders.csv --out out.csv", "nobody is there to confirm it"),
+        ("refund orders.csv --rate fast", 'unable to convert "fast" into float'),
+    ],
+)
+async def test_a_terminal_without_width_hides_nothing(
+    sandbox: Sandbox, tmp_path: Path, line: str, said: str
+) -> None:
+    write_refunds(sandbox, tmp_path / "orders.csv", 3)
+    ended = await run_in_shell(sandbox, line, tmp_path, {"COLUMNS": "0"})
+    assert ended.code == 2
+    assert said in ended.stderr
+
+
 async def test_a_dry_run_that_cannot_be_shown(sandbox: Sandbox, tmp_path: Path) -> None:
     write_refunds(sandbox, tmp_path / "orders.csv", 3)
     ended = await run_in_shell(sandbox, "refund orders.csv --dry-run >&-", tmp_path)
