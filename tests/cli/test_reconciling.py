@@ -61,15 +61,16 @@ async def test_every_planted_difference_is_found_among_100_000_lines_and_no_othe
     assert Counter(row["difference"] for row in rows) == dict.fromkeys(PLANTS, 7)
 
 
+@pytest.mark.parametrize("meaning", ["3000=paid,refunded", " 3000 = refunded, paid "])
 async def test_differences_are_printed_where_there_is_no_file_for_them(
-    sandbox: Sandbox, tmp_path: Path
+    sandbox: Sandbox, tmp_path: Path, meaning: str
 ) -> None:
     lines = [
         cells(PLANTS["amount"](sandbox, "N1"), "Ann"),
         cells(entry_of(pay(sandbox, "N2"), state="reserved"), "Bob"),
     ]
     file = write(tmp_path / "ledger.csv", HEADER, lines)
-    ended = await run(sandbox, "reconcile", file, "--state", "3000=paid,refunded")
+    ended = await run(sandbox, "reconcile", file, "--state", meaning)
     assert ended.code == 1, ended.stderr
     first, second = ended.stdout.splitlines()
     assert first.startswith("line 2: ")

@@ -216,10 +216,10 @@ def _states(given: "tuple[str, ...]", settings: "Settings") -> "Mapping[str, Any
     """Read `3000=paid` and the like; the words of one value add up."""
     found: dict[str, set[str]] = defaultdict(set)
     for one in given:
-        value, is_pair, words = one.partition("=")
+        value, is_pair, words = map(str.strip, one.partition("="))
         if not (value and is_pair and words):
             raise ConfigurationError(f"--state: expected such as 3000=paid, got {one!r}")
-        found[value].update(words.split(","))
+        found[value].update(map(str.strip, words.split(",")))
     return dict(found) or settings.states
 
 
@@ -227,7 +227,7 @@ def _refund_statuses(given: "tuple[str, ...]", settings: "Settings") -> "Mapping
     """Read `1=yes` and the like."""
     found = {}
     for one in given:
-        value, _, word = one.partition("=")
+        value, _, word = map(str.strip, one.partition("="))
         if not value or word not in _YES_OR_NO:
             raise ConfigurationError(f"--refund-status: expected such as 2=no, got {one!r}")
         found[value] = _YES_OR_NO[word]
@@ -258,7 +258,7 @@ def reconcile(  # noqa: PLR0913  # one keyword an option
         state: What a payment_status means in your books, such as 3000=paid; may be repeated.
             Without it, no state is compared.
         refund_status: Whether a refund of this refund_status gave money back, such as 2=no; may
-            be repeated. Without it, 1=yes.
+            be repeated. Without it, 1=yes; with it, only what is named.
     """
     who, pacing = gateway or GatewayOptions(), pace or PaceOptions()
     talk = who.talk()
