@@ -82,7 +82,7 @@ def amount_problem(value: object, places: int) -> str | None:
     """Say why a value is no amount of so many decimal places."""
     if isinstance(value, float):
         return f"{value!r} is a binary number, which cannot hold cents; use a decimal or text"
-    text = "" if isinstance(value, bool) else to_text(value)
+    text = to_text(value)
     if not _AMOUNT.fullmatch(text):
         return f"{text[:_SHOWN]!r} is not an amount; write it like 12.50"
     if len(text.partition(".")[2].rstrip("0")) > places:

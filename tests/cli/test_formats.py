@@ -107,7 +107,7 @@ def test_a_long_whole_number_is_an_identifier_digit_by_digit() -> None:
         (b'{"note": "' + b"x" * LONGEST_LINE_BYTES + b'"}', "line 1: more than 65536 bytes"),
         (json_lines(CELLS, {"order_no": "O2"}), "line 2, column transaction_id: missing; there"),
         (json_lines({**CELLS, "amount": "1,5"}), "line 1, column amount: '1,5' is not an amount"),
-        (json_lines({**CELLS, "amount": True}), "line 1, column amount: '' is not an amount"),
+        (json_lines({**CELLS, "amount": True}), "line 1, column amount: 'True' is not an amount"),
         (json_lines({**CELLS, "amount": 1.005}), "'1.005' has more than 2 decimal places"),
         (json_lines({**CELLS, "order_no": None}), "line 1, column order_no: empty"),
         (json_lines({**CELLS, "order_no": 1.5}), "line 1, column order_no: expected a text"),
