@@ -120,6 +120,7 @@ async def test_another_file_under_the_same_name_sends_nothing(
         (("jobs", "--journal", "postgresql://me:a/word@db/x"), "a password in an option shows"),
         (("jobs", "--journal", "postgresql://db/x?sslPassword=word@"), "a password in an option"),
         ((*REFUND, "--job", "night"), "where jobs are"),
+        ((*REFUND, *NOWHERE), "--journal: it keeps jobs alone; name this one by --job"),
         (("jobs", "night", *NOWHERE), "but show, outcomes, resolve, resume, each with the name"),
         (("jobs", "night"), "no command 'night'"),
         (("jobs", "shw", "night"), "gateway-async jobs show night"),

@@ -244,6 +244,11 @@ def test_the_secret_may_be_in_a_file_and_everybody_may_not_read_it(
     assert [str(path) in warning for warning in warnings] == [True] * warned
 
 
+def test_a_secret_in_the_environment_ends_where_its_line_ends() -> None:
+    made = credentials(read(), {**ENVIRONMENT, "GATEWAY_SECRET": f"{SECRET}\r"})
+    assert signature(made) == HmacSigner(SECRET).sign(REFUND, {"order_no": "O1"})
+
+
 @pytest.mark.parametrize("body", ["\ufeff{}\r\n", "{}\r\n", "{}"])
 def test_a_secret_file_as_an_editor_of_windows_leaves_it(body: str, tmp_path: Path) -> None:
     path = tmp_path / "secret"

@@ -316,9 +316,12 @@ def _order_command(layout: Layout) -> Callable[..., int]:
             policy = pacing.policy
             if duplicates is not None:
                 policy["duplicates"] = duplicates
+            kept = (journal or JournalOptions()).checked()
+            if kept is not None and job is None:
+                raise RefusedError("--journal: it keeps jobs alone; name this one by --job")
             settings = who.settings(
                 os.environ,
-                journal=(journal or JournalOptions()).checked(),
+                journal=kept,
                 rate=pacing.rate,
                 policy=policy,
             )

@@ -77,7 +77,7 @@ def read_secret(
     elif place.keyring is not None:
         secret = _from_keyring(place.keyring, user)
     else:
-        secret = environment.get(SECRET_VARIABLE, "")
+        secret = environment.get(SECRET_VARIABLE, "").rstrip("\r\n")
     if not secret.strip():
         raise ConfigurationError("the secret that requests are signed with is empty")
     return secret
