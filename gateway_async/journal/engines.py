@@ -24,6 +24,7 @@ _SQLITE_SETTINGS = (
     "PRAGMA journal_mode",
 )
 """The second: on macOS, a plain fsync leaves what was written in the drive's cache."""
+_NOT_THERE = "was deleted, moved or replaced while the journal was open"
 _POSTGRES_SETTINGS = (
     "SET statement_timeout = '60s'",
     "SET lock_timeout = '20s'",
@@ -64,15 +65,62 @@ def make_engine(location: "Location", *, create: bool = True) -> sa.Engine:
     return _sqlite(location.path) if location.is_sqlite else _postgresql(location.url)
 
 
+class _File:
+    """The file of a journal; once it goes by another name, no next run finds what is in it.
+
+    Args:
+        path: Where it is.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path).absolute()  # the working directory may change
+        self._known: tuple[int, int] | None = None
+
+    def check(self, module: Any) -> None:  # noqa: ANN401  # sqlite3
+        """Make sure that its name is not another file's, nor nobody's.
+
+        Raises:
+            OperationalError: If it was deleted, moved or replaced since it was opened.
+        """
+        if self._known not in {None, _number_of(self.path)}:
+            raise module.OperationalError(f"the file {_NOT_THERE}")
+
+    def begin(self, connection: sa.Connection) -> None:
+        """Begin a transaction, and look whether what it writes will be found again.
+
+        Raises:
+            OperationalError: If the file or its write-ahead log is not the one that was opened.
+        """
+        driver: Any = connection.connection.driver_connection
+        driver.execute("BEGIN IMMEDIATE")
+        module = connection.dialect.loaded_dbapi
+        self._known = self._known or _number_of(self.path)
+        self.check(module)
+        log = _number_of(self.path.with_name(f"{self.path.name}-wal"))
+        if connection.info.setdefault("log", log) != log:
+            raise module.OperationalError(f"the write-ahead log {_NOT_THERE}")
+
+
+def _number_of(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from any other; None where none can be found."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _sqlite(path: str) -> sa.Engine:
+    file = _File(path)
     engine = sa.create_engine(
-        sa.URL.create("sqlite+pysqlite", database=path),
+        sa.URL.create("sqlite+pysqlite", database=str(file.path)),
         poolclass=sa.NullPool,
         hide_parameters=True,
         connect_args={"timeout": _BUSY_SECONDS, "isolation_level": None},
     )
+    event.listen(engine, "do_connect", lambda dialect, *_: file.check(dialect.loaded_dbapi))
     event.listen(engine, "connect", _set_up_sqlite)
-    event.listen(engine, "begin", _begin_immediate)
+    event.listen(engine, "begin", file.begin)
     return engine
 
 
@@ -96,11 +144,6 @@ def _turn_to_wal(connection: Any) -> None:  # noqa: ANN401  # sqlite3's
 
 def _is_busy(error: BaseException) -> bool:
     return getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY"
-
-
-def _begin_immediate(connection: sa.Connection) -> None:
-    driver: Any = connection.connection.driver_connection
-    driver.execute("BEGIN IMMEDIATE")
 
 
 def _postgresql(url: str) -> sa.Engine:

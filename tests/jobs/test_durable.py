@@ -4,12 +4,13 @@ import asyncio
 import functools
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
-from gateway_async import GatewayClient
+from gateway_async import Batch, GatewayClient
 from gateway_async.errors import JournalError
 from gateway_async.journal import Journal
 from gateway_async.journal.writer import Writer
@@ -184,6 +185,28 @@ async def test_no_intent_no_request(
     assert sandbox.requests["refund"] == 0
     assert effects(sandbox, orders) == [0] * 6
     check_books(sandbox, batch.result)
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("ending", ["", "-wal"])
+async def test_without_its_file_a_job_sends_no_more(
+    sandbox: Sandbox, make: Make, url: str, ending: str
+) -> None:
+    orders, path = seeded(sandbox, 20), Path(url.removeprefix("sqlite:///") + ending)
+    async with Journal.open(url) as journal:
+        batch = make(policy=attrs.evolve(POLICY, concurrency=1)).refund(
+            orders, job=journal.job("job")
+        )
+        with pytest.raises(JournalError, match="deleted, moved or replaced"):
+            await _read_without(batch, path)
+    assert 0 < sum(effects(sandbox, orders)) < len(orders)
+    check_books(sandbox, batch.result)
+
+
+async def _read_without(batch: Batch[Any, Any], path: Path) -> None:
+    async with batch:
+        async for _ in batch:
+            await asyncio.to_thread(path.unlink, missing_ok=True)
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

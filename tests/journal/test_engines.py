@@ -78,6 +78,37 @@ async def test_a_new_file_that_somebody_writes_to_is_waited_for(
     await journal.__aexit__(None, None, None)
 
 
+@pytest.mark.parametrize("gone", ["journal.db", "journal.db-wal"])
+async def test_what_no_next_run_would_find_is_not_written(tmp_path: Path, gone: str) -> None:
+    path, aside = tmp_path / gone, tmp_path / "aside"
+    async with Journal.open(f"sqlite:///{tmp_path}/journal.db") as journal:
+        lease = await taken(journal)
+        path.rename(aside)
+        for _ in range(2):
+            with pytest.raises(JournalError, match=r"cannot keep .* was deleted, moved"):
+                await sent(lease, range(3))
+            if gone.endswith("wal"):
+                return  # a new one is made as soon as the file is opened again
+        assert not path.exists()
+        path.write_bytes(aside.read_bytes())
+        with pytest.raises(JournalError, match="replaced"):
+            await sent(lease, range(3))
+        aside.replace(path)
+        assert await sent(lease, range(3))
+
+
+async def test_a_file_stays_where_it_was_when_the_working_directory_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with Journal.open("sqlite:///journal.db") as journal:
+        lease = await taken(journal)
+        monkeypatch.chdir("/")
+        assert await sent(lease, range(3))
+        journal.store.writer._disconnect()
+        assert await sent(lease, range(3, 6))
+
+
 async def test_limits_are_in_the_order_in_which_they_must_act(postgres: str) -> None:
     names = ("idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout")
     async with Journal.open(emptied(postgres)) as journal:
