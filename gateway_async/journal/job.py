@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from gateway_async.errors import ConfigurationError, JobNotFoundError
 from gateway_async.journal.states import UNFINISHED, JobState
 
 if TYPE_CHECKING:
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
     from gateway_async.journal.journal import Journal
     from gateway_async.journal.lease import Lease
+
+_SLICES_AT_MOST = 2**31
+"""More than any database's column of their numbers holds."""
 
 
 @attrs.frozen(kw_only=True)
@@ -136,9 +140,10 @@ class Job:
         """Return how far a slice of the job has come.
 
         Raises:
+            ConfigurationError: If the number is no int.
             JobNotFoundError: If there is no such job, or no such slice.
         """
-        return await self.journal.store.slice(self.name, slice_number)
+        return await self.journal.store.slice(self.name, self._numbered(slice_number))
 
     async def take(self, owner: str, slice_number: int = 0) -> "Lease":
         """Take the job, or one slice of one that was cut, for this process.
@@ -150,9 +155,28 @@ class Job:
             slice_number: Which slice, from 1; 0 for a job that is in one piece.
 
         Raises:
+            ConfigurationError: If the number is no int.
             JobNotFoundError: If there is no such job, or no such slice of it.
             JobConflictError: If it was cut into slices, and none is named.
             JobBusyError: If another process has it.
             JournalError: If not all of its orders were submitted.
         """
-        return await self.journal.store.take(self.name, owner, slice_number)
+        return await self.journal.store.take(self.name, owner, self._numbered(slice_number))
+
+    def _numbered(self, slice_number: object) -> int:
+        """Return the number of a slice; a database would take a text for one, and we would not.
+
+        Raises:
+            ConfigurationError: If it is no int.
+            JobNotFoundError: If no slice can have it.
+        """
+        if isinstance(slice_number, bool) or not isinstance(slice_number, int):
+            raise ConfigurationError(
+                f"slice_number: expected an int, got {slice_number!r} "
+                f"({type(slice_number).__name__})"
+            )
+        if not 0 <= slice_number < _SLICES_AT_MOST:
+            raise JobNotFoundError(
+                f"the journal has no slice {slice_number} of job {self.name!r}", job=self.name
+            )
+        return slice_number

@@ -42,6 +42,7 @@ async def run_slice(
         slice_number: The number of the slice, from 1.
 
     Raises:
+        ConfigurationError: If the number is no int.
         JobNotFoundError: If there is no such job or slice.
         JobConflictError: If the job is another merchant's.
         JournalError: If what happens cannot be kept.

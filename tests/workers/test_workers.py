@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from typing import Any
 
 import attrs
 import pytest
@@ -304,6 +305,21 @@ async def test_what_is_held_is_told_and_can_be_decided(
     assert await shop.work(jobs) == [FINISHED]
     assert (await jobs.result("job")).ok
     assert effects(sandbox, orders) == [1] * 4
+
+
+@pytest.mark.parametrize("number", ["1", 1.0, True, None, -1, 2**40, 2**70], ids=repr)
+async def test_what_is_no_number_of_a_slice_runs_none(
+    jobs: Workers, sandbox: Sandbox, url: str, number: Any
+) -> None:
+    error = JobNotFoundError if type(number) is int else ConfigurationError
+    orders = seeded(sandbox, 3)
+    await jobs.submit("refund", orders, job="job")
+    with pytest.raises(error, match="slice"):
+        await jobs.run_slice("job", number)
+    async with Journal.open(url) as journal, make_client(sandbox) as gateway:
+        with pytest.raises(error, match="slice"):
+            await gateway.resume(journal.job("job"), slice_number=number)
+    assert effects(sandbox, orders) == [0] * 3
 
 
 async def test_the_jobs_of_another_merchant_are_not_swept(
