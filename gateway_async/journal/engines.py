@@ -74,6 +74,7 @@ class _File:
 
     def __init__(self, path: str) -> None:
         self.path = Path(path).absolute()  # the working directory may change
+        self._log = self.path.with_name(f"{self.path.name}-wal")
         self._known: tuple[int, int] | None = None
 
     def check(self, module: Any) -> None:  # noqa: ANN401  # sqlite3
@@ -96,7 +97,7 @@ class _File:
         module = connection.dialect.loaded_dbapi
         self._known = self._known or _number_of(self.path)
         self.check(module)
-        log = _number_of(self.path.with_name(f"{self.path.name}-wal"))
+        log = _number_of(self._log)
         if connection.info.setdefault("log", log) != log:
             raise module.OperationalError(f"the write-ahead log {_NOT_THERE}")
 
