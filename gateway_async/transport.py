@@ -45,6 +45,7 @@ _FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError)
 _WRONG_CERTIFICATE = (aiohttp.ClientConnectorCertificateError, aiohttp.ServerFingerprintMismatch)
 _SHOWS_REPLY = (aiohttp.ClientResponseError, aiohttp.ClientPayloadError, HttpProcessingError)
 _UNASKED = "the connection held a reply that nobody had asked for"
+_CLOSED = "the connection was closed before the request was written"
 
 
 @attrs.frozen
@@ -86,7 +87,7 @@ class Evidence:
         asked: It was; from here on anything may have happened.
         revoked: It must never be written any more; a late write raises instead.
         fence: Asked at the very last moment; where it raises, nothing is written.
-        spoilt: Nothing was written, since its connection held a reply that nobody had asked for.
+        spoilt: Why its connection could not take it, so that nothing was written; or empty.
     """
 
     __slots__ = ("asked", "fence", "revoked", "spoilt")
@@ -95,7 +96,7 @@ class Evidence:
         self.asked = False
         self.revoked = False
         self.fence = fence
-        self.spoilt = False
+        self.spoilt = ""
 
     def begin(self) -> None:
         """Note that the body is about to be written.
@@ -158,16 +159,21 @@ class _WitnessedPayload(aiohttp.BytesPayload):
         await super().write_with_length(writer, content_length)
 
     def _begin(self, writer: aiohttp.abc.AbstractStreamWriter) -> None:
-        if _holds_reply(writer):  # it would be taken for the reply to this request
-            self._evidence.spoilt = True
-            raise ConnectionAbortedError(_UNASKED)
+        if problem := _problem_of(writer):
+            self._evidence.spoilt = problem
+            raise ConnectionAbortedError(problem)
         self._evidence.begin()
 
 
-def _holds_reply(writer: aiohttp.abc.AbstractStreamWriter) -> bool:
-    """Say whether something came on a connection before its next request was written."""
-    transport = writer.transport if isinstance(writer, StreamWriter) else None
-    return transport is not None and getattr(transport.get_protocol(), "should_close", False)
+def _problem_of(writer: aiohttp.abc.AbstractStreamWriter) -> str:
+    """Say why a connection cannot take a request that is about to be written; empty if it can."""
+    if not isinstance(writer, StreamWriter):
+        return ""
+    transport = writer.transport
+    if transport is None or transport.is_closing():  # aiohttp would write nothing to it, and raise
+        return _CLOSED
+    # What came before the request would be taken for the reply to it.
+    return _UNASKED if getattr(transport.get_protocol(), "should_close", False) else ""
 
 
 class _Connector(aiohttp.TCPConnector):
@@ -295,7 +301,7 @@ class AiohttpTransport:
                 evidence.settle()
                 response.close()
                 if evidence.spoilt:
-                    raise NotSentError(f"nothing was sent: {_UNASKED}")
+                    raise NotSentError(f"nothing was sent: {evidence.spoilt}")
                 raise EvidenceError(
                     f"a reply (HTTP {response.status}) came to a request that was never written; "
                     "the evidence of sending cannot be trusted with this aiohttp or this mock, or "

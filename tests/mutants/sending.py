@@ -53,8 +53,15 @@ SENDING = (
     Mutant(
         "nothing is written where something came that nobody asked for",
         "transport.py",
-        "        if _holds_reply(writer):",
-        "        if False:",
+        "    return _UNASKED if ",
+        "    return _UNASKED if False and ",
+        "tests/session/test_evidence.py",
+    ),
+    Mutant(
+        "nothing counts as sent on a connection that was closed before",
+        "transport.py",
+        "    if transport is None or transport.is_closing():",
+        "    if transport is None:",
         "tests/session/test_evidence.py",
     ),
     Mutant(

@@ -94,6 +94,23 @@ async def test_no_body_is_written_where_something_came_that_nobody_asked_for(cam
     assert not transport.write.called
 
 
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_no_body_is_written_to_a_connection_that_is_closed(is_gone: bool) -> None:
+    """It ended after it was taken from the pool: nothing can be sent, so nothing is unknown."""
+    loop = asyncio.get_running_loop()
+    connection, transport = ResponseHandler(loop), Mock()
+    transport.get_protocol.return_value = connection
+    connection.connection_made(transport)
+    transport.is_closing.return_value = True
+    if is_gone:
+        connection.connection_lost(None)
+    evidence = Evidence()
+    with pytest.raises(ConnectionAbortedError, match="closed before"):
+        await _WitnessedPayload(MESSAGE, evidence).write(StreamWriter(connection, loop))
+    assert not evidence.asked
+    assert not transport.write.called
+
+
 async def test_a_reply_that_comes_twice_is_not_taken_for_the_next() -> None:
     answered, repeated = asyncio.Event(), asyncio.Event()
 
