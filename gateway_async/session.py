@@ -24,7 +24,7 @@ from gateway_async.models.values import MASK
 from gateway_async.operations import BodyFormat, Operation, OperationClass
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.transport import Message, RawReply
-from gateway_async.wire.decoding import reply_fields, without_text
+from gateway_async.wire.decoding import in_utf8, reply_fields, without_text
 from gateway_async.wire.encoding import JsonText, encode_form, encode_json
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ class Session:
         """
         if raw.status != HTTP_OK:
             raise self._status_error(request.operation, raw)
+        if not request.is_verbatim:
+            raw = _in_utf8(raw)
         self._verify(request.operation, raw)
         return request.decode(raw if request.is_verbatim else _masked(request, signature, raw))
 
@@ -164,6 +166,11 @@ class Session:
             ) from None
         if not right:
             raise ReplyUnreadableError("the reply's signature is not right")
+
+
+def _in_utf8(raw: RawReply) -> RawReply:
+    body = in_utf8(raw.body, raw.headers.get("Content-Type", ""))
+    return raw if body is raw.body else attrs.evolve(raw, body=body)
 
 
 def _masked(request: Request[Any], signature: str, raw: RawReply) -> RawReply:

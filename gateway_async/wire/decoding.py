@@ -46,8 +46,12 @@ _BODY_KINDS = (
 
 
 def trim(body: bytes) -> bytes:
-    """Take the byte order mark and blanks from a body."""
-    return body.removeprefix(BYTE_ORDER_MARK).strip(_BLANKS)
+    """Take the byte order mark and blanks from a body; in UTF-16 they have two bytes, and stay."""
+    return body if _is_utf_16(body) else body.removeprefix(BYTE_ORDER_MARK).strip(_BLANKS)
+
+
+def _is_utf_16(body: bytes) -> bool:
+    return b"\0" in body[:4]
 
 
 def kind_of(trimmed: bytes) -> str:
@@ -57,7 +61,7 @@ def kind_of(trimmed: bytes) -> str:
 
 def without_text(body: bytes, text: str, mask: str) -> bytes:
     """Put a mask wherever a text stands in a body, be it in UTF-16."""
-    for codec in ("utf-16-le", "utf-16-be") if b"\0" in body[:4] else ("utf-8",):
+    for codec in ("utf-16-le", "utf-16-be") if _is_utf_16(body) else ("utf-8",):
         written = text.encode(codec)
         if body.rfind(written) >= 0:  # which is quicker than to look from the left
             body = body.replace(written, mask.encode(codec))
@@ -229,6 +233,8 @@ def _slices(text: str) -> "Iterator[tuple[str, str]]":
         position = skip(position)
 
 
+_NAMES_ENCODING = re.compile(rb"<\?xml\s[^<>]{0,100}?\bencoding")
+
 _CHARSETS = {
     "utf-8": "utf-8",
     "utf8": "utf-8",
@@ -271,3 +277,21 @@ def charset_of(content_type: str) -> str | None:
 def codec_of(charset: str) -> str | None:
     """Return the Python codec of a charset label, or None if it is not known."""
     return _CHARSETS.get(charset.strip(" \"'").lower())
+
+
+def in_utf8(body: bytes, content_type: str) -> bytes:
+    """Return a body in UTF-8 where its Content-Type header alone tells what it is written in.
+
+    What is UTF-8 stays, whatever the header says, as does XML that names its own encoding.
+    """
+    codec = codec_of(charset_of(content_type) or "")
+    if codec in (None, "utf-8") or _is_utf_16(body) or _NAMES_ENCODING.match(trim(body)):
+        return body
+    return body if _recoded(body, "utf-8") else _recoded(body, codec or "") or body
+
+
+def _recoded(body: bytes, codec: str) -> bytes | None:
+    try:
+        return body.decode(codec).encode()
+    except UnicodeError:
+        return None

@@ -40,8 +40,9 @@ _PLAIN_RESPON = re.compile(
 _DECLARATION = re.compile(
     rb"<\?xml\s[^<>]{0,100}?\bencoding\s*=\s*[\"']([\w.-]{1,40})[\"'][^<>]{0,100}\?>"
 )
-_SEVERAL_BYTES = frozenset({"gb18030", "big5hkscs", "cp932", "euc-jp", "cp949"})
-"""Codecs of the encodings that the parser does not know: of several bytes a character."""
+_SEVERAL_BYTES = frozenset({"gb18030", "big5hkscs", "cp932", "euc-jp", "cp949", "utf-8"})
+"""Codecs of the encodings that the parser does not know, be it by their other names: those of
+several bytes a character."""
 
 
 def decode_respon(body: bytes) -> dict[str, Any]:

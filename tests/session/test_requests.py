@@ -234,3 +234,40 @@ async def test_the_text_of_a_reply_is_read_in_its_charset(charset: str) -> None:
     reply = replied(told.encode(charset), Content_Type=f"text/plain; charset={charset}")
     async with mocked(reply, path="/v1/other") as (gateway, _):
         assert (await gateway.call("/v1/other", {}, reply="text")).data == told
+
+
+@pytest.mark.parametrize(
+    ("charset", "told"),
+    [("gb2312", "退款成功"), ("Shift_JIS", "成功"), ("iso-8859-1", "Grüße"), ("utf-8", "退款成功")],
+)
+async def test_a_reply_is_read_in_the_charset_that_only_its_header_names(
+    charset: str, told: str
+) -> None:
+    item = f'"refund_amount": "5.00", "refund_status": "1", "refund_message": "0000:{told}"'
+    body = f'{{"return_status": "1", "refund_orders": [{{{WIRE}, {item}}}]}}'.encode(charset)
+    order = RefundOrder(**ORDER, refund_amount=5)  # type: ignore[arg-type]  # as users write it
+    reply = replied(body, Content_Type=f"text/html;charset={charset}")
+    async with mocked(reply, path="/v1/refund") as (gateway, _):
+        outcome = (await gateway.refund([order]))[0]
+    assert outcome.record is not None
+    assert outcome.record.refund_message == f"0000:{told}"
+    xml = f"<respon><order_status>1</order_status><result_info>{told}</result_info></respon>"
+    reply = replied(xml.encode(charset), Content_Type=f'text/xml; charset="{charset}"')
+    async with mocked(reply, path="/v1/authorise") as (gateway, _):
+        payment = await gateway.pay_direct(DirectPayment(**PAYMENT, card="4111111111111111"))
+    assert payment.result_info == told
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<respon><order_status>1</order_status><note>ä</note></respon>".encode(),
+        '<?xml version="1.0" encoding="latin1"?><respon><order_status>1</order_status>'
+        "<note>ä</note></respon>".encode("latin1"),
+    ],
+)
+async def test_a_header_counts_for_less_than_the_reply_itself(body: bytes) -> None:
+    reply = replied(body, Content_Type="text/xml; charset=gbk")
+    async with mocked(reply, path="/v1/authorise") as (gateway, _):
+        payment = await gateway.pay_direct(DirectPayment(**PAYMENT, card="4111111111111111"))
+    assert payment.note == "ä"

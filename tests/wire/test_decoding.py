@@ -96,6 +96,7 @@ def test_respon_is_read() -> None:
         (b'<respon xmlns="urn:x"><a k="v">1</a></respon>', {"a": "1"}),
         (b"<respon><![CDATA[<b>]]></respon>", {"#text": "<b>"}),
         (b"<respon/>", {}),
+        ("\ufeff<respon><a>ä</a></respon>\n".encode("utf-16-be"), {"a": "ä"}),
     ],
 )
 def test_respon_in_other_clothes_is_read(body: bytes | str, fields: dict[str, Any]) -> None:
@@ -110,6 +111,7 @@ def test_respon_in_other_clothes_is_read(body: bytes | str, fields: dict[str, An
         ("GB18030", "€"),
         ("Big5", "成功"),
         ("Shift_JIS", "成功"),
+        ("utf8", "成功"),
     ],
 )
 @pytest.mark.parametrize("quote", ["'", '"'])
@@ -117,7 +119,7 @@ def test_respon_is_read_in_the_encoding_that_it_declares(
     encoding: str, text: str, quote: str
 ) -> None:
     declared = f"<?xml version={quote}1.0{quote} encoding={quote}{encoding}{quote} ?>"
-    body = f"{declared}\n<respon><a>{text}</a></respon>".encode(encoding)
+    body = f"{declared}\n<respon><a>{text}</a></respon>\n".encode(encoding)
     assert decode_respon(body) == reply_fields(body) == {"a": text}
 
 
