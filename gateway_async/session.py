@@ -99,7 +99,7 @@ class Session:
             raise self._status_error(request.operation, raw)
         if not request.is_verbatim:
             raw = _in_utf8(raw)
-        self._verify(request.operation, raw)
+        self._verify(request, raw)
         return request.decode(raw if request.is_verbatim else _masked(request, signature, raw))
 
     def compose(self, request: Request[T]) -> Message:
@@ -145,21 +145,23 @@ class Session:
             retry_after_seconds=retry_after(raw.headers),
         )
 
-    def _verify(self, operation: Operation, raw: RawReply) -> None:
+    def _verify(self, request: Request[Any], raw: RawReply) -> None:
         """Have the signer check a reply that carries a signature, if it can."""
         verify = getattr(self.credentials.signer, "verify", None)
         if verify is None:
             return
         try:
             fields = reply_fields(raw.body)
-        except ReplyUnreadableError:  # a page, or what decoding will turn down
-            return
+        except ReplyUnreadableError:
+            if request.is_verbatim:  # a page, or a text
+                return
+            raise  # decoding might make something of it, and a signature would go unchecked
         signature = fields.pop(SIGNATURE_FIELD, "")
         is_null = isinstance(signature, JsonText) and signature == "null"
         if not signature or is_null:
             return
         try:
-            right = verify(operation, fields, signature)
+            right = verify(request.operation, fields, signature)
         except Exception as error:  # noqa: BLE001  # the caller's code: its frames know the fields
             raise ReplyUnreadableError(
                 f"the signer raised {type(error).__name__} at {_innermost(error)} over the reply"

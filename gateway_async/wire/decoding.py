@@ -193,7 +193,7 @@ def reply_fields(body: bytes) -> dict[str, str]:
     Raises:
         ReplyUnreadableError: For anything but a JSON object or the XML `respon`.
     """
-    if not trim(body).startswith(b"<"):
+    if not (_is_utf_16(body) or trim(body).startswith(b"<")):
         _, text = _read_json(body)
         return _read_slices(text.decode())
     from gateway_async.wire import respon  # noqa: PLC0415  # its parser is seldom needed

@@ -19,6 +19,7 @@ from gateway_async import (
     ReplyUnreadableError,
 )
 from gateway_async.operations import REFUND, Operation
+from gateway_async.transport import RawReply
 from tests.memory import Asked, MemoryTransport, all_done, client_over
 from tests.orders import refunds
 
@@ -219,6 +220,26 @@ async def test_a_reply_whose_signature_is_not_right_proves_nothing(right: Any) -
     assert result.counts[OutcomeStatus.UNKNOWN] == 1
     assert isinstance(result[0].error, ReplyUnreadableError)
     assert "s3cret" not in str(result[0].error)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "gbk"])
+async def test_a_signature_in_xml_is_checked_whatever_its_encoding(encoding: str) -> None:
+    signer = _Verifying(right=False)
+    body = (
+        f"<?xml version='1.0' encoding='{encoding}'?><respon><order_status>1</order_status>"
+        "<encryption_data>theirs</encryption_data></respon>"
+    )
+    transport = MemoryTransport(lambda _: RawReply(200, {}, body.encode(encoding)))
+    with pytest.raises(ReplyUnreadableError, match="signature is not right"):
+        await client_over(transport, signer=signer).call("/v1/authorise", {}, reply="xml")
+
+
+async def test_a_reply_too_deep_to_be_verified_is_not_believed() -> None:
+    signer = _Verifying(right=False)
+    body = f'{{"return_status": "1", "x": {"[" * 1010}{"]" * 1010}, "encryption_data": "theirs"}}'
+    transport = MemoryTransport(lambda _: RawReply(200, {}, body.encode()))
+    with pytest.raises(ReplyUnreadableError, match="too deep to verify"):
+        await client_over(transport, signer=signer).recent_transactions()
 
 
 @pytest.mark.parametrize(("check_replies", "calls_back"), [(True, False), (False, True)])
