@@ -238,7 +238,7 @@ def _read_fields(
     def read(raw: "RawReply") -> Reply:
         data = decode(raw.body)
         _hide_signatures(data)
-        return Reply(status=raw.status, headers=dict(raw.headers), data=data)
+        return Reply(status=raw.status, headers=raw.headers, data=data)
 
     return read
 
@@ -261,7 +261,7 @@ def _hide_signatures(data: dict[str, Any]) -> None:
 def _read_text(raw: "RawReply") -> Reply:
     charset = charset_of(raw.headers.get("Content-Type", "")) or ""
     text = raw.body.decode(codec_of(charset) or "utf-8", errors="replace")
-    return Reply(status=raw.status, headers=dict(raw.headers), data=text)
+    return Reply(status=raw.status, headers=raw.headers, data=text)
 
 
 _BODIES = {"form": BodyFormat.FORM, "json": BodyFormat.JSON}

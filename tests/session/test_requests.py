@@ -271,3 +271,11 @@ async def test_a_header_counts_for_less_than_the_reply_itself(body: bytes) -> No
     async with mocked(reply, path="/v1/authorise") as (gateway, _):
         payment = await gateway.pay_direct(DirectPayment(**PAYMENT, card="4111111111111111"))
     assert payment.note == "ä"
+
+
+@pytest.mark.parametrize("form", ["json", "xml", "text"])
+async def test_a_header_of_a_reply_is_found_however_its_name_is_written(form: str) -> None:
+    body = {"json": "{}", "xml": "<respon/>", "text": ""}[form]
+    async with mocked(replied(body, X_REQUEST_Id="1"), path="/v1/other") as (gateway, _):
+        reply = await gateway.call("/v1/other", {}, reply=form)
+    assert reply.headers["x-request-ID"] == "1"
