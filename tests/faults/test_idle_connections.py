@@ -1,7 +1,7 @@
 """A connection that died while it was idle is no lost reply: after a pause it is not used."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +11,8 @@ from tests.faults.proxy import End, Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from aiohttp.connector import Connection
 
 HASTY = Timeouts(connect_seconds=5, reply_seconds=0.3, total_seconds=20)
 
@@ -57,6 +59,27 @@ async def test_a_connection_that_is_seen_to_end_is_not_used(
             proxy.end_idle(end)
             await turn_the_loop()
     assert (proxy.connections, proxy.requests) == (3, 3)
+
+
+async def test_a_connection_that_ends_once_it_is_chosen_is_not_written_to(
+    trial: Trial, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it goes with a gateway that closes after each reply, and does not say so."""
+    ending = 1
+
+    class Connector(transport._Connector):
+        async def connect(self, *arguments: Any, **named: Any) -> "Connection":
+            nonlocal ending
+            connection = await super().connect(*arguments, **named)
+            if ending and connection.transport is not None:
+                ending -= 1
+                connection.transport.close()
+            return connection
+
+    monkeypatch.setattr(transport, "_Connector", Connector)
+    async with client(trial.sandbox, proxy.base_url) as gateway:
+        assert (await trial.run_with(gateway)).status is SUCCEEDED
+    assert (proxy.requests, ending) == (1, 0)
 
 
 @pytest.mark.usefixtures("wait")
