@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
     from aiohttp.connector import Connection
-    from aiohttp.tracing import Trace
 
     from gateway_async.settings import Timeouts
 
@@ -177,28 +176,35 @@ def _problem_of(writer: aiohttp.abc.AbstractStreamWriter) -> str:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """A pool that gives away no connection again on which something came that nobody asked for."""
+    """A pool that gives away no connection again that has ended, or holds what nobody asked for."""
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401  # aiohttp's
         super().__init__(**options)
         self._given: weakref.WeakSet[object] = weakref.WeakSet()
 
-    async def connect(
-        self,
-        req: aiohttp.ClientRequest,
-        traces: "list[Trace]",
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  # as its base
-    ) -> "Connection":
+    async def connect(self, *arguments: Any, **named: Any) -> "Connection":  # noqa: ANN401  # its
         while True:
-            connection = await super().connect(req, traces, timeout)
+            connection = await super().connect(*arguments, **named)
             protocol = connection.protocol
             if protocol is None:
                 return connection
             # A new one is taken as it is: there is no end to those of a gateway that speaks first.
-            if protocol not in self._given or not protocol.should_close:
+            if protocol not in self._given or await _is_at_rest(connection):
                 self._given.add(protocol)
                 return connection
             connection.close()
+
+
+async def _is_at_rest(connection: "Connection") -> bool:
+    """Say whether a connection is open and silent, once what has arrived by now is seen."""
+    try:
+        for _ in range(2):  # the loop hears of it in one turn, and the connection by the next
+            await asyncio.sleep(0)
+    except BaseException:
+        connection.close()
+        raise
+    protocol = connection.protocol
+    return protocol is not None and protocol.is_connected() and not protocol.should_close
 
 
 class AiohttpTransport:

@@ -67,8 +67,15 @@ SENDING = (
     Mutant(
         "a connection on which something came that nobody asked for is not taken again",
         "transport.py",
-        "            if protocol not in self._given or not protocol.should_close:\n",
+        "            if protocol not in self._given or await _is_at_rest(connection):\n",
         "            if True:\n",
+        "tests/session/test_evidence.py",
+    ),
+    Mutant(
+        "a connection is taken again once it is seen whether it has ended",
+        "transport.py",
+        "        for _ in range(2):",
+        "        for _ in range(1):",
         "tests/session/test_evidence.py",
     ),
     Mutant(

@@ -161,6 +161,45 @@ async def test_a_connection_is_taken_back_only_clean_and_a_new_one_as_it_is(
         assert new.close.call_count == 2
 
 
+@pytest.mark.parametrize("turns", [1, 2])
+async def test_a_connection_is_taken_back_only_once_its_end_would_be_seen(
+    monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """A gateway that closes after each reply, without a word, has often closed by then."""
+    loop = asyncio.get_running_loop()
+    ended, new = Mock(), Mock()
+    ended.protocol.should_close = False
+    pooled = [ended, ended, new]
+    monkeypatch.setattr(aiohttp.TCPConnector, "connect", AsyncMock(side_effect=pooled))
+
+    def end(in_turns: int) -> None:
+        if in_turns:
+            loop.call_soon(end, in_turns - 1)
+        else:
+            ended.protocol.is_connected.return_value = False
+
+    async with _Connector() as connector:
+        assert await connector.connect(Mock(), [], aiohttp.ClientTimeout()) is ended
+        end(turns)
+        assert await connector.connect(Mock(), [], aiohttp.ClientTimeout()) is new
+    assert ended.close.called
+
+
+async def test_a_connection_that_is_looked_at_is_not_lost_to_a_cancellation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connection = Mock()
+    monkeypatch.setattr(aiohttp.TCPConnector, "connect", AsyncMock(return_value=connection))
+    async with _Connector() as connector:
+        await connector.connect(Mock(), [], aiohttp.ClientTimeout())
+        again = asyncio.create_task(connector.connect(Mock(), [], aiohttp.ClientTimeout()))
+        await asyncio.sleep(0)
+        again.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await again
+    assert connection.close.called
+
+
 def test_settling_says_what_may_have_been_sent() -> None:
     evidence = Evidence()
     evidence.begin()
