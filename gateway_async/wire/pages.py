@@ -77,8 +77,9 @@ class _PageReader(HTMLParser):
     def read(self, html: str) -> None:
         try:
             self.feed(html)
-        except AssertionError:
-            # So the parser reports a malformed declaration; what it found before it stands.
+        except (AssertionError, ValueError):
+            # A malformed declaration, and a character's number too long for `int`; what was found
+            # before them stands.
             return
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

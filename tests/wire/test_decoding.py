@@ -186,6 +186,7 @@ def test_a_page_with_every_hidden_input_is_kept_whole_and_not_shown() -> None:
         ('<form method="post" action="/1"></form><form method="post" action="/2">', "/1"),
         ('<form method="post">', None),
         ("<html><![broken[<form method=post action=/x>", None),
+        ("<form method=post action=/x>&#" + "1" * 5000 + ";<p>", "/x"),
     ],
 )
 def test_the_action_is_that_of_the_first_form_that_posts(html: str, action: str | None) -> None:
