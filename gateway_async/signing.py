@@ -27,7 +27,7 @@ _PAIR = "{name}={value}"
 def _is_digest(name: object) -> bool:
     try:
         return isinstance(name, str) and bool(hmac.digest(b"", b"", name))
-    except ValueError:  # unknown, of no fixed length, or not allowed on this machine
+    except (ValueError, TypeError):  # unknown, of no fixed length, or not allowed on this machine
         return False
 
 

@@ -57,6 +57,7 @@ def test_the_stand_in_is_configurable(options: dict[str, Any], expected: str) ->
         (None, {}, "HmacSigner.secret.*got NoneType"),
         ("s3cret", {"digest": "sha257"}, "HmacSigner.digest: .*'sha256', got 'sha257'"),
         ("s3cret", {"digest": ["md5"]}, "HmacSigner.digest: .*'sha256', got .'md5'."),
+        ("s3cret", {"digest": "\0"}, "HmacSigner.digest: .*'sha256', got"),
         ("s3cret", {"digest": "shake_128"}, "HmacSigner.digest: .*got 'shake_128'"),
         ("s3cret", {"joiner": None}, "HmacSigner.joiner: expected a str, got None"),
         ("s3cret", {"template": b"{value}"}, "HmacSigner.template: expected a str with {name} and"),
