@@ -1,0 +1,63 @@
+"""The orders of a job are read a page ahead, and not before what was taken is on its way."""
+
+import asyncio
+
+import pytest
+
+from gateway_async.jobs import log
+from gateway_async.jobs.log import NewOrders
+
+PAGES = {-1: [(0, "a"), (1, "b")], 1: [(2, "c")], 2: []}
+
+
+class Book:
+    """Says which pages were asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    async def read(self, after: int) -> list[tuple[int, object]]:
+        self.asked.append(after)
+        return list(PAGES[after])
+
+
+async def pulled(orders: NewOrders, count: int) -> list[tuple[int, object]]:
+    return [await orders.pull() for _ in range(count)]
+
+
+async def turns_of_the_loop() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_the_next_page_waits_until_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "_PATIENCE_SECONDS", 3600.0)
+    book = Book()
+    orders = NewOrders(book.read, lambda _: False)
+    assert await pulled(orders, 2) == PAGES[-1]
+    await turns_of_the_loop()
+    assert book.asked == [-1]
+    assert await pulled(orders, 1) == PAGES[1]
+    with pytest.raises(StopAsyncIteration):
+        await orders.pull()
+    assert book.asked == [-1, 1, 2]
+
+
+async def test_the_next_page_is_read_while_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "_PATIENCE_SECONDS", 0.0)
+    book = Book()
+    orders = NewOrders(book.read, lambda _: False)
+    await pulled(orders, 1)
+    await turns_of_the_loop()
+    assert book.asked == [-1, 1]
+    assert await pulled(orders, 2) == [(1, "b"), (2, "c")]
+
+
+async def test_nothing_is_read_once_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "_PATIENCE_SECONDS", 0.0)
+    book = Book()
+    orders = NewOrders(book.read, lambda _: False)
+    await pulled(orders, 1)
+    await orders.aclose()
+    await turns_of_the_loop()
+    assert book.asked == [-1]
