@@ -139,25 +139,34 @@ class Transport(Protocol):
 
 
 class _WitnessedPayload(aiohttp.BytesPayload):
-    """A body that notes when it is asked to write itself."""
+    """A body that notes when it is asked to write itself.
 
-    def __init__(self, message: Message, evidence: Evidence) -> None:
+    Args:
+        message: What is to be sent.
+        evidence: Told before the first byte is written.
+        waits: Whether to hear first of what has arrived: nobody has looked at the connection.
+    """
+
+    def __init__(self, message: Message, evidence: Evidence, *, waits: bool = False) -> None:
         # Not BytesPayload's own: it warns of a body above 1 MiB, which is in memory all the same.
         super(aiohttp.BytesPayload, self).__init__(message.body, content_type=message.content_type)
         self._size = len(message.body)
         self._evidence = evidence
+        self._waits = waits
 
     async def write(self, writer: aiohttp.abc.AbstractStreamWriter) -> None:
-        self._begin(writer)
+        await self._begin(writer)
         await super().write(writer)
 
     async def write_with_length(
         self, writer: aiohttp.abc.AbstractStreamWriter, content_length: int | None
     ) -> None:
-        self._begin(writer)
+        await self._begin(writer)
         await super().write_with_length(writer, content_length)
 
-    def _begin(self, writer: aiohttp.abc.AbstractStreamWriter) -> None:
+    async def _begin(self, writer: aiohttp.abc.AbstractStreamWriter) -> None:
+        if self._waits:
+            await _hear()
         if problem := _problem_of(writer):
             self._evidence.spoilt = problem
             raise ConnectionAbortedError(problem)
@@ -195,11 +204,16 @@ class _Connector(aiohttp.TCPConnector):
             connection.close()
 
 
+async def _hear() -> None:
+    """Let connections hear of what has arrived on them by now."""
+    for _ in range(2):  # the loop hears of it in one turn, and the connection by the next
+        await asyncio.sleep(0)
+
+
 async def _is_at_rest(connection: "Connection") -> bool:
     """Say whether a connection is open and silent, once what has arrived by now is seen."""
     try:
-        for _ in range(2):  # the loop hears of it in one turn, and the connection by the next
-            await asyncio.sleep(0)
+        await _hear()
     except BaseException:
         connection.close()
         raise
@@ -290,7 +304,7 @@ class AiohttpTransport:
     ) -> RawReply:
         async with session.post(
             self.base_url + message.path,
-            data=_WitnessedPayload(message, evidence),
+            data=_WitnessedPayload(message, evidence, waits=self._given is not None),
             headers={"Content-Type": message.content_type},  # else a given session's own would win
             timeout=aiohttp.ClientTimeout(
                 total=seconds,

@@ -82,9 +82,11 @@ def count_requests(steps: Steps) -> None:
     begin, send, init = transport.Evidence.begin, client.send, payload.__init__
     kinds: dict[int, str] = {}
 
-    def counted_init(self: Any, message: transport.Message, evidence: transport.Evidence) -> None:
+    def counted_init(
+        self: Any, message: transport.Message, evidence: transport.Evidence, *, waits: bool = False
+    ) -> None:
         kinds[id(evidence)] = "look" if message.path in _LOOK_UP_PATHS else "money"
-        init(self, message, evidence)
+        init(self, message, evidence, waits=waits)
 
     def counted_begin(self: transport.Evidence) -> None:
         begin(self)

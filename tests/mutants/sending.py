@@ -74,8 +74,15 @@ SENDING = (
     Mutant(
         "a connection is taken again once it is seen whether it has ended",
         "transport.py",
-        "        for _ in range(2):",
-        "        for _ in range(1):",
+        "    for _ in range(2):",
+        "    for _ in range(1):",
+        "tests/session/test_evidence.py",
+    ),
+    Mutant(
+        "on a connection of a given session, its end is heard of first",
+        "transport.py",
+        "        if self._waits:",
+        "        if False:",
         "tests/session/test_evidence.py",
     ),
     Mutant(

@@ -111,6 +111,31 @@ async def test_no_body_is_written_to_a_connection_that_is_closed(is_gone: bool) 
     assert not transport.write.called
 
 
+@pytest.mark.parametrize("turns", [1, 2])
+async def test_on_a_connection_that_nobody_looked_at_its_end_is_heard_of_first(turns: int) -> None:
+    """One from a pool of the caller's own may have ended, and the loop not have noticed."""
+    loop = asyncio.get_running_loop()
+    connection, transport = ResponseHandler(loop), Mock()
+    transport.get_protocol.return_value = connection
+    transport.is_closing.return_value = False
+    connection.connection_made(transport)
+    connection.set_response_params()
+
+    def end(in_turns: int) -> None:
+        if in_turns:
+            loop.call_soon(end, in_turns - 1)
+        else:
+            connection.connection_lost(None)
+
+    evidence = Evidence()
+    payload = _WitnessedPayload(MESSAGE, evidence, waits=True)
+    end(turns)
+    with pytest.raises(ConnectionAbortedError, match="closed before"):
+        await payload.write_with_length(StreamWriter(connection, loop), None)
+    assert not evidence.asked
+    assert not transport.write.called
+
+
 async def test_a_reply_that_comes_twice_is_not_taken_for_the_next() -> None:
     answered, repeated = asyncio.Event(), asyncio.Event()
 
