@@ -206,7 +206,7 @@ class _Connector(aiohttp.TCPConnector):
 
 async def _hear() -> None:
     """Let connections hear of what has arrived on them by now."""
-    for _ in range(2):  # the loop hears of it in one turn, and the connection by the next
+    for _ in range(3):  # the loop hears of it in one turn, TLS in the next, then the connection
         await asyncio.sleep(0)
 
 

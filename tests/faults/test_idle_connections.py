@@ -1,9 +1,14 @@
 """A connection that died while it was idle is no lost reply: after a pause it is not used."""
 
 import asyncio
+import socket
+import ssl
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
+import trustme
+from aiohttp.client_proto import ResponseHandler
 
 from gateway_async import Timeouts, transport
 from tests.faults.deeds import SUCCEEDED, UNKNOWN, Trial, client
@@ -80,6 +85,35 @@ async def test_a_connection_that_ends_once_it_is_chosen_is_not_written_to(
     async with client(trial.sandbox, proxy.base_url) as gateway:
         assert (await trial.run_with(gateway)).status is SUCCEEDED
     assert (proxy.requests, ending) == (1, 0)
+
+
+async def test_the_end_of_a_connection_is_seen_before_it_is_used_again() -> None:
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    _, protocol = await loop.create_connection(lambda: ResponseHandler(loop), sock=ours)
+    assert await transport._is_at_rest(Mock(protocol=protocol))
+    theirs.close()  # and the loop has not heard of it
+    assert not await transport._is_at_rest(Mock(protocol=protocol))
+
+
+async def test_the_end_of_a_connection_by_tls_is_seen_before_it_is_used_again() -> None:
+    """It comes a turn of the loop later: a gateway that closes its socket alone says no word."""
+    loop, authority = asyncio.get_running_loop(), trustme.CA()
+    of_gateway = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    of_gateway.maximum_version = ssl.TLSVersion.TLSv1_2  # in which nothing follows the handshake
+    authority.issue_cert("localhost").configure_cert(of_gateway)
+    of_client = ssl.create_default_context()
+    authority.configure_trust(of_client)
+    ours, bare = socket.socketpair()
+    (_, protocol), theirs = await asyncio.gather(
+        loop.create_connection(
+            lambda: ResponseHandler(loop), sock=ours, ssl=of_client, server_hostname="localhost"
+        ),
+        asyncio.to_thread(of_gateway.wrap_socket, bare, server_side=True),
+    )
+    assert await transport._is_at_rest(Mock(protocol=protocol))
+    theirs.close()
+    assert not await transport._is_at_rest(Mock(protocol=protocol))
 
 
 @pytest.mark.usefixtures("wait")

@@ -74,9 +74,9 @@ SENDING = (
     Mutant(
         "a connection is taken again once it is seen whether it has ended",
         "transport.py",
+        "    for _ in range(3):",
         "    for _ in range(2):",
-        "    for _ in range(1):",
-        "tests/session/test_evidence.py",
+        "tests/faults/test_idle_connections.py",
     ),
     Mutant(
         "on a connection of a given session, its end is heard of first",

@@ -111,7 +111,7 @@ async def test_no_body_is_written_to_a_connection_that_is_closed(is_gone: bool) 
     assert not transport.write.called
 
 
-@pytest.mark.parametrize("turns", [1, 2])
+@pytest.mark.parametrize("turns", [1, 2, 3])
 async def test_on_a_connection_that_nobody_looked_at_its_end_is_heard_of_first(turns: int) -> None:
     """One from a pool of the caller's own may have ended, and the loop not have noticed."""
     loop = asyncio.get_running_loop()
@@ -186,7 +186,7 @@ async def test_a_connection_is_taken_back_only_clean_and_a_new_one_as_it_is(
         assert new.close.call_count == 2
 
 
-@pytest.mark.parametrize("turns", [1, 2])
+@pytest.mark.parametrize("turns", [1, 2, 3])
 async def test_a_connection_is_taken_back_only_once_its_end_would_be_seen(
     monkeypatch: pytest.MonkeyPatch, turns: int
 ) -> None:
