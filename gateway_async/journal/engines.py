@@ -74,7 +74,7 @@ class _File:
 
     def __init__(self, path: str) -> None:
         self.path = Path(path).absolute()  # the working directory may change
-        self._log = self.path.with_name(f"{self.path.name}-wal")
+        self._log = Path(f"{self.path.resolve()}-wal")  # SQLite has it beside what a link leads to
         self._known: tuple[int, int] | None = None
 
     def check(self, module: Any) -> None:  # noqa: ANN401  # sqlite3

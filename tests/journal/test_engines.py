@@ -97,6 +97,15 @@ async def test_what_no_next_run_would_find_is_not_written(tmp_path: Path, gone: 
         assert await sent(lease, range(3))
 
 
+async def test_the_log_of_a_journal_behind_a_link_is_looked_for_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to(tmp_path / "journal.db")
+    async with Journal.open(f"sqlite:///{tmp_path}/link.db") as journal:
+        lease = await taken(journal)
+        (tmp_path / "journal.db-wal").unlink()
+        with pytest.raises(JournalError, match="the write-ahead log was deleted"):
+            await sent(lease, range(3))
+
+
 async def test_a_file_stays_where_it_was_when_the_working_directory_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
