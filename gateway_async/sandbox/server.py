@@ -1,5 +1,7 @@
 """The sandbox as a user of the library meets it."""
 
+import math
+import os
 import socket
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -20,9 +22,8 @@ from gateway_async.sandbox.service import Service
 from gateway_async.sandbox.store import Store
 
 if TYPE_CHECKING:
-    import os
     from collections import deque
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from gateway_async.sandbox.activity import Notification, RequestLog
@@ -111,6 +112,19 @@ class Sandbox:
         notify_signed: bool = True,
         notify_pauses: tuple[float, ...] = (0.0, 0.2, 1.0),
     ) -> None:
+        _check_settings(
+            {
+                "merchant_id": merchant_id,
+                "account_id": account_id,
+                "secret": secret,
+                "state": state,
+                "random_seed": random_seed,
+                "deduplicate_payouts": deduplicate_payouts,
+                "clock": clock,
+                "notify_signed": notify_signed,
+                "notify_pauses": notify_pauses,
+            }
+        )
         self._merchant = Merchant(merchant_id=merchant_id, account_id=account_id, secret=secret)
         self._address = (host, port)
         self._deduplicate_payouts = deduplicate_payouts
@@ -272,6 +286,41 @@ class Sandbox:
     def _close_store(self) -> None:
         if self._store:
             self._store.close()
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _are_pauses(value: object) -> bool:
+    numbers = value if isinstance(value, tuple | list) else (None,)
+    return all(type(one) in (int, float) and 0 <= one < math.inf for one in numbers)
+
+
+_CHECKS: "Mapping[str, tuple[Callable[[object], bool], str]]" = {
+    "merchant_id": (_is_text, "a non-empty str"),
+    "account_id": (_is_text, "a non-empty str"),
+    "secret": (_is_text, "a non-empty str"),
+    "state": (lambda value: value is None or isinstance(value, str | os.PathLike), "a path"),
+    "random_seed": (lambda value: value is None or isinstance(value, int), "an int"),
+    "deduplicate_payouts": (_is_flag, "True or False"),
+    "clock": (callable, "a function that returns a datetime"),
+    "notify_signed": (_is_flag, "True or False"),
+    "notify_pauses": (_are_pauses, "a tuple of numbers of seconds, 0 or more"),
+}
+
+
+def _check_settings(settings: "Mapping[str, object]") -> None:
+    for name, value in settings.items():
+        is_right, expected = _CHECKS[name]
+        if not is_right(value):  # the value is not shown: one of them is the secret
+            raise ConfigurationError(
+                f"Sandbox.{name}: expected {expected}, got {type(value).__name__}"
+            )
 
 
 def _notify_format(text: str) -> NotifyFormat:

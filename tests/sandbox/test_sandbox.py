@@ -87,6 +87,27 @@ def test_a_state_file_that_cannot_be_one_is_named(
         Sandbox(state=state)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("merchant_id", ""),
+        ("account_id", None),
+        ("secret", b"a secret"),
+        ("state", 5),
+        ("random_seed", []),
+        ("deduplicate_payouts", "no"),
+        ("clock", 5),
+        ("notify_signed", "no"),
+        ("notify_pauses", 5),
+        ("notify_pauses", (float("nan"),)),
+    ],
+)
+def test_a_wrong_setting_is_named_at_once(name: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=rf"^Sandbox\.{name}: expected") as refusal:
+        Sandbox(**{name: value})
+    assert "a secret" not in str(refusal.value)
+
+
 def test_seeding_knows_its_counts_statuses_and_amounts() -> None:
     for count in (-1, 1.0, True):
         with pytest.raises(ConfigurationError, match=r"Sandbox\.seed: .* is no count"):
