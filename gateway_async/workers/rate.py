@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gateway_async.errors import ConfigurationError, JournalError, NotSentError
 from gateway_async.extras import needed
 from gateway_async.journal.location import locate
+from gateway_async.settings import is_duration
 
 _PACKAGES = ("psycopg", "psycopg_pool", "pyrate_limiter")
 with needed(__name__, *_PACKAGES, install="'gateway-async[workers]'"):
@@ -148,8 +149,7 @@ async def shared_rate(
 def _rate(requests: object, seconds: object) -> Rate:
     if isinstance(requests, bool) or not isinstance(requests, int) or requests < 1:
         raise ConfigurationError(f"requests: expected an int of 1 or more, got {requests!r}")
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not is_number or not math.isfinite(seconds) or seconds * 1000 < 1:  # type: ignore[arg-type,operator]  # a number
+    if not is_duration(seconds) or not 1 <= seconds * 1000 < math.inf:  # type: ignore[operator]  # a number
         raise ConfigurationError(f"seconds: expected a number of 0.001 or more, got {seconds!r}")
     return Rate(requests, round(seconds * 1000))  # type: ignore[operator]  # as above
 

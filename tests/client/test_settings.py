@@ -57,6 +57,8 @@ WRONG: list[tuple[Callable[..., Any], str, object, str]] = [
     (RecoveryPolicy, "refund_evidence", "luck", "one of 'references', 'marker'"),
     (RecoveryPolicy, "record_baseline", 1, "True or False"),
     *((Credentials, "merchant_id", value, "a non-empty str") for value in ("", " ", None, 7)),
+    (Timeouts, "total_seconds", 10**400, "a number of seconds"),
+    (BatchPolicy, "drain_seconds", 10**400, "a number of seconds"),
     *((Dialect, "amount_places", value, "an int of 0 or more") for value in ("2", -1, 2.0, True)),
     (Dialect, "currency_places", {"JPY": "0"}, "ints of 0 or more"),
     (Dialect, "body_formats", {"refund": "json"}, "'application/json'"),

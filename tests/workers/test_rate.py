@@ -127,6 +127,8 @@ async def test_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
         ("postgresql://host/database", {"requests": 0}, "requests: expected an int"),
         ("postgresql://host/database", {"requests": 1, "seconds": 0}, "seconds: expected"),
         ("postgresql://host/database", {"requests": 1, "seconds": "1"}, "seconds: expected"),
+        ("postgresql://host/database", {"requests": 1, "seconds": 10**400}, "seconds: expected"),
+        ("postgresql://host/database", {"requests": 1, "seconds": 1e308}, "seconds: expected"),
     ],
 )
 async def test_wrong_figures(url: str, figures: dict[str, object], named: str) -> None:
