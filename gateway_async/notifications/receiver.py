@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from gateway_async.checks import checked_count
+from gateway_async.checks import check_instance, checked_count
+from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, NotificationError
 from gateway_async.notifications.confirming import Confirmer, Fate, Memory
 from gateway_async.notifications.reading import MAX_BYTES, Notification, parse, plain_fields
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from gateway_async.client import GatewayClient
     from gateway_async.coalescer import Coalescer
     from gateway_async.models.records import TransactionRecord
     from gateway_async.notifications.verifying import Verifier
@@ -125,7 +125,7 @@ class NotificationReceiver:
 
     def __init__(  # noqa: PLR0913  # one keyword a setting or collaborator
         self,
-        gateway: "GatewayClient",
+        gateway: GatewayClient,
         on_payment: "Callable[[TransactionRecord], Awaitable[object] | object]",
         *,
         on_payout: "Callable[[Notification], Awaitable[object] | object] | None" = None,
@@ -136,6 +136,7 @@ class NotificationReceiver:
         linger_seconds: float = DEFAULT_LINGER_SECONDS,
         policy: "BatchPolicy | None" = None,
     ) -> None:
+        check_instance("gateway", gateway, GatewayClient)
         for name, value in (
             ("on_payment", on_payment),
             ("on_payout", on_payment if on_payout is None else on_payout),

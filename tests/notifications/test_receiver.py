@@ -375,6 +375,8 @@ async def test_other_kinds_of_connection_are_not_served() -> None:
 def test_wrong_settings_are_refused_at_once(settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         NotificationReceiver(client_over(MemoryTransport(all_done)), print, **settings)
+    with pytest.raises(ConfigurationError, match="gateway: expected GatewayClient, got str"):
+        NotificationReceiver("https://gateway.example", print)  # type: ignore[arg-type]  # on purpose
     with pytest.raises(ConfigurationError, match="on_payment: expected a function"):
         NotificationReceiver(client_over(MemoryTransport(all_done)), None)  # type: ignore[arg-type]  # on purpose
 
