@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from gateway_async.checks import checked_count
 from gateway_async.errors import ConfigurationError
 from gateway_async.extras import needed
 
@@ -61,20 +62,26 @@ def rabbit_broker(
         slices_at_once: How many messages a worker is sent ahead; as many as it runs at once.
 
     Raises:
-        ConfigurationError: For another URL; when it is started, if RabbitMQ refuses the virtual
-            host or the queue.
+        ConfigurationError: For another URL, no name, or a count that is none; when it is started,
+            if RabbitMQ refuses the virtual host or the queue.
     """
     if not isinstance(url, str) or not _is_address(url):
         raise ConfigurationError("broker: expected amqp://user:password@host/ or amqps://")
+    if not _is_name(queue):
+        raise ConfigurationError(f"queue: expected a non-empty str, got {queue!r}")
     if "heartbeat=" not in url:
         url = f"{url}{'&' if '?' in url else '?'}heartbeat={_HEARTBEAT_SECONDS}"
     return _Broker(
         url,
-        qos=slices_at_once,
+        qos=checked_count("slices_at_once", slices_at_once),  # of 0, RabbitMQ makes no limit
         exchange=Exchange(name=queue),
         task_queues=[Queue(name=queue, durable=True)],
         dead_letter_queue=Queue(name=f"{queue}.dead", durable=True),
     )
+
+
+def _is_name(queue: object) -> bool:
+    return isinstance(queue, str) and queue != ""
 
 
 def _is_address(url: str) -> bool:

@@ -9,6 +9,7 @@ import pytest
 from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox import Sandbox
 from gateway_async.workers import Workers
+from gateway_async.workers.rabbit import rabbit_broker
 from tests.jobs.books import make_client, seeded
 from tests.workers.conftest import Shop
 
@@ -51,6 +52,14 @@ def test_what_is_no_queue_is_refused(shop: Shop, broker: Any, got: str) -> None:
 def test_what_makes_no_client_is_refused(shop: Shop, factory: Any, got: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^gateway_factory: expected a function.*{got}"):
         Workers(shop.enqueue, factory, shop.url)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("queue", ""), ("queue", 5), ("slices_at_once", 0), ("slices_at_once", "9")]
+)
+def test_a_broker_of_a_wrong_figure_is_not_made(name: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{name}: expected"):
+        rabbit_broker("amqp://host/", **{name: value})
 
 
 def test_a_client_is_no_factory(shop: Shop) -> None:
