@@ -374,6 +374,9 @@ class GatewayClient(Connection):
             reply: ``"json"``, ``"xml"`` or ``"text"``.
             repeatable: Whether the call may be repeated when its reply is lost.
 
+        Returns:
+            The `Reply`: what it says is for you to judge, its `return_status` included.
+
         Raises:
             ConfigurationError: For a wrong path, body, reply or field name.
             TypeError: For a field that cannot be written.

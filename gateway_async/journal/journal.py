@@ -181,8 +181,10 @@ class Journal:
         Raises:
             ConfigurationError: For another status, or an empty note.
             JobNotFoundError: If there is no job of this name.
+            InvalidOrderError: If `order` is neither an order of the job's operation nor a position.
             JournalError: If there is no such order, more than one, or nothing to decide on it.
-                Nothing was changed.
+
+        Whichever is raised, nothing was changed.
         """
         if not _is_note(note):
             raise ConfigurationError("note: expected a text that says why")
