@@ -28,6 +28,11 @@ class CaptureOrder(_Order):
         order_no: The merchant's order number.
         currency: Currency code.
         amount: Amount in units of the currency, not in cents.
+
+    Raises:
+        TypeError: For a value of another type, such as an amount that is a `float`.
+        InvalidOrderError: For a wrong value: an empty identifier, or an amount that is NaN,
+            infinite or negative.
     """
 
 
@@ -40,6 +45,11 @@ class CancelOrder(_Order):
         order_no: The merchant's order number.
         currency: Currency code.
         amount: Amount in units of the currency, not in cents.
+
+    Raises:
+        TypeError: For a value of another type, such as an amount that is a `float`.
+        InvalidOrderError: For a wrong value: an empty identifier, or an amount that is NaN,
+            infinite or negative.
     """
 
 
@@ -53,6 +63,11 @@ class ReviewOrder(_Order):
         currency: Currency code.
         amount: Amount in units of the currency, not in cents.
         review_flag: The verdict; the interface shows the value 1 and no meaning.
+
+    Raises:
+        TypeError: For a value of another type, such as an amount that is a `float`.
+        InvalidOrderError: For a wrong value: an empty identifier, or an amount that is NaN,
+            infinite or negative.
     """
 
     review_flag: str = text_field(default="1")
@@ -69,6 +84,11 @@ class RefundOrder(_Order):
         amount: The original amount, in units of the currency, not in cents.
         refund_amount: How much of it to give back; never more than `amount`.
         refund_reason: Free text, sent as it is.
+
+    Raises:
+        TypeError: For a value of another type, such as an amount that is a `float`.
+        InvalidOrderError: For a wrong value: an empty identifier, or an amount that is NaN,
+            infinite or negative, or a `refund_amount` above `amount`.
     """
 
     refund_amount: Decimal = amount_field()
@@ -89,6 +109,10 @@ class OrderRef:
     Attributes:
         order_no: The merchant's order number.
         transaction_id: The gateway's identifier of the payment.
+
+    Raises:
+        TypeError: For a reference that is no text.
+        InvalidOrderError: For an empty reference, both of them, or none.
     """
 
     order_no: str | None = identifier_field(default=None)
