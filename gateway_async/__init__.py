@@ -101,8 +101,7 @@ if TYPE_CHECKING:
         RiskReasons,
     )
 
-__all__ = [
-    "OPERATIONS",
+__all__ = [  # noqa: RUF022  # in the order of sorted()
     "AccountOwner",
     "AdditionalInformation",
     "ApmPayment",
@@ -161,6 +160,7 @@ __all__ = [
     "NotDoneError",
     "NotSentError",
     "NotificationError",
+    "OPERATIONS",
     "Operation",
     "OperationClass",
     "OrderRef",

@@ -73,13 +73,9 @@ def test_a_client_loads_what_it_needs_before_anything_is_sent(stages: list[set[s
 
 
 def test_every_public_name_is_there_in_order(stages: list[set[str]]) -> None:
-    assert sorted(gateway_async.__all__, key=_as_sorted_by_ruff) == gateway_async.__all__
+    assert sorted(gateway_async.__all__) == gateway_async.__all__
     assert set(gateway_async.__all__) <= set(dir(gateway_async))
     assert set(gateway_async.__all__) <= stages[3]
-
-
-def _as_sorted_by_ruff(name: str) -> tuple[bool, str]:
-    return not name.isupper(), name
 
 
 def test_names_that_load_later_are_the_very_classes() -> None:

@@ -236,10 +236,11 @@ async def test_a_signature_in_xml_is_checked_whatever_its_encoding(encoding: str
 
 
 async def test_a_reply_too_deep_to_be_verified_is_not_believed() -> None:
+    """How deep is too deep depends on the Python; some verify it, and find it wrong."""
     signer = _Verifying(right=False)
     body = f'{{"return_status": "1", "x": {"[" * 1010}{"]" * 1010}, "encryption_data": "theirs"}}'
     transport = MemoryTransport(lambda _: RawReply(200, {}, body.encode()))
-    with pytest.raises(ReplyUnreadableError, match="too deep to verify"):
+    with pytest.raises(ReplyUnreadableError, match=r"too deep to verify|is not right"):
         await client_over(transport, signer=signer).recent_transactions()
 
 
