@@ -27,7 +27,7 @@ from gateway_async.errors import (
     ReplyStatusError,
     ReplyTooLargeError,
 )
-from gateway_async.gate import Gate
+from gateway_async.gate import CALL_CANCELLED, Gate
 from gateway_async.operations import OperationClass
 from gateway_async.session import HTTP_OK, REDIRECTS, Request, Session, retry_after
 from gateway_async.telemetry import Attempt
@@ -88,6 +88,9 @@ class Call(Generic[T]):
         gate: Whether it may leave.
         prepare: Awaited once, when it is the request's turn; where it raises, nothing is sent.
         fence: Asked when the first byte is about to be written; where it raises, none is.
+
+    Attributes:
+        is_cut: Whether its task was cancelled, and not since it was withdrawn.
     """
 
     def __init__(
@@ -104,6 +107,8 @@ class Call(Generic[T]):
         self._gate = gate
         self._prepare = prepare
         self._fence = fence
+        self.is_cut = False
+        self._is_withdrawn = False
         self._loop = asyncio.get_running_loop()
         self._evidence: Evidence | None = None
         self._ends = math.inf
@@ -132,7 +137,7 @@ class Call(Generic[T]):
         try:
             return await retrying(self._again, message)
         except asyncio.CancelledError:  # in a pause: what the last attempt proved still holds
-            self._gate.stop("the call was cancelled")
+            self._cut()
             return self._last
 
     async def _again(self, message: Message) -> Exchange[T]:
@@ -145,7 +150,13 @@ class Call(Generic[T]):
 
     def withdraw(self) -> bool:
         """Let nothing be sent, and say whether that was still possible; then cancel its task."""
-        return self._evidence is None or not self._evidence.settle()
+        self._is_withdrawn = self._evidence is None or not self._evidence.settle()
+        return self._is_withdrawn
+
+    def _cut(self) -> None:
+        """Send nothing more, since the task was cancelled."""
+        self.is_cut = not self._is_withdrawn
+        self._gate.stop(CALL_CANCELLED)
 
     def so_far(self) -> Exchange[T]:
         """Say what became of it when `run` itself raised: what the evidence proves."""
@@ -172,7 +183,7 @@ class Call(Generic[T]):
             if raw is None:  # not what the reply says, but what whoever was in between raised
                 error = _proved(error, asked=evidence.settle())
         except asyncio.CancelledError:
-            self._gate.stop("the call was cancelled")
+            self._cut()
             error = _given_up(asked=evidence.settle(), reason=self._gate.closed_because)
         attempts = (*self._last.attempts, *self._attempts_made(raw, error))
         if self._last.sent and error is not None and self._leaves_open(error, evidence):

@@ -9,6 +9,7 @@ import math
 
 from gateway_async.errors import NotSentError
 
+CALL_CANCELLED = "the call was cancelled"
 DEADLINE_PASSED = "the deadline had passed"
 
 

@@ -153,8 +153,9 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
                 self._ready = block.outcomes()[::-1]
             elif run.result is not None:
                 raise StopAsyncIteration
-            elif run.failure is not None:
-                await run.finish(await self._drain(run, "the input or a collaborator failed"))
+            elif (failure := run.failure) is not None:
+                interruption = await self._drain(run, "the input or a collaborator failed")
+                await run.finish(interruption or failure)
             elif run.is_over:
                 run.record_rest()
                 if not run.tally.finished:

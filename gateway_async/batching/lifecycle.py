@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any, Self
 
 from gateway_async.batching.tally import Tally
-from gateway_async.gate import Gate
+from gateway_async.gate import CALL_CANCELLED, Gate
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -114,8 +114,15 @@ class Lifecycle(abc.ABC):
         ended = [worker for worker in self._workers if worker.done()]
         errors = [worker.exception() for worker in ended if not worker.cancelled()]
         error = next((error for error in errors if error is not None), None)
-        is_cut = self.gate.closed_because is None and any(worker.cancelled() for worker in ended)
+        is_cut = self._may_be_cut and any(worker.cancelled() for worker in ended)
         return RuntimeError(_CUT_SHORT) if is_cut and error is None else error
+
+    @property
+    def _may_be_cut(self) -> bool:
+        """Whether a worker that ended cancelled was cancelled by somebody else, and misses."""
+        if self.gate.stopped_because == CALL_CANCELLED:
+            return self.is_over and not (self._leaving or self._is_exhausted)
+        return self.gate.closed_because is None
 
     async def change(self) -> None:
         """Wait until something is settled or taken, or a worker ends."""

@@ -189,6 +189,8 @@ class Run(Lifecycle):
         asyncio.get_running_loop().call_soon(self._turns.release)  # in the loop's next turn
         async with self._taking:
             while self._may_take:
+                if self.streamed and asyncio.current_task() in self._sender.cut:
+                    raise asyncio.CancelledError  # perhaps nobody is left to take what is settled
                 if self.streamed and len(self.tally.finished) >= self._policy.concurrency:
                     await self.change()
                     continue

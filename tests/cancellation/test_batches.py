@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from gateway_async import Batch, OutcomeStatus, RefundOrder
-from tests.cancellation.places import BASELINE, ORDERS, PLACES, refs
+from gateway_async import Batch, BatchPolicy, OutcomeStatus, RefundOrder
+from tests.cancellation.places import BASELINE, ORDERS, PLACES, InMemory, refs
 from tests.cancellation.stepping import Ending, interrupted, pairs, run, sweep
 
 if TYPE_CHECKING:
@@ -193,3 +193,17 @@ def test_a_second_cancellation_ends_the_wait_and_nothing_is_lost(drive: "Drive")
     run(main)
     if drive is not _looked_up:
         assert set(seen) == {*SETTLED, OutcomeStatus.UNKNOWN}
+
+
+async def test_a_stream_whose_only_worker_was_cancelled_says_that_not_all_was_done() -> None:
+    here = InMemory()
+    orders = (order for _ in range(500) for order in here.refunds())
+    policy = BatchPolicy(chunk_size=2, concurrency=1)
+    async with here.client(policy=policy) as client, client.refund(orders) as batch:
+        (worker,) = (task for task in asyncio.all_tasks() if "worker" in task.get_name())
+        while not here.gateway.effects:  # noqa: ASYNC110  # it has no event for it
+            await asyncio.sleep(0)
+        worker.cancel()
+        with pytest.raises(RuntimeError, match="one of its tasks was cancelled"):
+            async for _ in batch:
+                pass

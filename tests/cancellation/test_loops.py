@@ -158,3 +158,26 @@ def test_batches_in_memory_under_either_loop(
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(work())
+
+
+@LOOPS
+def test_a_stream_that_nobody_left_does_not_keep_its_loop_from_ending(
+    new_loop: "Callable[[], asyncio.AbstractEventLoop]",
+) -> None:
+    kept: list[object] = []
+
+    async def work() -> None:
+        here = InMemory()
+        orders = (order for _ in range(50) for order in here.refunds())
+        async with here.client() as client:
+            batch = client.refund(orders)
+            kept.append(batch)
+            await anext(await batch.__aenter__())
+        loop = asyncio.get_running_loop()
+        kept.append(loop.call_later(5, loop.stop))  # else the test would hang as the loop did
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(work())
+        tasks = asyncio.all_tasks(runner.get_loop())
+        assert tasks
+    assert all(task.done() for task in tasks)
