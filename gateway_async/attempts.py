@@ -88,9 +88,6 @@ class Call(Generic[T]):
         gate: Whether it may leave.
         prepare: Awaited once, when it is the request's turn; where it raises, nothing is sent.
         fence: Asked when the first byte is about to be written; where it raises, none is.
-
-    Attributes:
-        is_cut: Whether its task was cancelled, and not since it was withdrawn.
     """
 
     def __init__(
@@ -107,7 +104,6 @@ class Call(Generic[T]):
         self._gate = gate
         self._prepare = prepare
         self._fence = fence
-        self.is_cut = False
         self._is_withdrawn = False
         self._loop = asyncio.get_running_loop()
         self._evidence: Evidence | None = None
@@ -154,8 +150,10 @@ class Call(Generic[T]):
         return self._is_withdrawn
 
     def _cut(self) -> None:
-        """Send nothing more, since the task was cancelled."""
-        self.is_cut = not self._is_withdrawn
+        """Send nothing more, since the task was cancelled; for a withdrawal, it was not."""
+        task = asyncio.current_task()
+        while self._is_withdrawn and task is not None and task.cancelling():
+            task.uncancel()
         self._gate.stop(CALL_CANCELLED)
 
     def so_far(self) -> Exchange[T]:

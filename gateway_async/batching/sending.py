@@ -78,7 +78,6 @@ class Sender:
         streamed: Whether what is recorded is read at once.
         calls: What is on its way, by the task that waits for it.
         keeping: What the journal was told last and may not have kept yet, by the task that told.
-        cut: The tasks that somebody else cancelled while they waited for a reply.
     """
 
     session: "Session"
@@ -93,7 +92,6 @@ class Sender:
     keeping: "dict[asyncio.Task[Any] | None, asyncio.Future[None]]" = attrs.field(
         factory=dict, init=False
     )
-    cut: "set[asyncio.Task[Any] | None]" = attrs.field(factory=set, init=False)
 
     async def send(
         self, chunk: "Chunk", references: "References", sheet: "Sheet | None" = None
@@ -218,8 +216,6 @@ class Sender:
             exchange = await call.run()
         finally:  # even where a collaborator of the caller's raised
             self.calls.pop(task, None)
-            if call is not None and call.is_cut:
-                self.cut.add(task)
             made = exchange if exchange is not None else _ended_by_itself(call, intent)
             watch.exchange = made
             self.tally.requests += made.sent
