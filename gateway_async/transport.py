@@ -6,6 +6,7 @@ knows no operation, no signature and no retry.
 """
 
 import asyncio
+import select
 import sys
 import weakref
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -166,7 +167,7 @@ class _WitnessedPayload(aiohttp.BytesPayload):
 
     async def _begin(self, writer: aiohttp.abc.AbstractStreamWriter) -> None:
         if self._waits:
-            await _hear()
+            await _hear(writer.transport if isinstance(writer, StreamWriter) else None)
         if problem := _problem_of(writer):
             self._evidence.spoilt = problem
             raise ConnectionAbortedError(problem)
@@ -204,21 +205,34 @@ class _Connector(aiohttp.TCPConnector):
             connection.close()
 
 
-async def _hear() -> None:
-    """Let connections hear of what has arrived on them by now."""
-    for _ in range(3):  # the loop hears of it in one turn, TLS in the next, then the connection
-        await asyncio.sleep(0)
-
-
 async def _is_at_rest(connection: "Connection") -> bool:
-    """Say whether a connection is open and silent, once what has arrived by now is seen."""
+    """Say whether a connection is open and silent, once what has arrived by now is heard of."""
+    protocol = connection.protocol
     try:
-        await _hear()
+        await _hear(None if protocol is None else protocol.transport)
     except BaseException:
         connection.close()
         raise
     protocol = connection.protocol
     return protocol is not None and protocol.is_connected() and not protocol.should_close
+
+
+async def _hear(transport: "asyncio.BaseTransport | None") -> None:
+    """Let a connection hear of what has arrived on it by now: mostly nothing, and nobody waits."""
+    if transport is not None and _has_news(transport.get_extra_info("socket")):
+        for _ in range(3):  # the loop hears of it in one turn, TLS in the next, then the connection
+            await asyncio.sleep(0)
+
+
+def _has_news(bare: Any) -> bool:  # noqa: ANN401  # a socket, or what stands for it
+    """Say whether something may be there that the loop has not read: bytes, or the end."""
+    if bare is None or bare.fileno() < 0:
+        return True
+    if sys.platform == "win32":  # which has no poll, and takes sockets of any number
+        return bool(select.select([bare], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(bare.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class AiohttpTransport:

@@ -96,6 +96,18 @@ async def test_the_end_of_a_connection_is_seen_before_it_is_used_again() -> None
     assert not await transport._is_at_rest(Mock(protocol=protocol))
 
 
+async def test_a_silent_connection_is_used_again_without_a_turn_of_the_loop() -> None:
+    """Else whoever has its reply waits until all others have judged theirs."""
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    with theirs:
+        _, protocol = await loop.create_connection(lambda: ResponseHandler(loop), sock=ours)
+        turns: list[None] = []
+        loop.call_soon(turns.append, None)
+        assert await transport._is_at_rest(Mock(protocol=protocol))
+        assert not turns
+
+
 async def test_the_end_of_a_connection_by_tls_is_seen_before_it_is_used_again() -> None:
     """It comes a turn of the loop later: a gateway that closes its socket alone says no word."""
     loop, authority = asyncio.get_running_loop(), trustme.CA()

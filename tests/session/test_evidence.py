@@ -117,6 +117,7 @@ async def test_on_a_connection_that_nobody_looked_at_its_end_is_heard_of_first(t
     loop = asyncio.get_running_loop()
     connection, transport = ResponseHandler(loop), Mock()
     transport.get_protocol.return_value = connection
+    transport.get_extra_info.return_value = None
     transport.is_closing.return_value = False
     connection.connection_made(transport)
     connection.set_response_params()
@@ -173,6 +174,8 @@ async def test_a_connection_is_taken_back_only_clean_and_a_new_one_as_it_is(
     """A gateway that speaks first would else be connected to without end."""
     new, clean = Mock(), Mock()
     new.protocol.should_close, clean.protocol.should_close = True, False
+    for one in (new, clean):
+        one.protocol.transport.get_extra_info.return_value = None
     pooled = [new, clean, new, new, clean]
     monkeypatch.setattr(aiohttp.TCPConnector, "connect", AsyncMock(side_effect=pooled))
     async with _Connector() as connector:
@@ -194,6 +197,7 @@ async def test_a_connection_is_taken_back_only_once_its_end_would_be_seen(
     loop = asyncio.get_running_loop()
     ended, new = Mock(), Mock()
     ended.protocol.should_close = False
+    ended.protocol.transport.get_extra_info.return_value = None
     pooled = [ended, ended, new]
     monkeypatch.setattr(aiohttp.TCPConnector, "connect", AsyncMock(side_effect=pooled))
 
@@ -214,6 +218,7 @@ async def test_a_connection_that_is_looked_at_is_not_lost_to_a_cancellation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     connection = Mock()
+    connection.protocol.transport.get_extra_info.return_value = None
     monkeypatch.setattr(aiohttp.TCPConnector, "connect", AsyncMock(return_value=connection))
     async with _Connector() as connector:
         await connector.connect(Mock(), [], aiohttp.ClientTimeout())
