@@ -7,6 +7,8 @@ import asyncio
 import os
 import signal
 import sys
+import threading
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -14,23 +16,44 @@ from gateway_async import BatchPolicy, Credentials, GatewayClient, GatewayError,
 from gateway_async.journal import Journal
 from gateway_async.transport import Evidence, Message, RawReply, Transport
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gateway_async.journal.writer import Writer
+
 LEASE_SECONDS = 1.0
 SECRET = "sandbox-secret"
 POLICY = BatchPolicy(concurrency=1, chunk_size=2)
-"""One request at a time: a process that froze in a transaction would keep a SQLite file locked."""
+
+
+def lock_of(writer: "Writer") -> threading.Lock:
+    """Return a lock that a journal holds whenever it is in a transaction."""
+    lock, carry_out = threading.Lock(), writer._carry_out
+
+    def locked(group: "Sequence[Any]") -> list[Any]:
+        with lock:
+            return carry_out(group)
+
+    writer._carry_out = locked  # type: ignore[method-assign]  # of this one
+    return lock
 
 
 @attrs.define
 class Freezing(Transport):
-    """A transport that stops its process once, before a refund."""
+    """A transport that stops its process once, before a refund, and in no transaction.
+
+    Else it would keep a SQLite file locked: the next page of orders may just be read.
+    """
 
     inner: Transport
+    transaction: threading.Lock
     froze: bool = False
 
     async def send(self, message: Message, *, evidence: Evidence, seconds: float) -> RawReply:
         if message.path.endswith("/refund") and not self.froze:
             self.froze = True
-            os.kill(os.getpid(), signal.SIGSTOP)
+            with self.transaction:
+                os.kill(os.getpid(), signal.SIGSTOP)
         return await self.inner.send(message, evidence=evidence, seconds=seconds)
 
     async def aclose(self) -> None:
@@ -43,9 +66,8 @@ async def _resume(url: str, base_url: str) -> str:
         Journal.open(url, lease_seconds=LEASE_SECONDS) as journal,
         GatewayClient(base_url, credentials, policy=POLICY) as gateway,
     ):
-        gateway._session = attrs.evolve(
-            gateway._session, transport=Freezing(gateway._session.transport)
-        )
+        frozen = Freezing(gateway._session.transport, lock_of(journal.store.writer))
+        gateway._session = attrs.evolve(gateway._session, transport=frozen)
         batch = gateway.resume(journal.job("job"))
         try:
             await batch
