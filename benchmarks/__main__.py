@@ -19,6 +19,7 @@ from benchmarks.figures import Figure, Goal, show
 
 QUESTIONS = (
     "refund_batch",
+    "parts",
     "memory",
     "latency",
     "loops",

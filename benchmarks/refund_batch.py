@@ -34,17 +34,9 @@ from gateway_async import (
     RefundOrder,
     RefundRecord,
 )
-from gateway_async.batching.matching import judge
-from gateway_async.batching.outcomes import without_signatures
-from gateway_async.batching.plans import PLANS
-from gateway_async.batching.sheets import SheetWriter
-from gateway_async.operations import REFUND
-from gateway_async.session import Request
-from gateway_async.transport import Evidence, RawReply
-from gateway_async.wire.decoding import decode_surely
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping
+    from collections.abc import Callable, Coroutine, Iterator
 
     from gateway_async import BatchResult
 
@@ -119,37 +111,6 @@ async def floor(url: str) -> None:
         await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
 
 
-def _read(raw: RawReply) -> "tuple[bytes, Mapping[str, Any]]":
-    return without_signatures(raw.body, decode_surely(raw.body))
-
-
-async def care(url: str) -> None:
-    """Write, sign, send with evidence and judge the same orders in the floor's own loop.
-
-    That is what the safety of a batch costs when nothing else is done: there is no limit, pause,
-    deadline, repetition, telemetry or stop, and there are no outcomes.
-    """
-    orders = make_orders()
-    turns = iter(range(REQUESTS))
-    kept: list[tuple[bytes, bool]] = []
-    async with client_at(url) as gateway:
-        session = gateway._session  # noqa: SLF001  # what a batch is sent by
-        writer = SheetWriter(plan=PLANS[REFUND.name], dialect=session.dialect)
-
-        async def work() -> None:
-            for _ in turns:
-                sheet = writer.write(orders, range(ORDERS))
-                request = Request(operation=REFUND, fields=sheet.fields, decode=_read)
-                message = session.compose(request)
-                raw = await session.transport.send(message, evidence=Evidence(), seconds=60.0)
-                reply, payload = session.decode(request, raw, message.signature)
-                judgement = judge(REFUND, orders, payload, session.dialect, sheet.sent)
-                kept.append((reply, judgement.plain))
-
-        await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
-    expect(sum(is_plain for _, is_plain in kept) * ORDERS, REQUESTS * ORDERS)
-
-
 async def awaited(url: str) -> "BatchResult[RefundOrder, RefundRecord]":
     """Await the whole batch, and ask whether all went well."""
     async with client_at(url) as gateway:
@@ -192,7 +153,6 @@ async def streamed_and_read(url: str) -> None:
 
 SIDES: "dict[str, tuple[Callable[[str], Coroutine[Any, Any, object]], float | None]]" = {
     "aiohttp and orjson, bodies written beforehand": (floor, None),
-    "writing, signing, evidence and judging alone": (care, None),
     "awaited, result.ok and counts read": (awaited, 1.7),
     "the same, the orders in a list": (awaited_of_list, 1.7),
     "streamed, every status read": (client, 1.7),
