@@ -24,12 +24,11 @@ from gateway_async.errors import (
     NotSentError,
     OutcomeUnknownError,
     RejectedError,
-    ReplyStatusError,
     ReplyTooLargeError,
 )
 from gateway_async.gate import CALL_CANCELLED, Gate
 from gateway_async.operations import OperationClass
-from gateway_async.session import HTTP_OK, REDIRECTS, Request, Session, retry_after
+from gateway_async.session import HTTP_OK, Request, Session, retry_after
 from gateway_async.telemetry import Attempt
 from gateway_async.transport import Evidence, Message, RawReply
 
@@ -271,8 +270,6 @@ def may_repeat(kind: OperationClass, error: GatewayError | None) -> bool:
         return True
     if kind is not OperationClass.READ or isinstance(error, ReplyTooLargeError):
         return False
-    if isinstance(error, ReplyStatusError):
-        return error.status not in REDIRECTS
     return isinstance(error, OutcomeUnknownError)
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HTTP_OK = 200
-REDIRECTS = range(300, 400)
+_REDIRECTS = range(300, 400)
 
 _SHORTEST_SIGNATURE = 16
 """What is shorter may be a part of anything; it is masked only where a field is named after it."""
@@ -138,7 +138,7 @@ class Session:
                 '"nothing was done"',
                 code=str(raw.status),
             )
-        followed = "; redirects are not followed" if raw.status in REDIRECTS else ""
+        followed = "; redirects are not followed" if raw.status in _REDIRECTS else ""
         return ReplyStatusError(
             f"the gateway answered HTTP {raw.status}{followed}",
             status=raw.status,

@@ -55,8 +55,10 @@ ERRORS: list[tuple[GatewayError | None, set[OperationClass]]] = [
     (ReplyTooLargeError(), NOWHERE),
     (EvidenceError(), READS),
     (RejectedError(), NOWHERE),
-    *((ReplyStatusError(status=status), READS) for status in (201, 400, 404, 429, 500, 503)),
-    *((ReplyStatusError(status=status), NOWHERE) for status in (301, 302, 307, 308)),
+    *(
+        (ReplyStatusError(status=status), READS)
+        for status in (201, 301, 302, 308, 400, 404, 429, 503)
+    ),
 ]
 
 
