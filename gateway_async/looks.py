@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 LOOK_UPS = {"refund": PLANS["search_refunds"], "capture": PLANS["query"], "cancel": PLANS["query"]}
 """By which look-up an operation is recovered."""
 
+_NO_WITNESS = (
+    "no refund that is known to be done was looked up beside it, so that it may be done and not be "
+    "listed; recover it together with one that succeeded"
+)
+
 _REQUESTED_AT_ONCE = 90
 """Orders in one look: below the limit of 100, so that a reply with a few more records is whole."""
 
@@ -111,7 +116,7 @@ class Looks:
         is_whole = self._is_whole(result)
         looks = {outcome.order.value: _seen(operation, outcome, is_whole) for outcome in result}
         if operation == "refund":
-            looks = _completed(looks, witness if is_whole else None)
+            looks = _completed(looks, witness, is_whole=is_whole)
         if operation == "refund" and self.witness is None:
             self.witness = next((Witness(n) for n, look in looks.items() if look.records), None)
         return looks
@@ -144,10 +149,16 @@ def _problem_of(outcome: "Outcome[Any, Any]") -> str:
     return "" if outcome.error is None else f"the look-up failed: {outcome.error}"
 
 
-def _completed(looks: "dict[str, Look]", witness: Witness | None) -> "dict[str, Look]":
+def _completed(
+    looks: "dict[str, Look]", witness: Witness | None, *, is_whole: bool
+) -> "dict[str, Look]":
     """Let a refund search prove absences only if it lists the witness."""
-    if witness is None:
-        return {name: attrs.evolve(look, complete=False) for name, look in looks.items()}
+    if witness is None or not is_whole:
+        problem = _NO_WITNESS if is_whole else ""
+        return {
+            name: attrs.evolve(look, complete=False, problem=look.problem or problem)
+            for name, look in looks.items()
+        }
     of_witness = looks[witness.transaction_id]
     return {
         name: attrs.evolve(

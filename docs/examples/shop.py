@@ -47,6 +47,7 @@ class Order:
     refunded: Decimal = Decimal()
     message: str = ""
     page: str = ""
+    settling: asyncio.Task[ga.BatchResult[Any, Any]] | None = None
     lock: asyncio.Lock = attrs.field(factory=asyncio.Lock)
 
     def fields(self, *names: str) -> dict[str, Any]:
@@ -60,8 +61,7 @@ def render(name: str, **values: object) -> str:
     return text.substitute({key: escape(str(value)) for key, value in values.items()})
 
 
-def respond(*parts: str) -> web.Response:
-    """Answer with a page of rendered parts."""
+def _respond(*parts: str) -> web.Response:
     html = "".join((render("head"), *parts, render("foot")))
     return web.Response(text=html, content_type="text/html", headers=HEADERS)
 
@@ -75,24 +75,23 @@ class Shop:
         self.orders: dict[str, Order] = {}
         self.app, order = web.Application(), "/orders/{order_no}"
         self.app.router.add_get("/", self._show_catalogue)
-        self.app.router.add_post("/orders", self.take_order)
+        self.app.router.add_post("/orders", self._take_order)
         self.app.router.add_get(order + "{on:/checkout|}", self.show_order)
         self.app.router.add_post(f"{order}/{{action:{'|'.join(ACTIONS)}}}", self.act)
         self.app.router.add_post("/notify", NotificationReceiver(gateway, self.settle).handle)
 
     async def _show_catalogue(self, _: web.Request) -> web.Response:
         teas = [render("tea", tea=tea, price=price) for tea, price in TEAS.items()]
-        return respond(render("catalogue"), *teas, render("catalogue_end"))
+        return _respond(render("catalogue"), *teas, render("catalogue_end"))
 
-    async def take_order(self, request: web.Request) -> web.Response:
-        """Take an order; the oldest is forgotten when there are too many."""
-        form = {name: str(value)[:200] for name, value in (await request.post()).items()}
-        tea, name, note = (form.get(field, "") for field in ("tea", "first_name", "note"))
+    async def _take_order(self, request: web.Request) -> web.Response:
+        form = await request.post()
+        tea, name, note = (str(form.get(n, ""))[:200] for n in ("tea", "first_name", "note"))
         if tea not in TEAS:
             raise web.HTTPBadRequest(text="There is no such tea.")
         order = Order(tea=tea, amount=Decimal(TEAS[tea]), first_name=name, note=note)
         self.orders[order.order_no] = order
-        if len(self.orders) > 1000:  # noqa: PLR2004  # as many as fit in memory at ease
+        if len(self.orders) > 1000:  # noqa: PLR2004  # the oldest is forgotten
             del self.orders[next(iter(self.orders))]
         raise web.HTTPSeeOther(f"/orders/{order.order_no}")
 
@@ -107,25 +106,24 @@ class Shop:
         if request.match_info["on"] and order.page:  # as often as Back or Reload want it
             return web.Response(text=order.page, content_type="text/html", headers=HEADERS)
         if order.state in ("waiting", "unknown"):
-            await self.look_up(order)
+            await self._look_up(order)
         shown = {field.name: getattr(order, field.name) for field in attrs.fields(Order)}
-        return respond(render("order", **shown), render(order.state, **shown))
+        return _respond(render("order", **shown), render(order.state, **shown))
 
-    async def look_up(self, order: Order) -> None:
-        """Ask the gateway how an order stands."""
+    async def _look_up(self, order: Order) -> None:
         ref = ga.OrderRef(order_no=order.order_no)
+        if order.settling and order.settling.done() and not order.settling.result().unknown:
+            order.before = "new"  # what became of its refund is known: the records count again
         found, refunds = await self.single.query(ref), await self.single.search_refunds(ref)
         for record in found.record or ():
             self.settle(record)
-        if refunds.record:
-            given = [refund.refund_amount or Decimal() for refund in refunds.record]
+        if given := [refund.refund_amount or Decimal() for refund in refunds.record or ()]:
             order.refunded = sum(given, Decimal())
 
     def settle(self, record: ga.TransactionRecord) -> None:
         """Enter a step ahead; that it was where it was says nothing of what is unknown since."""
-        order = self.orders.get(record.order_no or "")
-        state = STATES.get(record.payment_status or "")
-        if order and state:
+        state = STATES.get(record.payment_status or "", "new")
+        if order := self.orders.get(record.order_no or ""):
             known = order.before if order.state == "unknown" else order.state
             if STEPS.index(state) > STEPS.index(known):
                 order.state, order.transaction_id = state, record.transaction_id or ""
@@ -145,7 +143,7 @@ class Shop:
                 except ga.GatewayError as error:
                     if not isinstance(error, ga.OutcomeUnknownError):
                         order.state, order.message = order.before, str(error)
-                await self.look_up(order)
+                await self._look_up(order)
         on = "/checkout" if action == "checkout" and order.state == "waiting" else ""
         raise web.HTTPSeeOther(f"/orders/{order.order_no}{on}")
 
@@ -165,8 +163,10 @@ class Shop:
 
     async def _refund(self, order: Order, form: Mapping[str, object]) -> ga.GatewayError | None:
         part = {"refund_amount": str(form.get("refund_amount")), "refund_reason": "returned"}
-        refund = ga.RefundOrder(**order.fields("transaction_id") | part)
-        return (await self.single.refund(refund)).error
+        found = await self.single.refund(ga.RefundOrder(**order.fields("transaction_id") | part))
+        if found.status is ga.OutcomeStatus.UNKNOWN:  # which may take a minute to settle
+            order.settling = asyncio.create_task(self.gateway.recover([found]))
+        return found.error
 
 
 @contextlib.asynccontextmanager
@@ -176,9 +176,10 @@ async def open_shop() -> AsyncIterator[tuple[Shop, Sandbox]]:
         listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         sandbox = await stack.enter_async_context(Sandbox(return_url=f"{url}/orders/{{order_no}}"))
-        signer = ga.HmacSigner(sandbox.secret)
+        signer, recovery = ga.HmacSigner(sandbox.secret), ga.RecoveryPolicy(record_baseline=True)
         credentials = ga.Credentials(merchant_id="M1", account_id="A1", signer=signer)
-        gateway = await stack.enter_async_context(ga.GatewayClient(sandbox.base_url, credentials))
+        client = ga.GatewayClient(sandbox.base_url, credentials, recovery=recovery)
+        gateway = await stack.enter_async_context(client)
         shop = Shop(gateway, await stack.enter_async_context(gateway.coalesced()), url)
         runner = web.AppRunner(shop.app, shutdown_timeout=1)
         stack.push_async_callback(runner.cleanup)
@@ -187,8 +188,7 @@ async def open_shop() -> AsyncIterator[tuple[Shop, Sandbox]]:
         yield shop, sandbox
 
 
-async def main() -> None:
-    """Open the shop until Ctrl-C."""
+async def _main() -> None:
     async with open_shop() as (shop, _):
         print("The shop is open at", shop.url, flush=True)
         await asyncio.Event().wait()
@@ -196,4 +196,4 @@ async def main() -> None:
 
 if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(main())
+        asyncio.run(_main())

@@ -200,7 +200,10 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
 
     def _claim(self) -> None:
         if self._used:
-            raise RuntimeError(f"{self!r} can be used once; call the method again")
+            raise RuntimeError(
+                f"{self!r} can be used once; what became of its orders is in its `result`, and "
+                "another call would send them again"
+            )
         self._used = True
 
 

@@ -184,8 +184,8 @@ class Submission:
 
     def _conflict(self, difference: str) -> JobConflictError:
         return JobConflictError(
-            f"job {self.name!r} exists already: {difference}; nothing was changed. Give another "
-            "job another name",
+            f"job {self.name!r} exists already: {difference}; nothing was changed. `resume` goes "
+            "on with it. Its orders would be sent again under another name: give that to others alone",
             job=self.name,
         )
 

@@ -67,7 +67,8 @@ class Row:
     """An order that did not succeed, or a difference, as it is shown.
 
     Attributes:
-        position: Where it stands in the input, from 1.
+        place: The index of the order, from 0, as the journal of a job has it; of a difference, the
+            line of its entry, or else its index.
         order_no: Its order number, or the `request_id` of a payout.
         transaction_id: Its transaction.
         kind: Its status, or the kind of difference.
@@ -80,7 +81,7 @@ class Row:
         advice: What to do about it.
     """
 
-    position: int
+    place: int
     order_no: str
     transaction_id: str
     kind: str
@@ -126,12 +127,12 @@ class Report:
         """Whether it is a reconciliation, and its rows are differences."""
         return self.operation == "reconcile"
 
-    def see(self, outcome: Told, position: int | None = None) -> None:
+    def see(self, outcome: Told, index: int | None = None) -> None:
         """Take in what became of one order; once each.
 
         Args:
             outcome: What became of it.
-            position: Where it stands in the input, from 0, if that is not its index.
+            index: Where it stands in the input, from 0, if the outcome does not say so.
         """
         status = str(outcome.status)
         self.counts[status] += 1
@@ -146,7 +147,7 @@ class Report:
             currency, amount = moved_by(outcome.order) or (None, None)
             self.rows.append(
                 Row(
-                    position=(outcome.index if position is None else position) + 1,
+                    place=outcome.index if index is None else index,
                     order_no=order_no,
                     transaction_id=transaction_id,
                     kind=status,
@@ -165,12 +166,12 @@ class Report:
             advice = advise(self.operation, str(status), job=self._job, error=None)
             self.reasons[str(status), reason, advice] += count
 
-    def see_difference(self, difference: Difference, position: int | None = None) -> None:
+    def see_difference(self, difference: Difference, line: int | None = None) -> None:
         """Take in one difference of a reconciliation.
 
         Args:
             difference: The difference.
-            position: Where its entry stands in the input, from 0, if that is not its index.
+            line: The line of the file that its entry stands in, if it comes from one.
         """
         kind = difference.kind
         self.counts[kind] += 1
@@ -180,7 +181,7 @@ class Report:
             order_no, transaction_id = _references(difference.entry)
             self.rows.append(
                 Row(
-                    position=(difference.index if position is None else position) + 1,
+                    place=difference.index if line is None else line,
                     order_no=order_no,
                     transaction_id=transaction_id,
                     kind=kind,

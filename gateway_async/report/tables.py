@@ -133,8 +133,8 @@ def listing(report: "Report", head: "Head") -> Markup | None:
     """Return what needs a look, one by one; the script makes it sortable."""
     if not report.rows:
         return None
-    columns = _columns(report.rows)
-    rows = sorted(report.rows, key=lambda row: (_urgency(row.kind), row.position))
+    columns = _columns(report.rows, _ENTRY if report.is_of_books else _INDEX)
+    rows = sorted(report.rows, key=lambda row: (_urgency(row.kind), row.place))
     body = [
         element("tr", *(_cell(name, row) for name in columns), data_kind=row.kind) for row in rows
     ]
@@ -184,13 +184,14 @@ def latency_bars(latencies: "Latencies") -> Markup | None:
 
 # Listing
 
-_NUMBERS = frozenset({"#", "Amount"})
+_INDEX, _ENTRY = "Index", "Entry"
+_NUMBERS = frozenset({_INDEX, _ENTRY, "Amount"})
 
 
-def _columns(rows: "Sequence[Row]") -> list[str]:
+def _columns(rows: "Sequence[Row]", place: str) -> list[str]:
     """Return the columns that have anything to show."""
     filled = {
-        "#": True,
+        place: True,
         "What": True,
         "Order": any(row.order_no for row in rows),
         "Transaction": any(row.transaction_id for row in rows),
@@ -205,8 +206,8 @@ def _columns(rows: "Sequence[Row]") -> list[str]:
 
 
 def _cell(column: str, row: "Row") -> Markup:
-    if column == "#":
-        return _td(column, f"{row.position:,}", class_="number", data_value=row.position)
+    if column in (_INDEX, _ENTRY):
+        return _td(column, str(row.place), class_="number", data_value=row.place)
     if column == "What":
         return _td(column, _mark(row.kind))
     if column == "Amount":

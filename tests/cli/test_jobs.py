@@ -213,7 +213,8 @@ async def test_several_orders_are_decided_on_at_once(sandbox: Sandbox, tmp_path:
     assert await states() == before
 
     done = await resolve("3", "7,9", "11-13", "declined", "--note", "not theirs")
-    assert "job night: 6 orders are declined" in done.stderr
+    assert "job night: 6 orders are declined: 3 (order_no S00000004), 7 (" in done.stderr
+    assert done.stderr.endswith(" and 1 more\n")
     declined = {3, 7, 9, 11, 12, 13}
     assert await states() == ["declined" if i in declined else s for i, s in enumerate(before)]
     done = await resolve("40-59", "succeeded", "--state", "held", "--note", "seen")

@@ -77,6 +77,9 @@ async def test_a_job_says_how_to_go_on_and_is_told_again_from_its_journal(
     assert ended.code == 0, ended.stderr
     assert set(_read(night).column("What")) <= {"unknown", "not sent"}
     assert len(_read(night).column("What")) == 60
+    known = {row["transaction_id"]: row["index"] for row in outcomes(out)}
+    shown = zip(_read(night).column("Transaction"), _read(night).column("Index"), strict=True)
+    assert dict(shown) == known  # what `jobs resolve` takes
 
 
 async def test_a_reconciliation_lists_its_differences(sandbox: "Sandbox", tmp_path: "Path") -> None:
@@ -93,7 +96,7 @@ async def test_a_reconciliation_lists_its_differences(sandbox: "Sandbox", tmp_pa
     assert ended.code == 1, ended.stderr
     read = _read(page)
     assert read.column("What") == ["amount", "absent at gateway"]
-    assert read.column("#") == ["5", "32"]  # the lines of the file
+    assert read.column("Entry") == ["5", "32"]  # the lines of the file
     printed = [line.partition(":")[0] for line in ended.stdout.splitlines()]
     assert printed == ["line 5", "line 32"]
     assert read.column("Ledger")[0] == "9.01"

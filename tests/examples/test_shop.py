@@ -16,9 +16,10 @@ import attrs
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from gateway_async import GatewayClient
+from gateway_async import RecoveryPolicy
 from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.faults import DropReply, LostNotification, Status
+from gateway_async.sandbox.faults import DropReply, LostNotification, ResetBeforeEffect, Status
+from gateway_async.testing import sandbox_client
 from tests.examples.loading import EXAMPLES, load_example
 
 pytest_plugins = ["gateway_async.testing"]
@@ -74,14 +75,16 @@ class Till:
 
 
 @pytest.fixture
-async def till(gateway_sandbox: Sandbox, gateway_client: GatewayClient) -> AsyncIterator[Till]:
+async def till(gateway_sandbox: Sandbox) -> AsyncIterator[Till]:
     listening = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-    async with gateway_client.coalesced() as single:
-        shop = load_example("shop").Shop(gateway_client, single, url)
-        server = TestServer(shop.app, socket_factory=lambda *_: listening)
-        async with TestClient(server) as browser:
-            yield Till(shop, gateway_sandbox, browser)
+    recovery = RecoveryPolicy(record_baseline=True, settle_seconds=0)
+    with sandbox_client(gateway_sandbox, recovery=recovery) as gateway:
+        async with gateway, gateway.coalesced() as single:
+            shop = load_example("shop").Shop(gateway, single, url)
+            server = TestServer(shop.app, socket_factory=lambda *_: listening)
+            async with TestClient(server) as browser:
+                yield Till(shop, gateway_sandbox, browser)
 
 
 async def captured(till: Till) -> Any:
@@ -143,11 +146,25 @@ async def test_what_was_done_without_a_reply_is_found_out_and_not_repeated(
 async def test_a_refund_without_a_reply_is_not_made_again(till: Till) -> None:
     order = await captured(till)
     till.sandbox.faults.add("refund", DropReply(times=1))
-    assert "not confirmed this yet" in await till.press(order, "refund", refund_amount="2.00")
+    token = order.token
     await till.press(order, "refund", refund_amount="2.00")
-    assert order.state == "unknown"
+    await till.press(order, "refund", refund_amount="2.00", token=token)
+    await order.settling  # by the gateway's records, in the background
     assert till.effects(order)["refund"] == 1
     assert "2.00 EUR" in await till.page(order)
+    assert order.state == "captured"
+    await till.press(order, "refund", refund_amount="3.00")
+    assert till.effects(order)["refund"] == 2
+    assert "5.00 EUR" in await till.page(order)
+
+
+async def test_a_refund_that_nobody_can_settle_stays_in_doubt(till: Till) -> None:
+    order = await captured(till)
+    till.sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    await till.press(order, "refund", refund_amount="2.00")
+    await order.settling
+    assert "not confirmed this yet" in await till.page(order)
+    assert order.state == "unknown"
 
 
 async def test_a_card_payment_that_may_have_been_made_is_not_offered_again(

@@ -84,6 +84,7 @@ async def test_other_orders_are_a_conflict(
     with pytest.raises(JobConflictError, match=difference) as caught:
         await job.submit("refund", "M1", "A1", pages_of(orders))
     assert caught.value.job == "job"
+    assert "would be sent again under another name" in str(caught.value)
     assert tables.snapshot() == known
 
 

@@ -194,6 +194,10 @@ async def test_without_a_witness_nothing_is_proved_absent(
     recovered = await gateway.recover(result)
 
     assert statuses(recovered) == [outcome.status for outcome in result]
+    assert str(recovered[0].error).endswith("recover it together with one that succeeded")
+    sandbox.faults.clear()
+    known = (await gateway.refund(refunds(sandbox)))[0]
+    assert statuses(await gateway.recover([recovered[0], known])) == [NOT_SENT, SUCCEEDED]
 
 
 @pytest.mark.parametrize("recovery", EVIDENCE)

@@ -147,7 +147,7 @@ class _Run:
                     row = rows.of(difference)
                     write(difference, row)
                     if told.report is not None:
-                        told.report.see_difference(difference, row.line - 1)
+                        told.report.see_difference(difference, row.line)
                     gauge.counts[difference.kind] += 1
 
                 failure = await drive(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _DECISIONS = ("succeeded", "declined", "not_sent", "unknown")
 _SPAN = re.compile(r"([0-9]+)(?:-([0-9]+))?", re.ASCII)
 _SHOWN = 40
+_NAMED = 5
 
 _InDoubt = Literal["held", "unknown"]
 
@@ -52,12 +53,9 @@ def resolve(
         _check(status, note, is_any=bool(spans or state))
         orders = await _orders(found, name, spans, state)
         await found.resolve(name, orders, status, str(note))
-        if len(orders) == 1:
-            text = f"job {name}: order {orders[0]} is {status}"
-            talk.tell("resolved", text, index=orders[0], count=1)
-        else:
-            text = f"job {name}: {len(orders):,} orders are {status}"
-            talk.tell("resolved", text, count=len(orders))
+        how_many = "1 order is" if len(orders) == 1 else f"{len(orders):,} orders are"
+        text = f"job {name}: {how_many} {status}: {await _named(found, name, orders)}"
+        talk.tell("resolved", text, index=orders[:_NAMED], count=len(orders))
         return DONE
 
     return on_journal(gateway, journal, work)
@@ -113,3 +111,11 @@ async def _orders(
     if not found:
         raise RefusedError(f"--state: no order of them in job {name} is {' or '.join(state)}")
     return found
+
+
+async def _named(journal: "Journal", name: str, orders: "Sequence[int]") -> str:
+    """Name the first orders as people know them: a position is soon mistaken for another."""
+    rows = [row for n in orders[:_NAMED] for row in await journal.store.page(name, n - 1, 1)]
+    named = [f"{row.index} (order_no {row.order.order_no})" for row in rows]
+    more = len(orders) - len(named)
+    return ", ".join(named) + (f" and {more:,} more" if more else "")
