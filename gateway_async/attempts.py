@@ -103,7 +103,7 @@ class Call(Generic[T]):
         self._gate = gate
         self._prepare = prepare
         self._fence = fence
-        self._is_withdrawn = False
+        self._withdrawals = 0
         self._loop = asyncio.get_running_loop()
         self._evidence: Evidence | None = None
         self._ends = math.inf
@@ -113,6 +113,15 @@ class Call(Generic[T]):
 
     async def run(self) -> Exchange[T]:
         """Make the request, repeated where that is allowed, and say what became of it."""
+        try:
+            return await self._run()
+        finally:  # a withdrawal cancels what is made, and not the task that makes it
+            task = asyncio.current_task()
+            for _ in range(self._withdrawals):
+                if task is not None:
+                    task.uncancel()
+
+    async def _run(self) -> Exchange[T]:
         try:
             message = self._session.compose(self._request)
         except GatewayError as error:
@@ -132,7 +141,7 @@ class Call(Generic[T]):
         try:
             return await retrying(self._again, message)
         except asyncio.CancelledError:  # in a pause: what the last attempt proved still holds
-            self._cut()
+            self._gate.stop(CALL_CANCELLED)
             return self._last
 
     async def _again(self, message: Message) -> Exchange[T]:
@@ -145,15 +154,9 @@ class Call(Generic[T]):
 
     def withdraw(self) -> bool:
         """Let nothing be sent, and say whether that was still possible; then cancel its task."""
-        self._is_withdrawn = self._evidence is None or not self._evidence.settle()
-        return self._is_withdrawn
-
-    def _cut(self) -> None:
-        """Send nothing more, since the task was cancelled; for a withdrawal, it was not."""
-        task = asyncio.current_task()
-        while self._is_withdrawn and task is not None and task.cancelling():
-            task.uncancel()
-        self._gate.stop(CALL_CANCELLED)
+        may_be = self._evidence is None or not self._evidence.settle()
+        self._withdrawals += may_be
+        return may_be
 
     def so_far(self) -> Exchange[T]:
         """Say what became of it when `run` itself raised: what the evidence proves."""
@@ -180,7 +183,7 @@ class Call(Generic[T]):
             if raw is None:  # not what the reply says, but what whoever was in between raised
                 error = _proved(error, asked=evidence.settle())
         except asyncio.CancelledError:
-            self._cut()
+            self._gate.stop(CALL_CANCELLED)
             error = _given_up(asked=evidence.settle(), reason=self._gate.closed_because)
         attempts = (*self._last.attempts, *self._attempts_made(raw, error))
         if self._last.sent and error is not None and self._leaves_open(error, evidence):

@@ -90,3 +90,9 @@ class Gate:
         """
         if (reason := self.closed_because) is not None:
             raise NotSentError(f"nothing was sent: {reason}")
+
+
+def is_cancelled() -> bool:
+    """Say whether the running task was cancelled, though it was let end what it was at."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -30,7 +30,7 @@ from gateway_async.errors import (
     RejectedError,
     ReplyUnreadableError,
 )
-from gateway_async.gate import DEADLINE_PASSED
+from gateway_async.gate import DEADLINE_PASSED, is_cancelled
 from gateway_async.models.orders import OrderRef
 from gateway_async.operations import REFUND, SEARCH_REFUNDS
 from gateway_async.settings import BatchPolicy
@@ -189,7 +189,7 @@ class Run(Lifecycle):
         asyncio.get_running_loop().call_soon(self._turns.release)  # in the loop's next turn
         async with self._taking:
             while self._may_take:
-                if self.streamed and _is_cancelled():
+                if self.streamed and is_cancelled():
                     raise asyncio.CancelledError  # perhaps nobody is left to take what is settled
                 if self.streamed and len(self.tally.finished) >= self._policy.concurrency:
                     await self.change()
@@ -287,12 +287,6 @@ class Run(Lifecycle):
     def _note(self, block: Block) -> None:
         self.tally.record(block)
         self._changed.set()
-
-
-def _is_cancelled() -> bool:
-    """Say whether the running task was cancelled, though it was let tell what became of a chunk."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def failure_of(result: BatchResult[OrderRef, Any]) -> GatewayError | None:

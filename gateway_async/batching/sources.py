@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from gateway_async.errors import InvalidOrderError
+from gateway_async.gate import is_cancelled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -106,7 +107,7 @@ class _Awaited(Source):
                 self._index += 1
                 return self._index - 1, order
         except asyncio.CancelledError as error:
-            if _is_cancelled():
+            if is_cancelled():
                 raise
             raise RuntimeError(_CANCELLED_WITHIN) from error
         self.ended = True
@@ -116,11 +117,6 @@ class _Awaited(Source):
         aclose = getattr(self._iterator, "aclose", None)
         if aclose is not None:
             await aclose()
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def check_orders(orders: object, order_class: type[Any]) -> None:

@@ -24,6 +24,7 @@ from gateway_async.batching.log import Within
 from gateway_async.batching.running import Run
 from gateway_async.batching.sheets import SheetWriter
 from gateway_async.errors import JobBusyError, JournalError, LeaseLostError
+from gateway_async.gate import is_cancelled
 from gateway_async.jobs.log import ROWS_AT_ONCE, LeasedLog, new_orders
 from gateway_async.jobs.recovering import JobRecovery
 from gateway_async.jobs.submitting import submit_job
@@ -324,6 +325,8 @@ class JobRun(Lifecycle):
         self.tally.record(block, again=again)
         self._changed.set()
         while self._is_piled_up:
+            if is_cancelled():
+                raise asyncio.CancelledError  # perhaps nobody is left to take what is settled
             await self.change()
 
     @property

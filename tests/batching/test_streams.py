@@ -17,6 +17,7 @@ from gateway_async import (
 from gateway_async.transport import RawReply
 from tests.memory import Asked, MemoryTransport, all_done, client_over
 from tests.orders import refunds
+from tests.session.http import VirtualLoop
 
 SUCCEEDED, UNKNOWN, NOT_SENT = (
     OutcomeStatus.SUCCEEDED,
@@ -339,3 +340,21 @@ async def test_progress_grows_to_the_whole() -> None:
     assert done[-1] == 40
     assert batch.result.counts[SUCCEEDED] == 40
     assert list(batch.result) == []
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_deadline_within_a_pause_leaves_no_order_out(*, streamed: bool) -> None:
+    """In Python 3.11, `wait_for` swallows a cancellation that comes with its end."""
+
+    async def work() -> int:
+        busy = RawReply(503, {"Retry-After": "20"}, b"")
+        policy = BatchPolicy(chunk_size=1, deadline_seconds=5, stop_after_unknown=100)
+        gateway = client_over(MemoryTransport(lambda _: busy), policy=policy)
+        batch = gateway.refund(iter(refunds(50)))
+        if not streamed:
+            return len(await batch)
+        async with batch:
+            return len([outcome async for outcome in batch])
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        assert runner.run(work()) == 50

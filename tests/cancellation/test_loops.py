@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway_async import Credentials, GatewayClient, HmacSigner
+from gateway_async import BatchPolicy, Credentials, GatewayClient, HmacSigner, RecoveryPolicy
+from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
 from tests.cancellation.places import InMemory, Loopback, payment
+from tests.memory import MemoryTransport, all_done, client_over
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
+    from pathlib import Path
 
 
 def _plain() -> asyncio.AbstractEventLoop:
@@ -23,6 +26,14 @@ def _plain() -> asyncio.AbstractEventLoop:
 def _fast() -> asyncio.AbstractEventLoop:
     loop: asyncio.AbstractEventLoop = pytest.importorskip("uvloop").new_event_loop()
     return loop
+
+
+MARKED = RecoveryPolicy(refund_evidence="marker")
+
+
+async def never(event: asyncio.Event) -> dict[str, object]:
+    await event.wait()
+    return {}
 
 
 LOOPS = pytest.mark.parametrize("new_loop", [_plain, _fast])
@@ -160,24 +171,68 @@ def test_batches_in_memory_under_either_loop(
         runner.run(work())
 
 
+def ends_what_nobody_left(
+    begin: "Callable[[], Awaitable[object]]",
+    new_loop: "Callable[[], asyncio.AbstractEventLoop]" = _plain,
+) -> bool:
+    """Begin something that is not left, and say whether its loop ends all of its tasks."""
+
+    async def work() -> object:
+        kept = await begin()
+        loop = asyncio.get_running_loop()
+        return kept, loop.call_later(5, loop.stop)  # else the test would hang as the loop did
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        kept = runner.run(work())
+        tasks = asyncio.all_tasks(runner.get_loop())
+        assert tasks
+        assert kept
+    return all(task.done() for task in tasks)
+
+
 @LOOPS
 def test_a_stream_that_nobody_left_does_not_keep_its_loop_from_ending(
     new_loop: "Callable[[], asyncio.AbstractEventLoop]",
 ) -> None:
-    kept: list[object] = []
-
-    async def work() -> None:
+    async def begin() -> object:
         here = InMemory()
         orders = (order for _ in range(50) for order in here.refunds())
         async with here.client() as client:
             batch = client.refund(orders)
-            kept.append(batch)
             await anext(await batch.__aenter__())
-        loop = asyncio.get_running_loop()
-        kept.append(loop.call_later(5, loop.stop))  # else the test would hang as the loop did
+        return batch
 
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(work())
-        tasks = asyncio.all_tasks(runner.get_loop())
-        assert tasks
-    assert all(task.done() for task in tasks)
+    assert ends_what_nobody_left(begin, new_loop)
+
+
+def test_nor_does_one_whose_workers_are_withdrawn_as_the_loop_ends() -> None:
+    """Those in flight are unknown then, so that the batch stops, and withdraws those that wait."""
+
+    async def begin() -> object:
+        answered = asyncio.Event()
+        transport = MemoryTransport(lambda _: never(answered))
+        policy = BatchPolicy(concurrency=8, chunk_size=1, stop_after_unknown=1)
+        client = client_over(transport, policy=policy, limiter=asyncio.Semaphore(1))
+        batch = client.refund(order for _ in range(50) for order in InMemory().refunds())
+        await batch.__aenter__()
+        while not transport.asked:  # noqa: ASYNC110  # a transport has no event for it
+            await asyncio.sleep(0)
+        return batch
+
+    assert ends_what_nobody_left(begin)
+
+
+def test_nor_does_a_job_that_is_read_no_further(tmp_path: "Path") -> None:
+    async def begin() -> object:
+        journal = await Journal.open(f"sqlite:///{tmp_path}/journal.db").__aenter__()
+        policy = BatchPolicy(concurrency=2, chunk_size=1)
+        client = client_over(MemoryTransport(all_done), policy=policy, recovery=MARKED)
+        here = InMemory()
+        orders = [order for _ in range(20) for order in here.refunds()]
+        batch = client.refund(orders, job=journal.job("job"))
+        await anext(await batch.__aenter__())
+        while batch.progress.done < 3:  # noqa: ASYNC110  # a stream has no event for it
+            await asyncio.sleep(0)
+        return journal, batch
+
+    assert ends_what_nobody_left(begin)
