@@ -76,15 +76,18 @@ class _File:
         self.path = Path(path).absolute()  # the working directory may change
         self._log = Path(f"{self.path.resolve()}-wal")  # SQLite has it beside what a link leads to
         self._known: tuple[int, int] | None = None
+        self._lost_log = False
 
     def check(self, module: Any) -> None:  # noqa: ANN401  # sqlite3
-        """Make sure that its name is not another file's, nor nobody's.
+        """Make sure that its name is not another file's, nor nobody's, and that its log is whole.
 
         Raises:
             OperationalError: If it was deleted, moved or replaced since it was opened.
         """
         if self._known not in {None, _number_of(self.path)}:
             raise module.OperationalError(f"the file {_NOT_THERE}")
+        if self._lost_log:  # for good: put back, it would undo what a new one has
+            raise module.OperationalError(f"the write-ahead log {_NOT_THERE}")
 
     def begin(self, connection: sa.Connection) -> None:
         """Begin a transaction, and look whether what it writes will be found again.
@@ -96,10 +99,9 @@ class _File:
         driver.execute("BEGIN IMMEDIATE")
         module = connection.dialect.loaded_dbapi
         self._known = self._known or _number_of(self.path)
-        self.check(module)
         log = _number_of(self._log)
-        if connection.info.setdefault("log", log) != log:
-            raise module.OperationalError(f"the write-ahead log {_NOT_THERE}")
+        self._lost_log |= connection.info.setdefault("log", log) != log
+        self.check(module)
 
 
 def _number_of(path: Path) -> tuple[int, int] | None:

@@ -185,7 +185,7 @@ class Submission:
     def _conflict(self, difference: str) -> JobConflictError:
         return JobConflictError(
             f"job {self.name!r} exists already: {difference}; nothing was changed. `resume` goes "
-            "on with it. Its orders would be sent again under another name: give that to others alone",
+            "on with it; its orders would be sent again under another name, which is for others",
             job=self.name,
         )
 

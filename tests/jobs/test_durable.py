@@ -189,14 +189,14 @@ async def test_no_intent_no_request(
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("ending", ["", "-wal"])
+@pytest.mark.parametrize("concurrency", [1, 4])
 async def test_without_its_file_a_job_sends_no_more(
-    sandbox: Sandbox, make: Make, url: str, ending: str
+    sandbox: Sandbox, make: Make, url: str, ending: str, concurrency: int
 ) -> None:
-    orders, path = seeded(sandbox, 20), Path(url.removeprefix("sqlite:///") + ending)
+    orders, path = seeded(sandbox, 100), Path(url.removeprefix("sqlite:///") + ending)
     async with Journal.open(url) as journal:
-        batch = make(policy=attrs.evolve(POLICY, concurrency=1)).refund(
-            orders, job=journal.job("job")
-        )
+        policy = attrs.evolve(POLICY, concurrency=concurrency)
+        batch = make(policy=policy).refund(orders, job=journal.job("job"))
         with pytest.raises(JournalError, match="deleted, moved or replaced"):
             await _read_without(batch, path)
     assert 0 < sum(effects(sandbox, orders)) < len(orders)

@@ -106,6 +106,17 @@ async def test_the_log_of_a_journal_behind_a_link_is_looked_for_where_it_is(tmp_
             await sent(lease, range(3))
 
 
+async def test_nothing_is_kept_any_more_once_the_log_of_a_journal_was_lost(tmp_path: Path) -> None:
+    """What a new log has, the old one would undo, were it put back."""
+    async with Journal.open(f"sqlite:///{tmp_path}/journal.db") as journal:
+        lease = await taken(journal)
+        (tmp_path / "journal.db-wal").unlink()
+        for _ in range(2):
+            together = [sent(lease, range(n, n + 3)) for n in (0, 3, 6)]
+            for error in await asyncio.gather(*together, return_exceptions=True):
+                assert "the write-ahead log was deleted" in str(error)
+
+
 async def test_a_file_stays_where_it_was_when_the_working_directory_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
