@@ -1,16 +1,28 @@
 """A connection that died while it was idle is no lost reply: after a pause it is not used."""
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
+import aiohttp
 import pytest
 import trustme
 from aiohttp.client_proto import ResponseHandler
 
-from gateway_async import Timeouts, transport
+from gateway_async import (
+    Credentials,
+    GatewayClient,
+    HmacSigner,
+    OutcomeUnknownError,
+    RetryPolicy,
+    Timeouts,
+)
+from gateway_async.transport import http
+from gateway_async.transport.listening import is_at_rest
+from gateway_async.transport.pool import KEEP_IDLE_SECONDS, Pool
 from tests.faults.deeds import SUCCEEDED, UNKNOWN, Trial, client
 from tests.faults.proxy import End, Proxy
 
@@ -51,7 +63,7 @@ async def test_a_connection_that_dies_in_a_pause(
             assert told.status is SUCCEEDED
             assert (proxy.connections, proxy.requests) == (used, used)
             proxy.end_idle(end)
-            wait(transport.KEEP_IDLE_SECONDS + 0.01)
+            wait(KEEP_IDLE_SECONDS + 0.01)
 
 
 @pytest.mark.parametrize("end", [End.RESET, End.CLOSE])
@@ -72,7 +84,7 @@ async def test_a_connection_that_ends_once_it_is_chosen_is_not_written_to(
     """So it goes with a gateway that closes after each reply, and does not say so."""
     ending = 1
 
-    class Connector(transport._Connector):
+    class Connector(Pool):
         async def connect(self, *arguments: Any, **named: Any) -> "Connection":
             nonlocal ending
             connection = await super().connect(*arguments, **named)
@@ -81,7 +93,7 @@ async def test_a_connection_that_ends_once_it_is_chosen_is_not_written_to(
                 connection.transport.close()
             return connection
 
-    monkeypatch.setattr(transport, "_Connector", Connector)
+    monkeypatch.setattr(http, "Pool", Connector)
     async with client(trial.sandbox, proxy.base_url) as gateway:
         assert (await trial.run_with(gateway)).status is SUCCEEDED
     assert (proxy.requests, ending) == (1, 0)
@@ -91,9 +103,9 @@ async def test_the_end_of_a_connection_is_seen_before_it_is_used_again() -> None
     loop = asyncio.get_running_loop()
     ours, theirs = socket.socketpair()
     _, protocol = await loop.create_connection(lambda: ResponseHandler(loop), sock=ours)
-    assert await transport._is_at_rest(Mock(protocol=protocol))
+    assert await is_at_rest(Mock(protocol=protocol))
     theirs.close()  # and the loop has not heard of it
-    assert not await transport._is_at_rest(Mock(protocol=protocol))
+    assert not await is_at_rest(Mock(protocol=protocol))
 
 
 async def test_a_silent_connection_is_used_again_without_a_turn_of_the_loop() -> None:
@@ -104,7 +116,7 @@ async def test_a_silent_connection_is_used_again_without_a_turn_of_the_loop() ->
         _, protocol = await loop.create_connection(lambda: ResponseHandler(loop), sock=ours)
         turns: list[None] = []
         loop.call_soon(turns.append, None)
-        assert await transport._is_at_rest(Mock(protocol=protocol))
+        assert await is_at_rest(Mock(protocol=protocol))
         assert not turns
 
 
@@ -123,9 +135,9 @@ async def test_the_end_of_a_connection_by_tls_is_seen_before_it_is_used_again() 
         ),
         asyncio.to_thread(of_gateway.wrap_socket, bare, server_side=True),
     )
-    assert await transport._is_at_rest(Mock(protocol=protocol))
+    assert await is_at_rest(Mock(protocol=protocol))
     theirs.close()
-    assert not await transport._is_at_rest(Mock(protocol=protocol))
+    assert not await is_at_rest(Mock(protocol=protocol))
 
 
 @pytest.mark.usefixtures("wait")
@@ -151,4 +163,69 @@ async def test_a_connection_that_dies_unseen_between_two_calls_at_once(
 
 
 def test_idle_connections_are_kept_for_a_second_at_most() -> None:
-    assert 0 < transport.KEEP_IDLE_SECONDS <= 1
+    assert 0 < KEEP_IDLE_SECONDS <= 1
+
+
+class Grudging:
+    """A gateway that answers the first request of each connection as it should."""
+
+    def __init__(self, *, closes: bool) -> None:
+        self.closes = closes
+        self.connections = 0
+        self.idles = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            await self._read(reader)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            if self.closes:
+                await self._read(reader)  # the next: it may be carried out
+            else:
+                await self.idles.wait()
+                self.idles.clear()
+                writer.write(b"HTTP/1.1 408 \r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+                await reader.read()
+        writer.close()
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
+
+
+async def called(gateway: GatewayClient) -> bool:
+    """Make a call, and say whether it was answered."""
+    try:
+        return bool((await gateway.call("/v1/x", {}, reply="text")).data == "ok")
+    except OutcomeUnknownError:
+        return False
+
+
+CREDENTIALS = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("s3cret"))
+
+
+async def test_that_a_gateway_ends_used_connections_is_learnt() -> None:
+    """Each loss may have been carried out; that every other request is lost need not go on."""
+    gateway = Grudging(closes=True)
+    server = await asyncio.start_server(gateway.serve, "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, GatewayClient(address, CREDENTIALS) as client:
+        assert [await called(client) for _ in range(12)] == [True, False] * 3 + [True] * 6
+
+
+async def test_a_reply_to_nothing_on_a_connection_of_a_given_session_spoils_no_request() -> None:
+    """As some gateways end what idles. The session knows nothing of it, nor does aiohttp look."""
+    gateway = Grudging(closes=False)
+    server = await asyncio.start_server(gateway.serve, "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    retry = RetryPolicy(first_pause_seconds=0)
+    async with (
+        server,
+        aiohttp.ClientSession() as session,
+        GatewayClient(address, CREDENTIALS, session=session, retry=retry) as client,
+    ):
+        for number in range(4):
+            assert await called(client)
+            assert gateway.connections == number + 1
+            gateway.idles.set()
+            await turn_the_loop()

@@ -17,6 +17,7 @@ from sqlalchemy.engine.default import DefaultDialect
 from gateway_async import transport
 from gateway_async.journal import writer
 from gateway_async.operations import QUERY, SEARCH_REFUNDS
+from gateway_async.transport.witness import WitnessedPayload
 from tests.kills.plans import JOURNAL_WORK, Kill
 
 _LOOK_UP_PATHS = (QUERY.path, SEARCH_REFUNDS.path)
@@ -78,15 +79,13 @@ def count_commits(steps: Steps) -> None:
 
 def count_requests(steps: Steps) -> None:
     """Count every request of this process from now on."""
-    payload, client = transport._WitnessedPayload, transport.AiohttpTransport
+    payload, client = WitnessedPayload, transport.AiohttpTransport
     begin, send, init = transport.Evidence.begin, client.send, payload.__init__
     kinds: dict[int, str] = {}
 
-    def counted_init(
-        self: Any, message: transport.Message, evidence: transport.Evidence, *, waits: bool = False
-    ) -> None:
+    def counted_init(self: Any, message: transport.Message, evidence: transport.Evidence) -> None:
         kinds[id(evidence)] = "look" if message.path in _LOOK_UP_PATHS else "money"
-        init(self, message, evidence, waits=waits)
+        init(self, message, evidence)
 
     def counted_begin(self: transport.Evidence) -> None:
         begin(self)

@@ -43,7 +43,7 @@ KEEPING = (
     ),
     Mutant(
         "what is left of the lease is looked at when the first byte is written",
-        "transport.py",
+        "transport/messages.py",
         "            self.fence()\n",
         "            pass\n",
         "tests/jobs/test_owners.py tests/jobs/test_frozen.py",

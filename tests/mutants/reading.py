@@ -12,7 +12,7 @@ READING = (
     ),
     Mutant(
         "a reply has a largest size",
-        "transport.py",
+        "transport/http.py",
         "            if size > self._max_reply_bytes:",
         "            if False:",
         "tests/session/test_evidence.py tests/faults/test_hostile_replies.py",

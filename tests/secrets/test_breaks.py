@@ -16,7 +16,7 @@ from gateway_async import (
     OutcomeUnknownError,
     RetryPolicy,
 )
-from gateway_async.transport import _shown_cause
+from gateway_async.transport.http import _shown_cause
 from tests.fuzz.memory import MemoryGateway, client_of, fields_of
 from tests.secrets.data import CARD, SIGNER_SECRET, direct_payment
 from tests.secrets.dragnet import links_of

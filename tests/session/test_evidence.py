@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from typing import Any
 from unittest.mock import AsyncMock, Mock
 from urllib.parse import parse_qs
@@ -26,7 +27,9 @@ from gateway_async import (
     ReplyUnreadableError,
     RetryPolicy,
 )
-from gateway_async.transport import Evidence, Message, _Connector, _WitnessedPayload
+from gateway_async.transport import Evidence, Message
+from gateway_async.transport.pool import Pool
+from gateway_async.transport.witness import WitnessedPayload
 from tests.orders import refunds
 from tests.session.http import BodyWriter, mocked, replied
 
@@ -51,10 +54,10 @@ UNREADABLE = [
 @pytest.mark.parametrize("method", ["write", "write_with_length"])
 async def test_writing_is_noted_before_the_first_byte(method: str) -> None:
     evidence, writer = Evidence(), BodyWriter()
-    payload = _WitnessedPayload(MESSAGE, evidence)
+    payload = WitnessedPayload(MESSAGE, evidence)
     assert evidence.settle() is False
     evidence = Evidence()
-    payload = _WitnessedPayload(MESSAGE, evidence)
+    payload = WitnessedPayload(MESSAGE, evidence)
     arguments = (writer,) if method == "write" else (writer, None)
     await getattr(payload, method)(*arguments)
     assert evidence.asked
@@ -64,7 +67,7 @@ async def test_writing_is_noted_before_the_first_byte(method: str) -> None:
 @pytest.mark.parametrize("method", ["write", "write_with_length"])
 async def test_a_body_that_was_given_up_is_never_written(method: str) -> None:
     evidence, writer = Evidence(), BodyWriter()
-    payload = _WitnessedPayload(MESSAGE, evidence)
+    payload = WitnessedPayload(MESSAGE, evidence)
     assert evidence.settle() is False
     arguments = (writer,) if method == "write" else (writer, None)
     with pytest.raises(ConnectionAbortedError):
@@ -79,17 +82,18 @@ async def test_no_body_is_written_where_something_came_that_nobody_asked_for(cam
     loop = asyncio.get_running_loop()
     connection, transport = ResponseHandler(loop), Mock()
     transport.get_protocol.return_value = connection
+    transport.get_extra_info.return_value = None
     transport.is_closing.return_value = False
     connection.connection_made(transport)
     connection.set_response_params()
     writer, evidence = StreamWriter(connection, loop), Evidence()
-    await _WitnessedPayload(MESSAGE, evidence).write_with_length(writer, None)
+    await WitnessedPayload(MESSAGE, evidence).write_with_length(writer, None)
     assert evidence.asked
     transport.reset_mock()
     connection.data_received(came)
     evidence = Evidence()
     with pytest.raises(ConnectionAbortedError):
-        await _WitnessedPayload(MESSAGE, evidence).write_with_length(writer, None)
+        await WitnessedPayload(MESSAGE, evidence).write_with_length(writer, None)
     assert not evidence.asked
     assert not transport.write.called
 
@@ -100,13 +104,14 @@ async def test_no_body_is_written_to_a_connection_that_is_closed(is_gone: bool) 
     loop = asyncio.get_running_loop()
     connection, transport = ResponseHandler(loop), Mock()
     transport.get_protocol.return_value = connection
+    transport.get_extra_info.return_value = None
     connection.connection_made(transport)
     transport.is_closing.return_value = True
     if is_gone:
         connection.connection_lost(None)
     evidence = Evidence()
     with pytest.raises(ConnectionAbortedError, match="closed before"):
-        await _WitnessedPayload(MESSAGE, evidence).write(StreamWriter(connection, loop))
+        await WitnessedPayload(MESSAGE, evidence).write(StreamWriter(connection, loop))
     assert not evidence.asked
     assert not transport.write.called
 
@@ -129,7 +134,7 @@ async def test_on_a_connection_that_nobody_looked_at_its_end_is_heard_of_first(t
             connection.connection_lost(None)
 
     evidence = Evidence()
-    payload = _WitnessedPayload(MESSAGE, evidence, waits=True)
+    payload = WitnessedPayload(MESSAGE, evidence)
     end(turns)
     with pytest.raises(ConnectionAbortedError, match="closed before"):
         await payload.write_with_length(StreamWriter(connection, loop), None)
@@ -178,7 +183,7 @@ async def test_a_connection_is_taken_back_only_clean_and_a_new_one_as_it_is(
         one.protocol.transport.get_extra_info.return_value = None
     pooled = [new, clean, new, new, clean]
     monkeypatch.setattr(aiohttp.TCPConnector, "connect", AsyncMock(side_effect=pooled))
-    async with _Connector() as connector:
+    async with Pool() as connector:
 
         async def connect() -> object:
             return await connector.connect(Mock(), [], aiohttp.ClientTimeout())
@@ -207,7 +212,7 @@ async def test_a_connection_is_taken_back_only_once_its_end_would_be_seen(
         else:
             ended.protocol.is_connected.return_value = False
 
-    async with _Connector() as connector:
+    async with Pool() as connector:
         assert await connector.connect(Mock(), [], aiohttp.ClientTimeout()) is ended
         end(turns)
         assert await connector.connect(Mock(), [], aiohttp.ClientTimeout()) is new
@@ -220,7 +225,7 @@ async def test_a_connection_that_is_looked_at_is_not_lost_to_a_cancellation(
     connection = Mock()
     connection.protocol.transport.get_extra_info.return_value = None
     monkeypatch.setattr(aiohttp.TCPConnector, "connect", AsyncMock(return_value=connection))
-    async with _Connector() as connector:
+    async with Pool() as connector:
         await connector.connect(Mock(), [], aiohttp.ClientTimeout())
         again = asyncio.create_task(connector.connect(Mock(), [], aiohttp.ClientTimeout()))
         await asyncio.sleep(0)
@@ -228,6 +233,32 @@ async def test_a_connection_that_is_looked_at_is_not_lost_to_a_cancellation(
         with pytest.raises(asyncio.CancelledError):
             await again
     assert connection.close.called
+
+
+async def test_a_pool_leaves_nothing_half_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over TLS, a connection that is given up waits half a minute for the other side's farewell."""
+    given_up, at_rest = Mock(), Mock()
+    given_up.transport.is_closing.return_value = True
+    at_rest.transport.is_closing.return_value = False
+    monkeypatch.setattr(aiohttp.TCPConnector, "connect", AsyncMock(side_effect=[given_up, at_rest]))
+    async with Pool() as connector:
+        for _ in range(2):
+            await connector.connect(Mock(), [], aiohttp.ClientTimeout())
+        assert not given_up.transport.abort.called
+    assert given_up.transport.abort.called
+    assert not at_rest.transport.abort.called
+
+
+async def test_what_ends_before_it_is_written_to_was_sent_nothing() -> None:
+    """Be it new: a balancer may take a connection, find nobody for it, and end it."""
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    _, connection = await loop.create_connection(lambda: ResponseHandler(loop), sock=ours)
+    theirs.close()  # and the loop has not heard of it
+    evidence = Evidence()
+    with pytest.raises(ConnectionAbortedError, match="closed before"):
+        await WitnessedPayload(MESSAGE, evidence).write(StreamWriter(connection, loop))
+    assert not evidence.asked
 
 
 def test_settling_says_what_may_have_been_sent() -> None:

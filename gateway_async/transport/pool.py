@@ -1,0 +1,71 @@
+"""Which connections are used again.
+
+Law: none that has ended, or holds what nobody asked for; and none for a while, where a gateway
+ends them with a reply owing: it may do so after each reply, and half of all would be lost.
+"""
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from gateway_async.transport.listening import is_at_rest
+from gateway_async.transport.witness import WitnessedPayload
+
+if TYPE_CHECKING:
+    from aiohttp.connector import Connection
+
+    from gateway_async.transport.messages import Evidence
+
+KEEP_IDLE_SECONDS = 1.0
+"""A connection idle for longer is not used: closed meanwhile, it would look like a lost reply."""
+
+_MOST_LOST = 3
+_DISTRUST_SECONDS = 60.0
+"""After so many replies in a row that were lost on used connections, so long none is used again."""
+
+
+class Pool(aiohttp.TCPConnector):
+    """A pool that gives away no connection again that may not carry another request."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401  # aiohttp's
+        super().__init__(**options)
+        self._given: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._lost = 0
+        self._distrusts_until = 0.0
+
+    async def connect(self, req: Any, traces: Any, timeout: Any) -> "Connection":  # noqa: ANN401, ASYNC109  # aiohttp's
+        """Give a connection to a request, and tell its evidence whether it is a used one."""
+        while True:
+            connection = await super().connect(req, traces, timeout)
+            transport = connection.transport
+            if transport is None:
+                return connection
+            # A new one is taken as it is: there is no end to those of a gateway that speaks first.
+            is_reused = transport in self._given
+            if not is_reused or (self._trusts and await is_at_rest(connection)):
+                self._given.add(transport)
+                if isinstance(req.body, WitnessedPayload):
+                    req.body.evidence.is_reused = is_reused
+                return connection
+            connection.close()
+
+    def note(self, evidence: "Evidence", *, is_lost: bool) -> None:
+        """Learn from a request that was written whether its connection ended with a reply owing."""
+        if not evidence.is_reused:
+            return
+        self._lost = self._lost + 1 if is_lost else 0
+        if self._lost >= _MOST_LOST:
+            self._distrusts_until = self._loop.time() + _DISTRUST_SECONDS
+
+    def close(self, **options: Any) -> Any:  # noqa: ANN401  # aiohttp's
+        """Close it, and what was given up: over TLS, that waits half a minute for a farewell."""
+        closing = super().close(**options)
+        for transport in list(self._given):
+            if transport.is_closing():
+                transport.abort()
+        return closing
+
+    @property
+    def _trusts(self) -> bool:
+        return self._loop.time() >= self._distrusts_until
