@@ -97,10 +97,9 @@ class Session:
         """
         if raw.status != HTTP_OK:
             raise self._status_error(request.operation, raw)
-        if not request.is_verbatim:
-            raw = _in_utf8(raw)
-        self._verify(request, raw)
-        return request.decode(raw if request.is_verbatim else _masked(request, signature, raw))
+        readable = _in_utf8(raw)
+        self._verify(request, readable)
+        return request.decode(raw if request.is_verbatim else _masked(request, signature, readable))
 
     def compose(self, request: Request[T]) -> Message:
         """Sign the fields as they go out, and write the body around those very texts."""

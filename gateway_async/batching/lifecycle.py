@@ -92,8 +92,8 @@ class Lifecycle(abc.ABC):
         """Whether every order of the input was taken."""
 
     @abc.abstractmethod
-    async def _aclose(self) -> None:
-        """Close what was opened."""
+    async def close_input(self) -> None:
+        """Close the input, if it was not taken to its end."""
 
     @abc.abstractmethod
     def _let_go(self) -> None:
@@ -190,7 +190,7 @@ class Lifecycle(abc.ABC):
         if isinstance(interruption, asyncio.CancelledError):
             interruption.outcome = self.result  # type: ignore[attr-defined]  # as for a single call
         failure = self.failure  # looked at in any case, else asyncio says that nobody did
-        await self._aclose()
+        await self.close_input()
         if error := interruption or (None if quiet else failure):
             raise error
         return self.result

@@ -146,7 +146,8 @@ class Run(Lifecycle):
     def _is_exhausted(self) -> bool:
         return self._intake.is_exhausted
 
-    async def _aclose(self) -> None:
+    async def close_input(self) -> None:
+        """Close the input, if it was not taken to its end."""
         await self._intake.aclose()
 
     def _let_go(self) -> None:

@@ -138,7 +138,8 @@ class JobRun(Lifecycle):
     def _is_exhausted(self) -> bool:
         return self._is_read and self._telling.is_whole
 
-    async def _aclose(self) -> None:
+    async def close_input(self) -> None:
+        """Close the input, if it was not taken to its end."""
         if self._intake is not None:
             await self._intake.aclose()
 
@@ -219,6 +220,7 @@ class JobRun(Lifecycle):
         finally:
             if self._run is not None:  # cut short from outside, by a signal handler for one
                 await self._run.drain("the job was cut short")  # what is told must stay true
+                await self._run.close_input()
             await self._tell_left(lease)
 
     async def _send_new(self, lease: "Lease", marker: str) -> None:

@@ -79,7 +79,8 @@ class Run(Lifecycle):
     def _is_exhausted(self) -> bool:
         return self._source.ended
 
-    async def _aclose(self) -> None:
+    async def close_input(self) -> None:
+        """Close the input, if it was not taken to its end."""
         if not self._source.ended:
             await self._source.aclose()
 

@@ -142,7 +142,11 @@ def test_a_wrong_line_of_a_ledger_is_named(
 
 @pytest.mark.parametrize(
     ("option", "words"),
-    [(("--state", "3000"), "such as 3000=paid"), (("--refund-status", "1=maybe"), "such as 2=no")],
+    [
+        (("--state", "3000"), "such as 3000=paid"),
+        (("--state", "3000=paid,"), "such as 3000=paid"),
+        (("--refund-status", "1=maybe"), "such as 2=no"),
+    ],
 )
 def test_a_wrong_meaning_is_refused(
     option: tuple[str, str], words: str, capsys: pytest.CaptureFixture[str]

@@ -264,5 +264,15 @@ async def test_the_stand_in_checks_replies_only_if_asked_to(
                 await client.call("/v1/refund", {}, body="json")
 
 
+@pytest.mark.parametrize("reply", ["json", "text"])
+async def test_the_charset_of_a_header_hides_no_signature(reply: str) -> None:
+    body = '{"name": "Grüße", "encryption_data": "theirs"}'.encode("latin-1")
+    headers = {"Content-Type": "application/json; charset=iso-8859-1"}
+    transport = MemoryTransport(lambda _: RawReply(200, headers, body))
+    signer = HmacSigner("s3cret", check_replies=True)
+    with pytest.raises(ReplyUnreadableError, match="signature is not right"):
+        await client_over(transport, signer=signer).call("/v1/refund", {}, reply=reply)
+
+
 def test_sha256_is_what_hashlib_calls_it() -> None:
     assert HmacSigner("s3cret").digest in hashlib.algorithms_guaranteed

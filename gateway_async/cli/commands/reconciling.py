@@ -216,10 +216,11 @@ def _states(given: "tuple[str, ...]", settings: "Settings") -> "Mapping[str, Any
     """Read `3000=paid` and the like; the words of one value add up."""
     found: dict[str, set[str]] = defaultdict(set)
     for one in given:
-        value, is_pair, words = map(str.strip, one.partition("="))
-        if not (value and is_pair and words):
+        value, _, text = map(str.strip, one.partition("="))
+        words = set(map(str.strip, text.split(",")))
+        if not value or "" in words:
             raise ConfigurationError(f"--state: expected such as 3000=paid, got {one!r}")
-        found[value].update(map(str.strip, words.split(",")))
+        found[value] |= words
     return dict(found) or settings.states
 
 
