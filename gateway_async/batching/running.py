@@ -271,7 +271,7 @@ class Run(Lifecycle):
         elif self._failed_in_a_row >= self._policy.stop_after_unknown:
             self._stop(
                 f"{self._failed_in_a_row} requests in a row had no readable reply "
-                "(stop_after_unknown)"
+                f"(stop_after_unknown), the last: {error}"
             )
 
     def _stop(self, reason: str) -> None:

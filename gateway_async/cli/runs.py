@@ -83,7 +83,11 @@ class Tally:
         """Note one outcome."""
         self.counts[str(outcome.status)] += 1
         self.not_done += isinstance(outcome.error, NotDoneError)
-        text = str(outcome.error) if outcome.error is not None else ""
+        self.note_reason(outcome.error)
+
+    def note_reason(self, error: GatewayError | None) -> None:
+        """Note why something did not succeed."""
+        text = "" if error is None else str(error)
         if text and (text in self.reasons or len(self.reasons) < _REASONS_KEPT):
             self.reasons[text] += 1
 
@@ -112,13 +116,18 @@ class Tally:
             unexpected=self.unexpected,
             seconds=round(self.seconds, 3),
         )
-        for reason, count in self.reasons.most_common(_REASONS_SHOWN):
-            talk.tell("reason", f"{count} x {reason}", count=count, reason=reason)
+        self.tell_reasons(talk)
         if self.unexpected:
             text = f"records that belong to no order of the file: {self.unexpected}"
             talk.tell("unexpected", text, count=self.unexpected)
         if self.failure is not None:
             talk.tell("failure", f"it ended early: {self.failure}")
+
+
+    def tell_reasons(self, talk: "Talk") -> None:
+        """Say which reasons there were, the most frequent first."""
+        for reason, count in self.reasons.most_common(_REASONS_SHOWN):
+            talk.tell("reason", f"{count} x {reason}", count=count, reason=reason)
 
 
 def make_client(

@@ -88,6 +88,7 @@ async def test_what_the_gateway_does_not_answer_exits_3(sandbox: Sandbox, tmp_pa
     assert ended.code == 3, ended.stderr
     assert [row["difference"] for row in outcomes(out)] == ["unanswered"] * 3
     assert "0 matched, 0 differing, 3 unanswered" in ended.stderr
+    assert "3 x " in ended.stderr  # and why
 
 
 async def test_records_that_nobody_asked_for_exit_1(sandbox: Sandbox, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from gateway_async.cli.runs import drive, make_client
 from gateway_async.cli.shows import gauged
 from gateway_async.cli.stopping import Stop
 from gateway_async.errors import ConfigurationError
-from gateway_async.reconciliation import reconcile as reconcile_ledger
+from gateway_async.reconciliation import Unanswered, reconcile as reconcile_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -98,6 +98,7 @@ class _Run:
                 summary, failure = asyncio.run(self._drive(file, credentials, write, stop, told))
                 told.summary, told.tally.failure = summary, failure
         self._report(summary, time.monotonic() - started)
+        told.tally.tell_reasons(self.talk)
         if failure is not None:
             self.talk.tell("failure", f"it ended early: {failure}")
         return UNSETTLED if failure is not None else _exit_code(summary)
@@ -145,6 +146,8 @@ class _Run:
 
                 def see(difference: "Difference") -> None:
                     row = rows.of(difference)
+                    if isinstance(difference, Unanswered):
+                        told.tally.note_reason(difference.error)
                     write(difference, row)
                     if told.report is not None:
                         told.report.see_difference(difference, row.line)
