@@ -1,10 +1,10 @@
 """What does each part of a batch add to what can be written by hand?
 
 Run as ``python -m benchmarks.parts``. All sides send the same refunds in the loop of the floor. The
-first does by hand, for this signer and these orders alone, what nobody may leave out: write and
-sign them, note when their body is written, and compare with the reply what each was to move. Each
-of the next takes one part more from the client; the last is a batch, awaited. Figures are CPU time
-of this process.
+first does by hand, for this signer, these orders and this reply alone, the least that care can do:
+write and sign them, note when their body is written, and compare with the reply, item by item, what
+each was to move. Each of the next takes one part more from the client, and all the cases with it
+that the hand leaves out; the last is a batch, awaited. Figures are CPU time of this process.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ PARTS = (
     "writing and judging",
     "signing by any signer",
     "reading (no secret kept, no field named twice)",
-    "sending (time and size limited, no connection that has ended)",
+    "sending (size limited, no connection that has ended)",
 )
 """What is taken from the client, one after the other."""
 
