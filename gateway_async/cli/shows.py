@@ -111,16 +111,18 @@ class Lines:
         self._total = total
         self._clock = clock
         self._started = clock()
+        self._before = 0
 
     def show(self, done: int, counts: "Mapping[str, int]") -> None:
-        """Say one line."""
+        """Say one line; how long it will take, only while it comes on."""
         seconds = self._clock() - self._started
         rate = done / seconds if seconds > 0 else 0.0
         left = None
         parts = [f"{self._name}: {done:,}"]
         if self._total is not None:
             parts = [f"{parts[0]} of {self._total:,}"]
-            left = (self._total - done) / rate if rate else None
+            left = (self._total - done) / rate if done > self._before else None
+        self._before = done
         parts += [f"{rate:,.0f}/s"] + ([f"{left:.0f} s left"] if left else [])
         self._talk.tell(
             "progress",

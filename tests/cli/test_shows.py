@@ -56,6 +56,17 @@ def test_a_line_comes_also_where_nothing_happens() -> None:
     assert lines() == ["refund: 0 of 1,000, 0/s"] * 2
 
 
+def test_how_long_it_takes_is_said_only_while_it_comes_on() -> None:
+    """A run that waits for the settle time would else say for a minute that it is almost done."""
+    told, lines = talk()
+    clock = Clock()
+    gauge = gauged(told, clock)
+    for _ in range(2):
+        clock.now += 5.0
+        gauge.reach(900)
+    assert lines() == ["refund: 900 of 1,000, 180/s, 1 s left", "refund: 900 of 1,000, 90/s"]
+
+
 def test_lines_can_be_json() -> None:
     told, lines = talk(is_json=True)
     clock = Clock()
