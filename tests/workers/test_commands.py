@@ -88,7 +88,7 @@ async def test_a_file_is_submitted_worked_on_and_watched(
         submit = ("submit", file, "--job", "month-end", "--slice-size", 10, "--yes", *queue)
         code, said_first = await commands.run(*submit, broker=server_url())
         assert (code, said_first.startswith("new job month-end in ")) == (0, True)
-        assert said_first.endswith("; its 30 orders are with the workers\n")
+        assert said_first.endswith("; its 30 orders wait for workers\n")
         code, said_last = await commands.run("watch", "month-end", "--log-format", "json")
         told = [json.loads(line) for line in said_last.splitlines()]
         assert (code, told[-1]["event"], told[-1]["counts"]) == (0, "done", {"succeeded": 30})
@@ -157,9 +157,9 @@ def test_it_is_said_whether_a_job_that_is_submitted_is_new(
     place = first["journal"]
     assert place in url
     assert (first["is_new"], again["is_new"]) == (True, False)
-    assert first["message"] == f"new job month-end in {place}; its 5 orders are with the workers"
+    assert first["message"] == f"new job month-end in {place}; its 5 orders wait for workers"
     assert again["message"] == (
-        f"going on with job month-end in {place}: 0 of 5 done; its 5 orders are with the workers"
+        f"going on with job month-end in {place}: 0 of 5 done; its 5 orders wait for workers"
     )
 
 
