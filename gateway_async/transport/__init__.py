@@ -1,8 +1,8 @@
 """One HTTP exchange by aiohttp, and the evidence of whether anything was sent.
 
 Law: the body is handed to aiohttp in a payload of our own. Only if that payload was never asked to
-write is it proved that nothing was sent; what kind of exception came proves nothing. Nothing here
-knows an operation, a signature or a retry.
+write, or refused to, is it proved that nothing was sent; what kind of exception came proves
+nothing. Nothing here knows an operation, a signature or a retry.
 
 - `messages`: what goes out and comes back, the `Evidence`, and what the session needs: `Transport`.
 - `http`: `AiohttpTransport`, and what each exception of aiohttp means.
