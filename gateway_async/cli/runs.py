@@ -123,7 +123,6 @@ class Tally:
         if self.failure is not None:
             talk.tell("failure", f"it ended early: {self.failure}")
 
-
     def tell_reasons(self, talk: "Talk") -> None:
         """Say which reasons there were, the most frequent first."""
         for reason, count in self.reasons.most_common(_REASONS_SHOWN):

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import weakref
+from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
 import aiohttp
@@ -101,7 +102,7 @@ class AiohttpTransport:
             failure = error
             foreign = None if session.closed else error  # aiohttp asserts that it was not closed
         else:
-            _teach(session, evidence, is_lost=False)
+            _teach(session, evidence, is_lost=reply.status == HTTPStatus.REQUEST_TIMEOUT)
             return reply
         _teach(session, evidence, is_lost=isinstance(failure, _ENDED))
         # Outside the handlers: a context would carry aiohttp's frames, and they hold the body.
@@ -123,9 +124,23 @@ class AiohttpTransport:
     async def _exchange(
         self, session: aiohttp.ClientSession, message: Message, evidence: Evidence, seconds: float
     ) -> RawReply:
+        payload = WitnessedPayload(message, evidence)
+        try:
+            return await self._post(session, message, payload, seconds)
+        finally:
+            payload.let_go()
+
+    async def _post(
+        self,
+        session: aiohttp.ClientSession,
+        message: Message,
+        payload: WitnessedPayload,
+        seconds: float,
+    ) -> RawReply:
+        evidence = payload.evidence
         async with session.post(
             self.base_url + message.path,
-            data=WitnessedPayload(message, evidence),
+            data=payload,
             headers={"Content-Type": message.content_type},  # else a given session's own would win
             timeout=aiohttp.ClientTimeout(
                 total=seconds,

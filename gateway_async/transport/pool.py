@@ -38,17 +38,18 @@ class Pool(aiohttp.TCPConnector):
         """Give a connection to a request, and tell its evidence whether it is a used one."""
         while True:
             connection = await super().connect(req, traces, timeout)
-            transport = connection.transport
-            if transport is None:
+            protocol, transport = connection.protocol, connection.transport
+            if protocol is None or transport is None:
                 return connection
             # A new one is taken as it is: there is no end to those of a gateway that speaks first.
-            is_reused = transport in self._given
+            is_reused = protocol in self._given
             if not is_reused or (self._trusts and await is_at_rest(connection)):
-                self._given.add(transport)
+                self._given.add(protocol)
                 if isinstance(req.body, WitnessedPayload):
                     req.body.evidence.is_reused = is_reused
                 return connection
             connection.close()
+            transport.abort()  # over TLS, a farewell would be waited for, half a minute
 
     def note(self, evidence: "Evidence", *, is_lost: bool) -> None:
         """Learn from a request that was written whether its connection ended with a reply owing."""
@@ -57,14 +58,6 @@ class Pool(aiohttp.TCPConnector):
         self._lost = self._lost + 1 if is_lost else 0
         if self._lost >= _MOST_LOST:
             self._distrusts_until = self._loop.time() + _DISTRUST_SECONDS
-
-    def close(self, **options: Any) -> Any:  # noqa: ANN401  # aiohttp's
-        """Close it, and what was given up: over TLS, that waits half a minute for a farewell."""
-        closing = super().close(**options)
-        for transport in list(self._given):
-            if transport.is_closing():
-                transport.abort()
-        return closing
 
     @property
     def _trusts(self) -> bool:

@@ -8,6 +8,8 @@ from aiohttp.http import StreamWriter
 from gateway_async.transport.listening import problem_of
 
 if TYPE_CHECKING:
+    import asyncio
+
     from gateway_async.transport.messages import Evidence, Message
 
 
@@ -24,6 +26,7 @@ class WitnessedPayload(aiohttp.BytesPayload):
         super(aiohttp.BytesPayload, self).__init__(message.body, content_type=message.content_type)
         self._size = len(message.body)
         self.evidence = evidence
+        self._transport: asyncio.WriteTransport | None = None
 
     async def write(self, writer: aiohttp.abc.AbstractStreamWriter) -> None:
         """Write the body, once that is noted."""
@@ -37,7 +40,13 @@ class WitnessedPayload(aiohttp.BytesPayload):
         await self._begin(writer)
         await super().write_with_length(writer, content_length)
 
+    def let_go(self) -> None:
+        """Drop its connection, if that was given up: over TLS, it would wait for a farewell."""
+        if self._transport is not None and self._transport.is_closing():
+            self._transport.abort()
+
     async def _begin(self, writer: aiohttp.abc.AbstractStreamWriter) -> None:
+        self._transport = writer.transport if isinstance(writer, StreamWriter) else None
         if problem := await problem_of(writer):
             self.evidence.spoilt = problem
             raise ConnectionAbortedError(problem)

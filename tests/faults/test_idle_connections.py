@@ -167,30 +167,69 @@ def test_idle_connections_are_kept_for_a_second_at_most() -> None:
 
 
 class Grudging:
-    """A gateway that answers the first request of each connection as it should."""
+    """A gateway that answers the first requests of each connection as it should.
 
-    def __init__(self, *, closes: bool) -> None:
-        self.closes = closes
+    Args:
+        most: How many.
+        last_word: What it says to the next one, or, where `idles` is set, of its own.
+    """
+
+    def __init__(self, *, most: int = 1, last_word: bytes = b"") -> None:
+        self.most = most
+        self.last_word = last_word
         self.connections = 0
-        self.idles = asyncio.Event()
+        self.idles: asyncio.Event | None = None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         with contextlib.suppress(asyncio.IncompleteReadError):
-            await self._read(reader)
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-            if self.closes:
+            for _ in range(self.most):
+                await self._read(reader)
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            if self.idles is None:
                 await self._read(reader)  # the next: it may be carried out
             else:
                 await self.idles.wait()
                 self.idles.clear()
-                writer.write(b"HTTP/1.1 408 \r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
-                await reader.read()
+            writer.write(self.last_word)
         writer.close()
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
+
+
+TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+
+def _fast() -> asyncio.AbstractEventLoop:
+    loop: asyncio.AbstractEventLoop = pytest.importorskip("uvloop").new_event_loop()
+    return loop
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, _fast])
+def test_a_connection_over_tls_is_used_again(
+    new_loop: "Callable[[], asyncio.AbstractEventLoop]",
+) -> None:
+    authority, of_gateway = trustme.CA(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("localhost").configure_cert(of_gateway)
+    of_client = ssl.create_default_context()
+    authority.configure_trust(of_client)
+    gateway = Grudging(most=3)
+
+    async def work() -> list[bool]:
+        server = await asyncio.start_server(gateway.serve, "localhost", 0, ssl=of_gateway)
+        address = f"https://localhost:{server.sockets[0].getsockname()[1]}"
+        async with (
+            server,
+            aiohttp.ClientSession(connector=Pool(ssl=of_client)) as session,
+            GatewayClient(address, CREDENTIALS, session=session) as client,
+        ):
+            return [await called(client) for _ in range(3)]
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(work()) == [True] * 3
+    assert gateway.connections == 1
 
 
 async def called(gateway: GatewayClient) -> bool:
@@ -204,9 +243,10 @@ async def called(gateway: GatewayClient) -> bool:
 CREDENTIALS = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("s3cret"))
 
 
-async def test_that_a_gateway_ends_used_connections_is_learnt() -> None:
+@pytest.mark.parametrize("last_word", [b"", TIMED_OUT])
+async def test_that_a_gateway_ends_used_connections_is_learnt(last_word: bytes) -> None:
     """Each loss may have been carried out; that every other request is lost need not go on."""
-    gateway = Grudging(closes=True)
+    gateway = Grudging(last_word=last_word)
     server = await asyncio.start_server(gateway.serve, "127.0.0.1", 0)
     address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server, GatewayClient(address, CREDENTIALS) as client:
@@ -215,7 +255,8 @@ async def test_that_a_gateway_ends_used_connections_is_learnt() -> None:
 
 async def test_a_reply_to_nothing_on_a_connection_of_a_given_session_spoils_no_request() -> None:
     """As some gateways end what idles. The session knows nothing of it, nor does aiohttp look."""
-    gateway = Grudging(closes=False)
+    gateway = Grudging(last_word=TIMED_OUT)
+    gateway.idles = asyncio.Event()
     server = await asyncio.start_server(gateway.serve, "127.0.0.1", 0)
     address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     retry = RetryPolicy(first_pause_seconds=0)

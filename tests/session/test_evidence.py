@@ -191,7 +191,7 @@ async def test_a_connection_is_taken_back_only_clean_and_a_new_one_as_it_is(
         assert (await connect(), await connect()) == (new, clean)
         assert not new.close.called
         assert await connect() is clean
-        assert new.close.call_count == 2
+        assert new.close.call_count == new.transport.abort.call_count == 2
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
@@ -235,18 +235,23 @@ async def test_a_connection_that_is_looked_at_is_not_lost_to_a_cancellation(
     assert connection.close.called
 
 
-async def test_a_pool_leaves_nothing_half_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over TLS, a connection that is given up waits half a minute for the other side's farewell."""
-    given_up, at_rest = Mock(), Mock()
-    given_up.transport.is_closing.return_value = True
-    at_rest.transport.is_closing.return_value = False
-    monkeypatch.setattr(aiohttp.TCPConnector, "connect", AsyncMock(side_effect=[given_up, at_rest]))
-    async with Pool() as connector:
-        for _ in range(2):
-            await connector.connect(Mock(), [], aiohttp.ClientTimeout())
-        assert not given_up.transport.abort.called
-    assert given_up.transport.abort.called
-    assert not at_rest.transport.abort.called
+async def test_what_was_given_up_is_not_kept_half_closed() -> None:
+    """Over TLS, a connection that is closed waits half a minute for the other side's farewell."""
+    loop, transport = asyncio.get_running_loop(), Mock()
+    connection = ResponseHandler(loop)
+    transport.get_protocol.return_value = connection
+    transport.get_extra_info.return_value = None
+    transport.is_closing.return_value = False
+    connection.connection_made(transport)
+    connection.set_response_params()
+    payload = WitnessedPayload(MESSAGE, Evidence())
+    payload.let_go()
+    await payload.write(StreamWriter(connection, loop))
+    payload.let_go()
+    assert not transport.abort.called
+    transport.is_closing.return_value = True
+    payload.let_go()
+    assert transport.abort.called
 
 
 async def test_what_ends_before_it_is_written_to_was_sent_nothing() -> None:
