@@ -192,6 +192,8 @@ class Grudging:
                 await self.idles.wait()
                 self.idles.clear()
             writer.write(self.last_word)
+            if self.idles is not None:
+                await reader.read()  # until the other side has closed
         writer.close()
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
