@@ -299,7 +299,7 @@ def find_contradiction(
     """Name the first field in which an item contradicts what was sent, with both values."""
     for field in dialect.echo_fields.get(operation.name, ()):
         value = item.get(field)
-        if value is None or value == "":
+        if value is None or (isinstance(value, str) and not value.strip()):
             continue
         sent = getattr(order, field, None)
         if sent is None:

@@ -66,6 +66,8 @@ ITEMS: list[Row] = [
     ("the amount as a float", {"amount": 10.0}, SUCCEEDED, None),
     ("the amount without zeros", {"amount": "10"}, SUCCEEDED, None),
     ("an empty amount", {"amount": ""}, SUCCEEDED, None),
+    ("blanks for an amount", {"amount": "   "}, SUCCEEDED, None),
+    ("blanks for a currency", {"currency": "  "}, SUCCEEDED, None),
     ("no amount", {"amount": None}, SUCCEEDED, None),
     ("an amount that is none", {"amount": "ten"}, UNKNOWN, ReplyUnreadableError),
     ("an amount that is NaN", {"amount": "sNaN"}, UNKNOWN, ReplyUnreadableError),
