@@ -47,10 +47,11 @@ _BODY_KINDS = (
 
 def trim(body: bytes) -> bytes:
     """Take the byte order mark and blanks from a body; in UTF-16 they have two bytes, and stay."""
-    return body if _is_utf_16(body) else body.removeprefix(BYTE_ORDER_MARK).strip(_BLANKS)
+    return body if is_utf_16(body) else body.removeprefix(BYTE_ORDER_MARK).strip(_BLANKS)
 
 
-def _is_utf_16(body: bytes) -> bool:
+def is_utf_16(body: bytes) -> bool:
+    """Say whether a body begins as UTF-16 does."""
     return b"\0" in body[:4]
 
 
@@ -61,7 +62,7 @@ def kind_of(trimmed: bytes) -> str:
 
 def without_text(body: bytes, text: str, mask: str) -> bytes:
     """Put a mask wherever a text stands in a body, be it in UTF-16."""
-    for codec in ("utf-16-le", "utf-16-be") if _is_utf_16(body) else ("utf-8",):
+    for codec in ("utf-16-le", "utf-16-be") if is_utf_16(body) else ("utf-8",):
         written = text.encode(codec)
         if body.rfind(written) >= 0:  # which is quicker than to look from the left
             body = body.replace(written, mask.encode(codec))
@@ -193,7 +194,7 @@ def reply_fields(body: bytes) -> dict[str, str]:
     Raises:
         ReplyUnreadableError: For anything but a JSON object or the XML `respon`.
     """
-    if not (_is_utf_16(body) or trim(body).startswith(b"<")):
+    if not (is_utf_16(body) or trim(body).startswith(b"<")):
         _, text = _read_json(body)
         return _read_slices(text.decode())
     from gateway_async.wire import respon  # noqa: PLC0415  # its parser is seldom needed
@@ -285,7 +286,7 @@ def in_utf8(body: bytes, content_type: str) -> bytes:
     What is UTF-8 stays, whatever the header says, as does XML that names its own encoding.
     """
     codec = codec_of(charset_of(content_type) or "")
-    if codec in (None, "utf-8") or _is_utf_16(body) or _NAMES_ENCODING.match(trim(body)):
+    if codec in (None, "utf-8") or is_utf_16(body) or _NAMES_ENCODING.match(trim(body)):
         return body
     return body if _recoded(body, "utf-8") else _recoded(body, codec or "") or body
 

@@ -3,13 +3,14 @@
 A message says what kind of thing came instead, and never quotes it.
 """
 
+import contextlib
 import re
 from html.parser import HTMLParser
 from typing import NoReturn
 
 from gateway_async.errors import ReplyUnreadableError
 from gateway_async.models.results import CheckoutPage
-from gateway_async.wire.decoding import BYTE_ORDER_MARK, codec_of, kind_of, trim
+from gateway_async.wire.decoding import BYTE_ORDER_MARK, codec_of, is_utf_16, kind_of, trim
 
 _SEARCHED_CHARACTERS = 262_144
 _META_CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([\w-]{1,40})", re.IGNORECASE)
@@ -25,10 +26,11 @@ def decode_page(body: bytes, charset: str | None = None) -> CheckoutPage:
 
     Args:
         body: The body.
-        charset: The charset of the reply's Content-Type header, if it names one.
+        charset: The charset of the reply's Content-Type header, if it names one; it counts, and
+            else that of the page itself, where the page is not UTF-8.
 
     Raises:
-        ReplyUnreadableError: For anything but a page, and for bytes that the charset lacks.
+        ReplyUnreadableError: For anything but a page, and for bytes that the charsets lack.
     """
     html = _page_text(body, charset)
     reader = _PageReader()
@@ -43,24 +45,22 @@ def decode_page(body: bytes, charset: str | None = None) -> CheckoutPage:
 
 def _page_text(body: bytes, charset: str | None) -> str:
     if body.startswith(BYTE_ORDER_MARK):
-        return _decode(body.removeprefix(BYTE_ORDER_MARK), "utf-8")
+        return _decode(body.removeprefix(BYTE_ORDER_MARK), ["utf-8"])
     meta = _META_CHARSET.search(body, 0, 1024)
-    labels = (charset or "", meta[1].decode("ascii", "replace") if meta else "", "utf-8")
-    return _decode(body, next(codec for label in labels if (codec := codec_of(label))))
+    labels = [charset or "", meta[1].decode("ascii", "replace") if meta else ""]
+    # As in JSON and XML, what is UTF-8 is read as such: servers have a standing header for all.
+    labels.insert(len(labels) if is_utf_16(body) else 0, "utf-8")
+    return _decode(body, [codec for label in labels if (codec := codec_of(label))])
 
 
-def _decode(body: bytes, codec: str) -> str:
-    text = None
-    try:
-        text = body.decode(codec)
-    except UnicodeDecodeError:
-        # Raised below, outside this block: the caught error holds the whole body.
-        text = None
-    if text is None:
-        raise ReplyUnreadableError(
-            f"expected an HTML page in {codec}, got bytes that are none ({len(body)} bytes)"
-        )
-    return text
+def _decode(body: bytes, codecs: list[str]) -> str:
+    for codec in codecs:
+        with contextlib.suppress(UnicodeDecodeError):
+            return body.decode(codec)
+    raise ReplyUnreadableError(
+        f"expected an HTML page in {' or '.join(dict.fromkeys(codecs))}, "
+        f"got bytes that are none ({len(body)} bytes)"
+    )
 
 
 class _PageReader(HTMLParser):

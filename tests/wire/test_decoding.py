@@ -203,6 +203,9 @@ def test_the_action_is_that_of_the_first_form_that_posts(html: str, action: str 
         ("<html>Grüße".encode("latin1"), "ISO-8859-1"),
         ("<html>Grüße".encode("gb18030"), '"gbk"'),
         ("<html>Grüße".encode("utf-8-sig"), "iso-8859-1"),
+        ("<html>Grüße".encode(), "iso-8859-1"),
+        ("<html>Grüße".encode("utf-16"), "utf-16"),
+        ("<html>Grüße".encode("utf-16-le"), "utf-16le"),
     ],
 )
 def test_a_page_is_read_in_its_charset(body: bytes, charset: str | None) -> None:
@@ -221,6 +224,18 @@ def test_a_page_is_read_in_its_charset(body: bytes, charset: str | None) -> None
 )
 def test_a_page_is_read_in_the_charsets_of_other_alphabets(charset: str, text: str) -> None:
     assert decode_page(f"<html>{text}".encode(charset), charset).html == f"<html>{text}"
+
+
+@pytest.mark.parametrize("text", ["\u00c1gua", "\u00e0 bient\u00f4t", "载入中"])
+@pytest.mark.parametrize("charset", ["ISO-8859-1", "windows-1252", "gbk", "windows-1251"])
+def test_a_page_in_utf_8_is_read_as_such_whatever_the_header_says(charset: str, text: str) -> None:
+    html = f'<html><meta charset="utf-8">{text}'
+    assert decode_page(html.encode(), charset).html == html
+
+
+def test_a_page_in_another_charset_than_its_header_names_may_name_it_itself() -> None:
+    html = '<html><meta charset="gbk">载入中'
+    assert decode_page(html.encode("gbk"), "utf-8").html == html
 
 
 def test_a_page_may_name_its_charset_itself() -> None:
