@@ -22,7 +22,10 @@ KEEP_IDLE_SECONDS = 1.0
 
 _MOST_LOST = 3
 _DISTRUST_SECONDS = 60.0
-"""After so many replies in a row that were lost on used connections, so long none is used again."""
+"""After so many replies in a row that were lost on used connections, so long none is used again.
+
+Then one is tried, and the others so long not: all at once, as many replies would be lost each time.
+"""
 
 
 class Pool(aiohttp.TCPConnector):
@@ -45,6 +48,8 @@ class Pool(aiohttp.TCPConnector):
             is_reused = protocol in self._given
             if not is_reused or (self._trusts and await is_at_rest(connection)):
                 self._given.add(protocol)
+                if is_reused:
+                    self._beware()
                 if isinstance(req.body, WitnessedPayload):
                     req.body.evidence.is_reused = is_reused
                 return connection
@@ -56,6 +61,10 @@ class Pool(aiohttp.TCPConnector):
         if not evidence.is_reused:
             return
         self._lost = self._lost + 1 if is_lost else 0
+        self._beware()
+
+    def _beware(self) -> None:
+        """Use none again for a while, where too many were lost; trying one begins it anew."""
         if self._lost >= _MOST_LOST:
             self._distrusts_until = self._loop.time() + _DISTRUST_SECONDS
 

@@ -255,6 +255,29 @@ async def test_that_a_gateway_ends_used_connections_is_learnt(last_word: bytes) 
         assert [await called(client) for _ in range(12)] == [True, False] * 3 + [True] * 6
 
 
+async def test_that_a_gateway_still_ends_used_connections_is_learnt_from_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tried by all at once, each minute lost as many replies, and they stopped a batch."""
+    pools: list[Pool] = []
+
+    class Connector(Pool):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            pools.append(self)
+
+    monkeypatch.setattr(http, "Pool", Connector)
+    server = await asyncio.start_server(Grudging().serve, "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, GatewayClient(address, CREDENTIALS) as client:
+        assert [await called(client) for _ in range(6)] == [True, False] * 3
+        for _ in range(3):
+            assert all(await asyncio.gather(*(called(client) for _ in range(8))))
+            pools[0]._distrusts_until = 0.0  # as if the minute were over
+            answered = await asyncio.gather(*(called(client) for _ in range(8)))
+            assert answered.count(False) == 1
+
+
 async def test_a_reply_to_nothing_on_a_connection_of_a_given_session_spoils_no_request() -> None:
     """As some gateways end what idles. The session knows nothing of it, nor does aiohttp look."""
     gateway = Grudging(last_word=TIMED_OUT)

@@ -86,6 +86,13 @@ SENDING = (
         "tests/faults/test_idle_connections.py",
     ),
     Mutant(
+        "whether a gateway still ends used connections is tried with one",
+        "transport/pool.py",
+        "                if is_reused:",
+        "                if False:",
+        "tests/faults/test_idle_connections.py",
+    ),
+    Mutant(
         "a reply on a connection to which nothing was written is no reply",
         "transport/http.py",
         'UNASKED if wrote_nothing(response) else ""',
