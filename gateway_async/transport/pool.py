@@ -1,9 +1,11 @@
 """Which connections are used again.
 
 Law: none that has ended, or holds what nobody asked for; and none for a while, where a gateway
-ends them with a reply owing: it may do so after each reply, and half of all would be lost.
+ends them with a reply owing: it may do so after each reply, and half of all would be lost. Whoever
+has waited longest for a connection gets the next.
 """
 
+import asyncio
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +36,29 @@ class Pool(aiohttp.TCPConnector):
     def __init__(self, **options: Any) -> None:  # noqa: ANN401  # aiohttp's
         super().__init__(**options)
         self._given: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._places = asyncio.Semaphore(self.limit)
         self._lost = 0
         self._distrusts_until = 0.0
 
     async def connect(self, req: Any, traces: Any, timeout: Any) -> "Connection":  # noqa: ANN401, ASYNC109  # aiohttp's
-        """Give a connection to a request, and tell its evidence whether it is a used one."""
+        """Give a connection to a request, once it is its turn.
+
+        To aiohttp, whoever asks in the moment in which one is free comes first: a worker of a batch
+        with its next request, so that those of other batches would wait until they time out.
+        """
+        async with asyncio.timeout(timeout.connect if self._places.locked() else None):
+            await self._places.acquire()
+        connection = None
+        try:
+            connection = await self._connect(req, traces, timeout)
+        finally:
+            if connection is None:
+                self._places.release()
+        connection.add_callback(self._places.release)
+        return connection
+
+    async def _connect(self, req: Any, traces: Any, timeout: Any) -> "Connection":  # noqa: ANN401, ASYNC109  # aiohttp's
+        """Find a connection for a request, and tell its evidence whether it is a used one."""
         while True:
             connection = await super().connect(req, traces, timeout)
             protocol, transport = connection.protocol, connection.transport

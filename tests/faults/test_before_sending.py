@@ -23,6 +23,7 @@ from tests.faults.deeds import (
     client,
 )
 from tests.faults.proxy import AtOnce, Listener, Proxy, bind, full_backlog
+from tests.orders import orders_for
 
 
 def check_not_sent(trial: Trial, told: Told, attempts: Attempts) -> None:
@@ -147,6 +148,46 @@ async def test_a_pool_that_is_exhausted(trial: Trial, sandbox: Sandbox) -> None:
     assert held.effects() == [0]
     attempts.count -= 1
     check_not_sent(trial, told, attempts)
+
+
+async def test_batches_that_share_a_connection_take_turns(sandbox: Sandbox) -> None:
+    """Else the first would keep it, and the others time out: no gateway need fail for that."""
+    policy = BatchPolicy(concurrency=1, chunk_size=1)
+    async with client(sandbox, max_connections=1, policy=policy) as gateway:
+        orders = orders_for("refund", sandbox.seed(60, status="captured"))
+        batches = [gateway.refund(orders[start::3]) for start in range(3)]
+        tasks = [asyncio.create_task(batch) for batch in batches]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        settled = [batch.progress.counts[SUCCEEDED] for batch in batches]
+        await asyncio.gather(*tasks)
+    assert max(settled) == 20
+    assert min(settled) >= 18
+
+
+async def test_who_got_no_connection_leaves_its_place_to_the_next(trial: Trial) -> None:
+    with bind() as bound:
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        told = await trial.run(url, max_connections=1, timeouts=SOON)
+    assert told.status is NOT_SENT
+    assert "Timeout" not in str(told.error)  # as the first attempt, so the last
+
+
+async def test_who_is_cancelled_leaves_its_place_to_the_next(
+    trial: Trial, sandbox: Sandbox
+) -> None:
+    sandbox.faults.add("capture", NoReply())
+    policy = BatchPolicy(concurrency=1, drain_seconds=0)
+    async with client(sandbox, max_connections=1, policy=policy, timeouts=SOON) as gateway:
+        holds, waits = (
+            asyncio.create_task(gateway.call("/v1/capture", {"capture_orders": []}))
+            for _ in range(2)
+        )
+        while not sandbox.requests["capture"]:  # noqa: ASYNC110  # the loop does the work
+            await asyncio.sleep(0)
+        for call in (waits, holds):
+            call.cancel()
+            await asyncio.wait([call])
+        assert (await trial.run_with(gateway)).status is SUCCEEDED
 
 
 async def test_a_connection_that_is_reset_as_soon_as_it_is_taken(

@@ -93,6 +93,20 @@ SENDING = (
         "tests/faults/test_idle_connections.py",
     ),
     Mutant(
+        "batches that share a connection take turns",
+        "transport/pool.py",
+        "            await self._places.acquire()\n",
+        "            pass\n",
+        "tests/faults/test_before_sending.py",
+    ),
+    Mutant(
+        "who got no connection leaves its place to the next",
+        "transport/pool.py",
+        "                self._places.release()\n",
+        "                pass\n",
+        "tests/faults/test_before_sending.py",
+    ),
+    Mutant(
         "a reply on a connection to which nothing was written is no reply",
         "transport/http.py",
         'UNASKED if wrote_nothing(response) else ""',
