@@ -68,7 +68,8 @@ class GatewayClient(Connection):
         limiter: An asynchronous context manager, entered around every attempt.
         telemetry: Told what is done, such as `gateway_async.otel.OpenTelemetry`.
         max_reply_bytes: The largest reply that is read, decompressed.
-        max_connections: Connections at most, where the session is ours.
+        max_connections: Connections at most, where the session is ours; so many requests of a batch
+            are in flight at most. None for 100, or for as many as `policy` has requests in flight.
 
     Raises:
         ConfigurationError: If a setting is wrong.
@@ -253,7 +254,7 @@ class GatewayClient(Connection):
         self._check_open()
         from gateway_async.recovery import Recovery
 
-        recovery = Recovery(self._session, self._recovery, self._policy)
+        recovery = Recovery(self._session, self._recovery, self._batch_policy(None))
         return await recovery.recover(outcomes)
 
     def coalesced(

@@ -67,7 +67,7 @@ class Connection:
         limiter: "AbstractAsyncContextManager[object] | None" = None,
         telemetry: "Telemetry | None" = None,
         max_reply_bytes: int = DEFAULT_MAX_REPLY_BYTES,
-        max_connections: int = DEFAULT_MAX_CONNECTIONS,
+        max_connections: int | None = None,
     ) -> None:
         self._made_at = caller_place(sys._getframe(1))  # noqa: SLF001  # the only cheap way to know
         self._policy = setting("policy", policy, BatchPolicy)
@@ -82,8 +82,10 @@ class Connection:
             checked_base_url(base_url),
             timeouts=timeouts,
             max_reply_bytes=checked_count("max_reply_bytes", max_reply_bytes),
-            max_connections=max(
-                checked_count("max_connections", max_connections), self._policy.concurrency
+            max_connections=(
+                max(DEFAULT_MAX_CONNECTIONS, self._policy.concurrency)
+                if max_connections is None
+                else checked_count("max_connections", max_connections)
             ),
             session=session,
         )

@@ -1,5 +1,6 @@
 """Wrong settings: each is refused at once, by name, with what would be right."""
 
+import asyncio
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,7 @@ from gateway_async import (
     RetryPolicy,
     Timeouts,
 )
-from tests.memory import MemoryTransport, all_done, client_over
+from tests.memory import Asked, MemoryTransport, all_done, client_over
 from tests.orders import refunds
 
 URL = "https://gateway.example"
@@ -159,6 +160,29 @@ async def test_the_policy_of_a_call_is_used_instead_of_the_client_s() -> None:
     await gateway.refund(refunds(10))
     await gateway.refund(refunds(10), policy=BatchPolicy(chunk_size=10))
     assert [len(asked.transactions) for asked in transport.asked] == [5, 5, 10]
+
+
+@pytest.mark.parametrize(
+    ("given", "concurrency", "expected"), [(2, 8, 2), (20, 8, 8), (None, 8, 8), (None, 150, 150)]
+)
+async def test_no_more_requests_are_in_flight_than_connections_are_allowed(
+    given: int | None, concurrency: int, expected: int
+) -> None:
+    most = flying = 0
+
+    async def crowd(asked: Asked) -> dict[str, Any]:
+        nonlocal most, flying
+        flying += 1
+        most = max(most, flying)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        flying -= 1
+        return all_done(asked)
+
+    policy = BatchPolicy(concurrency=concurrency, chunk_size=1)
+    gateway = client_over(MemoryTransport(crowd), max_connections=given, policy=policy)
+    await gateway.refund(refunds(2 * concurrency))
+    assert most == expected
 
 
 @pytest.mark.parametrize(
