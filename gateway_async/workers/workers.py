@@ -221,12 +221,13 @@ class Workers:
         if self._journal is not None:
             raise ConfigurationError(f"{self!r} is open already")
         async with contextlib.AsyncExitStack() as stack:
-            self._journal = await stack.enter_async_context(self._new_journal())
-            self._gateway = await stack.enter_async_context(self._make_gateway())
+            journal = await stack.enter_async_context(self._new_journal())
+            gateway = await stack.enter_async_context(self._make_gateway())
             if sweeps:
                 sweeper = asyncio.get_running_loop().create_task(self.keep_sweeping())
                 stack.push_async_callback(_end, sweeper)
             self._exits = stack.pop_all()
+        self._journal, self._gateway = journal, gateway  # not before both are open
 
     async def _close(self) -> None:
         self._journal = self._gateway = None

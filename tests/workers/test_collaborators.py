@@ -1,12 +1,14 @@
 """What `Workers` are given: a queue, and what makes a client."""
 
+import contextlib
 import functools
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from gateway_async.errors import ConfigurationError
+from gateway_async.client import GatewayClient
+from gateway_async.errors import ConfigurationError, NotSentError
 from gateway_async.sandbox import Sandbox
 from gateway_async.workers import Workers
 from gateway_async.workers.rabbit import rabbit_broker
@@ -52,6 +54,27 @@ def test_what_is_no_queue_is_refused(shop: Shop, broker: Any, got: str) -> None:
 def test_what_makes_no_client_is_refused(shop: Shop, factory: Any, got: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^gateway_factory: expected a function.*{got}"):
         Workers(shop.enqueue, factory, shop.url)
+
+
+async def test_a_client_that_could_not_be_opened_is_opened_the_next_time(
+    shop: Shop, sandbox: Sandbox
+) -> None:
+    problems: list[Exception] = [NotSentError("the store of the limiter is away")]
+
+    @contextlib.asynccontextmanager
+    async def make() -> AsyncIterator[GatewayClient]:
+        if problems:
+            raise problems.pop()
+        async with make_client(sandbox) as gateway:
+            yield gateway
+
+    jobs = Workers(shop.enqueue, make, shop.url)
+    with pytest.raises(NotSentError):
+        await jobs.__aenter__()
+    with pytest.raises(ConfigurationError, match="are not open"):
+        await jobs.sweep()
+    async with jobs:
+        assert await jobs.submit("refund", seeded(sandbox, 3), job="job") == 3
 
 
 @pytest.mark.parametrize(
