@@ -128,11 +128,11 @@ def _when(started: "datetime", ended: "datetime") -> str:
 
 
 def _duration(seconds: float) -> str:
-    minutes, rest = divmod(max(0.0, seconds), 60)
-    hours, minutes = divmod(int(minutes), 60)
-    if hours or minutes:
-        return f"{hours} h {minutes} min {rest:.0f} s" if hours else f"{minutes} min {rest:.0f} s"
-    return f"{rest:.1f} s"
+    if round(seconds, 1) < 60:  # noqa: PLR2004  # seconds of a minute
+        return f"{max(0.0, seconds):.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min {rest} s" if hours else f"{minutes} min {rest} s"
 
 
 def _facts(head: "Head") -> Markup:

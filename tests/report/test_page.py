@@ -1,6 +1,7 @@
 """What is on the page, and that it is all there without a script."""
 
 import re
+from datetime import timedelta
 from decimal import Decimal
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
@@ -95,6 +96,22 @@ class Read(HTMLParser):
         """Return a column of the listing."""
         heads, *rows = next(t for t in self.tables if t and "What" in t[0])
         return [row[heads.index(name)] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (-1, "0.0 s"),
+        (59.94, "59.9 s"),
+        (59.96, "1 min 0 s"),
+        (119.6, "2 min 0 s"),
+        (3599.9, "1 h 0 min 0 s"),
+        (7322, "2 h 2 min 2 s"),
+    ],
+)
+def test_how_long_it_took_is_rounded_as_a_whole(seconds: float, expected: str) -> None:
+    head = attrs.evolve(HEAD, ended_at=HEAD.started_at + timedelta(seconds=seconds))
+    assert f" UTC, {expected}" in Read(Report("refund").render(head)).text
 
 
 def test_the_page_is_well_formed_and_needs_nothing_else() -> None:
