@@ -205,6 +205,8 @@ class Workers:
     # Life
 
     async def __aenter__(self) -> Self:
+        if self._journal is not None:
+            raise ConfigurationError(f"{self!r} is open already")
         if self._queue is None:
             await self._open(sweeps=False)
         else:
@@ -219,7 +221,7 @@ class Workers:
 
     async def _open(self, sweeps: bool) -> None:  # noqa: FBT001  # the queue's one question
         if self._journal is not None:
-            raise ConfigurationError(f"{self!r} is open already")
+            return  # a broker in memory starts as a worker's, too
         async with contextlib.AsyncExitStack() as stack:
             journal = await stack.enter_async_context(self._new_journal())
             gateway = await stack.enter_async_context(self._make_gateway())

@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from taskiq import InMemoryBroker
 
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, NotSentError
 from gateway_async.sandbox import Sandbox
 from gateway_async.workers import Workers
 from gateway_async.workers.rabbit import rabbit_broker
-from tests.jobs.books import make_client, seeded
+from tests.jobs.books import effects, make_client, seeded
 from tests.workers.conftest import Shop
 
 
@@ -75,6 +76,25 @@ async def test_a_client_that_could_not_be_opened_is_opened_the_next_time(
         await jobs.sweep()
     async with jobs:
         assert await jobs.submit("refund", seeded(sandbox, 3), job="job") == 3
+
+
+async def test_a_broker_in_memory_runs_what_is_submitted(shop: Shop, sandbox: Sandbox) -> None:
+    jobs = Workers(InMemoryBroker(), lambda: make_client(sandbox), shop.url)
+    orders = seeded(sandbox, 3)
+    async with jobs:
+        await jobs.submit("refund", orders, job="job")
+        assert (await jobs.result("job")).ok
+    assert effects(sandbox, orders) == [1] * 3
+
+
+async def test_what_is_open_stays_open_where_it_is_opened_once_more(
+    shop: Shop, sandbox: Sandbox
+) -> None:
+    jobs = Workers(InMemoryBroker(), lambda: make_client(sandbox), shop.url)
+    async with jobs:
+        with pytest.raises(ConfigurationError, match="is open already"):
+            await jobs.__aenter__()
+        assert await jobs.submit("refund", seeded(sandbox, 3), job="job", wake=False) == 3
 
 
 @pytest.mark.parametrize(
