@@ -88,7 +88,7 @@ def name_of(identity: "Identity") -> tuple[str, str]:
 
 
 class SeenIdentities:
-    """Finds duplicates by 64-bit hashes: some bytes an order, whatever its identifiers are.
+    """Finds duplicates by 64-bit hashes: some 70 bytes an order, whatever its identifiers are.
 
     Two different identities are taken for equal once in some 10^7 jobs of a million orders; the
     later one is then refused, which loses no order and moves no money.

@@ -116,8 +116,8 @@ ORDERS = sa.Table(
     sa.Column("bodies", sa.Text, nullable=False),
     sqlite_with_rowid=False,
 )
-"""The orders as they were submitted, a block a row: `bodies` has a line for each, which `codec`
-makes of it, and `lookup_keys` what they are found by."""
+"""The orders as they were submitted, a block a row: `bodies` is a JSON list with what `codec` makes
+of each, and `lookup_keys` what they are found by."""
 
 STATES = sa.Table(
     "gateway_states",

@@ -82,8 +82,8 @@ class NotificationReceiver:
     gateway has of it; of an order with several transactions, with each. Calls for one payment
     follow one another, and each has a record that was asked for after the call before. It is called
     with the same record again only if it raised, if the process was started anew, or if so many
-    other payments were heard of since that this one was forgotten: so let it do the same once more
-    without harm.
+    other payments were heard of since that this one was forgotten: so a second call with the same
+    record must do no harm.
 
     ====== ==================================================================================
     answer meaning
@@ -115,7 +115,7 @@ class NotificationReceiver:
         max_body_bytes: The largest body that is read.
         concurrency: Notifications that are seen to at once; more are answered with 503.
         remembered: Payments of which the last record is remembered, and notifications of payouts,
-            together; some 200 bytes each.
+            together; some 300 bytes each.
         linger_seconds: How long a look-up waits for others, as for `GatewayClient.coalesced`.
         policy: How look-ups are made.
 
