@@ -43,7 +43,7 @@ _log = logging.getLogger("gateway_async.requests")
 
 _MOST_DOUBLINGS = 60
 _BEFORE_SENDING = (NotSentError, ConfigurationError, InvalidOrderError, EvidenceError)
-"""What is believed of a request that was never asked to write; the last tells of a reply to it."""
+"""What stands as it is where a request was never asked to write; with the last, a reply came."""
 
 
 def _now() -> float:
@@ -176,11 +176,11 @@ class Call(Generic[T]):
             raw = await self._send(message, evidence)
             self._heed(raw)
             value = self._session.decode(self._request, raw, message.signature)
-        except JournalError:  # that of whoever prepares: no matter of this request alone
+        except JournalError:  # from `prepare`: it ends more than this request
             raise
         except GatewayError as problem:
             error = _bare(problem)
-            if raw is None:  # not what the reply says, but what whoever was in between raised
+            if raw is None:  # it came from the limiter or the transport, and not from a reply
                 error = _proved(error, asked=evidence.settle())
         except asyncio.CancelledError:
             self._gate.stop(CALL_CANCELLED)

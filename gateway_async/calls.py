@@ -304,7 +304,8 @@ def _field_text(name: object, value: object) -> tuple[str, str]:
     """Write one field of a custom request as text, with its name."""
     if not isinstance(name, str) or not name or name in _ADDED:
         raise ConfigurationError(
-            f"fields: {name!r} is no name of a field of yours; identity and signature are added"
+            f"fields: {name!r} cannot be the name of a field: a name is a non-empty str, and the "
+            "client itself adds merchant_id, account_id and encryption_data"
         )
     name = plain_text(name)
     if isinstance(value, SensitiveText):

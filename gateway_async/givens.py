@@ -61,8 +61,8 @@ def is_whole_batch(result: BatchResult[Any, Any]) -> bool:
     """
     if len(result.unknown) < result.counts[OutcomeStatus.UNKNOWN]:
         raise ConfigurationError(
-            "recover: unknown outcomes of this result were yielded by its stream, and are not in "
-            "it; keep them, and give them to recover"
+            "recover: the stream has yielded unknown outcomes, which this result no longer holds; "
+            "keep outcomes as they are yielded, and give those to recover"
         )
     return result.of_one_batch and len(result) == sum(result.counts.values())
 

@@ -30,8 +30,8 @@ LOOK_UPS = {"refund": PLANS["search_refunds"], "capture": PLANS["query"], "cance
 """By which look-up an operation is recovered."""
 
 _NO_WITNESS = (
-    "no refund that is known to be done was looked up beside it, so that it may be done and not be "
-    "listed; recover it together with one that succeeded"
+    "no refund that is known to be done was looked up with it, so it may be done although it is "
+    "not listed; recover it together with one that succeeded"
 )
 
 _REQUESTED_AT_ONCE = 90

@@ -88,9 +88,11 @@ class Claims:
 
 
 NOT_ASKED = Finding(Proof.NOTHING, "it cannot be looked up")
-BESIDE_ITSELF = Finding(Proof.NOTHING, "the same order, settled, was given beside it")
-SHARED = Finding(Proof.NOTHING, "another order of its transaction may have been the one")
-_NO_LOOK = "the look-up does not show whether the gateway would list it"
+BESIDE_ITSELF = Finding(Proof.NOTHING, "the same order was also given as one that is settled")
+SHARED = Finding(
+    Proof.NOTHING, "what is shown may be the work of another order of the same transaction"
+)
+_NO_LOOK = "the look-up does not prove that the gateway would have listed it"
 
 _STATE_DONE = {"capture": PaymentState.CAPTURED, "cancel": PaymentState.CANCELLED}
 
@@ -219,9 +221,15 @@ def _by_reference(
         if reference_of(record) not in {*known, ""} and _is_done(record, outcome, dialect)
     }
     if len(own) <= others:
-        return Finding(Proof.NOTHING, "a refund could be it, or another's", unexplained[0][1])
+        return Finding(
+            Proof.NOTHING,
+            "a refund is listed that may be this one, or another order's",
+            unexplained[0][1],
+        )
     item = list(own.values())[others]
-    return Finding(Proof.DONE, "a refund of this amount came with its request", item)
+    return Finding(
+        Proof.DONE, "a refund of this amount is listed that was not there before its request", item
+    )
 
 
 def own_marker(outcome: "Outcome[Any, Any]") -> str | None:

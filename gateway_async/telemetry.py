@@ -79,8 +79,8 @@ class Attempt:
     """One exchange with the gateway; a request that is repeated has several.
 
     Attributes:
-        seconds: From its turn, pauses and limits behind it, until the reply was read or was given
-            up; a new connection included.
+        seconds: From its turn, after all pauses and the limiter, until the reply was read or given
+            up; opening a connection is included.
         http_status: The HTTP status; None where no reply came.
         error: The class of what went wrong, such as ``"OutcomeUnknownError"``; None otherwise.
     """
@@ -98,7 +98,7 @@ class RequestEnd:
         counts: Its orders by what the reply says of each, without zeros; empty for a request
             without a list, and where a full reply is asked for again in halves.
         attempts: The exchanges with the gateway; empty where it was never its turn.
-        tries: Attempts made, those included of which it was never the turn.
+        tries: Attempts made, including those whose turn never came.
         sent: How many of them may have sent something.
         error: Why there is no readable reply; None where there is one. Its text may name the order
             and amounts of a single payment.

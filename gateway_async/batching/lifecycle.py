@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from gateway_async.watching import BatchWatch
 
 _CUT_SHORT = (
-    "one of its tasks was cancelled, and not by it, and not all was done: does a `yield` of its "
-    "input stand inside a time limit or a task group?"
+    "one of the batch's own tasks was cancelled from outside before all was done: does its input "
+    "have a `yield` inside a time limit or a task group?"
 )
 
 

@@ -38,6 +38,7 @@ _LONGEST_SHOWN = 200
 _NOT_LISTED = "the reply does not list this order"
 _NOT_ACCEPTED = "the gateway does not say that it accepted the request"
 _MAY_LACK_RECORDS = "the reply is full, and may lack records of this order"
+_NO_MEANING = "which has no meaning in the Dialect"
 _SUCCEEDED: "Verdict" = (OutcomeStatus.SUCCEEDED, None)
 _ABSENT: "Verdict" = (OutcomeStatus.ABSENT, None)
 
@@ -273,7 +274,7 @@ def _judge_status(operation: Operation, item: "Item", dialect: "Dialect") -> "Ve
     if status in dialect.pending_statuses:
         return OutcomeStatus.UNKNOWN, OutcomeUnknownError(f"the gateway is not done: {said}")
     if complaint is None:
-        return _unreadable(f"{field} is {status!r}, of which nobody said what it means")
+        return _unreadable(f"{field} is {status!r}, {_NO_MEANING}")
     error = RejectedError(f"the gateway declined: {said}", code=code or status, text=text)
     return OutcomeStatus.DECLINED, error
 
@@ -393,4 +394,4 @@ def _judge_records(operation: Operation, items: "Sequence[Item]", dialect: "Dial
     shown = ", ".join(sorted(map(repr, strange or results)))
     if not strange:
         return _unreadable(f"its records contradict each other: {field} is {shown}")
-    return _unreadable(f"{field} is {shown}, of which nobody said what it means")
+    return _unreadable(f"{field} is {shown}, {_NO_MEANING}")

@@ -126,7 +126,7 @@ class Run(Lifecycle):
                 self._begin(self._work(), f"{self._plan.operation} worker {number}")
             have_begun = True
         finally:
-            if not have_begun:  # none has taken its first step, nor must it: nobody would know
+            if not have_begun:  # those made took no step yet, and must not: nobody waits for them
                 self.gate.stop("the batch could not begin")
                 self.abandon()
 
@@ -207,7 +207,7 @@ class Run(Lifecycle):
                     return taken
                 if not self._intake.can_fill:
                     await self.change()
-                await asyncio.sleep(0)  # nor must one of which every order is wrong
+                await asyncio.sleep(0)  # however many orders are wrong, others are to run
         return None
 
     @property

@@ -178,7 +178,7 @@ class Sender:
     ) -> None:
         """Record what became of a chunk, once the journal has kept it."""
         chunk, number = intent.chunk, intent.number
-        if self.log is None or number is None:  # which knows nothing that was to be sent
+        if self.log is None or number is None:  # no journal knows that it was to be sent
             self.record(block)
             return
         if block.sending is None:

@@ -28,7 +28,7 @@ _NOT_OURS = (
     "the lease of the job was lost, and another process may be at it; resume the job, or ask "
     "journal.outcomes() what became of it"
 )
-_NOT_READ = "nobody read the journal to its end; resume the job, or ask journal.outcomes()"
+_NOT_READ = "the journal was not read to its end; resume the job, or ask journal.outcomes()"
 
 
 class Telling:

@@ -184,8 +184,9 @@ class Submission:
 
     def _conflict(self, difference: str) -> JobConflictError:
         return JobConflictError(
-            f"job {self.name!r} exists already: {difference}; nothing was changed. `resume` goes "
-            "on with it; its orders would be sent again under another name, which is for others",
+            f"job {self.name!r} exists already: {difference}; nothing was changed. Use `resume` to "
+            "go on with that job, and another name only for other orders: those of that job would "
+            "be sent again under another name",
             job=self.name,
         )
 

@@ -135,7 +135,7 @@ def take_job(
         raise JobNotFoundError(f"the journal has no job {name!r}", job=name)
     if not found.imported:
         raise JournalError(
-            f"job {name!r} was not submitted to its end: submit its orders again", job=name
+            f"job {name!r} was not submitted to its end: submit all of its orders again", job=name
         )
     key = take(inside, _key(inside, name, found, slice_number), owner, seconds)
     named = {"the_job": key.job_id, "the_slice": slice_number}

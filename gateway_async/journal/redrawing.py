@@ -62,7 +62,7 @@ def write_changes(
             **_parameters(first),
         )
         if changed.rowcount != 1:
-            raise JournalError("what the journal knows was changed by another meanwhile")
+            raise JournalError("another process changed the same orders in the journal meanwhile")
         for stretch in cut_off:
             inside.hot(_CUT_OFF, the_job=job_id, **_parameters(stretch))
 

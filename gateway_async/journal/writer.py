@@ -33,7 +33,7 @@ _MOST_TOGETHER = 32
 _QUIET_TURNS = 4
 """After so many turns of the event loop without another operation, those that came go together."""
 _LONGEST_TEXT = 300
-_ELSEWHERE = "it was entered in another event loop, and can be used only there"
+_ELSEWHERE = "the journal was entered in another event loop, and can be used only there"
 
 
 @attrs.frozen

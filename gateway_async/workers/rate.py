@@ -119,8 +119,8 @@ async def shared_rate(
     location = locate(journal_url)
     if location.is_sqlite:
         raise ConfigurationError(
-            "shared_rate: expected the URL of a PostgreSQL database; on one machine that has none, "
-            "give the one process that sends an aiolimiter.AsyncLimiter"
+            "shared_rate: expected the URL of a PostgreSQL database; without one, let a single "
+            "process send, with an aiolimiter.AsyncLimiter as its limiter"
         )
     rate = _rate(requests, seconds)
     pool = ConnectionPool(

@@ -27,7 +27,7 @@ class SliceEnd(StrEnum):
     """This process was too slow, and another may have it."""
 
     LEFT = "left"
-    """Something is left to do, such as while the gateway does not answer; it is due again later."""
+    """Something is left to do, say because the gateway does not answer; it is due again later."""
 
 
 async def run_slice(

@@ -101,8 +101,8 @@ def test_query_result(results: list[object], status: OutcomeStatus) -> None:
     ("results", "text"),
     [
         (["1", "9"], "its records contradict each other: query_result is '1', '9'"),
-        (["1", "7"], "query_result is '7', of which nobody said what it means"),
-        (["9", "7"], "query_result is '7', of which nobody said what it means"),
+        (["1", "7"], "query_result is '7', which has no meaning in the Dialect"),
+        (["9", "7"], "query_result is '7', which has no meaning in the Dialect"),
     ],
 )
 def test_what_is_wrong_with_a_query_result_is_told(results: list[object], text: str) -> None:

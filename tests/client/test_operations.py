@@ -366,7 +366,7 @@ async def test_a_path_that_is_none_is_refused(
         ({"fields": {}, "reply": "yaml"}, ConfigurationError, "reply: expected one of"),
         ({"fields": {"merchant_id": "M2"}}, ConfigurationError, "merchant_id"),
         ({"fields": {"encryption_data": "x"}}, ConfigurationError, "encryption_data"),
-        ({"fields": {"": "x"}}, ConfigurationError, "no name of a field"),
+        ({"fields": {"": "x"}}, ConfigurationError, "cannot be the name of a field"),
         ({"fields": {"a": 1.5}}, TypeError, r"fields\['a'\].*got float"),
         ({"fields": {"a": Decimal("NaN")}}, TypeError, "got Decimal"),
         ({"fields": {"a": b"x"}}, TypeError, "got bytes"),

@@ -126,7 +126,7 @@ async def test_an_outcome_that_a_stream_yielded_must_be_given_itself(
     async with gateway.refund(refunds(sandbox)) as batch:
         outcomes = [outcome async for outcome in batch]
 
-    with pytest.raises(ConfigurationError, match="yielded by its stream"):
+    with pytest.raises(ConfigurationError, match="has yielded unknown outcomes"):
         await gateway.recover(batch.result)
     assert statuses(await gateway.recover(outcomes)) == [SUCCEEDED] * 6
 
