@@ -8,6 +8,7 @@ knows no order and no batch.
 
 import time
 import traceback
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -201,6 +202,8 @@ def retry_after(headers: "Mapping[str, str]") -> float | None:
     if text.isascii() and text.isdigit():
         return float(text)
     try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+        moment = parsedate_to_datetime(text)
+        moment = moment.replace(tzinfo=moment.tzinfo or UTC)  # as every date of HTTP, said or not
+        return max(0.0, moment.timestamp() - time.time())
     except (ValueError, OverflowError):
         return None

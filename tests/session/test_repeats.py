@@ -319,6 +319,21 @@ def test_retry_after_may_lie_in_the_future(monkeypatch: pytest.MonkeyPatch) -> N
     assert retry_after({"Retry-After": text}) == 60
 
 
+@pytest.mark.parametrize("zone", ["GMT", "-0000", ""])
+@pytest.mark.parametrize("here", ["UTC", "Asia/Shanghai", "America/New_York"])
+def test_retry_after_is_in_utc_wherever_it_is_read(
+    here: str, zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1000.0)
+    text = formatdate(1060, usegmt=True).replace("GMT", zone).strip()
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", here)
+        time.tzset()
+        seconds = retry_after({"Retry-After": text})
+    time.tzset()
+    assert seconds == 60
+
+
 # What others raise beside the reply
 
 
