@@ -363,10 +363,11 @@ def _extra(value: Mapping[str, Any], known: Mapping[str, object]) -> dict[str, o
 def _shown(value: object) -> str:
     if isinstance(value, str):
         return value[:_LONGEST_SHOWN]
+    shown = without_secrets(value)
     try:
-        text = orjson.dumps(without_secrets(value)).decode()
+        text = orjson.dumps(shown).decode()
     except orjson.JSONEncodeError:
-        text = repr(value)
+        text = repr(shown)
     return text[:_LONGEST_SHOWN]
 
 

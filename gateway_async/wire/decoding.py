@@ -5,6 +5,7 @@ message says what kind of thing came, and never quotes it: replies hold personal
 knows no model; XML and pages, which few requests bring, have modules of their own.
 """
 
+import contextlib
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -206,12 +207,8 @@ def reply_fields(body: bytes) -> dict[str, str]:
 
 
 def _read_slices(text: str) -> dict[str, str]:
-    nested_too_deep = False
-    try:
+    with contextlib.suppress(RecursionError):
         return dict(_slices(text))
-    except RecursionError:
-        nested_too_deep = True
-    del nested_too_deep
     raise ReplyUnreadableError("expected a JSON object, got one that is nested too deep to verify")
 
 

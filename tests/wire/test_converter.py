@@ -189,6 +189,13 @@ def test_an_unreadable_secret_shows_nothing() -> None:
     assert record.unreadable == {"card": MASK}
 
 
+@pytest.mark.parametrize("number", [1, 10**30])  # orjson does not write the second
+def test_a_secret_within_an_unreadable_value_is_hidden(number: int) -> None:
+    record = read_record(RefundRecord, {"refund_amount": {"card": "4" * 16, "number": number}})
+    assert "444" not in record.unreadable["refund_amount"]
+    assert str(number) in record.unreadable["refund_amount"]
+
+
 def test_a_direct_payment_result_comes_from_texts() -> None:
     record = read_record(
         DirectPaymentResult,
