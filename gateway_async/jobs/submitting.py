@@ -53,7 +53,7 @@ async def _pages(intake: "Intake") -> "AsyncIterator[Sequence[Any]]":
     async for index, order in intake.left():
         error = intake.check(order)
         if error is not None:
-            raise type(error)(f"order {index}: {error}; nothing of the job was sent")
+            raise type(error)(f"order {index}: {error}; this run sent nothing")
         page.append(order)
         if len(page) == ROWS_AT_ONCE:
             yield page

@@ -62,6 +62,16 @@ async def test_a_wrong_order_ends_a_stream(sandbox: Sandbox, make: Make, journal
     assert sandbox.requests.total() == 0
 
 
+async def test_a_wrong_order_says_nothing_of_earlier_runs(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    orders = seeded(sandbox)
+    await make().refund(orders, job=journal.job("job"))
+    with pytest.raises(InvalidOrderError, match=r"; this run sent nothing$"):
+        await make().refund(iter(_broken(orders, 7)), job=journal.job("job"))
+    assert effects(sandbox, orders) == [1] * 6
+
+
 @pytest.mark.parametrize("wrong", ["no order", "a duplicate"])
 @pytest.mark.parametrize("how", ["refund", "submit"])
 async def test_nothing_is_left_of_a_long_stream_with_a_wrong_order(
