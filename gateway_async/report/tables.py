@@ -333,8 +333,13 @@ def _span(one: "Class") -> str:
 
 def _seconds(seconds: float) -> str:
     if seconds < _MILLISECONDS_BELOW:
-        return f"{seconds * 1000:.3g} ms"
-    return f"{seconds:,.3g} s"
+        return f"{_rounded(seconds * 1000)} ms"
+    return f"{_rounded(seconds)} s"
+
+
+def _rounded(number: float) -> str:
+    """Write three digits that count, and never an exponent."""
+    return f"{float(f'{number:.3g}'):,g}"
 
 
 def _words(name: str) -> str:

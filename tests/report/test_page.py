@@ -294,6 +294,16 @@ async def test_outcomes_and_latencies_of_a_real_run(sandbox: "Sandbox") -> None:
     assert "Succeeded" in Read(found.render(HEAD)).text
 
 
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(0.0123456, "12.3 ms"), (0.9999, "1,000 ms"), (4.5678, "4.57 s"), (12345, "12,300 s")],
+)
+def test_a_latency_is_written_without_an_exponent(seconds: float, expected: str) -> None:
+    report = Report("refund")
+    report.latencies.add(seconds)
+    assert f"the longest took {expected}." in Read(report.render(HEAD)).text
+
+
 def test_latencies_are_shares_of_all() -> None:
     report = Report("query")
     for number in range(100):
