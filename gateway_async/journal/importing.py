@@ -184,8 +184,8 @@ class Submission:
 
     def _conflict(self, difference: str) -> JobConflictError:
         return JobConflictError(
-            f"job {self.name!r} exists already: {difference}; nothing was changed. Use `resume` to "
-            "go on with that job, and another name only for other orders: those of that job would "
+            f"job {self.name!r} exists already: {difference}; nothing was changed. `resume` "
+            "continues it; give another name to other orders only, since those of that job would "
             "be sent again under another name",
             job=self.name,
         )
