@@ -250,6 +250,8 @@ class GatewayClient(Connection):
 
         Raises:
             TypeError: If it is given anything but outcomes.
+            asyncio.CancelledError: If the caller is cancelled; its `outcome` is what was given, to
+                be recovered again.
         """
         self._check_open()
         from gateway_async.recovery import Recovery

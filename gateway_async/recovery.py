@@ -102,8 +102,12 @@ class Recovery:
             self._settled.add((operation_of(outcome) or "", outcome.order.transaction_id))
             self._settled_names.add(name_of(outcome))
         self._looks.witness = find_witness(self._blocks, self._looks.is_askable)
-        await self._settle(started)
-        await self._conclude()
+        try:
+            await self._settle(started)
+            await self._conclude()
+        except asyncio.CancelledError as cancelled:  # not with the outcome of a look or a resend
+            cancelled.outcome = result  # type: ignore[attr-defined]  # as for a single call
+            raise
         return self._merged(result)
 
     # Looks

@@ -353,3 +353,19 @@ async def test_an_end_that_is_ahead_or_not_known_is_waited_for_from_now(
         await gateway.recover([attrs.evolve(unknown, sending=ahead), *result.succeeded])
         assert 50 < max(slept) <= 60
         slept.clear()
+
+
+async def test_a_cancelled_recovery_tells_of_what_it_was_given(
+    sandbox: Sandbox, client: MakeClient
+) -> None:
+    gateway = client(REFERENCES)
+    sandbox.faults.add("refund", DropReply(times=1))
+    result = await gateway.refund(refunds(sandbox))
+    recovering = asyncio.create_task(gateway.recover(list(result)))
+    act_before_look(gateway, 1, recovering.cancel)
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await recovering
+    told: Any = vars(caught.value)["outcome"]
+    assert [outcome.order for outcome in told] == [outcome.order for outcome in result]
+    assert statuses(told) == statuses(result)
+    assert_books_agree(sandbox, await gateway.recover(told))

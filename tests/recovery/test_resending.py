@@ -69,8 +69,9 @@ async def test_a_recovery_cut_off_while_it_resends_may_be_repeated(
     while sandbox.requests["refund"] < 4:  # noqa: ASYNC110  # the sandbox has no event for it
         await asyncio.sleep(0.001)
     recovering.cancel()
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(asyncio.CancelledError) as caught:
         await recovering
+    assert getattr(caught.value, "outcome", None) is result
 
     recovered = await gateway.recover(result)
 
