@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import time
 from pathlib import Path
 
 import psycopg
@@ -52,6 +53,17 @@ async def test_processes_share_a_rate_whatever_their_time_zone() -> None:
     assert len(times) == 60
     # A turn is noted in the database before it is printed here, a moment later.
     assert times[-1] - times[0] > (60 / REQUESTS - 1) * WINDOW_SECONDS * 0.8
+
+
+async def test_turns_that_are_used_late_let_no_more_leave() -> None:
+    with postgres_url() as url:
+        async with shared_rate(url, "M1", requests=2, seconds=0.5) as limiter:
+            used = []
+            for late_seconds in (0.04, 0, 0):
+                async with limiter:
+                    await asyncio.sleep(late_seconds)
+                    used.append(time.monotonic())
+    assert used[2] - used[0] >= 0.5
 
 
 async def test_a_client_takes_a_turn_for_each_request(sandbox: Sandbox) -> None:
