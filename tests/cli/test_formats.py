@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
+from datetime import date, time, timedelta
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -220,6 +220,20 @@ def test_parquet_keeps_columns_of_one_kind() -> None:
         },
         {"order_no": 'x,"\n', "price": None, "day": None, "tags": None, "note": None},
     ]
+
+
+@pytest.mark.parametrize("cell", ["x\u9000".encode() + b"\xff", time(1, 2), timedelta(seconds=3)])
+def test_parquet_keeps_columns_that_other_formats_have_as_text(cell: object) -> None:
+    rows: list[dict[str, object]] = [{"cell": cell}, {"cell": None}]
+    frame = pl.read_parquet(io.BytesIO(written(Format.PARQUET, rows, ("cell",))))
+    assert frame.to_dicts() == rows
+
+
+@pytest.mark.parametrize("kind", [Format.CSV, Format.JSONL])
+def test_bytes_are_written_as_the_text_that_they_hold(kind: Format) -> None:
+    lines = written(kind, [{"cell": "x\u9000".encode() + b"\xff"}], ("cell",)).decode().splitlines()
+    cell = json.loads(lines[0])["cell"] if kind is Format.JSONL else lines[1]
+    assert cell == "x\u9000\\xff"
 
 
 def test_parquet_takes_what_fits_no_column_as_text() -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import io
 from collections.abc import Iterable, Iterator
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from polars import DataFrame, Series
 
 _ROWS_AT_ONCE = 10_000
-_SIMPLE = frozenset({bool, int, float, Decimal, date, datetime})
+_SIMPLE = frozenset({bool, int, float, Decimal, date, datetime, time, timedelta, bytes})
 _NO_FIT = (OverflowError, RuntimeError, TypeError, ValueError)
 
 
