@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.faults import Latency
+from gateway_async.sandbox.faults import DropReply, Latency
 from tests.cli.running import outcomes, start, start_installed, statuses, write_refunds
 
 ORDERS = 300
@@ -64,6 +64,53 @@ async def test_what_a_stopped_job_did_not_come_to_was_not_sent(
     assert ORDERS // 2 < left < ORDERS
     assert f"0 unknown and {left} not sent; go on with" in said
     assert "It may have been done" not in (tmp_path / "night.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", ["query", "search-refunds", "reconcile"])
+async def test_a_look_up_that_is_stopped_says_the_line_that_asks_again(
+    command: str, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    write_refunds(sandbox, tmp_path / "orders.csv", 120)
+    sandbox.faults.add("*", Latency(seconds=0.05))
+    by = [] if command == "reconcile" else ["--by", "order_no"]
+    line = [
+        command,
+        "orders.csv",
+        *by,
+        *shlex.split("--out out.csv --chunk-size 10 --concurrency 2"),
+    ]
+    code, said = await interrupted(
+        sandbox, [*line, "--report", "night.html"], tmp_path, signal.SIGINT, 4
+    )
+    assert code == 3, said
+    (printed,) = re.findall(r"^  (gateway-async .*)$", said, re.MULTILINE)
+    assert printed in (tmp_path / "night.html").read_text(encoding="utf-8")
+    sandbox.faults.clear()
+    (tmp_path / "elsewhere").mkdir()
+    again = shlex.split(printed)[1:]
+    _, said = await interrupted(sandbox, again, tmp_path / "elsewhere", signal.SIGINT, NEVER)
+    assert "gateway-async" not in said
+    assert len(outcomes(tmp_path / "out.csv")) == (0 if command == "reconcile" else 120)
+
+
+async def test_a_recovery_that_is_stopped_says_the_line_that_settles(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    write_refunds(sandbox, tmp_path / "orders.csv", 20)
+    sandbox.faults.add("refund", DropReply(times=1))
+    sent = shlex.split("refund orders.csv --yes --out out.csv")
+    await interrupted(sandbox, sent, tmp_path, signal.SIGINT, NEVER)
+    sandbox.faults.add("search_refunds", Latency(seconds=0.5))
+    line = shlex.split("recover out.csv --out recovered.csv")
+    code, said = await interrupted(sandbox, line, tmp_path, signal.SIGINT, 1)
+    assert code == 3, said
+    (printed,) = re.findall(r"^  (gateway-async .*)$", said, re.MULTILINE)
+    sandbox.faults.clear()
+    (tmp_path / "elsewhere").mkdir()
+    again = shlex.split(printed)[1:]
+    code, said = await interrupted(sandbox, again, tmp_path / "elsewhere", signal.SIGINT, NEVER)
+    assert code == 0, said
+    assert statuses(tmp_path / "recovered.csv") == {"succeeded": 20}
 
 
 async def test_a_command_of_nohup_goes_on_where_the_terminal_is_closed(

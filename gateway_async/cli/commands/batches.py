@@ -251,7 +251,12 @@ class BatchCommand:
         """Say what to do about orders that are unknown, or were not sent."""
         counts = results.tally.counts
         unknown, not_sent = counts["unknown"], counts["not_sent"]
-        if self.layout.looks_up or not (unknown or not_sent):
+        if not (unknown or not_sent):
+            return
+        if self.layout.looks_up:
+            if self.source != STDIO:  # else its input is gone
+                what = f"{unknown + not_sent} were not answered; look all up again"
+                advise(self.talk, results.told, what, self.line)
             return
         if self.job is not None:
             advise_on_job(self.talk, results.told, resume=self._resuming, show=self._on_job("show"))

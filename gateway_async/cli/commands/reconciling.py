@@ -14,11 +14,12 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from gateway_async.cli.commands.common import DONE, NOT_ALL_DONE, UNSETTLED, guarded
+from gateway_async.cli.files.formats import STDIO
 from gateway_async.cli.files.outfile import Existing, out_file
 from gateway_async.cli.files.snapshot import snapshot
 from gateway_async.cli.inputs import InputFile, check_file
 from gateway_async.cli.ledgers import DIFFERENCE_COLUMNS, LedgerReader, difference_cells
-from gateway_async.cli.options import FileOptions, GatewayOptions, Out, PaceOptions, Source
+from gateway_async.cli.options import FileOptions, GatewayOptions, Line, Out, PaceOptions, Source
 from gateway_async.cli.reports import About, Reporting, reporting
 from gateway_async.cli.runs import drive, make_client
 from gateway_async.cli.shows import gauged
@@ -83,6 +84,7 @@ class _Run:
     talk: "Talk"
     settings: "Settings"
     files: FileOptions
+    line: str
 
     def run(self) -> int:
         with snapshot(self.source, self.files.stdio) as taken:
@@ -97,8 +99,13 @@ class _Run:
                 started = time.monotonic()
                 summary, failure = asyncio.run(self._drive(file, credentials, write, stop, told))
                 told.summary, told.tally.failure = summary, failure
+                if self.source != STDIO and (summary.unanswered or not summary.exhausted):
+                    told.next_lines.append(self.line)
         self._report(summary, time.monotonic() - started)
         told.tally.tell_reasons(self.talk)
+        for line in told.next_lines:
+            what = "not every entry was answered; look all up again"
+            self.talk.tell("next", f"{what}:\n  {line}", command=line)
         if failure is not None:
             self.talk.tell("failure", f"it ended early: {failure}")
         return UNSETTLED if failure is not None else _exit_code(summary)
@@ -251,6 +258,7 @@ def reconcile(  # noqa: PLR0913  # one keyword an option
     pace: PaceOptions | None = None,
     files: FileOptions | None = None,
     gateway: GatewayOptions | None = None,
+    line: Line,
 ) -> int:
     """Compare a ledger with the gateway's records, payments and refunds.
 
@@ -279,6 +287,7 @@ def reconcile(  # noqa: PLR0913  # one keyword an option
                 refund_statuses=_refund_statuses(refund_status, settings),
             ),
             files=files or FileOptions(),
+            line=line,
         ).run()
 
     return guarded(talk, work)

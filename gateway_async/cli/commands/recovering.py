@@ -18,12 +18,13 @@ from gateway_async.cli.commands.common import (
     guarded,
     line_from,
 )
+from gateway_async.cli.files.formats import STDIO
 from gateway_async.cli.files.outfile import Existing, out_file
 from gateway_async.cli.files.problems import Problem, Problems, TableError
 from gateway_async.cli.files.snapshot import Snapshot, snapshot
 from gateway_async.cli.inputs import explain
 from gateway_async.cli.layouts import LAYOUTS, STATUS, STATUS_FROM, Layout
-from gateway_async.cli.options import FileOptions, GatewayOptions, Out, Source
+from gateway_async.cli.options import FileOptions, GatewayOptions, Line, Out, Source
 from gateway_async.cli.outcomes import (
     EvidenceError,
     operation_of,
@@ -165,6 +166,7 @@ class _Run:
     settings: "Settings"
     files: FileOptions
     gateway: GatewayOptions
+    line: str
 
     def run(self) -> int:
         with snapshot(self.source, self.files.stdio) as taken:
@@ -212,6 +214,8 @@ class _Run:
             if settled is None:
                 told.report = None
                 self.talk.refuse("stopped before anything was settled; nothing was written")
+                if self.source != STDIO:
+                    self.talk.tell("next", f"settle it by\n  {self.line}", command=self.line)
                 return UNSETTLED
             not_done = 0
             for position, outcome in settled.items():
@@ -274,6 +278,7 @@ def recover(  # one keyword an option
     out: Out,
     files: FileOptions | None = None,
     gateway: GatewayOptions | None = None,
+    line: Line,
 ) -> int:
     """Settle what is unknown in an outcome file, from the gateway's own records.
 
@@ -296,6 +301,7 @@ def recover(  # one keyword an option
             settings=who.settings(os.environ),
             files=files or FileOptions(),
             gateway=who,
+            line=line,
         ).run()
 
     return guarded(talk, work)
