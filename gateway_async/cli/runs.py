@@ -68,6 +68,7 @@ class Tally:
         unexpected: Records that came back and belong to no order.
         seconds: How long it took.
         failure: What ended it early.
+        is_astray: Whether the outcomes could not be written where they were asked for.
     """
 
     counts: Counter[str] = attrs.field(factory=Counter)
@@ -78,6 +79,7 @@ class Tally:
     unexpected: int = 0
     seconds: float = 0.0
     failure: GatewayError | None = None
+    is_astray: bool = False
 
     def see(self, outcome: "Told") -> None:
         """Note one outcome."""
@@ -98,10 +100,10 @@ class Tally:
 
     @property
     def exit_code(self) -> int:
-        """0: all succeeded. 1: some declined or absent. 3: some unknown or not sent."""
+        """0: all succeeded. 1: some declined or absent. 3: some unknown, not sent or astray."""
         statuses = (status for status, count in self.counts.items() if count)
         code = max((_EXIT_CODES.get(status, 0) for status in statuses), default=0)
-        return code if self.failure is None else UNFINISHED
+        return UNFINISHED if self.failure is not None or self.is_astray else code
 
     def report(self, talk: "Talk", name: str) -> None:
         """Say what became of it."""

@@ -15,7 +15,12 @@ import attrs
 from gateway_async.batching.lifecycle import Lifecycle
 from gateway_async.batching.sources import open_source
 from gateway_async.batching.statuses import OutcomeStatus
-from gateway_async.errors import GatewayError, InvalidOrderError, NotSentError
+from gateway_async.errors import (
+    GatewayError,
+    InvalidOrderError,
+    NotSentError,
+    OutcomeUnknownError,
+)
 from gateway_async.reconciliation.comparing import Case, Rules, compare
 from gateway_async.reconciliation.entries import LedgerEntry, check_entries, entry_problem
 from gateway_async.reconciliation.summary import Books, Summary
@@ -54,6 +59,7 @@ class Run(Lifecycle):
         self._rules = rules
         self._size = window
         self._window: list[tuple[int, LedgerEntry]] = []
+        self._is_asked = False
         self._unanswered: Counter[str] = Counter()
 
     @property
@@ -140,6 +146,7 @@ class Run(Lifecycle):
         """Look the window up, compare it, and keep what was found."""
         reason = self.gate.closed_because
         if reason is None and self._window:
+            self._is_asked = True
             transactions, refunds = await self._look_up()
             await self._compare(transactions, refunds)
         else:
@@ -148,7 +155,9 @@ class Run(Lifecycle):
         self._changed.set()
 
     def _refuse(self, reason: str) -> None:
-        error = NotSentError(f"nothing was asked: {reason}")
+        error: GatewayError = NotSentError(f"nothing was asked: {reason}")
+        if self._is_asked:
+            error = OutcomeUnknownError(f"no answer was waited for: {reason}")
         cases = [
             Case(index=index, entry=entry, rules=self._rules, error=error)
             for index, entry in self._window
@@ -163,7 +172,7 @@ class Run(Lifecycle):
             compared.append((case, compare(case)))
             if number % _COMPARED_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        self._window = []
+        self._window, self._is_asked = [], False
         self._books.settle(compared)
 
     # Look-ups

@@ -116,8 +116,8 @@ class AiohttpTransport:
         Nothing leaves any more, nor what a batch still holds, until `reopen`.
         """
         self._closed = True
-        self.left_open = False
         generator, _ = self._own.pop(asyncio.get_running_loop(), (None, None))
+        self.left_open = bool(self._own)
         if generator is not None:
             await generator.aclose()
 

@@ -201,6 +201,17 @@ async def test_a_client_that_is_left_open_warns_where_it_was_made(sandbox: Sandb
     await transport.aclose()
 
 
+async def test_a_client_that_is_closed_on_one_loop_is_left_open_on_the_others(
+    sandbox: Sandbox,
+) -> None:
+    gateway = client_of(sandbox)
+    await gateway.recent_transactions()
+    await asyncio.to_thread(asyncio.run, gateway.aclose())
+    assert gateway._transport.left_open
+    await gateway.aclose()
+    assert not gateway._transport.left_open
+
+
 async def test_a_batch_that_is_over_is_not_kept_until_its_deadline() -> None:
     gateway = client_over(MemoryTransport(all_done), policy=BatchPolicy(deadline_seconds=3600))
     batch = gateway.refund(refunds(3))

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from gateway_async import BatchPolicy, ConfigurationError
-from gateway_async.reconciliation import LedgerEntry, Summary, reconcile
+from gateway_async.reconciliation import LedgerEntry, Summary, Unanswered, reconcile
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.reconciliation.books import Books, entries, entry
 from tests.reconciliation.planting import found
@@ -213,6 +213,8 @@ async def test_cancelled_while_look_ups_are_out(streamed: bool, answered: int) -
     assert summary.matched + summary.differing == (answered // 8) * 40
     told = [*found(seen), *found(reconciliation.result)]
     assert len(told) == len(set(told)) == sum(summary.differences.values())
+    rest = [one for one in reconciliation.result if isinstance(one, Unanswered)]
+    assert all("no answer was waited for" in str(one.error) for one in rest)
     assert ledger.closed
     _no_task_left()
 

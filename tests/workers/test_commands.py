@@ -159,7 +159,8 @@ def test_it_is_said_whether_a_job_that_is_submitted_is_new(
     assert (first["is_new"], again["is_new"]) == (True, False)
     assert first["message"] == f"new job month-end in {place}; its 5 orders wait for workers"
     assert again["message"] == (
-        f"going on with job month-end in {place}: 0 of 5 done; its 5 orders wait for workers"
+        f"going on with job month-end in {place}: 0 of 5 done; "
+        "workers send what is left of its 5 orders"
     )
 
 

@@ -194,6 +194,7 @@ class _Run:
             told.tally.counts = Counter(counts)
             header = [*dict.fromkeys([*taken.header, STATUS_FROM])]
             out.write_all(header, lambda: (copied(row, taken) for row in taken.rows()))
+            told.tally.is_astray = out.is_cut
             return told.tally.exit_code
 
     def _settle_all(

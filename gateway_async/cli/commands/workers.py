@@ -226,7 +226,10 @@ def submit(  # noqa: PLR0913  # one keyword an option
                 count = asyncio.run(_submit(shop, queue or QueueOptions(), operation, file, job))
             except InvalidOrderError as error:
                 raise file.problems_of(error, layout.columns) from None
-        text = f"{known.told}; its {count:,} orders wait for workers"
+        said = f"its {count:,} orders wait for workers"
+        if not known.is_new:
+            said = f"workers send what is left of its {count:,} orders"
+        text = f"{known.told}; {said}"
         talk.tell("submitted", text, orders=count, is_new=known.is_new, journal=known.place)
         return DONE
 
