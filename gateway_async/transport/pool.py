@@ -46,15 +46,16 @@ class Pool(aiohttp.TCPConnector):
         To aiohttp, whoever asks in the moment in which one is free comes first: a worker of a batch
         with its next request, so that those of other batches would wait until they time out.
         """
+        # For whoever has to wait, that counts as well; for others, aiohttp's own limit is enough.
         async with asyncio.timeout(timeout.connect if self._places.locked() else None):
             await self._places.acquire()
-        connection = None
-        try:
-            connection = await self._connect(req, traces, timeout)
-        finally:
-            if connection is None:
-                self._places.release()
-        connection.add_callback(self._places.release)
+            connection = None
+            try:
+                connection = await self._connect(req, traces, timeout)
+            finally:
+                if connection is None:
+                    self._places.release()
+            connection.add_callback(self._places.release)
         return connection
 
     async def _connect(self, req: Any, traces: Any, timeout: Any) -> "Connection":  # noqa: ANN401, ASYNC109  # aiohttp's

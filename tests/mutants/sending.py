@@ -102,8 +102,8 @@ SENDING = (
     Mutant(
         "who got no connection leaves its place to the next",
         "transport/pool.py",
-        "                self._places.release()\n",
-        "                pass\n",
+        "                    self._places.release()\n",
+        "                    pass\n",
         "tests/faults/test_before_sending.py",
     ),
     Mutant(
