@@ -61,6 +61,8 @@ class Pool(aiohttp.TCPConnector):
     async def _connect(self, req: Any, traces: Any, timeout: Any) -> "Connection":  # noqa: ANN401, ASYNC109  # aiohttp's
         """Find a connection for a request, and tell its evidence whether it is a used one."""
         while True:
+            if self.closed:  # it would connect first, and keep that place for ever
+                raise aiohttp.ClientConnectionError("the client was closed meanwhile")
             connection = await super().connect(req, traces, timeout)
             protocol, transport = connection.protocol, connection.transport
             if protocol is None or transport is None:

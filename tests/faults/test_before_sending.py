@@ -12,10 +12,12 @@ import trustme
 from gateway_async import (
     BatchPolicy,
     CertificateError,
+    ConfigurationError,
     Credentials,
     GatewayClient,
     HmacSigner,
     NotSentError,
+    OutcomeUnknownError,
     RetryPolicy,
     Timeouts,
 )
@@ -233,6 +235,25 @@ async def test_who_is_cancelled_leaves_its_place_to_the_next(
             call.cancel()
             await asyncio.wait([call])
         assert (await trial.run_with(gateway)).status is SUCCEEDED
+
+
+async def test_who_waits_for_a_connection_hears_that_the_client_was_closed(
+    sandbox: Sandbox,
+) -> None:
+    sandbox.faults.add("capture", NoReply())
+    async with client(sandbox, max_connections=1) as gateway:
+        calls = [
+            asyncio.create_task(gateway.call("/v1/capture", {"capture_orders": []}))
+            for _ in range(4)
+        ]
+        while not sandbox.requests["capture"]:  # noqa: ASYNC110  # the loop does the work
+            await asyncio.sleep(0)
+    async with asyncio.timeout(2):  # they may wait for 5 s
+        first, *others = await asyncio.gather(*calls, return_exceptions=True)
+    assert type(first) is OutcomeUnknownError
+    assert [type(error) for error in others] == [ConfigurationError] * 3
+    assert all("is closed" in str(error) for error in others)
+    assert sandbox.requests["capture"] == 1
 
 
 async def test_a_connection_that_is_reset_as_soon_as_it_is_taken(
