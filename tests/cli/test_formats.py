@@ -163,6 +163,12 @@ def test_parquet_that_is_wrong_is_named(body: bytes, words: str) -> None:
     assert problem(body, Format.PARQUET).startswith(words)
 
 
+@pytest.mark.parametrize("column", ["status", "Status "])
+def test_parquet_refuses_what_was_done_though_its_status_is_binary(column: str) -> None:
+    body = parquet([{**CELLS, column: b"succeeded"}])
+    assert "this order succeeded in the run that wrote this file" in problem(body, Format.PARQUET)
+
+
 def test_parquet_without_rows() -> None:
     file = io.BytesIO()
     pl.DataFrame([CELLS]).clear().write_parquet(file)
