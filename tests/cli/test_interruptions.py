@@ -113,6 +113,29 @@ async def test_a_recovery_that_is_stopped_says_the_line_that_settles(
     assert statuses(tmp_path / "recovered.csv") == {"succeeded": 20}
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "refund orders.csv --yes --out out.csv",
+        "refund orders.csv --yes --out out.csv --job night --journal sqlite:///j.db",
+        "search-refunds orders.csv --by order_no --out out.csv",
+        "reconcile orders.csv --out out.csv",
+    ],
+)
+async def test_outcomes_that_cannot_be_put_in_place_are_told_by_the_exit_code(
+    line: str, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    write_refunds(sandbox, tmp_path / "orders.csv", 3)
+    sandbox.faults.add("*", Latency(seconds=0.5))
+    process = await start(sandbox, *shlex.split(line), cwd=tmp_path)
+    while not sandbox.requests.total():  # noqa: ASYNC110  # the sandbox has no event for it
+        await asyncio.sleep(0.01)
+    (tmp_path / "out.csv").mkdir()
+    _, stderr = await process.communicate()
+    assert "cannot be put in place" in stderr.decode()
+    assert process.returncode == 3
+
+
 async def test_a_command_of_nohup_goes_on_where_the_terminal_is_closed(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:

@@ -164,7 +164,7 @@ def test_of_files_that_are_put_in_place_at_once_none_is_lost(
         (tmp_path / name).write_text(name)
     with ThreadPoolExecutor(len(names)) as threads:
         puts = [threads.submit(_put_in_place, tmp_path / n, path, lambda _: None) for n in names]
-    assert [put.result() for put in puts] == [None] * len(names)
+    assert all(put.result() for put in puts)
     found = sorted(each.read_text() for each in tmp_path.iterdir())
     assert found == sorted([*names, *(["an earlier run"] if is_there else [])])
 

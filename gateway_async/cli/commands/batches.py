@@ -183,6 +183,7 @@ class BatchCommand:
                     results,
                     lambda: results.write(out, file),
                 )
+            results.tally.is_astray = out.is_astray
             results.tally.report(self.talk, self.layout.operation)
             self._say_what_is_left(results, out.place)
         return results.tally.exit_code

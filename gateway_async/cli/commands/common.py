@@ -21,9 +21,9 @@ from gateway_async.cli.shows import gauged
 from gateway_async.errors import GatewayError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from gateway_async.cli.files.outfile import OutFile, Rows
+    from gateway_async.cli.files.outfile import OutFile
     from gateway_async.cli.files.rows import Row
     from gateway_async.cli.files.snapshot import Snapshot
     from gateway_async.cli.inputs import InputFile, Totals
@@ -236,7 +236,7 @@ class Results:
                 given = {name: row.cells[name] for name in passed if name in row.cells}
                 yield {**given, **dict(zip(columns, found, strict=True)), **owner}
 
-        self._write_all(out, [*passed, *columns, *owner], rows)
+        out.write_all([*passed, *columns, *owner], rows)
 
     def write_over(self, out: "OutFile", outcomes: "Snapshot") -> None:
         """Write every row of an outcome file, those that were settled with their new results."""
@@ -251,11 +251,7 @@ class Results:
                     found = dict(zip(columns, orjson.loads(cells), strict=True))
                     yield {**row.cells, **found, STATUS_FROM: None}
 
-        self._write_all(out, [*dict.fromkeys([*outcomes.header, *columns, STATUS_FROM])], rows)
-
-    def _write_all(self, out: "OutFile", columns: "Sequence[str]", rows: "Rows") -> None:
-        out.write_all(columns, rows)
-        self.tally.is_astray = out.is_cut
+        out.write_all([*dict.fromkeys([*outcomes.header, *columns, STATUS_FROM])], rows)
 
 
 def copied(row: "Row", outcomes: "Snapshot") -> "Mapping[str, Any]":

@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from gateway_async.cli.commands.common import DONE, RefusedError, Results, guarded
+from gateway_async.cli.commands.common import DONE, UNSETTLED, RefusedError, Results, guarded
 from gateway_async.cli.commands.journals import on_journal
 from gateway_async.cli.commands.resolving import resolve
 from gateway_async.cli.commands.resuming import resume
@@ -136,7 +136,7 @@ def outcomes(  # noqa: PLR0913  # one keyword an option
                     results.count(row.outcome())
                     sink.write(job_cells(name, row, layout))
             sink.close()
-        return DONE
+        return UNSETTLED if file.is_astray else DONE
 
     return on_journal(gateway, journal, work)
 

@@ -93,6 +93,7 @@ class _Run:
                     results,
                     lambda: results.write(out, file),
                 )
+            results.tally.is_astray = out.is_astray
             results.tally.report(self.talk, PAYOUT.operation)
             self._say_what_is_left(results, out)
         return results.tally.exit_code

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from gateway_async.cli.files.outfile import OutFile
     from gateway_async.cli.files.rows import Row
     from gateway_async.cli.files.writing import Sink
     from gateway_async.cli.settings.settings import Settings
@@ -95,7 +96,7 @@ class _Run:
             with contextlib.ExitStack() as opened:
                 stop = opened.enter_context(Stop(self.talk))
                 told = opened.enter_context(reporting(self.files.report, self._about, self.talk))
-                write = self._writer(file, opened)
+                write, out = self._writer(file, opened)
                 started = time.monotonic()
                 summary, failure = asyncio.run(self._drive(file, credentials, write, stop, told))
                 told.summary, told.tally.failure = summary, failure
@@ -108,7 +109,8 @@ class _Run:
             self.talk.tell("next", f"{what}:\n  {line}", command=line)
         if failure is not None:
             self.talk.tell("failure", f"it ended early: {failure}")
-        return UNSETTLED if failure is not None else _exit_code(summary)
+        is_astray = out is not None and out.is_astray
+        return UNSETTLED if failure is not None or is_astray else _exit_code(summary)
 
     @property
     def _about(self) -> About:
@@ -119,9 +121,11 @@ class _Run:
             out=self.out,
         )
 
-    def _writer(self, file: InputFile, opened: contextlib.ExitStack) -> "Write":
+    def _writer(
+        self, file: InputFile, opened: contextlib.ExitStack
+    ) -> "tuple[Write, OutFile | None]":
         if self.out is None:
-            return _printer(file.snapshot.unit)
+            return _printer(file.snapshot.unit), None
         out = opened.enter_context(
             out_file(
                 self.out, self.files.stdio, existing=Existing.SET_ASIDE_AT_END, warn=self.talk.warn
@@ -130,7 +134,7 @@ class _Run:
         columns = file.passed_through(DIFFERENCE_COLUMNS)
         sink = out.sink([*columns, *DIFFERENCE_COLUMNS])
         opened.callback(sink.close)
-        return _writer_to(sink, columns)
+        return _writer_to(sink, columns), out
 
     async def _drive(
         self,

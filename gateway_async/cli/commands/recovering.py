@@ -194,8 +194,8 @@ class _Run:
             told.tally.counts = Counter(counts)
             header = [*dict.fromkeys([*taken.header, STATUS_FROM])]
             out.write_all(header, lambda: (copied(row, taken) for row in taken.rows()))
-            told.tally.is_astray = out.is_cut
-            return told.tally.exit_code
+        told.tally.is_astray = out.is_astray
+        return told.tally.exit_code
 
     def _settle_all(
         self, taken: Snapshot, counts: Counter[str], evidence: "Evidence", told: Reporting
@@ -225,6 +225,7 @@ class _Run:
                     results.keep(outcome, position)
                     not_done += str(outcome.status) == _NOT_SENT
             results.write_over(out, taken)
+        results.tally.is_astray = out.is_astray
         results.tally.report(self.talk, "recover")
         if not_done:
             self._say_what_is_left(not_done, evidence.layout, out.place, told)

@@ -93,6 +93,7 @@ class _Resuming:
                         raise
                     results.tally.failure = error  # `jobs outcomes` writes what the journal has
                 results.tally.report(self.talk, f"resume {self.name}")
+        results.tally.is_astray = out.is_astray
         if results.tally.exit_code == UNSETTLED:
             url = self.settings.journal
             show = ("jobs", "show", self.name)

@@ -50,6 +50,7 @@ class OutFile:
         format: Its format.
         warn: Told where the rows went if the file took no more.
         is_cut: Whether the file took no more: what it holds is of no use.
+        is_astray: Whether the rows are elsewhere than was asked for; known once the block ended.
     """
 
     place: Path
@@ -57,6 +58,7 @@ class OutFile:
     warn: "Callable[[str], None]"
     _file: "IO[bytes]" = attrs.field(repr=False)
     is_cut: bool = False
+    is_astray: bool = False
 
     @property
     def name(self) -> str:
@@ -96,7 +98,7 @@ class OutFile:
 
     def _give_up(self) -> None:
         """Close the file: half of the outcomes are not put in its place."""
-        self.is_cut = True
+        self.is_cut = self.is_astray = True
         if self._file is not sys.stdout.buffer:
             with contextlib.suppress(OSError):
                 self._file.close()
@@ -176,19 +178,21 @@ def out_file(
         # What was sent is written whatever ended the command; what was looked up may be again.
         is_wanted = is_over or existing is not Existing.SET_ASIDE_AT_END
         if is_wanted and not out.is_cut and beside.stat().st_size:
-            _put_in_place(beside, path, warn)
+            out.is_astray = not _put_in_place(beside, path, warn)
         else:
             beside.unlink()
 
 
-def _put_in_place(beside: Path, path: Path, warn: "Callable[[str], None]") -> None:
-    """Give a file its name; what has that name by now is kept, whoever put it there."""
+def _put_in_place(beside: Path, path: Path, warn: "Callable[[str], None]") -> bool:
+    """Give a file its name, if that can be; what has that by now is kept, whoever put it there."""
     try:
         while not _put(beside, path):
             if other := _set_aside(path):
                 warn(f"{path} was there already; it is now {other}")
     except OSError as error:
         warn(f"{path} cannot be put in place: {error.strerror}; what belongs there is {beside}")
+        return False
+    return True
 
 
 def _put(beside: Path, path: Path) -> bool:
