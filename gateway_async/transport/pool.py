@@ -26,7 +26,8 @@ _MOST_LOST = 3
 _DISTRUST_SECONDS = 60.0
 """After so many replies in a row that were lost on used connections, so long none is used again.
 
-Then one is tried, and the others so long not: all at once, as many replies would be lost each time.
+Then one is tried, and the others not until it is answered, or as long again: all at once, as many
+replies would be lost each time.
 """
 
 
@@ -39,6 +40,7 @@ class Pool(aiohttp.TCPConnector):
         self._places = asyncio.Semaphore(self.limit)
         self._lost = 0
         self._distrusts_until = 0.0
+        self._trial: Evidence | None = None
 
     async def connect(self, req: Any, traces: Any, timeout: Any) -> "Connection":  # noqa: ANN401, ASYNC109  # aiohttp's
         """Give a connection to a request, once it is its turn.
@@ -71,10 +73,10 @@ class Pool(aiohttp.TCPConnector):
             is_reused = protocol in self._given
             if not is_reused or (self._trusts and await is_at_rest(connection)):
                 self._given.add(protocol)
-                if is_reused:
-                    self._beware()
                 if isinstance(req.body, WitnessedPayload):
                     req.body.evidence.is_reused = is_reused
+                    if is_reused and self._beware():
+                        self._trial = req.body.evidence
                 return connection
             connection.close()
             transport.abort()  # over TLS, a farewell would be waited for, half a minute
@@ -83,13 +85,18 @@ class Pool(aiohttp.TCPConnector):
         """Learn from a request that was written whether its connection ended with a reply owing."""
         if not evidence.is_reused:
             return
-        self._lost = self._lost + 1 if is_lost else 0
-        self._beware()
+        if is_lost:
+            self._lost += 1
+            self._beware()
+        elif self._lost < _MOST_LOST or evidence is self._trial:  # not what had left before
+            self._lost, self._distrusts_until = 0, 0.0
 
-    def _beware(self) -> None:
+    def _beware(self) -> bool:
         """Use none again for a while, where too many were lost; trying one begins it anew."""
-        if self._lost >= _MOST_LOST:
+        is_due = self._lost >= _MOST_LOST
+        if is_due:
             self._distrusts_until = self._loop.time() + _DISTRUST_SECONDS
+        return is_due
 
     @property
     def _trusts(self) -> bool:

@@ -22,6 +22,7 @@ from gateway_async import (
 )
 from gateway_async.transport import http
 from gateway_async.transport.listening import is_at_rest
+from gateway_async.transport.messages import Evidence
 from gateway_async.transport.pool import KEEP_IDLE_SECONDS, Pool
 from tests.faults.deeds import SUCCEEDED, UNKNOWN, Trial, client
 from tests.faults.proxy import End, Proxy
@@ -255,18 +256,24 @@ async def test_that_a_gateway_ends_used_connections_is_learnt(last_word: bytes) 
         assert [await called(client) for _ in range(12)] == [True, False] * 3 + [True] * 6
 
 
-async def test_that_a_gateway_still_ends_used_connections_is_learnt_from_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Tried by all at once, each minute lost as many replies, and they stopped a batch."""
-    pools: list[Pool] = []
+@pytest.fixture
+def pools(monkeypatch: pytest.MonkeyPatch) -> list[Pool]:
+    """The pools that clients make."""
+    made: list[Pool] = []
 
     class Connector(Pool):
         def __init__(self, **options: Any) -> None:
             super().__init__(**options)
-            pools.append(self)
+            made.append(self)
 
     monkeypatch.setattr(http, "Pool", Connector)
+    return made
+
+
+async def test_that_a_gateway_still_ends_used_connections_is_learnt_from_one(
+    pools: list[Pool],
+) -> None:
+    """Tried by all at once, each minute lost as many replies, and they stopped a batch."""
     server = await asyncio.start_server(Grudging().serve, "127.0.0.1", 0)
     address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server, GatewayClient(address, CREDENTIALS) as client:
@@ -276,6 +283,35 @@ async def test_that_a_gateway_still_ends_used_connections_is_learnt_from_one(
             pools[0]._distrusts_until = 0.0  # as if the minute were over
             answered = await asyncio.gather(*(called(client) for _ in range(8)))
             assert answered.count(False) == 1
+
+
+async def test_that_a_gateway_ends_them_no_longer_is_learnt_from_one(pools: list[Pool]) -> None:
+    gateway = Grudging()
+    server = await asyncio.start_server(gateway.serve, "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, GatewayClient(address, CREDENTIALS) as client:
+        assert [await called(client) for _ in range(6)] == [True, False] * 3
+        gateway.most = 100
+        assert await called(client)
+        before, pools[0]._distrusts_until = gateway.connections, 0.0  # as if the minute were over
+        assert all([await called(client) for _ in range(10)])
+        assert gateway.connections == before
+
+
+async def test_a_reply_of_before_does_not_end_the_minute(pools: list[Pool]) -> None:
+    """Else all would be tried at once when it is over: the losses in a row were forgotten."""
+    gateway = Grudging()
+    server = await asyncio.start_server(gateway.serve, "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, GatewayClient(address, CREDENTIALS) as client:
+        assert [await called(client) for _ in range(6)] == [True, False] * 3
+        left_before = Evidence()
+        left_before.is_reused = True
+        pools[0].note(left_before, is_lost=False)
+        assert all(await asyncio.gather(*(called(client) for _ in range(8))))
+        pools[0]._distrusts_until = 0.0  # as if the minute were over
+        answered = await asyncio.gather(*(called(client) for _ in range(8)))
+        assert answered.count(False) == 1
 
 
 async def test_a_reply_to_nothing_on_a_connection_of_a_given_session_spoils_no_request() -> None:

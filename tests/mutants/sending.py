@@ -81,15 +81,15 @@ SENDING = (
     Mutant(
         "that a gateway ends used connections is learnt",
         "transport/pool.py",
-        "        if self._lost >= _MOST_LOST:",
-        "        if False:",
+        "        is_due = self._lost >= _MOST_LOST",
+        "        is_due = False",
         "tests/faults/test_idle_connections.py",
     ),
     Mutant(
         "whether a gateway still ends used connections is tried with one",
         "transport/pool.py",
-        "                if is_reused:",
-        "                if False:",
+        "                    if is_reused and self._beware():",
+        "                    if False:",
         "tests/faults/test_idle_connections.py",
     ),
     Mutant(
