@@ -81,7 +81,8 @@ class GatewayOptions:
     Attributes:
         config: The TOML file with settings; by default ~/.config/gateway-async/config.toml, if
             there is one.
-        profile: A part of that file, [profiles.NAME], which goes over the rest of it.
+        profile: A part of that file, [profiles.NAME], which goes over the rest of it, and
+            not over the environment.
         base_url: The gateway's address.
         merchant_id: The merchant identifier.
         account_id: The merchant account identifier.

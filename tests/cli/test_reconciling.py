@@ -109,6 +109,16 @@ async def test_states_that_no_column_can_be_compared_with_are_warned_of(
         ended = await run(sandbox, "reconcile", file, "--state", "3000=paid")
         warned = "warning: the ledger has no column state, so no state is compared"
         assert ended.stderr.count(warned) == stands
+        assert "say what a payment_status means" not in ended.stderr
+
+
+async def test_a_column_of_states_that_nobody_gave_a_meaning_is_warned_of(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    lines = [cells(entry_of(pay(sandbox, "N1")), "Ann")]
+    ended = await run(sandbox, "reconcile", write(tmp_path / "ledger.csv", HEADER, lines))
+    assert ended.code == 0, ended.stderr
+    assert "no state is compared: say what a payment_status means" in ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -90,8 +90,13 @@ class _Run:
     def run(self) -> int:
         with snapshot(self.source, self.files.stdio) as taken:
             file = check_file(taken, LedgerReader())
-            if self.settings.states and "state" not in taken.header:
+            has_states = "state" in taken.header
+            if self.settings.states and not has_states:
                 self.talk.warn("the ledger has no column state, so no state is compared")
+            if has_states and not self.settings.states:
+                self.talk.warn(
+                    "no state is compared: say what a payment_status means, as in --state 3000=paid"
+                )
             credentials = self.settings.credentials(os.environ, self.talk.warn)
             with contextlib.ExitStack() as opened:
                 stop = opened.enter_context(Stop(self.talk))
