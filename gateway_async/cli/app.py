@@ -20,7 +20,8 @@ became of every single one.
 The gateway is named by options, by environment variables (GATEWAY_BASE_URL, GATEWAY_MERCHANT_ID,
 GATEWAY_ACCOUNT_ID, GATEWAY_SECRET) or by a TOML file. Exit codes: 0, all orders succeeded; 1,
 some were declined, are absent, or differ; 2, the command or its file is wrong and nothing was
-sent; 3, some outcomes are unknown, or some orders were not sent."""
+sent; 3, some outcomes are unknown, some orders were not sent, or the outcomes had to be written
+elsewhere."""
 
 _COMMANDS = "gateway_async.cli.commands"
 _ORDER = "transaction_id, order_no, currency, amount"

@@ -49,9 +49,10 @@ class Evidence:
         fence: Asked at the very last moment; where it raises, nothing is written.
         spoilt: Why its connection could not take it, so that nothing was written; or empty.
         is_reused: Whether its connection had carried another request.
+        is_trial: Whether that was the one to find out if connections may be used again.
     """
 
-    __slots__ = ("asked", "fence", "is_reused", "revoked", "spoilt")
+    __slots__ = ("asked", "fence", "is_reused", "is_trial", "revoked", "spoilt")
 
     def __init__(self, fence: "Callable[[], None] | None" = None) -> None:
         self.asked = False
@@ -59,6 +60,7 @@ class Evidence:
         self.fence = fence
         self.spoilt = ""
         self.is_reused = False
+        self.is_trial = False
 
     def begin(self) -> None:
         """Note that the body is about to be written.

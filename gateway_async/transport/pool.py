@@ -40,7 +40,6 @@ class Pool(aiohttp.TCPConnector):
         self._places = asyncio.Semaphore(self.limit)
         self._lost = 0
         self._distrusts_until = 0.0
-        self._trial: Evidence | None = None
 
     async def connect(self, req: Any, traces: Any, timeout: Any) -> "Connection":  # noqa: ANN401, ASYNC109  # aiohttp's
         """Give a connection to a request, once it is its turn.
@@ -75,8 +74,7 @@ class Pool(aiohttp.TCPConnector):
                 self._given.add(protocol)
                 if isinstance(req.body, WitnessedPayload):
                     req.body.evidence.is_reused = is_reused
-                    if is_reused and self._beware():
-                        self._trial = req.body.evidence
+                    req.body.evidence.is_trial = is_reused and self._beware()
                 return connection
             connection.close()
             transport.abort()  # over TLS, a farewell would be waited for, half a minute
@@ -88,7 +86,7 @@ class Pool(aiohttp.TCPConnector):
         if is_lost:
             self._lost += 1
             self._beware()
-        elif self._lost < _MOST_LOST or evidence is self._trial:  # not what had left before
+        elif self._lost < _MOST_LOST or evidence.is_trial:  # not what had left before
             self._lost, self._distrusts_until = 0, 0.0
 
     def _beware(self) -> bool:

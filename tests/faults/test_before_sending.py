@@ -1,9 +1,9 @@
 """Faults before anything is sent: repeated, and then `not_sent`, for money as for look-ups."""
 
 import asyncio
-import contextlib
 import socket
 import ssl
+from unittest.mock import Mock
 
 import aiohttp
 import pytest
@@ -13,16 +13,13 @@ from gateway_async import (
     BatchPolicy,
     CertificateError,
     ConfigurationError,
-    Credentials,
-    GatewayClient,
-    HmacSigner,
     NotSentError,
     OutcomeUnknownError,
-    RetryPolicy,
     Timeouts,
 )
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import NoReply
+from gateway_async.transport.pool import Pool
 from tests.faults.deeds import (
     ATTEMPTS,
     NOT_SENT,
@@ -176,39 +173,25 @@ async def test_batches_that_share_a_connection_take_turns(sandbox: Sandbox) -> N
     assert min(settled) >= 18
 
 
-async def test_waiting_for_a_place_counts_as_connecting() -> None:
-    """The place is free late, and then nobody takes the connection."""
-    loop = asyncio.get_running_loop()
-    with bind() as bound, contextlib.ExitStack() as fillers:
-        bound.listen(0)
-        bound.setblocking(False)  # noqa: FBT003  # socket's
+async def test_waiting_for_a_place_counts_as_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The place comes free, and then nobody takes the connection."""
+    connections = [Mock()]
 
-        async def serve() -> None:
-            taken, _ = await loop.sock_accept(bound)
-            with taken:
-                await loop.sock_recv(taken, 65536)
-                for _ in range(4):
-                    filler = fillers.enter_context(socket.socket())
-                    filler.settimeout(0)
-                    filler.connect_ex(bound.getsockname())
-                await asyncio.sleep(0.4)
-                await loop.sock_sendall(taken, b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+    async def connect(*_: object) -> Mock:
+        if not connections:
+            await asyncio.Event().wait()
+        return connections.pop()
 
-        async with GatewayClient(
-            f"http://127.0.0.1:{bound.getsockname()[1]}",
-            Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("5ecret")),
-            max_connections=1,
-            timeouts=Timeouts(connect_seconds=0.5, reply_seconds=5, total_seconds=5),
-            retry=RetryPolicy(attempts=1),
-        ) as gateway:
-            serving = asyncio.create_task(serve())
-            holds = asyncio.create_task(gateway.call("/v1/capture", {}))
-            await asyncio.sleep(0)
-            started = loop.time()
-            with pytest.raises(NotSentError, match="Connection timeout"):
-                await gateway.call("/v1/capture", {})
-            assert 0.4 < loop.time() - started < 0.75
-            await asyncio.gather(serving, holds)
+    monkeypatch.setattr(aiohttp.TCPConnector, "connect", connect)
+    async with Pool(limit=1) as pool:
+        first = await pool.connect(Mock(), [], aiohttp.ClientTimeout())
+        waits = asyncio.create_task(pool.connect(Mock(), [], aiohttp.ClientTimeout(connect=0.05)))
+        await asyncio.sleep(0)
+        (leave_the_place,) = first.add_callback.call_args.args  # type: ignore[attr-defined]  # a mock
+        leave_the_place()
+        await asyncio.wait({waits}, timeout=60)
+        assert isinstance(waits.exception(), TimeoutError)
+        assert not pool._places.locked()
 
 
 async def test_who_got_no_connection_leaves_its_place_to_the_next(trial: Trial) -> None:

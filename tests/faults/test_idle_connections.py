@@ -28,7 +28,7 @@ from tests.faults.deeds import SUCCEEDED, UNKNOWN, Trial, client
 from tests.faults.proxy import End, Proxy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from aiohttp.connector import Connection
 
@@ -270,27 +270,35 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> list[Pool]:
     return made
 
 
-async def test_that_a_gateway_still_ends_used_connections_is_learnt_from_one(
-    pools: list[Pool],
-) -> None:
-    """Tried by all at once, each minute lost as many replies, and they stopped a batch."""
-    server = await asyncio.start_server(Grudging().serve, "127.0.0.1", 0)
-    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server, GatewayClient(address, CREDENTIALS) as client:
-        assert [await called(client) for _ in range(6)] == [True, False] * 3
-        for _ in range(3):
-            assert all(await asyncio.gather(*(called(client) for _ in range(8))))
-            pools[0]._distrusts_until = 0.0  # as if the minute were over
-            answered = await asyncio.gather(*(called(client) for _ in range(8)))
-            assert answered.count(False) == 1
-
-
-async def test_that_a_gateway_ends_them_no_longer_is_learnt_from_one(pools: list[Pool]) -> None:
-    gateway = Grudging()
+@contextlib.asynccontextmanager
+async def wary(gateway: Grudging) -> "AsyncIterator[GatewayClient]":
+    """A client that has learnt that a gateway ends used connections."""
     server = await asyncio.start_server(gateway.serve, "127.0.0.1", 0)
     address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server, GatewayClient(address, CREDENTIALS) as client:
         assert [await called(client) for _ in range(6)] == [True, False] * 3
+        yield client
+
+
+async def lost_after_the_minute(client: GatewayClient, pool: Pool) -> int:
+    """Fill the pool, and say how many of as many calls are lost once the minute is over."""
+    assert all(await asyncio.gather(*(called(client) for _ in range(8))))
+    pool._distrusts_until = 0.0
+    answered = await asyncio.gather(*(called(client) for _ in range(8)))
+    return answered.count(False)
+
+
+async def test_that_a_gateway_still_ends_used_connections_is_learnt_from_one(
+    pools: list[Pool],
+) -> None:
+    """Tried by all at once, each minute lost as many replies, and they stopped a batch."""
+    async with wary(Grudging()) as client:
+        assert [await lost_after_the_minute(client, pools[0]) for _ in range(3)] == [1, 1, 1]
+
+
+async def test_that_a_gateway_ends_them_no_longer_is_learnt_from_one(pools: list[Pool]) -> None:
+    gateway = Grudging()
+    async with wary(gateway) as client:
         gateway.most = 100
         assert await called(client)
         before, pools[0]._distrusts_until = gateway.connections, 0.0  # as if the minute were over
@@ -300,18 +308,11 @@ async def test_that_a_gateway_ends_them_no_longer_is_learnt_from_one(pools: list
 
 async def test_a_reply_of_before_does_not_end_the_minute(pools: list[Pool]) -> None:
     """Else all would be tried at once when it is over: the losses in a row were forgotten."""
-    gateway = Grudging()
-    server = await asyncio.start_server(gateway.serve, "127.0.0.1", 0)
-    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server, GatewayClient(address, CREDENTIALS) as client:
-        assert [await called(client) for _ in range(6)] == [True, False] * 3
+    async with wary(Grudging()) as client:
         left_before = Evidence()
         left_before.is_reused = True
         pools[0].note(left_before, is_lost=False)
-        assert all(await asyncio.gather(*(called(client) for _ in range(8))))
-        pools[0]._distrusts_until = 0.0  # as if the minute were over
-        answered = await asyncio.gather(*(called(client) for _ in range(8)))
-        assert answered.count(False) == 1
+        assert await lost_after_the_minute(client, pools[0]) == 1
 
 
 async def test_a_reply_to_nothing_on_a_connection_of_a_given_session_spoils_no_request() -> None:

@@ -88,8 +88,8 @@ SENDING = (
     Mutant(
         "whether a gateway still ends used connections is tried with one",
         "transport/pool.py",
-        "                    if is_reused and self._beware():",
-        "                    if False:",
+        "is_reused and self._beware()",
+        "False",
         "tests/faults/test_idle_connections.py",
     ),
     Mutant(

@@ -58,12 +58,12 @@ async def test_processes_share_a_rate_whatever_their_time_zone() -> None:
 async def test_turns_that_are_used_late_let_no_more_leave() -> None:
     with postgres_url() as url:
         async with shared_rate(url, "M1", requests=2, seconds=0.5) as limiter:
-            used = []
-            for late_seconds in (0.04, 0, 0):
+            before = time.monotonic()
+            for _ in range(3):
                 async with limiter:
-                    await asyncio.sleep(late_seconds)
-                    used.append(time.monotonic())
-    assert used[2] - used[0] >= 0.5
+                    after = time.monotonic()
+    # The first may leave a tenth of the window after its turn, and still none is too many.
+    assert after - before >= 0.54
 
 
 async def test_a_client_takes_a_turn_for_each_request(sandbox: Sandbox) -> None:

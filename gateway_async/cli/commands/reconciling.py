@@ -105,13 +105,14 @@ class _Run:
                 started = time.monotonic()
                 summary, failure = asyncio.run(self._drive(file, credentials, write, stop, told))
                 told.summary, told.tally.failure = summary, failure
-                if self.source != STDIO and (summary.unanswered or not summary.exhausted):
+                is_asked_again = self.source != STDIO and _exit_code(summary) == UNSETTLED
+                if is_asked_again:
                     told.next_lines.append(self.line)
         self._report(summary, time.monotonic() - started)
         told.tally.tell_reasons(self.talk)
-        for line in told.next_lines:
+        if is_asked_again:
             what = "not every entry was answered; look all up again"
-            self.talk.tell("next", f"{what}:\n  {line}", command=line)
+            self.talk.tell("next", f"{what}:\n  {self.line}", command=self.line)
         if failure is not None:
             self.talk.tell("failure", f"it ended early: {failure}")
         is_astray = out is not None and out.is_astray
