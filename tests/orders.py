@@ -55,6 +55,8 @@ def orders_for(operation: str, orders: Iterable[SeededOrder], **changes: Any) ->
         return [OrderRef(transaction_id=order.transaction_id) for order in orders]
     if operation == "refund":
         changes = {"refund_amount": "1.00", **changes}
+    if operation == "review":
+        changes = {"review_flag": "1", **changes}
     return [
         ORDER_CLASSES[operation](
             **{

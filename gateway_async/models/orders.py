@@ -5,7 +5,14 @@ from decimal import Decimal
 import attrs
 
 from gateway_async.errors import InvalidOrderError
-from gateway_async.models.fields import amount_field, identifier_field, text_field
+from gateway_async.models.fields import (
+    AMOUNT,
+    as_amount,
+    as_identifier,
+    as_text,
+    identifier_field,
+    text_field,
+)
 from gateway_async.models.values import describe
 
 
@@ -13,10 +20,10 @@ from gateway_async.models.values import describe
 class _Order:
     """What capture, cancel, review and refund orders share."""
 
-    transaction_id: str = identifier_field()
-    order_no: str = identifier_field()
-    currency: str = identifier_field()
-    amount: Decimal = amount_field()
+    transaction_id: str = attrs.field(converter=as_identifier)
+    order_no: str = attrs.field(converter=as_identifier)
+    currency: str = attrs.field(converter=as_identifier)
+    amount: Decimal = attrs.field(converter=as_amount, metadata=AMOUNT)
 
 
 @attrs.frozen(kw_only=True)
@@ -27,12 +34,11 @@ class CaptureOrder(_Order):
         transaction_id: The gateway's identifier of the payment.
         order_no: The merchant's order number.
         currency: Currency code.
-        amount: Amount in units of the currency, not in cents.
+        amount: Amount in units of the currency, not in cents; `str` and `int` are converted.
 
     Raises:
-        TypeError: For a value of another type, such as an amount that is a `float`.
-        InvalidOrderError: For a wrong value: an empty identifier, or an amount that is NaN,
-            infinite or negative.
+        InvalidOrderError: For a wrong value: an empty identifier, an amount that is NaN, infinite
+            or negative, or any value of another type, such as an amount that is a `float`.
     """
 
 
@@ -44,12 +50,11 @@ class CancelOrder(_Order):
         transaction_id: The gateway's identifier of the payment.
         order_no: The merchant's order number.
         currency: Currency code.
-        amount: Amount in units of the currency, not in cents.
+        amount: Amount in units of the currency, not in cents; `str` and `int` are converted.
 
     Raises:
-        TypeError: For a value of another type, such as an amount that is a `float`.
-        InvalidOrderError: For a wrong value: an empty identifier, or an amount that is NaN,
-            infinite or negative.
+        InvalidOrderError: For a wrong value: an empty identifier, an amount that is NaN, infinite
+            or negative, or any value of another type, such as an amount that is a `float`.
     """
 
 
@@ -61,16 +66,16 @@ class ReviewOrder(_Order):
         transaction_id: The gateway's identifier of the payment.
         order_no: The merchant's order number.
         currency: Currency code.
-        amount: Amount in units of the currency, not in cents.
-        review_flag: The verdict; the interface shows the value 1 and no meaning.
+        amount: Amount in units of the currency, not in cents; `str` and `int` are converted.
+        review_flag: The verdict. The interface shows the value 1 and no meaning, so ask the
+            gateway which verdicts there are.
 
     Raises:
-        TypeError: For a value of another type, such as an amount that is a `float`.
-        InvalidOrderError: For a wrong value: an empty identifier, or an amount that is NaN,
-            infinite or negative.
+        InvalidOrderError: For a wrong value: an empty identifier, an amount that is NaN, infinite
+            or negative, or any value of another type, such as an amount that is a `float`.
     """
 
-    review_flag: str = text_field(default="1")
+    review_flag: str = attrs.field(converter=as_text)
 
 
 @attrs.frozen(kw_only=True)
@@ -81,17 +86,18 @@ class RefundOrder(_Order):
         transaction_id: The gateway's identifier of the payment.
         order_no: The merchant's order number.
         currency: Currency code.
-        amount: The original amount, in units of the currency, not in cents.
+        amount: The original amount, in units of the currency, not in cents; `str` and `int` are
+            converted.
         refund_amount: How much of it to give back; never more than `amount`.
         refund_reason: Free text, sent as it is.
 
     Raises:
-        TypeError: For a value of another type, such as an amount that is a `float`.
-        InvalidOrderError: For a wrong value: an empty identifier, or an amount that is NaN,
-            infinite or negative, or a `refund_amount` above `amount`.
+        InvalidOrderError: For a wrong value: an empty identifier, an amount that is NaN, infinite
+            or negative, any value of another type, such as an amount that is a `float`, or a
+            `refund_amount` above `amount`.
     """
 
-    refund_amount: Decimal = amount_field()
+    refund_amount: Decimal = attrs.field(converter=as_amount, metadata=AMOUNT)
     refund_reason: str = text_field(default="")
 
     def __attrs_post_init__(self) -> None:
@@ -111,8 +117,7 @@ class OrderRef:
         transaction_id: The gateway's identifier of the payment.
 
     Raises:
-        TypeError: For a reference that is no text.
-        InvalidOrderError: For an empty reference, both of them, or none.
+        InvalidOrderError: For a reference that is empty or no text, for both of them, or none.
     """
 
     order_no: str | None = identifier_field(default=None)

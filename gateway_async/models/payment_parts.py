@@ -2,7 +2,7 @@
 
 # ruff: noqa: RUF009  # the calls declare fields; attrs makes no default of them
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -10,9 +10,12 @@ import attrs
 from gateway_async.errors import InvalidOrderError
 from gateway_async.hiding import hide_arguments
 from gateway_async.models.fields import (
-    amount_field,
+    AMOUNT,
+    PLAIN_NUMBER,
+    as_optional_amount,
+    as_optional_number,
+    converter,
     integer_field,
-    number_field,
     object_field,
     secret_field,
     text_field,
@@ -29,8 +32,8 @@ PART_SEPARATOR = "#,#"
 def _to_parts(
     value: object, instance: object, field: "attrs.Attribute[Any]"
 ) -> tuple[str | None, ...]:
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise TypeError(
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise InvalidOrderError(
             f"Item.parts: expected an iterable of str, got {type(value).__name__}; "
             'use ("SKU-1", "Tea", "2", "9.90")'
         )
@@ -38,6 +41,14 @@ def _to_parts(
     if not parts:
         raise InvalidOrderError("Item.parts: expected at least one part, got none")
     return parts
+
+
+if TYPE_CHECKING:
+
+    def _as_parts(value: Iterable[str]) -> tuple[str, ...]: ...  # as in `fields`
+
+else:
+    _as_parts = converter(_to_parts)
 
 
 @attrs.frozen(kw_only=True)
@@ -51,9 +62,7 @@ class Item:
         parts: The parts, each sent as it is.
     """
 
-    parts: tuple[str, ...] = attrs.field(
-        converter=attrs.Converter(_to_parts, takes_self=True, takes_field=True)  # type: ignore[misc]  # attrs' stub knows plain converters
-    )
+    parts: tuple[str, ...] = attrs.field(converter=_as_parts)
 
 
 def split_items(text: str) -> tuple[tuple[str, ...], ...]:
@@ -87,8 +96,12 @@ class Price:
         currency: Currency code.
     """
 
-    amount_usd: "Decimal | None" = number_field(default=None)
-    amount_local_currency: "Decimal | None" = number_field(default=None)
+    amount_usd: "Decimal | None" = attrs.field(
+        default=None, converter=as_optional_number, metadata=PLAIN_NUMBER
+    )
+    amount_local_currency: "Decimal | None" = attrs.field(
+        default=None, converter=as_optional_number, metadata=PLAIN_NUMBER
+    )
     currency: str | None = text_field(default=None)
 
 
@@ -144,9 +157,15 @@ class AccountOwner:
     last_name: str | None = text_field(default=None)
     email: str | None = text_field(default=None)
     account_id: str | None = text_field(default=None)
-    created: "Decimal | None" = number_field(default=None)
-    past_orders_count: "Decimal | None" = number_field(default=None)
-    past_orders_sum: "Decimal | None" = number_field(default=None)
+    created: "Decimal | None" = attrs.field(
+        default=None, converter=as_optional_number, metadata=PLAIN_NUMBER
+    )
+    past_orders_count: "Decimal | None" = attrs.field(
+        default=None, converter=as_optional_number, metadata=PLAIN_NUMBER
+    )
+    past_orders_sum: "Decimal | None" = attrs.field(
+        default=None, converter=as_optional_number, metadata=PLAIN_NUMBER
+    )
     lastLogin_ip: str | None = text_field(default=None)  # noqa: N815  # the interface's own name
     registration_ip: str | None = text_field(default=None)
 
@@ -212,7 +231,9 @@ class Subscription:
 
     contract: str | None = text_field(default=None)
     contract_name: str | None = text_field(default=None)
-    contract_amount: "Decimal | None" = amount_field(default=None)
+    contract_amount: "Decimal | None" = attrs.field(
+        default=None, converter=as_optional_amount, metadata=AMOUNT
+    )
     interval: str | None = text_field(default=None)
     interval_count: str | None = text_field(default=None)
     billing_cycle: int | None = integer_field(default=None)

@@ -15,9 +15,11 @@ import attrs
 from gateway_async.errors import InvalidOrderError
 from gateway_async.hiding import hide_arguments
 from gateway_async.models.fields import (
-    amount_field,
+    AMOUNT,
+    as_amount,
+    as_identifier,
+    as_optional_amount,
     card_field,
-    identifier_field,
     integer_field,
     object_field,
     objects_field,
@@ -75,7 +77,8 @@ class _Payment:
     Attributes:
         order_no: The merchant's order number.
         currency: Currency code.
-        amount: What is to be paid, in units of the currency, not in cents.
+        amount: What is to be paid, in units of the currency, not in cents. Of all amounts, `str`
+            and `int` are converted.
         item_total: The goods' share of the amount.
         shipping: Shipping.
         handling: Handling.
@@ -122,16 +125,30 @@ class _Payment:
         notify_url: Where the gateway sends the result.
     """
 
-    order_no: str = identifier_field()
-    currency: str = identifier_field()
-    amount: "Decimal" = amount_field()
-    item_total: "Decimal | None" = amount_field(default=None)
-    shipping: "Decimal | None" = amount_field(default=None)
-    handling: "Decimal | None" = amount_field(default=None)
-    tax_total: "Decimal | None" = amount_field(default=None)
-    insurance: "Decimal | None" = amount_field(default=None)
-    shipping_discount: "Decimal | None" = amount_field(default=None)
-    discount: "Decimal | None" = amount_field(default=None)
+    order_no: str = attrs.field(converter=as_identifier)
+    currency: str = attrs.field(converter=as_identifier)
+    amount: "Decimal" = attrs.field(converter=as_amount, metadata=AMOUNT)
+    item_total: "Decimal | None" = attrs.field(
+        default=None, converter=as_optional_amount, metadata=AMOUNT
+    )
+    shipping: "Decimal | None" = attrs.field(
+        default=None, converter=as_optional_amount, metadata=AMOUNT
+    )
+    handling: "Decimal | None" = attrs.field(
+        default=None, converter=as_optional_amount, metadata=AMOUNT
+    )
+    tax_total: "Decimal | None" = attrs.field(
+        default=None, converter=as_optional_amount, metadata=AMOUNT
+    )
+    insurance: "Decimal | None" = attrs.field(
+        default=None, converter=as_optional_amount, metadata=AMOUNT
+    )
+    shipping_discount: "Decimal | None" = attrs.field(
+        default=None, converter=as_optional_amount, metadata=AMOUNT
+    )
+    discount: "Decimal | None" = attrs.field(
+        default=None, converter=as_optional_amount, metadata=AMOUNT
+    )
     website: str | None = text_field(default=None)
     items: "Sequence[Item] | None" = _items_field(default=None)
     note: str | None = text_field(default=None)
@@ -240,7 +257,8 @@ class DirectPayment(_CardPayment):
         accept: The Accept header of the shopper's browser.
 
     Raises:
-        InvalidOrderError: If there is neither a card nor a token.
+        InvalidOrderError: If there is neither a card nor a token, or for a wrong value, or one of
+            another type.
     """
 
     card: str | None = card_field(default=None)
@@ -285,7 +303,7 @@ class ApmPayment(_Payment):
         person: The person who pays.
     """
 
-    payment_method: str = identifier_field()
+    payment_method: str = attrs.field(converter=as_identifier)
     delivery_district_name: str | None = text_field(default=None)
     delivery_street_name: str | None = text_field(default=None)
     return_url: str | None = text_field(default=None)

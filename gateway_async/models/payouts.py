@@ -1,7 +1,7 @@
 """Payouts to make (section 2.8 of the interface).
 
-A payout is known to the gateway by its `request_id`. Which fields the gateway requires is not
-shown; required here is what a payout means nothing without.
+A payout is known to the gateway by its `request_id`, which is all that is required here: which
+fields the gateway requires is not shown. What is None is left out of the request.
 """
 
 # ruff: noqa: RUF009  # the calls declare fields; attrs makes no default of them
@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING
 import attrs
 
 from gateway_async.models.fields import (
-    amount_field,
-    date_field,
+    as_optional_amount,
+    as_optional_date,
+    as_optional_texts,
+    as_uuid_text,
     identifier_field,
     object_field,
     objects_field,
     text_field,
-    texts_field,
-    uuid_field,
 )
+from gateway_async.models.values import CURRENCY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,12 +91,12 @@ class PersonDocument:
     Attributes:
         file_type: The kind of file.
         file_url: Where the file is.
-        labels: What the document is, in words.
+        labels: What the document is, in words; any iterable of `str`.
     """
 
     file_type: str | None = text_field(default=None)
     file_url: str | None = text_field(default=None)
-    labels: tuple[str, ...] | None = texts_field(default=None)
+    labels: tuple[str, ...] | None = attrs.field(default=None, converter=as_optional_texts)
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -165,14 +166,14 @@ class PartyBase:
         first_name: First name.
         last_name: Last name.
         company_name: The company's name.
-        date_of_birth: Date of birth (`YYYY-MM-DD`).
+        date_of_birth: Date of birth; a `date`, or text such as "1990-01-31".
         entity_type: COMPANY occurs.
     """
 
     first_name: str | None = text_field(default=None)
     last_name: str | None = text_field(default=None)
     company_name: str | None = text_field(default=None)
-    date_of_birth: date | None = date_field(default=None)
+    date_of_birth: date | None = attrs.field(default=None, converter=as_optional_date)
     entity_type: str | None = text_field(default=None)
 
 
@@ -184,7 +185,7 @@ class Beneficiary(PartyBase):
         first_name: First name.
         last_name: Last name.
         company_name: The company's name.
-        date_of_birth: Date of birth (`YYYY-MM-DD`).
+        date_of_birth: Date of birth; a `date`, or text such as "1990-01-31".
         entity_type: COMPANY occurs.
         additional_info: Particulars of the company or person.
         address: The address.
@@ -248,7 +249,7 @@ class Payer(PartyBase):
         first_name: First name.
         last_name: Last name.
         company_name: The company's name.
-        date_of_birth: Date of birth (`YYYY-MM-DD`).
+        date_of_birth: Date of birth; a `date`, or text such as "1990-01-31".
         entity_type: COMPANY occurs.
         additional_info: Particulars of the company or person.
         address: The address.
@@ -265,35 +266,43 @@ class PayoutRequest:
     Attributes:
         request_id: The merchant's key of this payout, in UUID format; a `uuid.UUID` is converted
             to text.
-        payment_amount: What is paid out, in units of `payment_currency`, not in cents.
+        payment_amount: What is paid out, in units of `payment_currency`, not in cents; `str` and
+            `int` are converted. A payout may be fixed by `source_amount` instead.
         payment_currency: Currency code.
         beneficiary: Who is paid.
         beneficiary_id: The gateway's identifier of a beneficiary.
         client_data: Free text of the merchant's.
         fee_paid_by: Who pays the fee; PAYER occurs.
         payer: Who pays.
-        source_amount: What is taken, in units of `source_currency`.
+        source_amount: What is taken, in units of `source_currency`; converted likewise.
         source_currency: Currency code.
-        payment_date: When it is to be paid (`YYYY-MM-DD`).
+        payment_date: When it is to be paid; a `date`, or text such as "2026-01-31".
         payment_method: SWIFT occurs.
         reason: The reason.
         reference: A reference.
         swift_charge_option: SHARED occurs.
         fund_source: DepositAccount occurs.
         notify_url: Where the gateway sends the result.
+
+    Raises:
+        InvalidOrderError: For a wrong value, or one of another type.
     """
 
-    request_id: str = uuid_field()
-    payment_amount: Decimal = amount_field(currency="payment_currency")
-    payment_currency: str = identifier_field()
+    request_id: str = attrs.field(converter=as_uuid_text)
+    payment_amount: Decimal | None = attrs.field(
+        default=None, converter=as_optional_amount, metadata={CURRENCY: "payment_currency"}
+    )
+    payment_currency: str | None = identifier_field(default=None)
     beneficiary: Beneficiary | None = object_field(Beneficiary, default=None)
     beneficiary_id: str | None = text_field(default=None)
     client_data: str | None = text_field(default=None)
     fee_paid_by: str | None = text_field(default=None)
     payer: Payer | None = object_field(Payer, default=None)
-    source_amount: Decimal | None = amount_field(currency="source_currency", default=None)
+    source_amount: Decimal | None = attrs.field(
+        default=None, converter=as_optional_amount, metadata={CURRENCY: "source_currency"}
+    )
     source_currency: str | None = text_field(default=None)
-    payment_date: date | None = date_field(default=None)
+    payment_date: date | None = attrs.field(default=None, converter=as_optional_date)
     payment_method: str | None = text_field(default=None)
     reason: str | None = text_field(default=None)
     reference: str | None = text_field(default=None)

@@ -24,6 +24,7 @@ JOINED = "joined"
 MASK = "***"
 _SHOWN_HEAD, _SHOWN_TAIL = 6, 4
 SHORTEST_CARD = 12
+_LONGEST_SHOWN = 60
 
 
 def mask_card(number: str) -> str:
@@ -112,6 +113,19 @@ def _wrong(instance: object, field: str, reason: str) -> InvalidOrderError:
     return InvalidOrderError(f"{describe(instance)}.{field}: {reason}")
 
 
+def wrong_type(
+    instance: object, field: "attrs.Attribute[Any]", expected: str, value: object, advice: str = ""
+) -> InvalidOrderError:
+    """Name the field that a value is of the wrong type for, and the type that would be right."""
+    reason = f"expected {expected}, got {type(value).__name__}"
+    return _wrong(instance, field.name, f"{reason}; {advice}" if advice else reason)
+
+
+def _shown(value: Decimal | str | int) -> str:
+    """Show the beginning of a value; Python refuses to write out an `int` of many digits."""
+    return (str(Decimal(value)) if isinstance(value, int) else repr(value))[:_LONGEST_SHOWN]
+
+
 def _decimal(value: Decimal | str | int) -> Decimal | None:
     """Read a number; None for text that is none."""
     # Decimal also takes digits of other scripts, underscores and white space around them.
@@ -127,33 +141,23 @@ def to_amount(value: object, instance: object, field: "attrs.Attribute[Any]") ->
     """Convert `str` and `int` to `Decimal`.
 
     Raises:
-        TypeError: For a `float`, which cannot hold cents exactly, and for any other type.
-        InvalidOrderError: For text that is no number, and for NaN, infinite or negative amounts.
+        InvalidOrderError: For a `float`, which cannot hold cents exactly, for any other type, for
+            text that is no number, and for NaN, infinite or negative amounts.
     """
     if value is None and field.default is None:
         return None
     if isinstance(value, bool) or not isinstance(value, Decimal | str | int):
-        raise TypeError(
-            f"{describe(instance)}.{field.name}: expected Decimal, str or int, "
-            f"got {type(value).__name__}; {AMOUNT_HINT}"
-        )
+        raise wrong_type(instance, field, "Decimal, str or int", value, AMOUNT_HINT)
     amount = _decimal(value)
     if amount is None:
-        raise _wrong(instance, field.name, f"{value!r} is not a decimal amount; {AMOUNT_HINT}")
+        raise _wrong(
+            instance, field.name, f"{_shown(value)} is not a decimal amount; {AMOUNT_HINT}"
+        )
     if not amount.is_finite() or amount.is_signed():
         raise _wrong(
-            instance, field.name, f"{value!r} must be a finite amount that is not negative"
+            instance, field.name, f"{_shown(value)} must be a finite amount that is not negative"
         )
     return amount
-
-
-def wrong_type(
-    instance: object, field: "attrs.Attribute[Any]", expected: str, value: object
-) -> TypeError:
-    """Name the field that a value is of the wrong type for, and the type that would be right."""
-    return TypeError(
-        f"{describe(instance)}.{field.name}: expected {expected}, got {type(value).__name__}"
-    )
 
 
 def is_left_out(value: object, field: "attrs.Attribute[Any]") -> bool:
@@ -184,8 +188,7 @@ def to_text(value: object, instance: object, field: "attrs.Attribute[Any]") -> s
     """Let text pass, and None where the field may be left out.
 
     Raises:
-        TypeError: For anything else.
-        InvalidOrderError: For text that UTF-8 cannot carry.
+        InvalidOrderError: For anything else, and for text that UTF-8 cannot carry.
     """
     if isinstance(value, str):
         check_encodable(value, instance, field.name)
@@ -199,8 +202,8 @@ def to_identifier(value: object, instance: object, field: "attrs.Attribute[Any]"
     """Let non-empty text pass: an identifier.
 
     Raises:
-        TypeError: For anything but text.
-        InvalidOrderError: For empty text, or white space around it, which no reply would match.
+        InvalidOrderError: For anything but text, for empty text, and for white space around it,
+            which no reply would match.
     """
     text = to_text(value, instance, field)
     if text is not None and (not text or text != text.strip()):
@@ -218,8 +221,8 @@ def to_secret(
     """Convert text to `SensitiveText`, which shows as `***`.
 
     Raises:
-        TypeError: For anything but text.
-        InvalidOrderError: For text that UTF-8 cannot carry. The text is not in the message.
+        InvalidOrderError: For anything but text that UTF-8 can carry. The text is not in the
+            message.
     """
     if isinstance(value, str) and not isinstance(value, SensitiveText):
         value = SensitiveText(plain_text(value))
@@ -231,8 +234,7 @@ def to_card(value: object, instance: object, field: "attrs.Attribute[Any]") -> C
     """Convert text to `CardNumber`, which shows its first six and last four digits.
 
     Raises:
-        TypeError: For anything but text.
-        InvalidOrderError: For anything but digits. The text is not in the message.
+        InvalidOrderError: For anything but text of digits. The text is not in the message.
     """
     value = to_secret(value, instance, field)
     if value is None or isinstance(value, CardNumber):
@@ -248,16 +250,16 @@ def to_number(value: object, instance: object, field: "attrs.Attribute[Any]") ->
     """Convert `str` and `int` to `Decimal`, of either sign.
 
     Raises:
-        TypeError: For a `float`, which cannot hold cents exactly, and for any other type.
-        InvalidOrderError: For text that is no number, and for NaN and infinite numbers.
+        InvalidOrderError: For a `float`, which cannot hold cents exactly, for any other type, for
+            text that is no number, and for NaN and infinite numbers.
     """
     if is_left_out(value, field):
         return None
     if isinstance(value, bool) or not isinstance(value, Decimal | str | int):
-        raise wrong_type(instance, field, f"Decimal, str or int ({AMOUNT_HINT})", value)
+        raise wrong_type(instance, field, "Decimal, str or int", value, AMOUNT_HINT)
     number = _decimal(value)
     if number is None or not number.is_finite():
-        raise _wrong(instance, field.name, f"{value!r} is not a finite number; {AMOUNT_HINT}")
+        raise _wrong(instance, field.name, f"{_shown(value)} is not a finite number; {AMOUNT_HINT}")
     return number
 
 
@@ -265,7 +267,7 @@ def to_integer(value: object, instance: object, field: "attrs.Attribute[Any]") -
     """Let an `int` pass.
 
     Raises:
-        TypeError: For anything else, `bool` included.
+        InvalidOrderError: For anything else, `bool` included.
     """
     if is_left_out(value, field):
         return None
@@ -275,32 +277,48 @@ def to_integer(value: object, instance: object, field: "attrs.Attribute[Any]") -
 
 
 def to_date(value: object, instance: object, field: "attrs.Attribute[Any]") -> date | None:
-    """Let a `date` pass.
+    """Let a `date` pass, and read one from text as it is on the wire: `YYYY-MM-DD`.
 
     Raises:
-        TypeError: For anything else; for a `datetime` too, whose time of day would be lost.
+        InvalidOrderError: For other text and types; for a `datetime` too, whose time of day would
+            be lost.
     """
     if is_left_out(value, field):
         return None
-    if isinstance(value, datetime) or not isinstance(value, date):
-        raise wrong_type(instance, field, "datetime.date, such as date(2024, 1, 31)", value)
+    if isinstance(value, str):
+        return _read_date(value, instance, field)
+    if isinstance(value, datetime):
+        raise wrong_type(instance, field, "a date without a time of day", value, "use its date()")
+    if not isinstance(value, date):
+        raise wrong_type(instance, field, "date or str", value, 'use "2026-01-31"')
     return value
 
 
-def to_uuid_text(value: object, instance: object, field: "attrs.Attribute[Any]") -> str | None:
+def _read_date(text: str, instance: object, field: "attrs.Attribute[Any]") -> date:
+    try:
+        found = date.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.isoformat() != text:  # Python reads weeks and bare digits, too
+        raise _wrong(
+            instance, field.name, f"{_shown(text)} is not a date; write it like '2026-01-31'"
+        )
+    return found
+
+
+def to_uuid_text(value: object, instance: object, field: "attrs.Attribute[Any]") -> str:
     """Let text in UUID format pass as it is, and write a `UUID` as text.
 
     Raises:
-        TypeError: For anything else.
-        InvalidOrderError: For text in another format.
+        InvalidOrderError: For text in another format, and for any other type.
     """
-    text = to_text(str(value) if isinstance(value, UUID) else value, instance, field)
-    if text is None:
-        return None
+    if not isinstance(value, UUID | str):
+        raise wrong_type(instance, field, "UUID or str", value)
+    text = plain_text(str(value))
     try:
         canonical = str(UUID(text))
     except ValueError:
         canonical = None
     if canonical != text.lower():
-        raise _wrong(instance, field.name, f"{text!r} is no UUID; use uuid.uuid4()")
+        raise _wrong(instance, field.name, f"{_shown(text)} is no UUID; use uuid.uuid4()")
     return text

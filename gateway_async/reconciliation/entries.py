@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.errors import InvalidOrderError
-from gateway_async.models.fields import amount_field, identifier_field, text_field
+from gateway_async.models.fields import (
+    AMOUNT,
+    as_amount,
+    as_identifier,
+    identifier_field,
+    text_field,
+)
 from gateway_async.models.orders import OrderRef
 from gateway_async.models.values import describe
 
@@ -52,9 +58,11 @@ class LedgerEntry:
 
     order_no: str | None = identifier_field(default=None)
     transaction_id: str | None = identifier_field(default=None)
-    currency: str = identifier_field()
-    amount: Decimal = amount_field(validator=_summable)
-    refunded: Decimal = amount_field(default=Decimal(0), validator=_summable)
+    currency: str = attrs.field(converter=as_identifier)
+    amount: Decimal = attrs.field(converter=as_amount, metadata=AMOUNT, validator=_summable)
+    refunded: Decimal = attrs.field(
+        default=Decimal(0), converter=as_amount, metadata=AMOUNT, validator=_summable
+    )
     state: str | None = text_field(default=None)
 
     def __attrs_post_init__(self) -> None:

@@ -22,7 +22,7 @@ REQUESTS: dict[str, Any] = {
     "pay_apm": ApmPayment(**PAYMENT, payment_method="pix"),
     "payout": PayoutRequest(
         request_id=REQUEST_ID,
-        payment_amount="9.90",  # type: ignore[arg-type]  # text is converted
+        payment_amount="9.90",
         payment_currency="EUR",
     ),
 }

@@ -53,7 +53,9 @@ REFS = [OrderRef(order_no="N0"), OrderRef(order_no="N1"), OrderRef(transaction_i
 BATCHES: "dict[str, Callable[[GatewayClient], Batch[Any, Any]]]" = {
     "capture": lambda client: client.capture([CaptureOrder(**order) for order in ORDERS]),
     "cancel": lambda client: client.cancel([CancelOrder(**order) for order in ORDERS]),
-    "review": lambda client: client.review([ReviewOrder(**order) for order in ORDERS]),
+    "review": lambda client: client.review(
+        [ReviewOrder(**order, review_flag="1") for order in ORDERS]
+    ),
     "refund": lambda client: client.refund(
         [RefundOrder(**order, refund_amount=Decimal(1)) for order in ORDERS]
     ),

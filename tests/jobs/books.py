@@ -46,8 +46,6 @@ def seeded(
     sandbox: Sandbox, count: int = 6, operation: str = "refund", **changes: Any
 ) -> list[Any]:
     """Return orders that the sandbox can carry out."""
-    if operation == "review":
-        changes = {"review_flag": "1", **changes}
     held = sandbox.seed(count, status=NEEDS.get(operation, "captured"))
     return orders_for(operation, held, **changes)
 

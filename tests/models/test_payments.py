@@ -12,6 +12,7 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
+from gateway_async.dialect import Dialect
 from gateway_async.errors import InvalidOrderError
 from gateway_async.models.payment_parts import (
     CartItem,
@@ -24,8 +25,9 @@ from gateway_async.models.payment_parts import (
     split_items,
 )
 from gateway_async.models.payments import ApmPayment, DirectPayment, RedirectPayment
-from gateway_async.models.payouts import Beneficiary, PayoutRequest, PersonDocument
+from gateway_async.models.payouts import Beneficiary, Payer, PayoutRequest, PersonDocument
 from gateway_async.models.values import MaskedCard
+from gateway_async.wire.encoding import payout_fields
 from tests.models import examples
 
 _Model = TypeVar("_Model")
@@ -40,8 +42,6 @@ DIRECT: dict[str, Any] = {
 }
 PAYOUT: dict[str, Any] = {
     "request_id": "5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11",
-    "payment_amount": "100",
-    "payment_currency": "USD",
 }
 
 
@@ -84,14 +84,14 @@ def test_a_direct_payment_is_by_card_or_by_token() -> None:
         (DirectPayment, DIRECT, "cart_items", {"a": 1}, r"cart_items: .*CartItem.*dict"),
         (DirectPayment, DIRECT, "subscription", {}, r"subscription: expected Subscription.*dict"),
         (DirectPayment, DIRECT, "items", "a#,#b", r"items: .*Item, got str"),
-        (PayoutRequest, PAYOUT, "request_id", 7, r"request_id: expected str.*got int"),
-        (PayoutRequest, PAYOUT, "payment_date", "2024-01-31", r"payment_date: .*date.*got str"),
+        (PayoutRequest, PAYOUT, "request_id", 7, r"request_id: expected UUID or str, got int"),
+        (PayoutRequest, PAYOUT, "payment_date", 20240131, r"payment_date: .*date.*got int"),
         (
             PayoutRequest,
             PAYOUT,
             "payment_date",
             datetime(2024, 1, 31, tzinfo=UTC),
-            r"payment_date: .*got datetime",
+            r"payment_date: expected a date without a time of day, got datetime",
         ),
     ],
 )
@@ -99,7 +99,7 @@ def test_a_wrong_type_is_named_with_field_and_order(
     model: type, fields: dict[str, Any], field: str, value: object, expected: str
 ) -> None:
     identifier = "order_no='ORD-7'" if model is DirectPayment else ""
-    with pytest.raises(TypeError, match=expected) as caught:
+    with pytest.raises(InvalidOrderError, match=expected) as caught:
         model(**{**fields, field: value})
     assert str(caught.value).startswith(model.__name__)
     assert identifier in str(caught.value)
@@ -119,6 +119,11 @@ def test_a_wrong_type_is_named_with_field_and_order(
         (lambda: build(Price, amount_usd=" 10"), r"Price.*amount_usd.*' 10'"),
         (lambda: build(Price, amount_usd="\u0661"), r"Price.*amount_usd"),
         (lambda: Item(parts=()), r"parts.*at least one"),
+        (lambda: build(Item, parts="a"), r"parts: expected an iterable of str, got str"),
+        (lambda: PayoutRequest(**PAYOUT, payment_date="31.1.2026"), r"payment_date: '31\.1\.2026'"),
+        (lambda: PayoutRequest(**PAYOUT, payment_date="20260131"), r"payment_date: '20260131' is"),
+        (lambda: PayoutRequest(**PAYOUT, payment_date="2026-02-30"), r"payment_date.*'2026-02-30'"),
+        (lambda: build(Beneficiary, date_of_birth=""), r"date_of_birth: '' is not a date; write"),
         (
             lambda: build(PersonDocument, labels=["a", "\ud800"]),
             r"PersonDocument.*labels.*surrogate",
@@ -149,7 +154,20 @@ def test_arrays_become_tuples_and_amounts_decimals() -> None:
 
 def test_a_request_id_may_be_a_uuid() -> None:
     key = uuid.uuid4()
-    assert PayoutRequest(**{**PAYOUT, "request_id": key}).request_id == str(key)
+    assert PayoutRequest(request_id=key).request_id == str(key)
+
+
+def test_a_date_may_be_iso_text() -> None:
+    payout = PayoutRequest(
+        **PAYOUT,
+        payment_date="2026-01-31",
+        beneficiary=Beneficiary(date_of_birth="1990-02-28"),
+        payer=Payer(date_of_birth=date(1980, 12, 1)),
+    )
+    assert payout.payment_date == date(2026, 1, 31)
+    assert payout.beneficiary is not None
+    assert payout.beneficiary.date_of_birth == date(1990, 2, 28)
+    assert payout_fields(payout, Dialect())["payment_date"] == "2026-01-31"
 
 
 @pytest.mark.parametrize(
@@ -204,7 +222,7 @@ def test_nothing_secret_shows() -> None:
 def test_tracebacks_of_wrong_arguments_hold_no_secret(
     model: Callable[..., object], wrong: dict[str, Any]
 ) -> None:
-    with pytest.raises((TypeError, InvalidOrderError)) as caught:
+    with pytest.raises((TypeError, InvalidOrderError)) as caught:  # TypeError: no such field
         model(**wrong)
     secrets = [*examples.SECRETS, "4111-1111-1111-1111"]
     frames = list(traceback.walk_tb(caught.tb))[1:]

@@ -29,6 +29,7 @@ async def test_reviews_and_look_ups_stay_as_they_were(sandbox: Sandbox, client: 
         order_no=seeded.order_no,
         currency=seeded.currency,
         amount=seeded.amount,
+        review_flag="1",
     )
     sandbox.faults.add("review", DropReply())
     sandbox.faults.add("query", DropReply())

@@ -56,7 +56,9 @@ async def _cancel(client: "GatewayClient", sandbox: "Sandbox") -> object:
 
 
 async def _review(client: "GatewayClient", sandbox: "Sandbox") -> object:
-    return await _awaited(client.review([ReviewOrder(**_fields(o)) for o in sandbox.seed(3)]))
+    return await _awaited(
+        client.review([ReviewOrder(**_fields(o), review_flag="1") for o in sandbox.seed(3)])
+    )
 
 
 async def _refund(client: "GatewayClient", sandbox: "Sandbox") -> object:

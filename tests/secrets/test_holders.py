@@ -109,7 +109,7 @@ WRONG: "list[Callable[[], object]]" = [
     lambda: Credentials(merchant_id="M1", account_id="A1", signer=SIGNER_SECRET),
     lambda: Credentials(merchant_id="", account_id="A1", signer=HmacSigner(SIGNER_SECRET)),
     lambda: GatewayClient("http://gateway.example", credentials()),
-    lambda: attrs.evolve(payout_request(), payment_amount="x"),  # type: ignore[arg-type]  # text is converted
+    lambda: attrs.evolve(payout_request(), payment_amount="x"),
 ]
 
 

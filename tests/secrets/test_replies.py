@@ -93,9 +93,9 @@ CHANGES = [
     _as_no_text,
 ]
 BATCHES: "dict[str, Callable[[GatewayClient], Any]]" = {
-    "capture_orders": lambda client: client.capture([CaptureOrder(**o) for o in ORDERS]),  # type: ignore[arg-type]  # text is converted
+    "capture_orders": lambda client: client.capture([CaptureOrder(**o) for o in ORDERS]),
     "refund_orders": lambda client: client.refund(
-        [RefundOrder(**o, refund_amount="1.00") for o in ORDERS]  # type: ignore[arg-type]  # text is converted
+        [RefundOrder(**o, refund_amount="1.00") for o in ORDERS]
     ),
     "orders_list": lambda client: client.query([OrderRef(order_no=o["order_no"]) for o in ORDERS]),
 }

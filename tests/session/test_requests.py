@@ -67,7 +67,7 @@ GOLDEN: dict[str, tuple[str, str, str, Callable[[GatewayClient], Awaitable[Any]]
         "/v1/review",
         JSON,
         f'{HEAD}"review_orders":[{{{WIRE},"review_flag":"1"}}]',
-        lambda gateway: gateway.review([ReviewOrder(**ORDER)]),
+        lambda gateway: gateway.review([ReviewOrder(**ORDER, review_flag="1")]),
     ),
     "refund": (
         "/v1/refund",
@@ -245,7 +245,7 @@ async def test_a_reply_is_read_in_the_charset_that_only_its_header_names(
 ) -> None:
     item = f'"refund_amount": "5.00", "refund_status": "1", "refund_message": "0000:{told}"'
     body = f'{{"return_status": "1", "refund_orders": [{{{WIRE}, {item}}}]}}'.encode(charset)
-    order = RefundOrder(**ORDER, refund_amount=5)  # type: ignore[arg-type]  # as users write it
+    order = RefundOrder(**ORDER, refund_amount=5)
     reply = replied(body, Content_Type=f"text/html;charset={charset}")
     async with mocked(reply, path="/v1/refund") as (gateway, _):
         outcome = (await gateway.refund([order]))[0]

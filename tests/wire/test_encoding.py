@@ -48,7 +48,7 @@ REFUND_FIELDS: dict[str, Any] = {"refund_amount": 5, "refund_reason": 'Größe "
 ORDERS: dict[Operation, Any] = {
     CAPTURE: CaptureOrder(**ORDER),
     CANCEL: CancelOrder(**ORDER),
-    REVIEW: ReviewOrder(**ORDER),
+    REVIEW: ReviewOrder(**ORDER, review_flag="1"),
     REFUND: RefundOrder(**ORDER, **REFUND_FIELDS),
 }
 

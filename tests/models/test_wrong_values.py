@@ -1,0 +1,147 @@
+"""Whatever an order, payment or payout is made of: `except GatewayError` around it is enough."""
+
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from types import ModuleType
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given, strategies as st
+
+from gateway_async.errors import GatewayError, InvalidOrderError
+from gateway_async.models import orders, payment_parts, payments, payouts, person
+from gateway_async.reconciliation import entries
+from tests.models import examples
+from tests.models.test_interface import public_models
+
+PAYMENT: dict[str, Any] = {"order_no": "A-1", "currency": "EUR", "amount": "9.90"}
+ORDER: dict[str, Any] = {**PAYMENT, "transaction_id": "T-1"}
+ENOUGH: dict[str, dict[str, Any]] = {
+    "CaptureOrder": ORDER,
+    "CancelOrder": ORDER,
+    "ReviewOrder": {**ORDER, "review_flag": "1"},
+    "RefundOrder": {**ORDER, "refund_amount": "9.90"},
+    "OrderRef": {"order_no": "A-1"},
+    "DirectPayment": {
+        **PAYMENT,
+        "card": examples.CARD,
+        "security_code": examples.SECURITY_CODE,
+    },
+    "RedirectPayment": PAYMENT,
+    "ApmPayment": {**PAYMENT, "payment_method": "PIX"},
+    "PayoutRequest": {"request_id": "5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11"},
+    "Item": {"parts": ("SKU-1",)},
+    "LedgerEntry": PAYMENT,
+}
+"""What is enough to make each; of the other models, nothing."""
+MODULES: tuple[ModuleType, ...] = (orders, payment_parts, payments, person, payouts, entries)
+FIELDS: list[tuple[type, str]] = [
+    (model, field.name)
+    for module in MODULES
+    for model in public_models(module).values()
+    for field in attrs.fields(model)
+]
+
+
+class Something:
+    """Of a type that no field takes."""
+
+
+WRONG_TYPES: tuple[object, ...] = (
+    Something(),
+    1.5,
+    float("nan"),
+    True,
+    b"9.90",
+    examples.CARD.encode(),
+    datetime(2026, 1, 31, tzinfo=UTC),
+    time(12),
+    int,
+    {"a": Something()},
+    {examples.CARD: examples.SECURITY_CODE},
+    [Something()],
+    [int(examples.CARD)],
+)
+HUGE = 10**5000
+"""Python refuses to write out so long an `int`."""
+WRONG_AMOUNTS: tuple[object, ...] = (
+    *("", " ", "ten", "9,90", "1_0", " 1", "0x1", "NaN", "sNaN", "Infinity", "-1", "-0.01"),
+    *(Decimal("NaN"), Decimal("sNaN"), Decimal("-Infinity"), Decimal(-1), -1, -HUGE),
+)
+
+
+def refusal(model: type, name: str, value: object) -> GatewayError | None:
+    """Return the error of a model that is made with a value; None where it is taken."""
+    try:
+        model(**{**ENOUGH.get(model.__name__, {}), name: value})
+    except GatewayError as error:
+        return error
+    return None
+
+
+def named(fields: list[tuple[type, str]]) -> list[Any]:
+    return [pytest.param(*one, id=f"{one[0].__name__}.{one[1]}") for one in fields]
+
+
+@pytest.mark.parametrize(("model", "name"), named(FIELDS))
+def test_a_value_of_a_wrong_type_is_an_invalid_order(model: type, name: str) -> None:
+    for value in WRONG_TYPES:
+        error = refusal(model, name, value)
+        assert isinstance(error, InvalidOrderError), value
+        assert isinstance(error, ValueError)
+        shown = str(error)
+        wrong = [value, *(value if isinstance(value, list) else ())]
+        assert shown.startswith(model.__name__)
+        assert f".{name}: expected " in shown
+        assert any(f"got {type(one).__name__}" in shown for one in wrong)
+        assert not [secret for secret in examples.SECRETS if secret in shown]
+
+
+@pytest.mark.parametrize(
+    ("model", "name"), named([one for one in FIELDS if one[1].endswith("amount")])
+)
+def test_a_wrong_amount_is_an_invalid_order(model: type, name: str) -> None:
+    for value in WRONG_AMOUNTS:
+        error = refusal(model, name, value)
+        assert isinstance(error, InvalidOrderError), value
+        assert f".{name}: " in str(error)
+        assert len(str(error)) < 250
+
+
+anything = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.decimals(),
+    st.text(st.characters(exclude_categories=())),
+    st.binary(),
+    st.dates(),
+    st.datetimes(),
+    st.uuids(),
+    st.lists(st.one_of(st.text(), st.integers()), max_size=2),
+    st.dictionaries(st.text(), st.text(), max_size=2),
+)
+
+
+@given(st.sampled_from(FIELDS), anything)
+def test_any_value_is_taken_or_an_invalid_order(field: tuple[type, str], value: object) -> None:
+    error = refusal(*field, value)
+    assert error is None or str(error).startswith(field[0].__name__)
+
+
+@given(st.dates())
+def test_a_date_is_taken_as_it_is_written_on_the_wire(day: date) -> None:
+    beneficiary = payouts.Beneficiary(date_of_birth=day.isoformat())
+    assert beneficiary == payouts.Beneficiary(date_of_birth=day)
+
+
+def test_a_review_has_no_verdict_by_default() -> None:
+    with pytest.raises(TypeError, match="review_flag"):
+        orders.ReviewOrder(**ORDER)
+
+
+def test_what_is_enough_is_enough() -> None:
+    for model, name in FIELDS:
+        assert hasattr(model(**ENOUGH.get(model.__name__, {})), name)
