@@ -34,7 +34,7 @@ COMMANDS = {
     "search-refunds": ("look_ups:search_refunds", "Look up refunds: order_no or transaction_id."),
     "payout": (
         "payouts:payout",
-        "Pay out: request_id, payment_amount and more, one by one.",
+        "Pay out, one by one: request_id, and any field of a payout.",
     ),
     "recover": ("recovering:recover", "Settle what is unknown in an outcome file."),
     "reconcile": ("reconciling:reconcile", "Compare a ledger with the gateway's records."),

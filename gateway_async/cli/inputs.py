@@ -45,7 +45,10 @@ class Totals:
             self.amounts[moved[0].upper()] += moved[1]
 
     def __str__(self) -> str:
-        sums = ", ".join(f"{code} {amount:,f}" for code, amount in sorted(self.amounts.items()))
+        sums = ", ".join(
+            f"{code or 'of no currency'} {amount:,f}"
+            for code, amount in sorted(self.amounts.items())
+        )
         return f"{self.orders:,} order{'s' * (self.orders != 1)}" + (f", {sums}" if sums else "")
 
 

@@ -135,8 +135,7 @@ _LAYOUTS = (
     Layout(
         operation="review",
         order=ReviewOrder,
-        required=_ORDER,
-        optional=("review_flag",),
+        required=(*_ORDER, "review_flag"),
         identity=("transaction_id",),
         results=_same("review_status", "error_message"),
     ),

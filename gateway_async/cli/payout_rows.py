@@ -48,10 +48,8 @@ if TYPE_CHECKING:
 PAYOUT = Layout(
     operation="payout",
     order=PayoutRequest,
-    required=("request_id", "payment_amount", "payment_currency"),
-    amounts=frozenset({"payment_amount"}),
+    required=("request_id",),
     identity=("request_id",),
-    total="payment_amount",
     results={
         "payout_status": "status",
         "failure_reason": "failure_reason",
@@ -82,6 +80,9 @@ _PARTS: "Mapping[type, Mapping[str, type]]" = MappingProxyType(
 
 _LISTS: "Mapping[str, type]" = MappingProxyType({"person_documents": PersonDocument, "labels": str})
 _DATES = frozenset({"date_of_birth", "payment_date"})
+_MONEY = (("payment_amount", "payment_currency"), ("source_amount", "source_currency"))
+"""The columns of an amount and of its currency: what arrives, and what is taken."""
+_AMOUNTS = frozenset(amount for amount, _ in _MONEY)
 _OWN = tuple(attrs.fields_dict(PayoutRequest))
 
 
@@ -153,23 +154,20 @@ class PayoutReader:
         made: PayoutRequest = _make(PayoutRequest, _tree(cells), "")
         return made
 
-    def moved(self, cells: "Cells") -> tuple[str, Decimal]:
-        """Return the currency and the amount that a row pays out."""
-        return to_text(cells["payment_currency"]), Decimal(to_text(cells["payment_amount"]))
+    def moved(self, cells: "Cells") -> tuple[str, Decimal] | None:
+        """Return currency and amount of what arrives, or else of what is taken; None of neither."""
+        for amount, currency in _MONEY:
+            if not _is_empty(cells.get(amount)):
+                return to_text(cells.get(currency)), Decimal(to_text(cells[amount]))
+        return None
 
     def _by_column(self, cells: "Cells") -> "Iterator[tuple[str, str | None]]":
-        places = self._dialect.places(to_text(cells["payment_currency"]))
         yield "request_id", identifier_problem(cells["request_id"])
-        known = self._dialect.currency_places
-        yield "payment_currency", currency_problem(cells["payment_currency"], known)
-        yield "payment_amount", amount_problem(cells["payment_amount"], places)
-        if cells.get("source_currency"):
-            yield "source_currency", currency_problem(cells["source_currency"], known)
-        if source := cells.get("source_amount"):
-            yield (
-                "source_amount",
-                amount_problem(source, self._dialect.places(to_text(cells.get("source_currency")))),
-            )
+        for amount, currency in _MONEY:
+            if not _is_empty(code := cells.get(currency)):
+                yield currency, currency_problem(code, self._dialect.currency_places)
+            if not _is_empty(value := cells.get(amount)):
+                yield amount, amount_problem(value, self._dialect.places(to_text(code)))
         yield STATUS, why_not_again(cells)
 
 
@@ -230,7 +228,7 @@ def _field(kind: type, name: str, value: object, column: str) -> object:
         return _list(_LISTS[name], value, column)
     if name in _DATES:
         return _date(value, column)
-    if (kind, name) == (PayoutRequest, "payment_amount") or name == "source_amount":
+    if name in _AMOUNTS:
         return to_text(value)
     if problem := text_problem(value) or damage_problem(value):
         raise _WrongCellsError((column, problem))

@@ -15,8 +15,13 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
 _CODE = re.compile(r"[A-Z]{3}")
-_AMOUNTS = ("refund_amount", "payment_amount", "amount")
-_CURRENCIES = ("currency", "payment_currency")
+_MONEY = (
+    ("refund_amount", "currency"),
+    ("payment_amount", "payment_currency"),
+    ("source_amount", "source_currency"),
+    ("amount", "currency"),
+)
+"""Fields of what an order moves, and of its currency; the first amount that is there counts."""
 
 
 @attrs.frozen
@@ -70,14 +75,11 @@ class Money:
 
 def moved_by(order: object) -> "tuple[str, Decimal] | None":
     """Return currency and amount that an order or a payout moves; None for a look-up."""
-    currency = _first(order, _CURRENCIES)
-    amount = _first(order, _AMOUNTS)
-    return None if currency is None or amount is None else (currency, amount)
-
-
-def _first(value: object, names: tuple[str, ...]) -> Any:  # noqa: ANN401  # of any field
-    found = (getattr(value, name, None) for name in names)
-    return next((one for one in found if one is not None), None)
+    for name, currency_name in _MONEY:
+        amount, currency = getattr(order, name, None), getattr(order, currency_name, None)
+        if amount is not None:
+            return None if currency is None else (currency, amount)
+    return None
 
 
 def _listed(record: object) -> "Iterator[tuple[str | None, Decimal | None]]":

@@ -156,14 +156,21 @@ def payment_record(
     }
 
 
+def payout_sum(fields: "Mapping[str, str]") -> tuple[Decimal, str]:
+    """Return what arrives, in which currency: one to one where only the source side is given."""
+    amount = to_amount(fields.get("payment_amount") or fields.get("source_amount"))
+    return amount or Decimal(0), fields.get("payment_currency") or fields.get("source_currency", "")
+
+
 def payout_problem(fields: "Mapping[str, str]") -> str:
     """Say why a payout fails; empty text where it does not."""
+    amount, currency = payout_sum(fields)
     beneficiary = read_nested(fields.get("beneficiary"))
     bank = beneficiary.get("bank_details") if isinstance(beneficiary, dict) else None
     checks = (
         (not fields.get("request_id"), "request_id is missing"),
-        (not to_amount(fields.get("payment_amount")), "payment_amount is not above zero"),
-        (not fields.get("payment_currency"), "payment_currency is missing"),
+        (not amount, "payment_amount, or source_amount in its place, is not above zero"),
+        (not currency, "payment_currency, or source_currency in its place, is missing"),
         (not isinstance(bank, dict), "beneficiary.bank_details is missing"),
         (
             isinstance(bank, dict) and bank.get("account_number") == CLOSED_ACCOUNT,

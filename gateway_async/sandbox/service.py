@@ -190,11 +190,9 @@ class Service:
         before = self.ledger.payouts_of(fields["request_id"]) if self.deduplicate_payouts else []
         if before:
             return Answer(operation=operation, fields=records.payout_record(fields, before[0]))
+        amount, currency = records.payout_sum(fields)
         paid = self.ledger.pay_out(
-            request_id=fields["request_id"],
-            amount=to_amount(fields["payment_amount"]) or Decimal(0),
-            currency=fields["payment_currency"],
-            now=now,
+            request_id=fields["request_id"], amount=amount, currency=currency, now=now
         )
         return Answer(
             operation=operation,

@@ -60,10 +60,22 @@ async def test_capture_cancel_and_review(sandbox: Sandbox, tmp_path: Path) -> No
     seeded = sandbox.seed(3, status="authorised")
     rows = [(p.transaction_id, p.order_no, p.currency, p.amount) for p in seeded]
     for command, row in zip(("capture", "cancel", "review"), rows, strict=True):
-        orders, out = write(tmp_path / f"{command}.in", COLUMNS, [row]), tmp_path / command
+        columns = (*COLUMNS, "review_flag") if command == "review" else COLUMNS
+        cells = (*row, "1") if command == "review" else row
+        orders, out = write(tmp_path / f"{command}.in", columns, [cells]), tmp_path / command
         assert (await run(sandbox, command, orders, "--out", out)).code == 0
         assert statuses(out) == {"succeeded": 1}
         assert sandbox.ledger.effects(command, str(row[0])) == 1
+
+
+async def test_a_review_without_a_verdict_is_refused(sandbox: Sandbox, tmp_path: Path) -> None:
+    (seeded,) = sandbox.seed(1, status="authorised")
+    row = (seeded.transaction_id, seeded.order_no, seeded.currency, seeded.amount)
+    orders = write(tmp_path / "orders.csv", COLUMNS, [row])
+    ended = await run(sandbox, "review", orders, "--out", tmp_path / "out.csv")
+    assert ended.code == 2
+    assert "column review_flag: missing" in ended.stderr
+    assert sandbox.requests["review"] == 0
 
 
 async def test_declined_orders_come_with_their_reason_and_exit_1(

@@ -109,13 +109,15 @@ def test_a_misspelt_column_is_not_passed_through() -> None:
 
 def test_a_misspelt_name_in_a_line_of_json_is_not_passed_through() -> None:
     row = {"transaction_id": "T1", "order_no": "O1", "currency": "EUR", "amount": "1"}
-    lines = [{**row, "review_flag": "0", "reviewflag": "mine"}, {**row, "reviewflag": "0"}]
+    row["refund_amount"] = "1"
+    lines = [{**row, "refund_reason": "", "refundreason": "mine"}, {**row, "refundreason": "0"}]
     body = "\n".join(map(json.dumps, lines)).encode()
     snapshot = Snapshot(name="orders.jsonl", format=Format.JSONL, file=io.BytesIO(body))
     with pytest.raises(TableError) as caught:
-        check_file(snapshot, OrderReader(LAYOUTS["review"], Dialect()))
+        check_file(snapshot, OrderReader(LAYOUTS["refund"], Dialect()))
     (found,) = caught.value.problems
-    assert str(found).startswith("line 2, column reviewflag: not known; did you mean review_flag?")
+    expected = "line 2, column refundreason: not known; did you mean refund_reason?"
+    assert str(found).startswith(expected)
 
 
 def test_columns_that_a_command_wrote_are_not_taken_for_misspelt_ones() -> None:
@@ -275,11 +277,14 @@ def test_a_look_up_may_go_by_one_of_two_filled_columns() -> None:
     assert orders(table) == [OrderRef(transaction_id="T1")]
 
 
-def test_an_empty_review_flag_is_the_default() -> None:
-    table = read(
-        "transaction_id,order_no,currency,amount,review_flag", "T1,O1,EUR,1,", command="review"
-    )
-    assert orders(table)[0].review_flag == "1"
+def test_a_review_has_no_verdict_by_default() -> None:
+    header = "transaction_id,order_no,currency,amount"
+    (found,) = problems(header, "T1,O1,EUR,1", command="review")
+    assert found.startswith("line 1, column review_flag: missing; there are: 'transaction_id'")
+    (found,) = problems(f"{header},review_flag", "T1,O1,EUR,1,", command="review")
+    assert found == "line 2, column review_flag: empty"
+    table = read(f"{header},review_flag", "T1,O1,EUR,1,2", command="review")
+    assert orders(table)[0].review_flag == "2"
 
 
 def test_orders_that_the_client_refuses_are_named_by_line() -> None:

@@ -140,7 +140,8 @@ def test_nested_parts_are_dotted_columns_or_objects() -> None:
         ({"request_id": "17"}, "column request_id: '17' is no UUID"),
         ({"payment_amount": "ten"}, "column payment_amount: 'ten' is not an amount"),
         ({"payment_amount": 1.005}, "column payment_amount: '1.005' has more than 2 decimal"),
-        ({"payment_currency": ""}, "column payment_currency: empty"),
+        ({"payment_amount": 1.5, "payment_currency": 9}, "payment_currency: '9' is not a code"),
+        ({"source_amount": "ten"}, "column source_amount: 'ten' is not an amount"),
         ({"source_amount": "1.001", "source_currency": "EUR"}, "column source_amount"),
         ({"payment_date": "20.11.2026"}, "column payment_date: expected a date such as 2026-11-20"),
         ({"beneficiary": {"frist_name": "Ann"}}, "column beneficiary.frist_name: not known"),
@@ -166,6 +167,36 @@ def test_what_is_wrong_with_a_payout_is_named_by_column(fields: dict[str, Any], 
     (problem,) = caught.value.problems
     assert problem.line == 2
     assert words in str(problem)
+
+
+def test_a_payout_may_be_fixed_on_either_side() -> None:
+    source = {"source_amount": "20", "source_currency": "USD", "payment_currency": "EUR"}
+    only_source = {"payment_amount": "", **source}
+    file = read(
+        [
+            row(1),
+            row(2, source_amount="11", source_currency="USD"),
+            row(3, **only_source),
+            {"request_id": key(4), **source},
+            {"request_id": key(5), "payment_amount": "7"},
+            {"request_id": key(6)},
+        ]
+    )
+    assert str(file.totals) == "6 orders, of no currency 7, EUR 20, USD 40"
+    assert [order.payment_amount for order in file.orders()] == [10, 10, None, None, 7, None]
+    assert [order.source_amount for order in file.orders()] == [None, 11, 20, 20, None, None]
+
+
+async def test_a_file_of_payouts_fixed_on_the_source_side_is_paid(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    header = ("request_id", "source_amount", "source_currency", "beneficiary.bank_details.iban")
+    write(tmp_path / "payouts.csv", header, [(key(1), "20.00", "EUR", IBAN)])
+    out = tmp_path / "out.csv"
+    ended = await run(sandbox, "payout", tmp_path / "payouts.csv", "--yes", "--out", out)
+    assert (ended.code, statuses(out)) == (0, {"succeeded": 1}), ended.stderr
+    (paid,) = sandbox.ledger.payouts_of(key(1))
+    assert (paid.amount, paid.currency) == (Decimal("20.00"), "EUR")
 
 
 def test_every_wrong_cell_of_a_payout_is_named() -> None:

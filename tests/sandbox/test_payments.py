@@ -311,6 +311,16 @@ async def test_a_payout_is_echoed_with_what_the_gateway_adds(
     assert reply["encryption_data"]
 
 
+async def test_a_payout_may_be_fixed_on_the_source_side(merchant: Merchant) -> None:
+    source = {n: v for n, v in PAYOUT.items() if not n.startswith("payment_")}
+    reply = await merchant.ask("payout", source)
+    assert reply["status"] == "COMPLETED"
+    assert "payment_amount" not in reply
+    assert (reply["amount_beneficiary_receives"], reply["amount_payer_pays"]) == (93.1, 98.1)
+    (paid,) = merchant.sandbox.ledger.payouts_of(str(PAYOUT["request_id"]))
+    assert (str(paid.amount), paid.currency) == ("93.10", "EUR")
+
+
 async def test_payouts_are_repeated_by_default(merchant: Merchant) -> None:
     await merchant.ask("payout", PAYOUT)
     await merchant.ask("payout", PAYOUT)
