@@ -1,6 +1,6 @@
 """`GatewayClient`: one short method an operation."""
 
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from gateway_async.batching.batch import plain_batch
 from gateway_async.batching.plans import PLANS
@@ -42,7 +42,10 @@ if TYPE_CHECKING:
     )
 
     O = TypeVar("O")  # noqa: E741  # an order
+    R = TypeVar("R")
     T = TypeVar("T")
+    _Kept = TypeVar("_Kept", bound=RefundRecord | ReviewRecord | PayoutResult | tuple[Any, ...])
+    """What recovery leaves as it is, or finds as well: it settles refunds from refund records."""
     Orders: TypeAlias = Iterable[T] | AsyncIterable[T]
 
 
@@ -226,9 +229,13 @@ class GatewayClient(Connection):
             slice_number=slice_number,
         )
 
+    @overload
+    async def recover(self, outcomes: "Iterable[Outcome[O, _Kept]]") -> "BatchResult[O, _Kept]": ...
+    @overload
     async def recover(
-        self, outcomes: "BatchResult[O, Any] | Iterable[Outcome[O, Any]]"
-    ) -> "BatchResult[O, Any]":
+        self, outcomes: "Iterable[Outcome[O, R]]"
+    ) -> "BatchResult[O, R | TransactionRecord]": ...
+    async def recover(self, outcomes: "Iterable[Outcome[Any, Any]]") -> "BatchResult[Any, Any]":
         """Settle unknown outcomes from the gateway's own records, as far as they prove anything.
 
         Refunds are settled by a reference that was not there before (record a baseline with

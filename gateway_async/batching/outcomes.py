@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from gateway_async.batching.plans import Plan
     from gateway_async.dialect import Dialect
 
-O = TypeVar("O")  # noqa: E741  # an order
-R = TypeVar("R")
+O_co = TypeVar("O_co", covariant=True)
+"""An order."""
+R_co = TypeVar("R_co", covariant=True)
+"""A record, or a tuple of them."""
 
 _CODES = {status: code for code, status in enumerate(OutcomeStatus)}
 _SIGNATURE_NAME = b'"encryption_data"'
@@ -60,7 +62,7 @@ class Sending:
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
-class Outcome(Generic[O, R]):
+class Outcome(Generic[O_co, R_co]):
     """What became of one order.
 
     Attributes:
@@ -74,7 +76,7 @@ class Outcome(Generic[O, R]):
         sending: What was noted when it was sent; None if it never was.
     """
 
-    order: O
+    order: O_co
     index: int
     status: OutcomeStatus
     error: GatewayError | None = None
@@ -84,7 +86,7 @@ class Outcome(Generic[O, R]):
     sending: Sending | None = attrs.field(default=None, repr=False)
 
     @property
-    def record(self) -> R | None:
+    def record(self) -> R_co | None:
         """What the gateway says of the order, typed; None if it says nothing.
 
         For a look-up it is a tuple, since an order may have several records. It is read anew at
@@ -107,7 +109,7 @@ def _reader() -> "Callable[[type[Any], object], Any]":
 _Draft: Any = attrs.make_class(
     "_Draft",
     [field.name for field in attrs.fields(Outcome)],
-    bases=(Generic[O],),  # type: ignore[index]  # a base, and not a value
+    bases=(Generic[O_co],),  # type: ignore[index]  # a base, and not a value
     slots=True,
     weakref_slot=False,
 )

@@ -16,12 +16,14 @@ from gateway_async.batching.outcomes import Block, Outcome, status_code
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import BatchIncompleteError
 
-O = TypeVar("O")  # noqa: E741  # an order
-R = TypeVar("R")
+O_co = TypeVar("O_co", covariant=True)
+"""An order."""
+R_co = TypeVar("R_co", covariant=True)
+"""A record, or a tuple of them."""
 
 
 @attrs.frozen
-class UnexpectedRecords(Generic[R]):
+class UnexpectedRecords(Generic[R_co]):
     """Records that belong to no order of ours.
 
     Attributes:
@@ -30,19 +32,19 @@ class UnexpectedRecords(Generic[R]):
     """
 
     count: int = 0
-    records: tuple[R, ...] = ()
+    records: tuple[R_co, ...] = ()
 
     def __len__(self) -> int:
         return self.count
 
-    def __iter__(self) -> Iterator[R]:
+    def __iter__(self) -> Iterator[R_co]:
         return iter(self.records)
 
-    def __getitem__(self, position: int) -> R:
+    def __getitem__(self, position: int) -> R_co:
         return self.records[position]
 
 
-class OutcomeView(Sequence[Outcome[O, R]]):
+class OutcomeView(Sequence[Outcome[O_co, R_co]]):
     """The outcomes of a result, or those of one status, in input order.
 
     They are made when they are read; iterate rather than pick single ones.
@@ -64,14 +66,14 @@ class OutcomeView(Sequence[Outcome[O, R]]):
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    def __iter__(self) -> Iterator[Outcome[O, R]]:
+    def __iter__(self) -> Iterator[Outcome[O_co, R_co]]:
         return chain.from_iterable(map(self._outcomes, self._runs))
 
     @overload
-    def __getitem__(self, position: int) -> Outcome[O, R]: ...
+    def __getitem__(self, position: int) -> Outcome[O_co, R_co]: ...
     @overload
-    def __getitem__(self, position: slice) -> list[Outcome[O, R]]: ...
-    def __getitem__(self, position: int | slice) -> Outcome[O, R] | list[Outcome[O, R]]:
+    def __getitem__(self, position: slice) -> list[Outcome[O_co, R_co]]: ...
+    def __getitem__(self, position: int | slice) -> Outcome[O_co, R_co] | list[Outcome[O_co, R_co]]:
         if isinstance(position, slice):
             return [self[n] for n in range(*position.indices(len(self)))]
         wanted = position + len(self) if position < 0 else position
@@ -140,7 +142,7 @@ class Progress:
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
-class BatchResult(Sequence[Outcome[O, R]]):
+class BatchResult(Sequence[Outcome[O_co, R_co]]):
     """What became of every order of a batch, in input order.
 
     After a stream, `counts` covers every order, and the sequence holds the outcomes that were
@@ -163,7 +165,7 @@ class BatchResult(Sequence[Outcome[O, R]]):
     retries: int = 0
     blocks: "tuple[Block, ...]" = ()
     of_one_batch: bool = True
-    _view: OutcomeView[O, R] = attrs.field(init=False)
+    _view: OutcomeView[O_co, R_co] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "_view", OutcomeView(self.blocks))
@@ -174,14 +176,14 @@ class BatchResult(Sequence[Outcome[O, R]]):
     def __len__(self) -> int:
         return len(self._view)
 
-    def __iter__(self) -> Iterator[Outcome[O, R]]:
+    def __iter__(self) -> Iterator[Outcome[O_co, R_co]]:
         return iter(self._view)
 
     @overload
-    def __getitem__(self, position: int) -> Outcome[O, R]: ...
+    def __getitem__(self, position: int) -> Outcome[O_co, R_co]: ...
     @overload
-    def __getitem__(self, position: slice) -> list[Outcome[O, R]]: ...
-    def __getitem__(self, position: int | slice) -> Outcome[O, R] | list[Outcome[O, R]]:
+    def __getitem__(self, position: slice) -> list[Outcome[O_co, R_co]]: ...
+    def __getitem__(self, position: int | slice) -> Outcome[O_co, R_co] | list[Outcome[O_co, R_co]]:
         return self._view[position]
 
     @property
@@ -191,27 +193,27 @@ class BatchResult(Sequence[Outcome[O, R]]):
         return succeeded and self.exhausted and not self.unexpected
 
     @property
-    def succeeded(self) -> OutcomeView[O, R]:
+    def succeeded(self) -> OutcomeView[O_co, R_co]:
         """The orders that the gateway says it did."""
         return self._of(OutcomeStatus.SUCCEEDED)
 
     @property
-    def declined(self) -> OutcomeView[O, R]:
+    def declined(self) -> OutcomeView[O_co, R_co]:
         """The orders that the gateway says it did not do."""
         return self._of(OutcomeStatus.DECLINED)
 
     @property
-    def absent(self) -> OutcomeView[O, R]:
+    def absent(self) -> OutcomeView[O_co, R_co]:
         """Look-ups only: the orders that the gateway did not list."""
         return self._of(OutcomeStatus.ABSENT)
 
     @property
-    def unknown(self) -> OutcomeView[O, R]:
+    def unknown(self) -> OutcomeView[O_co, R_co]:
         """The orders that may have been done: recover them, never resend."""
         return self._of(OutcomeStatus.UNKNOWN)
 
     @property
-    def not_sent(self) -> OutcomeView[O, R]:
+    def not_sent(self) -> OutcomeView[O_co, R_co]:
         """The orders that were not done, proved: resend freely; of a job, by running it again."""
         return self._of(OutcomeStatus.NOT_SENT)
 
@@ -235,5 +237,5 @@ class BatchResult(Sequence[Outcome[O, R]]):
             parts.append("the input was not taken to its end")
         return parts
 
-    def _of(self, status: OutcomeStatus) -> OutcomeView[O, R]:
+    def _of(self, status: OutcomeStatus) -> OutcomeView[O_co, R_co]:
         return OutcomeView(self.blocks, status)
