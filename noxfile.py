@@ -51,6 +51,7 @@ def types(session: nox.Session) -> None:
     """Check types."""
     session.install("-e", EVERYTHING, *_group("types"), "nox")
     session.run("mypy")
+    session.run("pytest", "tests/typed")
 
 
 @nox.session

@@ -1,0 +1,70 @@
+"""Type checkers accept what works at run time, and refuse what does not."""
+
+import re
+import subprocess
+import sys
+import textwrap
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLES = Path(__file__).with_name("examples.py").read_text()
+README = (ROOT / "README.md").read_text()
+PAYOUT = '''
+"""The README's example of a payout, in a function of its own."""
+
+import uuid
+from collections.abc import Callable
+
+from gateway_async import BankDetails, Beneficiary, GatewayClient, PayoutRequest
+
+
+async def example(
+    gateway: GatewayClient, book: Callable[..., None], look_into: Callable[..., None]
+) -> None:
+    """Pay out."""
+'''
+PYRIGHT = """
+{"typeCheckingMode": "strict", "reportUnnecessaryTypeIgnoreComment": "error"}
+"""
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """Write the examples where users would: beside nothing of this repository."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    (payout,) = [block for block in blocks if "= PayoutRequest(" in block]
+    (tmp_path / "examples.py").write_text(EXAMPLES)
+    (tmp_path / "payout.py").write_text(PAYOUT + textwrap.indent(payout, "    "))
+    (tmp_path / "pyrightconfig.json").write_text(PYRIGHT)
+    return tmp_path
+
+
+def check(command: list[str], where: Path) -> tuple[int, str]:
+    done = subprocess.run(  # noqa: S603  # our own words
+        [sys.executable, "-m", *command],
+        cwd=where,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_mypy_agrees(written: Path, pytestconfig: pytest.Config) -> None:
+    pytest.importorskip("mypy", reason="mypy is not installed: pip install --group types")
+    cache = pytestconfig.cache.mkdir("mypy") if pytestconfig.cache else written / "cache"
+    options = ["--strict", "--config-file=", f"--cache-dir={cache}"]
+    code, said = check(["mypy", *options, "examples.py", "payout.py"], written)
+    assert (code, said) == (0, "Success: no issues found in 2 source files\n")
+
+
+def test_pyright_agrees(written: Path) -> None:
+    if find_spec("pyright") is None or check(["pyright", "--version"], written)[0] != 0:
+        pytest.skip("pyright is not installed, or cannot fetch itself: pip install pyright")
+    code, said = check(["pyright", "--pythonpath", sys.executable, "-p", "."], written)
+    assert code == 0, said
+    assert "0 errors" in said
