@@ -1,7 +1,7 @@
 """A journal outlives the release that wrote it: a newer one reads, resumes and finishes its jobs.
 
-`journal_version_2.sql` was written by `make_dump`, with a release that kept orders without the names
-of their fields.
+`journal_version_2.sql` was written by `make_dump`, with a release that kept orders without the
+names of their fields.
 """
 
 import asyncio
@@ -265,7 +265,7 @@ async def test_a_release_with_more_fields_finishes_jobs_that_were_kept_without_t
         orders = orders_for("refund", sandbox.seed(3, status="captured"))
         kept_ids = [order.transaction_id for order in orders]
         async with Journal.open(url) as journal, unreachable() as gateway:
-            assert (await gateway.refund(orders, job=journal.job(job))).counts[OutcomeStatus.NOT_SENT] == 3
+            assert len((await gateway.refund(orders, job=journal.job(job))).not_sent) == 3
     found = await asyncio.to_thread(_run, newer, url, sandbox.base_url, job)
     assert found["fields"] == [["low", "0.00"]]
     assert "are not those given" in found["conflict"]
