@@ -19,16 +19,6 @@ _PATHS = frozenset({"--out", "--report", "--config", "--secret-file"})
 _FLAGS = frozenset({"--yes", "--dry-run", "--"})
 
 
-def absolute_journal(url: str) -> str:
-    """Return the URL of a journal, with the whole path of its file.
-
-    Raises:
-        ConfigurationError: If it is no such URL.
-    """
-    location = locate(url)
-    return f"sqlite:///{Path(location.path).absolute()}" if location.is_sqlite else url
-
-
 def line_again(words: "Iterable[str]", given: "Sequence[object]" = ()) -> str:
     """Write a command, with whole paths.
 
@@ -65,7 +55,7 @@ def with_journal(line: str, url: str | None) -> str:
         url: The journal, wherever it was named; None for none.
     """
     is_named = given_option(line, _JOURNAL) is not None
-    whole = None if url is None or is_named else absolute_journal(url)
+    whole = None if url is None or is_named else locate(url).absolute_url
     return line if whole is None or whole == url else f"{line} {shlex.join([_JOURNAL, whole])}"
 
 
@@ -99,7 +89,7 @@ def _whole(option: str, value: str) -> str:
     name = option.replace("_", "-")
     if name == _JOURNAL:
         try:
-            return absolute_journal(value)
+            return locate(value).absolute_url
         except ConfigurationError:
             return value
     return _whole_path(value) if name in _PATHS else value

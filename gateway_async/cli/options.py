@@ -11,12 +11,12 @@ import attrs
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from gateway_async.cli.again import absolute_journal
 from gateway_async.cli.files.formats import Format
 from gateway_async.cli.settings.settings import Given, Settings, read_settings
 from gateway_async.cli.talk import Talk
 from gateway_async.errors import ConfigurationError
 from gateway_async.journal import Journal
+from gateway_async.journal.location import locate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -223,8 +223,8 @@ class JournalOptions:
 
     Attributes:
         journal: The journal: sqlite:////srv/refunds.db, or postgresql://user@host/database; a
-            relative path, sqlite:///refunds.db, is another journal in another directory. A URL with
-            a password goes into GATEWAY_JOURNAL or the TOML file.
+            relative path begins at the working directory, and each run says where that is. A URL
+            with a password goes into GATEWAY_JOURNAL or the TOML file.
     """
 
     journal: str | None = None
@@ -259,7 +259,7 @@ def open_journal(settings: Settings, *, create: bool = True) -> Journal:
             "(or GATEWAY_JOURNAL, or journal in the TOML file)"
         )
     return Journal.open(
-        absolute_journal(settings.journal),
+        locate(settings.journal).absolute_url,
         lease_seconds=settings.journal_lease_seconds,
         create=create,
     )

@@ -73,7 +73,7 @@ class _File:
     """
 
     def __init__(self, path: str) -> None:
-        self.path = Path(path).absolute()  # the working directory may change
+        self.path = Path(path)
         self._log = Path(f"{self.path.resolve()}-wal")  # SQLite has it beside what a link leads to
         self._known: tuple[int, int] | None = None
         self._lost_log = False

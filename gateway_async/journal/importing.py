@@ -18,7 +18,16 @@ from gateway_async.errors import InvalidOrderError, JobConflictError, JournalErr
 from gateway_async.journal import cutting, slices
 from gateway_async.journal.codec import OrderCodec, lookup_key, pack_keys, storable
 from gateway_async.journal.leases import IMPORT_SLICE, LeaseKey, release_of, renew, take
-from gateway_async.journal.schema import BLOCK, JOBS, ORDERS, STATES, DatabaseNow
+from gateway_async.journal.reading import read_fields
+from gateway_async.journal.schema import (
+    BLOCK,
+    JOBS,
+    ORDERS,
+    SCHEMA,
+    STATES,
+    VERSION,
+    DatabaseNow,
+)
 from gateway_async.journal.states import JobState
 
 if TYPE_CHECKING:
@@ -37,6 +46,8 @@ _FIND = sa.select(JOBS).where(JOBS.c.name == sa.bindparam("the_name"))
 _MAKE = JOBS.insert().values(
     name=sa.bindparam("the_name"), created_at=DatabaseNow(), imported=False, total=0
 )
+_RAISE_VERSION = SCHEMA.update().where(SCHEMA.c.version < VERSION).values(version=VERSION)
+"""From the first job on that an earlier release could not read, it does not open the journal."""
 _AIM = (
     JOBS.update()
     .where(JOBS.c.id == sa.bindparam("the_job"), JOBS.c.imported.is_(False))
@@ -123,9 +134,11 @@ class Submission:
 
     async def _compare(self, job: "sa.Row[Any]", pages: "AsyncIterator[Sequence[Any]]") -> int:
         digest, given = hashlib.sha256(), 0
+        kept = await self.writer.run(self.what, read_fields, job.id)
+        names = self.codec.names if kept is None else kept
         async for page in pages:
             for start in range(0, len(page), BLOCK):
-                _add(digest, self.codec.encode_block(page[start : start + BLOCK])[1])
+                _add(digest, self.codec.canonical(page[start : start + BLOCK], names))
             given += len(page)
             if given > job.total:
                 raise self._conflict(f"it has {job.total} orders, and more were given")
@@ -234,6 +247,7 @@ def _begin(inside: "Transaction", submission: Submission) -> "LeaseKey | sa.Row[
     if job.imported:
         submission.check_subject(job)
         return job
+    inside.execute(_RAISE_VERSION)
     key = LeaseKey(submission.name, job.id, IMPORT_SLICE)
     key = take(inside, key, submission.owner, submission.seconds)
     subject = zip(_SUBJECT, submission.subject, strict=True)

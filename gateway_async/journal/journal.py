@@ -38,7 +38,7 @@ class Journal:
 
     Use it as an async context manager, in one event loop:
 
-        async with Journal.open("sqlite:///refunds.db") as journal:
+        async with Journal.open("sqlite:////srv/refunds.db") as journal:
             ...
     """
 
@@ -56,20 +56,23 @@ class Journal:
         """Make a journal; it connects when it is entered.
 
         Args:
-            url: `sqlite:///path/to/file.db`, or `postgresql://user@host/database`. A relative path
-                is another file in another working directory: `sqlite:////` begins an absolute one.
+            url: `sqlite:////path/to/file.db`, with four slashes before the absolute path, or
+                `postgresql://user@host/database`.
             lease_seconds: How long a job stays with a process that says nothing more.
             create: Whether a journal is made where there is none.
 
         Raises:
-            ConfigurationError: For another kind of URL, or a lease that is no such number.
+            ConfigurationError: For another kind of URL, a relative path, which would be another
+                journal in another working directory, or a lease that is no such number.
         """
         if not _is_duration(lease_seconds):
             raise ConfigurationError(
                 "lease_seconds: expected a number of seconds above 0, and a day at most, "
                 f"got {lease_seconds!r}"
             )
-        return cls(locate(url), float(lease_seconds), create=create)
+        location = locate(url)
+        location.check_absolute()
+        return cls(location, float(lease_seconds), create=create)
 
     @property
     def lease_seconds(self) -> float:

@@ -146,7 +146,7 @@ class Lease:
             "read the orders", reading.read_rows, self._key, states, after, limit
         )
 
-    async def new(self, *, after: int, limit: int) -> list[tuple[int, list[str]]]:
+    async def new(self, *, after: int, limit: int) -> "list[tuple[int, Sequence[Any]]]":
         """Return position and values of orders that are new, by position.
 
         Args:

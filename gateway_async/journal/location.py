@@ -4,13 +4,14 @@ Law: a password is in no message and in no repr.
 """
 
 import re
+from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 import attrs
 
 from gateway_async.errors import ConfigurationError, JournalError
 
-_EXPECTED = 'expected "sqlite:///path/to/file.db" or "postgresql://user@host/database"'
+_EXPECTED = 'expected "sqlite:////path/to/file.db" or "postgresql://user@host/database"'
 _POSTGRES = frozenset({"postgresql", "postgres", "postgresql+psycopg"})
 _SQLITE = "sqlite:///"
 _OF_THE_DRIVER = frozenset(
@@ -39,14 +40,27 @@ class Location:
         """The path of the file."""
         return self.url[len(_SQLITE) :]
 
+    @property
+    def absolute_url(self) -> str:
+        """The URL with the whole path of the file, from the working directory as it is now."""
+        return f"{_SQLITE}{Path(self.path).absolute()}" if self.is_sqlite else self.url
+
+    def check_absolute(self) -> None:
+        """Refuse a file whose path is relative.
+
+        Raises:
+            ConfigurationError: With the URL that names the file in every working directory.
+        """
+        if self.is_sqlite and not Path(self.path).is_absolute():
+            raise ConfigurationError(
+                f"journal URL: {self.shown} depends on the working directory: started elsewhere, a "
+                "job would begin anew and send every order again; write the whole path: "
+                f"{self.absolute_url}"
+            )
+
     def missing(self) -> JournalError:
         """Return the error that says that there is no journal."""
-        hint = "; a relative path begins at the working directory" if self._is_relative else ""
-        return JournalError(f"there is no journal {self.shown}{hint}")
-
-    @property
-    def _is_relative(self) -> bool:
-        return self.is_sqlite and not self.path.startswith("/")
+        return JournalError(f"there is no journal {self.shown}")
 
 
 def locate(url: object) -> Location:
@@ -71,7 +85,7 @@ def locate(url: object) -> Location:
 def _file(url: str) -> Location:
     path = url[len(_SQLITE) :] if url.lower().startswith(_SQLITE) else ""
     if not path:
-        reason = "with three slashes, and four before an absolute path"
+        reason = "with four slashes before an absolute path"
     elif path.startswith((":memory:", "file:")):
         reason = "since a journal in memory would not outlive its process"
     elif "?" in path:

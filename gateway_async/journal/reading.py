@@ -9,7 +9,7 @@ import orjson
 import sqlalchemy as sa
 
 from gateway_async.errors import JobNotFoundError
-from gateway_async.journal.codec import body_of, lookup_key, unpack_keys
+from gateway_async.journal.codec import body_of, codec_of, lookup_key, unpack_keys
 from gateway_async.journal.job import JobHead, JobStatus
 from gateway_async.journal.rows import RequestNote, Row
 from gateway_async.journal.schema import (
@@ -76,7 +76,7 @@ _KEYS = (
     .order_by(ORDERS.c.first)
     .limit(sa.bindparam("most"))
 )
-_OPERATION = sa.select(JOBS.c.operation).where(JOBS.c.id == _JOB)
+_ONE_JOB = sa.select(JOBS.c.name, JOBS.c.operation).where(JOBS.c.id == _JOB)
 
 _REQUESTS = sa.select(REQUESTS).where(REQUESTS.c.id.in_(sa.bindparam("requests", expanding=True)))
 _COUNTS = sa.select(
@@ -174,10 +174,25 @@ def read_rows(
 
 def read_new(
     inside: "Transaction", key: "LeaseKey", after: int, most: int
-) -> list[tuple[int, list[str]]]:
+) -> "list[tuple[int, Sequence[Any]]]":
     """Return position and values of new orders of a slice, from behind a position."""
     pieces = _pieces_in(inside, key, (JobState.NEW,), after, most)
-    return list(zip(_positions(pieces), _values(inside, key.job_id, pieces), strict=True))
+    job = inside.execute(_ONE_JOB, {"the_job": key.job_id}).one()
+    values = _values(inside, key.job_id, job, pieces)
+    return list(zip(_positions(pieces), values, strict=True))
+
+
+def read_fields(inside: "Transaction", job_id: int) -> tuple[str, ...] | None:
+    """Return the fields that the orders of a job were kept with; None where it has no order.
+
+    Raises:
+        JournalError: If this release cannot make orders of them.
+    """
+    found = inside.execute(_BODIES, {"the_job": job_id, "blocks": [0]}).one_or_none()
+    if found is None:
+        return None
+    row = inside.execute(_ONE_JOB, {"the_job": job_id}).one()
+    return codec_of(row.operation).fields_of(found.bodies, row.name)
 
 
 def read_new_positions(inside: "Transaction", key: "LeaseKey", after: int, most: int) -> list[int]:
@@ -286,9 +301,9 @@ def _keys(inside: "Transaction", job_id: int, last: int) -> "Sequence[Any]":
 def _rows(inside: "Transaction", job_id: int, pieces: "Sequence[Stretch]") -> list[Row]:
     if not pieces:
         return []
-    operation = inside.execute(_OPERATION, {"the_job": job_id}).scalar_one()
+    job = inside.execute(_ONE_JOB, {"the_job": job_id}).one()
     notes = _notes(inside, {each.request_id for each in pieces if each.request_id is not None})
-    values = _values(inside, job_id, pieces)
+    values = _values(inside, job_id, job, pieces)
     rows: list[Row] = []
     for each in pieces:
         note = None if each.request_id is None else notes[each.request_id]
@@ -299,7 +314,7 @@ def _rows(inside: "Transaction", job_id: int, pieces: "Sequence[Stretch]") -> li
                 index=position,
                 state=JobState(each.state),
                 body=body_of(next(values)),
-                operation=operation,
+                operation=job.operation,
                 code=each.code,
                 text=each.text,
                 reference=reference,
@@ -312,22 +327,23 @@ def _rows(inside: "Transaction", job_id: int, pieces: "Sequence[Stretch]") -> li
 
 
 def _values(
-    inside: "Transaction", job_id: int, pieces: "Sequence[Stretch]"
-) -> "Iterator[list[str]]":
-    """Yield what is kept of each order of some pieces, ascending."""
+    inside: "Transaction", job_id: int, job: "sa.Row[Any]", pieces: "Sequence[Stretch]"
+) -> "Iterator[Sequence[Any]]":
+    """Yield the values of each order of some pieces, ascending."""
+    codec = codec_of(job.operation)
     starts = dict.fromkeys(
         start
         for each in pieces
         for start in range(each.first - each.first % BLOCK, each.last + 1, BLOCK)
     )
     blocks = _blocks(inside, job_id, list(starts))
-    start, block = -BLOCK, ""
+    start = -BLOCK
     for each in pieces:
         at = each.first
         while at <= each.last:
             if at >= start + BLOCK:
                 start, block = next(blocks)
-                values = orjson.loads(block)
+                values = codec.read_block(block, job.name)
             end = min(each.last + 1, start + BLOCK)
             yield from values[at - start : end - start]
             at = end

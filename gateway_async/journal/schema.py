@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from gateway_async.journal.location import Location
 
-VERSION = 2
+VERSION = 3
+"""Version 3 names the fields of orders; in version 2 they stand by position."""
+_READ = (2, VERSION)
 _ADVISORY_LOCK = 0x6761_6A6F_7572
 _LOCK_OF_JOBS = 0x6761_6A6F_0000_0000
 _ANY_TEXT = ("UTF8", "SQL_ASCII")
@@ -116,8 +118,8 @@ ORDERS = sa.Table(
     sa.Column("bodies", sa.Text, nullable=False),
     sqlite_with_rowid=False,
 )
-"""The orders as they were submitted, a block a row: `bodies` is a JSON list with what `codec` makes
-of each, and `lookup_keys` what they are found by."""
+"""The orders as they were submitted, a block a row: `bodies` is what `codec` makes of them,
+and `lookup_keys` what they are found by."""
 
 STATES = sa.Table(
     "gateway_states",
@@ -187,11 +189,12 @@ def prepare(connection: sa.Connection, location: "Location", *, create: bool = T
         _METADATA.create_all(connection)
         connection.execute(SCHEMA.insert().values(id=1, version=VERSION))
     version = connection.execute(sa.select(SCHEMA.c.version)).scalar()
-    if version != VERSION:
+    if version not in _READ:
         raise JournalError(
             f"the journal in this database is of version {version}, and this release of "
-            f"gateway_async reads version {VERSION}: finish its jobs with the release that wrote "
-            "it; in another database they are not known, and their orders would be sent again"
+            f"gateway_async reads versions {_READ[0]} to {_READ[-1]}: finish its jobs with the "
+            "release that wrote it; in another database they are not known, and their orders would "
+            "be sent again"
         )
 
 

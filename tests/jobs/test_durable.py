@@ -52,7 +52,7 @@ class Watched(Transport):
     def _states(self, message: Message) -> list[str]:
         asked = [order["transaction_id"] for order in fields_of(message)["refund_orders"]]
         blocks = self.tables.run("SELECT bodies FROM gateway_orders ORDER BY first")
-        names = [values[0] for (bodies,) in blocks for values in json.loads(bodies)]
+        names = [values[0] for (bodies,) in blocks for values in json.loads(bodies)["orders"]]
         known = dict(zip(names, self.tables.states(), strict=True))
         return [known[name] for name in asked]
 

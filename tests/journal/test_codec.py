@@ -126,7 +126,7 @@ def test_blocks_may_be_cut_anywhere(given_amounts: list[Decimal], one: int, othe
             codec.encode_block(orders[start : start + size])
             for start in range(0, len(orders), size)
         ]
-        values = [each for kept, _ in blocks for each in json.loads(kept)]
+        values = [each for kept, _ in blocks for each in codec.read_block(kept.decode(), "job")]
         assert codec.build(values) == orders
         assert [str(order.amount) for order in codec.build(values)] == [
             str(order.amount) for order in orders

@@ -117,18 +117,6 @@ async def test_nothing_is_kept_any_more_once_the_log_of_a_journal_was_lost(tmp_p
                 assert "the write-ahead log was deleted" in str(error)
 
 
-async def test_a_file_stays_where_it_was_when_the_working_directory_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    async with Journal.open("sqlite:///journal.db") as journal:
-        lease = await taken(journal)
-        monkeypatch.chdir("/")
-        assert await sent(lease, range(3))
-        journal.store.writer._disconnect()
-        assert await sent(lease, range(3, 6))
-
-
 async def test_limits_are_in_the_order_in_which_they_must_act(postgres: str) -> None:
     names = ("idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout")
     async with Journal.open(emptied(postgres)) as journal:

@@ -62,7 +62,7 @@ def test_importing_it_loads_no_database() -> None:
     assert python(IMPORT) == ""
 
 
-@pytest.mark.parametrize("scheme", ["sqlite:///journal.db", "postgresql://u@127.0.0.1:1/db"])
+@pytest.mark.parametrize("scheme", ["sqlite:////tmp/journal.db", "postgresql://u@127.0.0.1:1/db"])
 def test_a_missing_extra_is_named(scheme: str) -> None:
     assert "pip install 'gateway-async[journal]'" in python(WITHOUT, scheme)
 
@@ -105,7 +105,7 @@ def test_other_urls_are_refused(url: Any) -> None:
         ("postgresql://u@host:99999/db", "is no port"),
         ("postgresql://u@one:5432,two:5432/db", "is no port"),
         ("postgresql://u@host/db?prepare_threshold=0", "prepare_threshold is no parameter of"),
-        ("sqlite://refunds.db", "with three slashes"),
+        ("sqlite://refunds.db", "with four slashes before an absolute path"),
         ("sqlite:///:memory:", "in memory would not outlive"),
         ("sqlite:///x.db?timeout=3", "a file has no parameters"),
         ("sqlite:///\ud800.db", "half a surrogate pair"),
@@ -119,27 +119,27 @@ def test_a_refused_url_is_told_why(url: str, reason: str) -> None:
 
 
 def test_the_scheme_in_capitals() -> None:
-    assert Journal.open("SQLITE:///a b.db")._location.path == "a b.db"
+    assert Journal.open("SQLITE:////a b.db")._location.path == "/a b.db"
     assert Journal.open("POSTGRESQL://u@h/db")._location.is_sqlite is False
 
 
 def test_a_password_is_not_shown() -> None:
     url = "postgresql://user:hush@host:5433/db?password=hush"
     assert repr(Journal.open(url)) == "<Journal postgresql://user@host:5433/db>"
-    assert repr(Journal.open("sqlite:///a b.db")) == "<Journal sqlite:///a b.db>"
+    assert repr(Journal.open("sqlite:////a b.db")) == "<Journal sqlite:////a b.db>"
     assert "hush" not in repr(Journal.open(url)._location)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), True, "15", None])
 def test_a_lease_is_a_number_of_seconds(seconds: Any) -> None:
     with pytest.raises(ConfigurationError, match="lease_seconds: "):
-        Journal.open("sqlite:///x.db", lease_seconds=seconds)
-    assert Journal.open("sqlite:///x.db", lease_seconds=3).lease_seconds == 3.0
+        Journal.open("sqlite:////x.db", lease_seconds=seconds)
+    assert Journal.open("sqlite:////x.db", lease_seconds=3).lease_seconds == 3.0
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201, "a\nb", "a\0", "\ud800", None, 3])
 async def test_names_of_jobs(name: Any) -> None:
-    journal = Journal.open("sqlite:///x.db")
+    journal = Journal.open("sqlite:////x.db")
     with pytest.raises(ConfigurationError, match="job: expected a name of 1 to 200"):
         journal.job(name)
     assert journal.job("Rückläufer 2024-05 #1").name == "Rückläufer 2024-05 #1"
@@ -150,7 +150,7 @@ async def test_an_unknown_version_is_refused(url: str, tables: Tables) -> None:
         await submitted(journal)
     tables.run("UPDATE gateway_journal SET version = 7")
     known = tables.snapshot()
-    with pytest.raises(JournalError, match=r"is of version 7, .* reads version 2: finish"):
+    with pytest.raises(JournalError, match=r"is of version 7, .* reads versions 2 to 3: finish"):
         await Journal.open(url).__aenter__()
     assert tables.snapshot() == known
 
@@ -353,13 +353,18 @@ async def test_a_journal_that_only_is_read_is_not_made(url: str, tables: Tables)
         assert [status.name for status in await journal.jobs()] == ["job"]
 
 
-async def test_of_a_relative_path_it_is_said_where_it_begins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("path", ["j.db", "./j.db", "data/j.db", "../j.db"])
+async def test_a_relative_path_is_refused_with_the_absolute_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(JournalError, match="begins at the working directory"):
-        async with Journal.open("sqlite:///j.db", create=False):
-            pass
+    with pytest.raises(ConfigurationError, match="depends on the working directory") as caught:
+        Journal.open(f"sqlite:///{path}")
+    whole = str(caught.value).rpartition(" ")[2]
+    assert whole == f"sqlite:///{tmp_path / path}"
+    (tmp_path / "data").mkdir()
+    async with Journal.open(whole):
+        assert (tmp_path / path).exists()
 
 
 @pytest.mark.parametrize(

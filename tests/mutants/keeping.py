@@ -105,6 +105,13 @@ KEEPING = (
         "tests/jobs/test_conflicts.py",
     ),
     Mutant(
+        "an order is not sent without a field that another release kept",
+        "journal/codec.py",
+        "            if unknown or lacking:\n",
+        "            if lacking:\n",
+        "tests/journal/test_earlier.py",
+    ),
+    Mutant(
         "what is proved not to be done is sent again only where that is asked for",
         "jobs/recovering.py",
         "        if is_absent and self.policy.resend_absent:\n",

@@ -39,6 +39,7 @@ from gateway_async.cli.shows import gauged
 from gateway_async.cli.stopping import Stop
 from gateway_async.errors import ConfigurationError, InvalidOrderError
 from gateway_async.journal import JobState
+from gateway_async.journal.location import locate
 from gateway_async.settings import WorkerPolicy
 from gateway_async.workers import Workers
 from gateway_async.workers.watching import watch as watch_job
@@ -112,7 +113,8 @@ class _Shop:
     def workers(self, broker: "AsyncBroker | Callable[..., Any]") -> Workers:
         """Make them."""
         open_journal(self.settings)  # refuses what is missing
-        return Workers(broker, self._gateway, str(self.settings.journal), policy=self.policy)
+        url = locate(self.settings.journal).absolute_url
+        return Workers(broker, self._gateway, url, policy=self.policy)
 
     @contextlib.asynccontextmanager
     async def _gateway(self) -> "AsyncIterator[GatewayClient]":

@@ -1,0 +1,292 @@
+"""A journal outlives the release that wrote it: a newer one reads, resumes and finishes its jobs.
+
+`journal_version_2.sql` was written by `make_dump`, with a release that kept orders without the
+names of their fields.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+import gateway_async
+from gateway_async import (
+    Credentials,
+    GatewayClient,
+    HmacSigner,
+    OutcomeStatus,
+    RecoveryPolicy,
+    RetryPolicy,
+)
+from gateway_async.errors import JobConflictError, JournalError
+from gateway_async.journal import JobState, Journal
+from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.entries import PaymentStatus, Refund, Transaction
+from tests.journal.tables import Tables
+from tests.orders import client_of, orders_for
+
+HERE = Path(__file__).parent
+EARLIER = HERE / "journal_version_2.sql"
+WRITTEN_AT = datetime(2024, 5, 1, 3, tzinfo=UTC)
+RESENDING = RecoveryPolicy(settle_seconds=0, resend_absent=True)
+DONE_BUT_NOT_KNOWN = {("lost", 0), ("stopped", 4)}
+"""What the gateway did of the requests whose replies the earlier process never read."""
+STATUSES = {
+    "finished": ["succeeded", "succeeded", "succeeded", "declined"],
+    "held": ["not_sent", "not_sent", "succeeded", "succeeded"],
+    "sliced": ["not_sent", "not_sent", "succeeded", "succeeded", "not_sent", "not_sent"],
+    "captured": ["not_sent"] * 3,
+    "cancelled": ["not_sent"] * 3,
+    "reviewed": ["not_sent"] * 3,
+    "lost": ["unknown", "unknown", *["succeeded"] * 4],
+    "stopped": [*["succeeded"] * 4, "unknown", "unknown", "not_sent", "not_sent"],
+}
+
+
+@attrs.frozen(kw_only=True)
+class Kept:
+    """An order as the file has it, read past the library.
+
+    Attributes:
+        job: The name of its job.
+        operation: The operation of that.
+        at: Its position in the job.
+        values: Its fields, in the order of the interface.
+        reference: The reference of its refund; empty where the file has none.
+    """
+
+    job: str
+    operation: str
+    at: int
+    values: list[str]
+    reference: str
+
+    def transaction(self) -> Transaction:
+        """Return what the gateway's books have of it, at the moment of the kill."""
+        transaction_id, order_no, currency, amount, *more = self.values
+        is_done = bool(self.reference) or (self.job, self.at) in DONE_BUT_NOT_KNOWN
+        amounts = [Decimal(more[0])] if is_done else []
+        if (self.job, self.at) == ("finished", 3):  # it was refunded in whole before the job
+            amounts = [Decimal(amount)]
+        refunds = [
+            Refund(
+                refund_reference_id=f"{transaction_id}-01",
+                transaction_id=transaction_id,
+                amount=refunded,
+                reason="",
+                at=WRITTEN_AT,
+            )
+            for refunded in amounts
+        ]
+        is_paid = self.operation in {"refund", "review"}
+        return Transaction(
+            transaction_id=transaction_id,
+            order_no=order_no,
+            currency=currency,
+            amount=Decimal(amount),
+            created_at=WRITTEN_AT - timedelta(days=1),
+            status=PaymentStatus.CAPTURED if is_paid else PaymentStatus.AUTHORISED,
+            captured_amount=Decimal(amount if is_paid else 0),
+            refunded_amount=sum(amounts, Decimal(0)),
+            refunds=refunds,
+            effects=Counter({"refund": len(refunds)}),
+        )
+
+
+def kept_in(path: Path) -> Iterator[Kept]:
+    """Read all orders of the file."""
+    with closing(sqlite3.connect(path)) as file:
+        jobs = file.execute("SELECT id, name, operation FROM gateway_jobs ORDER BY id").fetchall()
+        for number, name, operation in jobs:
+            references = {
+                first + offset: reference
+                for first, listed in file.execute(
+                    "SELECT first, reference_list FROM gateway_states WHERE job_id = ?", (number,)
+                )
+                for offset, reference in enumerate(json.loads(listed or "[]"))
+            }
+            (bodies,) = file.execute(
+                "SELECT bodies FROM gateway_orders WHERE job_id = ?", (number,)
+            ).fetchone()
+            for at, values in enumerate(json.loads(bodies)):
+                yield Kept(
+                    job=name,
+                    operation=operation,
+                    at=at,
+                    values=values,
+                    reference=references.get(at, ""),
+                )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    made = tmp_path / "journal.db"
+    with closing(sqlite3.connect(made)) as file:
+        file.executescript(EARLIER.read_text(encoding="utf-8"))
+    return made
+
+
+@pytest.fixture
+def kept(path: Path, sandbox: Sandbox) -> list[Kept]:
+    """The orders of the file, which the gateway knows, too."""
+    known = [*kept_in(path)]
+    sandbox.ledger.restore([each.transaction() for each in known], [])
+    return known
+
+
+def unreachable() -> GatewayClient:
+    """Make a client of the sandbox's merchant that reaches no gateway."""
+    who = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("secret"))
+    return GatewayClient("http://127.0.0.1:1", who, retry=RetryPolicy(attempts=1))
+
+
+async def _orders(journal: Journal, name: str) -> list[Any]:
+    return [outcome.order async for outcome in journal.outcomes(name)]
+
+
+async def test_an_earlier_journal_is_read(path: Path) -> None:
+    known = [*kept_in(path)]
+    async with Journal.open(f"sqlite:///{path}") as journal:
+        assert [status.name for status in await journal.jobs()] == list(STATUSES)
+        for name, statuses in STATUSES.items():
+            outcomes = [outcome async for outcome in journal.outcomes(name)]
+            assert [str(outcome.status) for outcome in outcomes] == statuses
+            for outcome, each in zip(outcomes, [k for k in known if k.job == name], strict=True):
+                assert [str(value) for value in attrs.astuple(outcome.order)] == each.values
+                record: Any = outcome.record
+                assert (record.refund_reference_id if record else "") == each.reference
+    assert Tables(f"sqlite:///{path}").run("SELECT version FROM gateway_journal") == [(2,)]
+
+
+async def test_an_earlier_journal_is_resumed_and_finished(
+    path: Path, sandbox: Sandbox, kept: list[Kept]
+) -> None:
+    async with (
+        Journal.open(f"sqlite:///{path}") as journal,
+        client_of(sandbox, recovery=RESENDING) as gateway,
+    ):
+        parts = [
+            (journal.job(name), number)
+            for name in STATUSES
+            for number in ((1, 2, 3) if name == "sliced" else (0,))
+        ]
+        for job, number in parts:
+            await gateway.resume(job, slice_number=number)
+        for name, statuses in STATUSES.items():
+            outcomes = [outcome async for outcome in journal.outcomes(name)]
+            is_declined = [status == "declined" for status in statuses]
+            assert [o.status is OutcomeStatus.DECLINED for o in outcomes] == is_declined
+            assert {str(o.status) for o in outcomes} <= {"succeeded", "declined"}
+        before = sandbox.requests.total()
+        for job, number in parts:
+            assert (await gateway.resume(job, slice_number=number)).requests == 0
+        assert sandbox.requests.total() == before
+    for each in kept:
+        assert sandbox.ledger.effects(each.operation, each.values[0]) == 1, each
+
+
+async def test_the_orders_of_an_earlier_job_are_known_again(
+    path: Path, sandbox: Sandbox, kept: list[Kept]
+) -> None:
+    async with (
+        Journal.open(f"sqlite:///{path}") as journal,
+        client_of(sandbox, recovery=RESENDING) as gateway,
+    ):
+        orders = await _orders(journal, "stopped")
+        changed = [attrs.evolve(orders[0], refund_reason="another"), *orders[1:]]
+        with pytest.raises(JobConflictError, match="are not those given"):
+            await gateway.refund(changed, job=journal.job("stopped"))
+        assert sandbox.requests.total() == 0
+        assert (await gateway.refund(iter(orders), job=journal.job("stopped"))).ok
+        new = orders_for("refund", sandbox.seed(3, status="captured"))
+        assert (await gateway.refund(new, job=journal.job("tonight"))).ok
+        assert await _orders(journal, "tonight") == new
+        assert await _orders(journal, "finished") != []
+    assert Tables(f"sqlite:///{path}").run("SELECT version FROM gateway_journal") == [(3,)]
+    for each in kept:
+        if each.job == "stopped":
+            assert sandbox.ledger.effects("refund", each.values[0]) == 1
+
+
+@pytest.fixture(scope="session")
+def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A newer release, whose refunds have two more fields; the folder that holds it."""
+    folder = tmp_path_factory.mktemp("newer")
+    package = Path(gateway_async.__file__).parent
+    shutil.copytree(package, folder / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    module = folder / package.name / "models" / "orders.py"
+    last = '    refund_reason: str = text_field(default="")\n'
+    added = (
+        '    urgency: str = text_field(default="low")\n'
+        '    fee: Decimal = amount_field(default="0.00")\n'
+    )
+    text = module.read_text(encoding="utf-8")
+    assert last in text
+    module.write_text(text.replace(last, last + added), encoding="utf-8")
+    return folder
+
+
+def _run(newer: Path, url: str, base_url: str, job: str) -> dict[str, Any]:
+    command = [sys.executable, str(HERE / "newer_release.py"), str(newer), url, base_url, job]
+    ended = subprocess.run(  # noqa: S603  # our own program
+        command,
+        env={**os.environ, "PYTHONPATH": str(newer)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    found: dict[str, Any] = json.loads(ended.stdout)
+    return found
+
+
+@pytest.mark.parametrize("job", ["stopped", "tonight"])
+async def test_a_release_with_more_fields_finishes_jobs_that_were_kept_without_them(
+    path: Path, sandbox: Sandbox, kept: list[Kept], newer: Path, job: str
+) -> None:
+    """`stopped` was kept by version 2, and `tonight` is kept by this release."""
+    url = f"sqlite:///{path}"
+    kept_ids = [each.values[0] for each in kept if each.job == job]
+    if not kept_ids:
+        orders = orders_for("refund", sandbox.seed(3, status="captured"))
+        kept_ids = [order.transaction_id for order in orders]
+        async with Journal.open(url) as journal, unreachable() as gateway:
+            assert len((await gateway.refund(orders, job=journal.job(job))).not_sent) == 3
+    found = await asyncio.to_thread(_run, newer, url, sandbox.base_url, job)
+    assert found["fields"] == [["low", "0.00"]]
+    assert "are not those given" in found["conflict"]
+    assert set(found["statuses"]) == {"succeeded"}
+    assert [sandbox.ledger.effects("refund", each) for each in kept_ids] == [1] * len(kept_ids)
+
+
+async def test_an_order_with_a_field_that_this_release_does_not_know_is_not_sent_without_it(
+    path: Path, sandbox: Sandbox, kept: list[Kept], newer: Path
+) -> None:
+    del kept
+    url = f"sqlite:///{path}"
+    await asyncio.to_thread(_run, newer, url, sandbox.base_url, "stopped")
+    sandbox.requests.clear()
+    words = "job 'newer': .* does not know urgency, fee; finish the job with the release that kept"
+    async with Journal.open(url) as journal, client_of(sandbox) as gateway:
+        assert (await journal.status("newer")).counts[JobState.NEW] == 8
+        with pytest.raises(JournalError, match=words) as caught:
+            await gateway.resume(journal.job("newer"), slice_number=1)
+        assert caught.value.job == "newer"
+        with pytest.raises(JournalError, match=words):
+            await gateway.submit("refund", [], job=journal.job("newer"))
+        assert len(await _orders(journal, "stopped")) == 8
+    assert sandbox.requests.total() == 0
