@@ -10,7 +10,7 @@ import logging
 import math
 import random
 import time
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import attrs
 
@@ -33,8 +33,6 @@ from gateway_async.telemetry import Attempt
 from gateway_async.transport import Evidence, Message, RawReply
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from tenacity import RetryCallState
 
 T = TypeVar("T")
@@ -75,6 +73,22 @@ _NO_ATTEMPT: Exchange[Any] = Exchange(ended_at=0.0)
 """What became of a request before its first attempt."""
 
 
+class Intent(Protocol):
+    """That a request is to be sent, which a journal keeps before the first byte is written."""
+
+    async def keep(self) -> None:
+        """Keep it; where this raises, nothing is sent."""
+        ...
+
+    async def withdraw(self) -> None:
+        """Keep that nothing was sent."""
+        ...
+
+    def check(self) -> None:
+        """Raise if the first byte, which is about to be written, must not be."""
+        ...
+
+
 class Call(Generic[T]):
     """One request on its way, with as many attempts as are allowed.
 
@@ -85,8 +99,7 @@ class Call(Generic[T]):
         session: What it shares with the other requests of its client.
         request: What to send.
         gate: Whether it may leave.
-        prepare: Awaited once, when it is the request's turn; where it raises, nothing is sent.
-        fence: Asked when the first byte is about to be written; where it raises, none is.
+        intent: Kept when it is the request's turn, and withdrawn before it waits to be tried again.
     """
 
     def __init__(
@@ -95,14 +108,13 @@ class Call(Generic[T]):
         request: Request[T],
         gate: Gate,
         *,
-        prepare: "Callable[[], Awaitable[None]] | None" = None,
-        fence: "Callable[[], None] | None" = None,
+        intent: Intent | None = None,
     ) -> None:
         self._session = session
         self._request = request
         self._gate = gate
-        self._prepare = prepare
-        self._fence = fence
+        self._intent = intent
+        self._is_intended = False
         self._withdrawals = 0
         self._loop = asyncio.get_running_loop()
         self._evidence: Evidence | None = None
@@ -132,7 +144,7 @@ class Call(Generic[T]):
         import tenacity  # noqa: PLC0415  # only what is repeated needs it
 
         retrying = tenacity.AsyncRetrying(
-            sleep=self._gate.sleep,
+            sleep=self._rest,
             wait=self._pause,
             stop=self._is_over,
             retry=tenacity.retry_if_result(self._may_repeat),
@@ -143,6 +155,13 @@ class Call(Generic[T]):
         except asyncio.CancelledError:  # in a pause: what the last attempt proved still holds
             self._gate.stop(CALL_CANCELLED)
             return self._last
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait before the next attempt; a process that dies meanwhile has begun nothing."""
+        if self._intent is not None and self._is_intended and not self._last.sent:
+            await self._intent.withdraw()
+            self._is_intended = False
+        await self._gate.sleep(seconds)
 
     async def _again(self, message: Message) -> Exchange[T]:
         """Make the next attempt; the first was made before there was anything to repeat."""
@@ -169,14 +188,14 @@ class Call(Generic[T]):
         )
 
     async def _attempt(self, message: Message) -> Exchange[T]:
-        evidence = self._evidence = Evidence(self._fence)
+        evidence = self._evidence = Evidence(None if self._intent is None else self._intent.check)
         raw, value, error = None, None, None
         self._seconds = None
         try:
             raw = await self._send(message, evidence)
             self._heed(raw)
             value = self._session.decode(self._request, raw, message.signature)
-        except JournalError:  # from `prepare`: it ends more than this request
+        except JournalError:  # from the intent: it ends more than this request
             raise
         except GatewayError as problem:
             error = _bare(problem)
@@ -220,9 +239,9 @@ class Call(Generic[T]):
         raw = None
         async with self._session.limiter:
             await self._gate.passable()
-            if self._prepare is not None:
-                await self._prepare()
-                self._prepare = None
+            if self._intent is not None and not self._is_intended:
+                await self._intent.keep()
+                self._is_intended = True
                 self._gate.check()
             now = self._loop.time()
             self._ends = min(self._ends, now + self._session.timeouts.total_seconds)

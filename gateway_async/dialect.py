@@ -4,6 +4,7 @@ The interface marks many facts "not shown". Each such fact is a field here, with
 guesses as little as possible. This module knows no model, no reply and no network.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Set as AbstractSet
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -37,6 +38,8 @@ _Member = TypeVar("_Member", bound=StrEnum)
 _TAKEN = frozenset({"merchant_id", "account_id", "encryption_data"})
 """Names that no other field of a request may have: those of identity and signature."""
 
+FORM_NESTINGS = ("json", "brackets")
+_MEDIA_TYPE = re.compile(r"[!-~]+/[!-:<-~]+(?: *; *[!-~]+)*")
 _SELECTION_FIELDS = {"order_no": "order_no", "transaction_id": "transaction_id"}
 _NOTIFICATION_FIELDS = {
     "order_no": ("order_no", "orderNo"),
@@ -83,6 +86,10 @@ def _are_statuses(value: object) -> bool:
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_media_type(value: object) -> bool:
+    return isinstance(value, str) and _MEDIA_TYPE.fullmatch(value) is not None
 
 
 def _text_tuple(value: "Iterable[str]") -> "tuple[str, ...] | Iterable[str]":
@@ -190,6 +197,13 @@ class Dialect:
 
     Attributes:
         body_formats: By operation name, a `BodyFormat` other than the one section 4 declares.
+        json_content_type: The content type under which JSON bodies go out. The sample calls of
+            section 4 carry `application/x-www-form-urlencoded` for all operations.
+        form_nesting: How nested parts of a form go out. `"json"`: each structure or list is one
+            field, with its JSON text. `"brackets"`: each value in it is a field of its own, named
+            as PHP names it: `cart_items[0][basic_item_data][name]`. Lists count from 0; numbers,
+            `true` and `false` are written as in JSON; null, and a list or structure without any
+            value, is left out.
         wire_names: By field name of a request, the name on the wire where it differs. The
             interface's `antifraud_token_cookie` is a stand-in (section 2.2).
         amount_places: Decimal places of an amount on the wire.
@@ -221,6 +235,16 @@ class Dialect:
 
     body_formats: "Mapping[str, BodyFormat]" = attrs.field(
         factory=dict, converter=_formats, validator=[_table, _check_operations, _only(BodyFormat)]
+    )
+    json_content_type: str = attrs.field(
+        default=BodyFormat.JSON.value,
+        validator=check(_is_media_type, "a media type such as 'application/json'"),
+    )
+    form_nesting: str = attrs.field(
+        default=FORM_NESTINGS[0],
+        validator=check(
+            lambda value: value in FORM_NESTINGS, f"one of {', '.join(map(repr, FORM_NESTINGS))}"
+        ),
     )
     wire_names: "Mapping[str, str]" = attrs.field(
         factory=dict,

@@ -26,7 +26,7 @@ from gateway_async.operations import BodyFormat, Operation, OperationClass
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.transport import Message, RawReply
 from gateway_async.wire.decoding import in_utf8, reply_fields, without_text
-from gateway_async.wire.encoding import JsonText, encode_form, encode_json
+from gateway_async.wire.encoding import JsonText, encode_form, encode_json, written_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -105,16 +105,17 @@ class Session:
     def compose(self, request: Request[T]) -> Message:
         """Sign the fields as they go out, and write the body around those very texts."""
         operation = request.operation
+        body_format = self.dialect.body_formats.get(operation.name, operation.body)
+        is_json = body_format is BodyFormat.JSON
         fields = {
             "merchant_id": self.credentials.merchant_id,
             "account_id": self.credentials.account_id,
-            **request.fields,
+            **written_fields(request.fields, body_format, self.dialect),
         }
         signature = self._sign(operation, {**fields})  # a signer may add its key to what it signs
-        body_format = self.dialect.body_formats.get(operation.name, operation.body)
-        encode = encode_json if body_format is BodyFormat.JSON else encode_form
-        body = encode({**fields, SIGNATURE_FIELD: signature})
-        return Message(operation.path, body_format.value, body, signature)
+        body = (encode_json if is_json else encode_form)({**fields, SIGNATURE_FIELD: signature})
+        content_type = self.dialect.json_content_type if is_json else body_format.value
+        return Message(operation.path, content_type, body, signature)
 
     def _sign(self, operation: Operation, fields: "Mapping[str, str]") -> str:
         try:

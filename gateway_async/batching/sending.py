@@ -234,7 +234,7 @@ class Sender:
         request = Request(operation=self.writer.plan.operation, fields=sheet.fields, decode=decode)
         if self.log is None:
             return Call(self.session, request, self.gate)
-        return Call(self.session, request, self.gate, prepare=intent.keep, fence=self.log.check)
+        return Call(self.session, request, self.gate, intent=intent)
 
     def _sending(self, exchange: "Exchange[Any]", references: "References") -> Sending:
         return Sending(
@@ -296,6 +296,22 @@ class _Intent:
             self.is_refused = intent.exception() is not None
             self.number = None if self.is_refused else intent.result()
         await sender.kept()
+
+    async def withdraw(self) -> None:
+        """Let the journal keep that nothing was sent: the orders are new again."""
+        log, number = self._sender.log, self.number
+        if log is None or number is None:
+            return
+        withdrawn = asyncio.ensure_future(log.withdraw(number, self.chunk))
+        try:
+            await uninterrupted(withdrawn)
+        finally:  # a cancellation comes once it is kept
+            self.number = number if withdrawn.exception() is not None else None
+
+    def check(self) -> None:
+        """Raise unless the job is still ours."""
+        if self._sender.log is not None:
+            self._sender.log.check()
 
 
 async def uninterrupted(work: "Awaitable[T]") -> T:

@@ -19,16 +19,17 @@ from gateway_async.cli.talk import standard_output
 from gateway_async.errors import NotSentError
 from gateway_async.models.values import MASK
 from gateway_async.operations import PAYOUT
-from gateway_async.wire.encoding import JsonText, payout_fields
+from gateway_async.wire.encoding import JsonText, payout_fields, written_fields
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from gateway_async.batching.chunks import Chunk
     from gateway_async.batching.plans import Plan
     from gateway_async.cli.inputs import InputFile
     from gateway_async.cli.layouts import Layout
     from gateway_async.cli.settings.settings import Settings
+    from gateway_async.operations import Operation
 
 _CHUNKS_SHOWN = 20
 _NOTHING_SENT = NotSentError("nothing was sent: this is the plan alone")
@@ -85,7 +86,7 @@ async def _show_plan(layout: "Layout", settings: "Settings", file: "InputFile") 
             _print(console, "each refund_reason will begin with a marker of the run")
         _print(console, "the first request, without identity and signature:")
         sheet = SheetWriter(plan=plan, dialect=settings.dialect).write(first.orders, first.indices)
-        for name, text in sheet.fields.items():
+        for name, text in _written(sheet.fields, plan.operation, settings).items():
             _print(console, f"{name} = {_one_a_line(text)}")
     _print(console, "nothing was sent")
 
@@ -97,9 +98,19 @@ def show_payouts(settings: "Settings", file: "InputFile") -> None:
     requests = _plural(file.totals.orders, "request")
     _print(console, f"{requests} to {settings.address_of(PAYOUT.path)}, one a payout")
     _print(console, "the first request, without identity and signature; accounts are not shown:")
-    for name, text in payout_fields(_masked(next(file.orders())), settings.dialect).items():
+    fields = payout_fields(_masked(next(file.orders())), settings.dialect)
+    for name, text in _written(fields, PAYOUT, settings).items():
         _print(console, f"{name} = {_indented(text)}")
     _print(console, "nothing was sent")
+
+
+def _written(
+    fields: "Mapping[str, str]", operation: "Operation", settings: "Settings"
+) -> "Mapping[str, str]":
+    """Return fields as the body of their request has them."""
+    dialect = settings.dialect
+    body_format = dialect.body_formats.get(operation.name, operation.body)
+    return written_fields(fields, body_format, dialect)
 
 
 def _say_what_is_in(console: Console, operation: str, file: "InputFile") -> None:

@@ -148,12 +148,16 @@ _READERS: "Mapping[str, Callable[[str], dict[str, str]]]" = MappingProxyType(
 
 
 def read_fields(content_type: str, body: bytes) -> dict[str, str]:
-    """Return the fields of a body as text, nested ones as their JSON text.
+    """Return the fields of a body as text, nested ones as their JSON text or in brackets.
+
+    A JSON object is taken under the content type of a form as well.
 
     Raises:
         UnreadableBodyError: The body is not what its content type says, or of another type.
     """
     reader = _READERS.get(content_type)
+    if reader is _read_form and body.lstrip().startswith(b"{"):
+        reader = _read_json
     if reader is None:
         raise UnreadableBodyError(f"content type: expected one of {', '.join(_READERS)}")
     try:
@@ -164,6 +168,39 @@ def read_fields(content_type: str, body: bytes) -> dict[str, str]:
     except (ValueError, RecursionError):
         raise UnreadableBodyError(f"body: not readable as {content_type}") from None
     return fields
+
+
+def with_brackets_joined(fields: "Mapping[str, str]") -> "Mapping[str, str]":
+    """Return fields in which `a[b][0]` and its like are one field `a`, of JSON text."""
+    if not any("[" in name for name in fields):
+        return fields
+    joined: dict[str, Any] = {}
+    for name, text in fields.items():
+        first, *keys = (part.removesuffix("]") for part in name.split("["))
+        *outer, last = (first, *keys)
+        place = joined
+        for key in outer:
+            place = place.setdefault(key, {})
+            if not isinstance(place, dict):
+                return fields  # `a` and `a[b]`: neither is a part of the other
+        place[last] = text
+    try:
+        return {
+            name: value if isinstance(value, str) else to_json(_with_lists(value))
+            for name, value in joined.items()
+        }
+    except RecursionError:
+        return fields
+
+
+def _with_lists(value: "dict[str, Any] | str") -> Any:  # noqa: ANN401  # any JSON value
+    """Make lists of the objects whose names are numbers."""
+    if isinstance(value, str):
+        return value
+    members = {key: _with_lists(member) for key, member in value.items()}
+    if not all(key.isdecimal() for key in members):
+        return members
+    return [members[key] for key in sorted(members, key=lambda key: (len(key), key))]
 
 
 def read_nested(text: str | None) -> Any:  # noqa: ANN401  # any JSON value

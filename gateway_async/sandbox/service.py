@@ -42,7 +42,7 @@ from gateway_async.sandbox.entries import (
 from gateway_async.sandbox.inputs import checkout_inputs
 from gateway_async.sandbox.ledger import RECORD_LIMIT, Ledger
 from gateway_async.sandbox.merchant import Merchant
-from gateway_async.sandbox.messages import Answer, read_nested
+from gateway_async.sandbox.messages import Answer, read_nested, with_brackets_joined
 from gateway_async.sandbox.notices import payment_notice, payout_notice
 from gateway_async.sandbox.refusals import list_problem, payment_problem, refused, too_many
 from gateway_async.sandbox.scene import Scene
@@ -101,7 +101,7 @@ class Service:
 
     def perform(self, operation: Operation, fields: "Mapping[str, str]", now: "datetime") -> Answer:
         """Carry out a request that is not refused, and answer it."""
-        return _PERFORMERS[operation.name](self, operation, fields, now)
+        return _PERFORMERS[operation.name](self, operation, with_brackets_joined(fields), now)
 
     def batch(self, operation: Operation, fields: "Mapping[str, str]", now: "datetime") -> Answer:
         """Capture, cancel, review or refund."""
@@ -226,7 +226,7 @@ def count_orders(operation: Operation, fields: "Mapping[str, str]") -> int:
     """Return how many orders a request names, whether or not it is right."""
     if operation in (QUERY, SEARCH_REFUNDS):
         return sum(len(_split(fields.get(name, ""))) for name in SELECTION_FIELDS)
-    items = read_nested(fields.get(operation.list_field or ""))
+    items = read_nested(with_brackets_joined(fields).get(operation.list_field or ""))
     return len(items) if isinstance(items, list) else 0
 
 

@@ -6,6 +6,7 @@ becomes plain text. It knows no credentials, no signature and no network.
 """
 
 import functools
+import json
 import re
 import string
 from datetime import date
@@ -27,9 +28,10 @@ from gateway_async.models.values import (
     describe,
     is_encodable,
 )
+from gateway_async.operations import BodyFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from gateway_async.dialect import Dialect
     from gateway_async.models.orders import OrderRef
@@ -125,6 +127,45 @@ def selection_fields(refs: "Iterable[OrderRef]", dialect: "Dialect") -> dict[str
             )
         chosen.setdefault(dialect.selection_fields[ref.kind], []).append(ref.value)
     return {name: separator.join(values) for name, values in chosen.items()}
+
+
+def written_fields(
+    fields: "Mapping[str, str]", body_format: BodyFormat, dialect: "Dialect"
+) -> "Mapping[str, str]":
+    """Return fields as a body of this format has them: nested parts of a form may be bracketed.
+
+    Raises:
+        ConfigurationError: Where two fields would have the same name.
+    """
+    if body_format is BodyFormat.JSON or dialect.form_nesting != "brackets":
+        return fields
+    pairs = [
+        pair
+        for name, text in fields.items()
+        for pair in _bracketed(
+            name,
+            json.loads(text, parse_float=str, parse_int=str)  # digit by digit as they are
+            if isinstance(text, JsonText)
+            else text,
+        )
+    ]
+    written = dict(pairs)
+    if len(written) < len(pairs):
+        raise ConfigurationError(
+            "nothing was sent: two fields would have the same name in brackets; "
+            f"they are {', '.join(fields)}"
+        )
+    return written
+
+
+def _bracketed(name: str, value: Any) -> "Iterator[tuple[str, str]]":  # noqa: ANN401  # as JSON has it
+    """Give each text in a value its name, as PHP writes it."""
+    if isinstance(value, dict | list):
+        members = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, member in members:
+            yield from _bracketed(f"{name}[{key}]", member)
+    elif value is not None:
+        yield name, value if isinstance(value, str) else json.dumps(value)
 
 
 def encode_json(fields: "Mapping[str, str]") -> bytes:

@@ -354,6 +354,21 @@ def test_a_dry_run_refuses_an_address_that_holds_a_password_and_does_not_show_it
     assert "hush" not in shown.out + shown.err
 
 
+def test_a_dry_run_shows_the_names_in_brackets_that_would_go_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    orders = write(tmp_path / "orders.csv", COLUMNS, [("T1", "N1", "EUR", "9.00")])
+    config = tmp_path / "config.toml"
+    config.write_text(
+        '[dialect]\nform_nesting = "brackets"\n'
+        'body_formats = { capture = "application/x-www-form-urlencoded" }\n'
+    )
+    assert run_here(["capture", str(orders), "--dry-run", "--config", str(config)]) == 0
+    shown = capsys.readouterr().out
+    assert "capture_orders[0][transaction_id] = T1\n" in shown
+    assert "capture_orders[0][amount] = 9.00\nnothing was sent\n" in shown
+
+
 def test_a_dry_run_of_payouts_shows_the_first_and_no_account(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -115,6 +115,8 @@ def test_every_group_of_settings_can_be_reached(write: Write) -> None:
         refund_evidence = "marker"
         [dialect]
         done_statuses = ["1", "2"]
+        form_nesting = "brackets"
+        json_content_type = "application/x-www-form-urlencoded"
         currency_places = { JPY = 0 }
         nothing_done_http_statuses = [429]
         payment_states = { "3000" = "captured" }
@@ -133,6 +135,8 @@ def test_every_group_of_settings_can_be_reached(write: Write) -> None:
     assert (settings.policy.concurrency, settings.policy.duplicates) == (4, "serialize")
     assert (settings.recovery.settle_seconds, settings.recovery.record_baseline) == (1.5, False)
     assert settings.dialect.done_statuses == {"1", "2"}
+    assert settings.dialect.form_nesting == "brackets"
+    assert settings.dialect.json_content_type == "application/x-www-form-urlencoded"
     assert settings.dialect.places("JPY") == 0
     assert settings.dialect.nothing_done_http_statuses == {429}
     assert settings.dialect.payment_states == {"3000": PaymentState.CAPTURED}

@@ -64,6 +64,11 @@ WRONG: list[tuple[Callable[..., Any], str, object, str]] = [
     (Dialect, "currency_places", {"JPY": "0"}, "ints of 0 or more"),
     (Dialect, "body_formats", {"refund": "json"}, "'application/json'"),
     (Dialect, "payment_states", {"3000": "paid"}, "'captured'"),
+    *((Dialect, "form_nesting", value, "one of 'json', 'brackets'") for value in ("php", None)),
+    *(
+        (Dialect, "json_content_type", value, "a media type such as 'application/json'")
+        for value in ("json", "", None, "text/json\r\nX-A: b", "a/b; ", "text/jsön")
+    ),
     (Dialect, "selection_separator", "", "a non-empty str"),
     (Dialect, "done_statuses", "1", "a set of texts such as"),
     (Dialect, "done_statuses", {1}, "a set of texts such as"),

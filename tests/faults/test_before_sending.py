@@ -183,7 +183,8 @@ async def test_waiting_for_a_place_counts_as_connecting(monkeypatch: pytest.Monk
         return connections.pop()
 
     monkeypatch.setattr(aiohttp.TCPConnector, "connect", connect)
-    async with Pool(limit=1) as pool:
+    pool = Pool(limit=1)
+    async with pool:
         first = await pool.connect(Mock(), [], aiohttp.ClientTimeout())
         waits = asyncio.create_task(pool.connect(Mock(), [], aiohttp.ClientTimeout(connect=0.05)))
         await asyncio.sleep(0)

@@ -90,7 +90,30 @@ async def test_what_waited_when_the_job_was_cancelled_is_new_and_sent_by_the_nex
     assert effects(sandbox, orders) == [1] * 8
 
 
-async def test_a_request_that_is_tried_again_is_intended_once(
+async def test_what_waits_to_be_tried_again_when_the_job_is_cancelled_is_new(
+    sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders, turnstile = seeded(sandbox, 2, "capture"), Turnstile()
+
+    async def fail(*_: object, **__: object) -> Any:
+        raise NotSentError("nothing was sent: no connection")
+
+    with monkeypatch.context() as patching:
+        patching.setattr(AiohttpTransport, "send", fail)
+        gateway = make(policy=WIDE, limiter=turnstile)
+        batch = asyncio.create_task(gateway.capture(orders, job=journal.job("job")))
+        turnstile.free.release()
+        await turnstile.wait_for(2)
+        assert await counts(journal) == {JobState.NEW: 2}
+        batch.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await batch
+    assert await counts(journal) == {JobState.NEW: 2}
+    assert set(statuses(await make().resume(journal.job("job")))) == {SUCCEEDED}
+    assert effects(sandbox, orders, "capture") == [1] * 2
+
+
+async def test_a_request_that_is_tried_again_is_intended_each_time(
     sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders = seeded(sandbox, 2)

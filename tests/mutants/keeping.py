@@ -6,25 +6,25 @@ KEEPING = (
     Mutant(
         "nothing is sent before its intent is kept",
         "attempts.py",
-        "                await self._prepare()\n",
-        "                asyncio.ensure_future(self._prepare())\n",
+        "                await self._intent.keep()\n",
+        "                asyncio.ensure_future(self._intent.keep())\n",
         "tests/jobs/test_durable.py",
     ),
     Mutant(
         "an intent is kept when it is the request's turn",
         "attempts.py",
         "        async with self._session.limiter:\n",
-        "        if self._prepare is not None:\n"
-        "            await self._prepare()\n"
-        "            self._prepare = None\n"
+        "        if self._intent is not None and not self._is_intended:\n"
+        "            await self._intent.keep()\n"
+        "            self._is_intended = True\n"
         "        async with self._session.limiter:\n",
         "tests/jobs/test_turns.py",
     ),
     Mutant(
-        "an intent is kept once, however often the request is tried",
+        "what waits to be tried again has no intent",
         "attempts.py",
-        "                self._prepare = None\n",
-        "",
+        "            await self._intent.withdraw()\n            self._is_intended = False\n",
+        "            pass\n",
         "tests/jobs/test_turns.py",
     ),
     Mutant(

@@ -167,7 +167,7 @@ WRONG_BODIES: list[tuple[str, dict[str, str], str]] = [
     ("json", {"encryption_data": "0" * 64}, "encryption_data does not match"),
     ("json", {"encryption_data": "ü"}, "encryption_data does not match"),
     ("plain", {}, "content type"),
-    ("x-www-form-urlencoded", {}, "unknown merchant_id"),
+    ("x-www-form-urlencoded", {"merchant_id": "M2"}, "unknown merchant_id"),
 ]
 
 
