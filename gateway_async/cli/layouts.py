@@ -1,10 +1,12 @@
 """What the files of each command hold, as data.
 
-Input columns carry the interface's field names. This module does no input or output.
+Input columns carry the interface's field names. Result columns of look-ups and payouts are made of
+the fields of the record, so that a new field has its column. This module does no input or output.
 """
 
+import functools
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import attrs
 
@@ -15,9 +17,11 @@ from gateway_async.models.orders import (
     RefundOrder,
     ReviewOrder,
 )
+from gateway_async.models.records import Record, RefundRecord, TransactionRecord
+from gateway_async.models.values import SignatureText
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
 STATUS = "status"
 """The result column that carries the outcome's status."""
@@ -55,8 +59,9 @@ class Layout:
         amounts: Which of the columns hold amounts.
         identity: Columns by which two rows are the same order.
         total: The column whose amounts are what the command moves.
-        results: Columns written from the gateway's records, by the field of the record. Where a
-            column could hide one of the input's, its name begins with `found_`.
+        results: Columns written from the gateway's records, and the field of each; a part of an
+            object has dots in both. Where a column could hide one of the input's, its name begins
+            with `found_`.
         confirms: Whether the command asks before it sends: money leaves the merchant.
     """
 
@@ -97,6 +102,13 @@ class Layout:
         evidence = EVIDENCE_COLUMNS if self.keeps_evidence else ()
         return (*OUTCOME_COLUMNS, *self.results, *evidence)
 
+    @property
+    def written(self) -> frozenset[str]:
+        """All names that the command writes: in JSON Lines, columns with dots are one object."""
+        return frozenset(
+            [*self.result_columns, *(name.partition(".")[0] for name in self.result_columns)]
+        )
+
     def by(self, column: str) -> "Layout":
         """Return the layout of a look-up that goes by one column only."""
         return attrs.evolve(self, required=(column,), either=(), identity=(column,))
@@ -104,13 +116,47 @@ class Layout:
 
 _ORDER = ("transaction_id", "order_no", "currency", "amount")
 _REFERENCES = ("order_no", "transaction_id")
-_FOUND = {
-    "found_transaction_id": "transaction_id",
-    "found_order_no": "order_no",
-    "found_amount": "amount",
-    "found_currency": "currency",
-    "payment_status": "payment_status",
-}
+_UNWRITTEN = frozenset(attrs.fields_dict(Record))
+"""Fields of records that are not the interface's."""
+
+
+@functools.cache
+def fields_of(record_class: type) -> tuple[str, ...]:
+    """Return the fields of a record, but for signatures: those of its objects with dots."""
+    return tuple(_fields_of(record_class))
+
+
+def _fields_of(record_class: type) -> "Iterator[str]":
+    for field in attrs.fields(record_class):
+        kinds = get_args(field.type)
+        if field.name in _UNWRITTEN or SignatureText in kinds:
+            continue
+        part = next((kind for kind in kinds if attrs.has(kind)), None)
+        if part is None or get_origin(field.type) is tuple:
+            yield field.name
+        else:
+            yield from (f"{field.name}.{name}" for name in _fields_of(part))
+
+
+def results_of(record_class: type, inputs: "Collection[str]", **named: str) -> dict[str, str]:
+    """Return a column for each field of a record.
+
+    Args:
+        record_class: The class of the record.
+        inputs: Names that columns of the input may have.
+        named: Columns that have another name, by the field.
+    """
+    return {
+        named.get(field, f"found_{field}" if field.partition(".")[0] in inputs else field): field
+        for field in fields_of(record_class)
+    }
+
+
+_INPUTS = frozenset(
+    name
+    for order_class in (CaptureOrder, CancelOrder, ReviewOrder, RefundOrder)
+    for name in attrs.fields_dict(order_class)
+)
 
 
 def _same(*fields: str) -> dict[str, str]:
@@ -154,18 +200,14 @@ _LAYOUTS = (
         order=OrderRef,
         either=_REFERENCES,
         identity=_REFERENCES,
-        results={**_FOUND, **_same("query_result", "reference_no", "transaction_date")},
+        results=results_of(TransactionRecord, _INPUTS),
     ),
     Layout(
         operation="search-refunds",
         order=OrderRef,
         either=_REFERENCES,
         identity=_REFERENCES,
-        results={
-            **_FOUND,
-            "found_refund_amount": "refund_amount",
-            **_same("refund_status", "refund_reference_id", "refund_date"),
-        },
+        results=results_of(RefundRecord, _INPUTS),
     ),
 )
 
@@ -175,6 +217,6 @@ LAYOUTS: "Mapping[str, Layout]" = MappingProxyType(
 """The layout of each command that sends a batch of orders."""
 
 WRITTEN = frozenset(
-    [STATUS_FROM, *EVIDENCE_COLUMNS, *(name for one in _LAYOUTS for name in one.result_columns)]
+    [STATUS_FROM, *EVIDENCE_COLUMNS, *(name for one in _LAYOUTS for name in one.written)]
 )
 """All columns that these commands write."""

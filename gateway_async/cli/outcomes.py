@@ -7,13 +7,20 @@ import math
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+import attrs
 import orjson
 
 from gateway_async.batching.outcomes import Outcome, Sending
 from gateway_async.batching.plans import PLANS
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.cli.cells import to_text
-from gateway_async.cli.layouts import EVIDENCE_COLUMNS, LAYOUTS, OUTCOME_COLUMNS, STATUS
+from gateway_async.cli.layouts import (
+    EVIDENCE_COLUMNS,
+    LAYOUTS,
+    OUTCOME_COLUMNS,
+    STATUS,
+    fields_of,
+)
 from gateway_async.cli.orders import make_order
 from gateway_async.errors import OutcomeUnknownError, RejectedError
 from gateway_async.report.collecting import Told as Reported
@@ -40,12 +47,11 @@ class Told(Reported, Protocol):
 
 
 def outcome_cells(outcome: Told, layout: "Layout") -> tuple[object, ...]:
-    """Return the result cells of one order; several records of it are joined by `;`."""
+    """Return the result cells of one order; of several records of it, see `_cell`."""
     records = outcome.record if isinstance(outcome.record, tuple) else (outcome.record,)
     code, text = _error_cells(outcome.error)
     fields = (
-        ";".join(_text(getattr(record, field, None)) for record in records) or None
-        for field in layout.results.values()
+        _cell([_value(record, field) for record in records]) for field in layout.results.values()
     )
     evidence = _evidence(outcome, layout) if layout.keeps_evidence else ()
     return (str(outcome.status), code, text, *fields, *evidence)
@@ -63,6 +69,53 @@ def _error_cells(error: Exception | None) -> tuple[str | None, str | None]:
     if isinstance(error, RejectedError):
         return error.code or None, error.text or str(error)
     return None, None if error is None else str(error)
+
+
+def as_objects(cells: "Cells") -> dict[str, object]:
+    """Make objects of cells whose columns have dots; one without any value is None."""
+    made: dict[str, Any] = {}
+    for column, value in cells.items():
+        *parents, name = column.split(".")
+        branch = made
+        for parent in parents:
+            branch = branch.setdefault(parent, {})
+        branch[name] = value
+    return {name: _without_empty(value) for name, value in made.items()}
+
+
+def _without_empty(value: object) -> object:
+    if not isinstance(value, dict):
+        return value
+    parts = {name: _without_empty(part) for name, part in value.items()}
+    return parts if any(part is not None for part in parts.values()) else None
+
+
+def _value(record: object, field: str) -> object:
+    if "." not in field:
+        return getattr(record, field, None)
+    for name in field.split("."):
+        record = getattr(record, name, None)
+    return record
+
+
+def _cell(values: "Sequence[object]") -> object:
+    """Return the cell of a field: texts of several records are joined by `;`, lists are listed."""
+    if len(values) == 1 and not isinstance(values[0], tuple):  # nearly always
+        return _text(values[0]) or None
+    if not any(isinstance(value, tuple) for value in values):
+        return ";".join(map(_text, values)) or None
+    lists = [[_plain(one) for one in value] for value in values if isinstance(value, tuple)]
+    found = lists[0] if len(values) == 1 else lists
+    return found if any(lists) else None
+
+
+def _plain(value: object) -> object:
+    """Return an element of a list as JSON has it."""
+    if attrs.has(type(value)):
+        return as_objects({name: _plain(_value(value, name)) for name in fields_of(type(value))})
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return None if value is None else _text(value)
 
 
 def _text(value: object) -> str:

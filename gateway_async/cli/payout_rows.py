@@ -21,9 +21,10 @@ from gateway_async.cli.cells import (
     to_text,
 )
 from gateway_async.cli.inputs import explain
-from gateway_async.cli.layouts import STATUS, Layout
+from gateway_async.cli.layouts import STATUS, Layout, results_of
 from gateway_async.cli.orders import why_not_again
 from gateway_async.errors import InvalidOrderError
+from gateway_async.models.payout_results import PayoutResult
 from gateway_async.models.payouts import (
     BankDetails,
     Beneficiary,
@@ -45,22 +46,20 @@ if TYPE_CHECKING:
 
     Wrong = Iterator[tuple[str | None, str]]
 
+_RESULTS = results_of(
+    PayoutResult,
+    attrs.fields_dict(PayoutRequest),
+    status="payout_status",
+    transaction_id="payout_transaction_id",
+)
+
 PAYOUT = Layout(
     operation="payout",
     order=PayoutRequest,
     required=("request_id",),
     identity=("request_id",),
-    results={
-        "payout_status": "status",
-        "failure_reason": "failure_reason",
-        "failure_type": "failure_type",
-        "payout_transaction_id": "transaction_id",
-        "short_reference_id": "short_reference_id",
-        "fee_amount": "fee_amount",
-        "fee_currency": "fee_currency",
-        "amount_payer_pays": "amount_payer_pays",
-        "amount_beneficiary_receives": "amount_beneficiary_receives",
-    },
+    # First what the gateway adds, then the request as it repeats it.
+    results=dict(sorted(_RESULTS.items(), key=lambda named: named[0].startswith("found_"))),
     confirms=True,
 )
 """The columns of a file of payouts."""
@@ -122,9 +121,9 @@ class PayoutReader:
         return _COLUMNS
 
     @property
-    def written(self) -> tuple[str, ...]:
+    def written(self) -> frozenset[str]:
         """Columns that the command writes."""
-        return PAYOUT.result_columns
+        return PAYOUT.written
 
     def missing(self, cells: "Cells") -> list[str]:
         """Return the columns that must be there and are not."""

@@ -10,11 +10,11 @@ import orjson
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.cli.again import line_again
 from gateway_async.cli.cells import to_text
-from gateway_async.cli.files.formats import STDIO
+from gateway_async.cli.files.formats import STDIO, Format
 from gateway_async.cli.files.problems import TableError
 from gateway_async.cli.layouts import EVIDENCE_COLUMNS, STATUS, STATUS_FROM
 from gateway_async.cli.orders import IN_JOB, NEVER_AGAIN
-from gateway_async.cli.outcomes import cells_without_outcome, outcome_cells
+from gateway_async.cli.outcomes import as_objects, cells_without_outcome, outcome_cells
 from gateway_async.cli.reports import Reporting
 from gateway_async.cli.runs import Tally, drive, note_totals
 from gateway_async.cli.shows import gauged
@@ -225,7 +225,8 @@ class Results:
             if self.told.report is not None:
                 self.told.report.miss(lost, *self.rest)
         columns = self.layout.result_columns
-        passed = file.passed_through({*columns, *EVIDENCE_COLUMNS, STATUS_FROM, IN_JOB})
+        passed = file.passed_through({*self.layout.written, *EVIDENCE_COLUMNS, STATUS_FROM, IN_JOB})
+        has_objects = out.format is Format.JSONL
         owner = {} if self.job is None else {IN_JOB: self.job}
         without = cells_without_outcome(self.layout, *self.rest)
 
@@ -234,9 +235,11 @@ class Results:
                 cells = self._kept.get(index)
                 found = without if cells is None else orjson.loads(cells)
                 given = {name: row.cells[name] for name in passed if name in row.cells}
-                yield {**given, **dict(zip(columns, found, strict=True)), **owner}
+                results = dict(zip(columns, found, strict=True))
+                yield {**given, **(as_objects(results) if has_objects else results), **owner}
 
-        out.write_all([*passed, *columns, *owner], rows)
+        heads = dict.fromkeys(name.partition(".")[0] for name in columns)
+        out.write_all([*passed, *(heads if has_objects else columns), *owner], rows)
 
     def write_over(self, out: "OutFile", outcomes: "Snapshot") -> None:
         """Write every row of an outcome file, those that were settled with their new results."""
