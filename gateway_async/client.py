@@ -57,7 +57,7 @@ class GatewayClient(Connection):
 
     Args:
         base_url: Where the gateway is, such as ``https://gateway.example``. Plain ``http://`` is
-            refused except to this machine.
+            refused except to this machine, unless `allow_http` is set.
         credentials: Which merchant speaks, and how it signs.
         timeouts: How long one call may take.
         retry: How what may be repeated is repeated.
@@ -73,6 +73,13 @@ class GatewayClient(Connection):
         max_reply_bytes: The largest reply that is read, decompressed.
         max_connections: Connections at most, where the session is ours; so many requests of a batch
             are in flight at most. None for 100, or for as many as `policy` has requests in flight.
+        allow_http: Whether plain ``http://`` may go to another machine, because you trust the
+            network: everybody on the way can read and change requests.
+        ssl: An `ssl.SSLContext` in place of the system's authorities: for a private one, or with a
+            certificate of yours. It counts for the gateway and for an ``https://`` proxy.
+        proxy: The URL of a proxy, such as ``http://user:password@proxy.example:3128``.
+        trust_env: Whether HTTP_PROXY, HTTPS_PROXY and NO_PROXY are looked at, once, where `proxy`
+            is None. `ssl`, `proxy` and `trust_env` are for our own session, not for `session=`.
 
     Raises:
         ConfigurationError: If a setting is wrong.

@@ -4,16 +4,20 @@ import contextlib
 import sys
 import warnings
 from importlib import import_module
+from ssl import SSLContext
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import attrs
 
 from gateway_async.checks import (
     caller_place,
+    check_alone,
+    check_flag,
     check_instance,
     check_limiter,
     checked_base_url,
     checked_count,
+    checked_proxy,
     setting,
 )
 from gateway_async.dialect import Dialect
@@ -22,7 +26,7 @@ from gateway_async.session import Session
 from gateway_async.settings import BatchPolicy, RecoveryPolicy, RetryPolicy, Timeouts
 from gateway_async.signing import Credentials
 from gateway_async.single import carry_out
-from gateway_async.transport import AiohttpTransport
+from gateway_async.transport import AiohttpTransport, ConnectionOptions
 from gateway_async.watching import Observer
 
 if TYPE_CHECKING:
@@ -68,24 +72,42 @@ class Connection:
         telemetry: "Telemetry | None" = None,
         max_reply_bytes: int = DEFAULT_MAX_REPLY_BYTES,
         max_connections: int | None = None,
+        allow_http: bool = False,
+        ssl: "SSLContext | None" = None,
+        proxy: str | None = None,
+        trust_env: bool = False,
     ) -> None:
         self._made_at = caller_place(sys._getframe(1))  # noqa: SLF001  # the only cheap way to know
         self._policy = setting("policy", policy, BatchPolicy)
         self._recovery = setting("recovery", recovery, RecoveryPolicy)
         check_instance("credentials", credentials, Credentials)
         check_limiter(limiter)
+        check_flag("allow_http", allow_http)
+        check_flag("trust_env", trust_env)
+        if ssl is not None:
+            check_instance("ssl", ssl, SSLContext)
+        check_alone(session, ssl=ssl, proxy=proxy, trust_env=trust_env)
+        address = checked_base_url(base_url, allow_http=allow_http)
+        proxy_url, proxy_authorization = checked_proxy(
+            proxy, base_url=address, trust_env=trust_env, allow_http=allow_http
+        )
         timeouts = setting("timeouts", timeouts, Timeouts)
         self._closed = False
         for module in _NEEDED_UNDER_WAY:
             import_module(module)
         self._transport = AiohttpTransport(
-            checked_base_url(base_url),
+            address,
             timeouts=timeouts,
             max_reply_bytes=checked_count("max_reply_bytes", max_reply_bytes),
-            max_connections=(
-                max(DEFAULT_MAX_CONNECTIONS, self._policy.concurrency)
-                if max_connections is None
-                else checked_count("max_connections", max_connections)
+            options=ConnectionOptions(
+                limit=(
+                    max(DEFAULT_MAX_CONNECTIONS, self._policy.concurrency)
+                    if max_connections is None
+                    else checked_count("max_connections", max_connections)
+                ),
+                ssl=ssl,
+                proxy=proxy_url,
+                proxy_authorization=proxy_authorization,
             ),
             session=session,
         )

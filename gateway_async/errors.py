@@ -83,7 +83,10 @@ class NotSentError(_OnePaymentError):
 
 
 class CertificateError(NotSentError):
-    """The gateway's TLS certificate is not valid; nothing was sent and nothing is retried."""
+    """The TLS certificate of the gateway or its proxy is not valid.
+
+    Nothing was sent, and nothing is retried.
+    """
 
 
 class NotDoneError(NotSentError):

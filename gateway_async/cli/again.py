@@ -15,8 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _JOURNAL = "--journal"
-_PATHS = frozenset({"--out", "--report", "--config", "--secret-file"})
-_FLAGS = frozenset({"--yes", "--dry-run", "--"})
+_PATHS = frozenset(
+    {
+        *("--out", "--report", "--config", "--secret-file"),
+        *("--ca-file", "--client-cert", "--client-key"),
+    }
+)
+_FLAGS = frozenset({"--yes", "--dry-run", "--allow-http", "--trust-env", "--"})
 
 
 def line_again(words: "Iterable[str]", given: "Sequence[object]" = ()) -> str:

@@ -69,7 +69,7 @@ def _as_given(options: Any, *, without: str) -> tuple[str, ...]:  # noqa: ANN401
         text
         for name, value in attrs.asdict(options).items()
         if value and name != without
-        for text in (f"--{name.replace('_', '-')}", str(value))
+        for text in (f"--{name.replace('_', '-')}", *(() if value is True else (str(value),)))
     )
 
 
@@ -90,6 +90,13 @@ class GatewayOptions:
         keyring: The service under which the system's keyring holds the signing secret.
         log_format: How everything on standard error is written: for people, or one JSON object a
             line.
+        allow_http: Let plain http:// go to another machine, over a network that you trust.
+        ca_file: The certificates, in PEM, of the authorities to trust in place of the system's.
+        client_cert: The certificate, in PEM, that is shown to the gateway, with its key.
+        client_key: Its key, if that is in another file; without a password.
+        proxy: The proxy to go through, such as http://proxy.example:3128. A URL with a password
+            goes into GATEWAY_PROXY or the TOML file.
+        trust_env: Go through the proxy that HTTP_PROXY, HTTPS_PROXY and NO_PROXY name.
     """
 
     config: Path | None = None
@@ -100,6 +107,12 @@ class GatewayOptions:
     secret_file: Path | None = None
     keyring: str | None = None
     log_format: Literal["text", "json"] = "text"
+    allow_http: Annotated[bool, _Flag] = False
+    ca_file: Path | None = None
+    client_cert: Path | None = None
+    client_key: Path | None = None
+    proxy: str | None = None
+    trust_env: Annotated[bool, _Flag] = False
 
     @property
     def again(self) -> tuple[str, ...]:
@@ -116,7 +129,15 @@ class GatewayOptions:
         Args:
             environment: The environment variables.
             more: What other options say.
+
+        Raises:
+            ConfigurationError: If one is wrong, or a proxy's password is in an option.
         """
+        if self.proxy is not None and "@" in self.proxy:
+            raise ConfigurationError(
+                "--proxy: a password in an option shows in process lists; put the URL into "
+                "GATEWAY_PROXY, or into the TOML file"
+            )
         given = {field.name: getattr(self, field.name) for field in attrs.fields(type(self))}
         del given["log_format"]
         return read_settings(Given(**given, **more), environment)

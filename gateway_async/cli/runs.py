@@ -157,6 +157,10 @@ def make_client(
         policy=settings.policy,
         recovery=settings.recovery,
         dialect=settings.dialect,
+        allow_http=settings.network.allow_http,
+        ssl=settings.network.ssl_context(),
+        proxy=settings.network.proxy,
+        trust_env=settings.network.trust_env,
         limiter=limiter or (None if settings.rate is None else _limiter(settings.rate)),
         telemetry=telemetry,
     )

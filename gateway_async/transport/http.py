@@ -1,6 +1,7 @@
 """HTTP by aiohttp, and what each of its exceptions means."""
 
 import asyncio
+import ssl
 import sys
 import weakref
 from http import HTTPStatus
@@ -20,7 +21,7 @@ from gateway_async.errors import (
     ReplyUnreadableError,
 )
 from gateway_async.transport.listening import UNASKED
-from gateway_async.transport.messages import Evidence, Message, RawReply
+from gateway_async.transport.messages import ConnectionOptions, Evidence, Message, RawReply
 from gateway_async.transport.pool import KEEP_IDLE_SECONDS, Pool
 from gateway_async.transport.witness import WitnessedPayload, wrote_nothing
 
@@ -34,7 +35,11 @@ _READ_BYTES = 256 * 1024
 
 _Error = TypeVar("_Error", bound=BaseException)
 _FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError)
-_WRONG_CERTIFICATE = (aiohttp.ClientConnectorCertificateError, aiohttp.ServerFingerprintMismatch)
+_WRONG_CERTIFICATE = (
+    ssl.SSLCertVerificationError,
+    aiohttp.ClientConnectorCertificateError,
+    aiohttp.ServerFingerprintMismatch,
+)
 _SHOWS_REPLY = (aiohttp.ClientResponseError, aiohttp.ClientPayloadError, HttpProcessingError)
 _ENDED = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
 
@@ -53,7 +58,7 @@ class AiohttpTransport:
         *,
         timeouts: "Timeouts",
         max_reply_bytes: int,
-        max_connections: int,
+        options: ConnectionOptions,
         session: aiohttp.ClientSession | None,
     ) -> None:
         if session is not None and not isinstance(session, aiohttp.ClientSession):
@@ -63,8 +68,13 @@ class AiohttpTransport:
         self.base_url = base_url
         self._timeouts = timeouts
         self._max_reply_bytes = max_reply_bytes
-        self._max_connections = max_connections
+        self._options = options
         self._given = session
+        # A tunnel is shown it when it is opened, a plain proxy with each request.
+        shown = {"Proxy-Authorization": options.proxy_authorization}
+        is_tunnel = base_url.lower().startswith("https:")
+        self._proxy_headers = shown if options.proxy_authorization and is_tunnel else None
+        self._headers = shown if options.proxy_authorization and not is_tunnel else {}
         self._own: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop,
             tuple[AsyncGenerator[aiohttp.ClientSession], aiohttp.ClientSession],
@@ -75,7 +85,7 @@ class AiohttpTransport:
     @property
     def capacity(self) -> int:
         """Requests that can be in flight at once; a given session's limit is not known."""
-        return self._max_connections if self._given is None else sys.maxsize
+        return self._options.limit if self._given is None else sys.maxsize
 
     @property
     def loops(self) -> list[asyncio.AbstractEventLoop]:
@@ -100,7 +110,8 @@ class AiohttpTransport:
             raise
         except Exception as error:  # noqa: BLE001  # a given session's hooks: passed on below
             failure = error
-            foreign = None if session.closed else error  # aiohttp asserts that it was not closed
+            # Without hooks it is asyncio's TLS, or aiohttp, which asserts that it was not closed.
+            foreign = None if self._given is None or session.closed else error
         else:
             _teach(session, evidence, is_lost=reply.status == HTTPStatus.REQUEST_TIMEOUT)
             return reply
@@ -141,7 +152,9 @@ class AiohttpTransport:
         async with session.post(
             self.base_url + message.path,
             data=payload,
-            headers={"Content-Type": message.content_type},  # else a given session's own would win
+            # Without a content type, a given session's own would win.
+            headers={"Content-Type": message.content_type, **self._headers},
+            proxy_headers=self._proxy_headers,
             timeout=aiohttp.ClientTimeout(
                 total=seconds,
                 connect=self._timeouts.connect_seconds,
@@ -198,9 +211,17 @@ class AiohttpTransport:
         return session
 
     async def _opened(self) -> "AsyncGenerator[aiohttp.ClientSession]":
-        connector = Pool(limit=self._max_connections, keepalive_timeout=KEEP_IDLE_SECONDS)
+        options = self._options
+        connector = Pool(
+            limit=options.limit,
+            keepalive_timeout=KEEP_IDLE_SECONDS,
+            ssl=True if options.ssl is None else options.ssl,
+        )
         async with aiohttp.ClientSession(
-            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,  # it was asked once, when the client was made
+            proxy=options.proxy,
         ) as session:
             try:
                 yield session
@@ -217,7 +238,12 @@ def _teach(session: aiohttp.ClientSession, evidence: Evidence, *, is_lost: bool)
 def _translate(error: BaseException, *, asked: bool) -> GatewayError:
     """Say what an exception of aiohttp means: the one place where they are mapped."""
     what = _describe(error)
-    if not asked and isinstance(error, _WRONG_CERTIFICATE):
+    if not asked and isinstance(error, aiohttp.ClientHttpProxyError):
+        problem = f"nothing was sent: the proxy opened no connection (HTTP {error.status})"
+        if error.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:  # each try may lock the user
+            return ConfigurationError(f"{problem}: it expects another user and password in proxy")
+        return NotSentError(problem)
+    if not asked and any(isinstance(link, _WRONG_CERTIFICATE) for link in _links(error)):
         return CertificateError(f"nothing was sent: the TLS certificate is not valid ({what})")
     if not asked:
         return NotSentError(f"nothing was sent: {what}")
@@ -244,18 +270,29 @@ def _quotes_reply(error: BaseException) -> bool:
 
 
 def _shown_cause(error: BaseException) -> BaseException | None:
-    """Return what may hang on our error as its cause: no frames, and no quoted reply."""
-    return None if _quotes_reply(error) else _bare(error)
+    """Return what may hang on our error as its cause: no frames, quoted reply or password."""
+    return None if _quotes_reply(error) or _names_proxy(error) else _bare(error)
+
+
+def _names_proxy(error: BaseException) -> bool:
+    """Say whether an exception has a proxy's URL, which a given session keeps with its password."""
+    return any(getattr(argument, "proxy", None) is not None for argument in error.args)
 
 
 def _bare(error: _Error) -> _Error:
     """Take the frames from an exception and from all that hangs on it."""
-    stripped: list[BaseException] = []
+    for link in _links(error):
+        link.__traceback__ = None
+    return error
+
+
+def _links(error: BaseException) -> list[BaseException]:
+    """Return an exception and all that hangs on it."""
+    found: list[BaseException] = []
     left: list[BaseException | None] = [error]
     while left:
         link = left.pop()
-        if link is not None and link not in stripped:
-            link.__traceback__ = None
-            stripped.append(link)
+        if link is not None and link not in found:
+            found.append(link)
             left += [link.__cause__, link.__context__]
-    return error
+    return found

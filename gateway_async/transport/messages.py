@@ -5,7 +5,26 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Mapping
+
+
+@attrs.frozen(kw_only=True)
+class ConnectionOptions:
+    """What a session of ours is made with.
+
+    Attributes:
+        limit: Connections at most.
+        ssl: By what the certificates of gateway and proxy are judged; None for the system's
+            authorities.
+        proxy: The URL of a proxy, without user and password; None for none.
+        proxy_authorization: What the proxy is shown of user and password, or empty.
+    """
+
+    limit: int
+    ssl: "ssl.SSLContext | None" = None
+    proxy: str | None = None
+    proxy_authorization: str = attrs.field(default="", repr=False)
 
 
 @attrs.frozen

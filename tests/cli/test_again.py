@@ -27,6 +27,11 @@ from gateway_async.cli.again import given_option, line_again, with_journal
         ("x --journal=sqlite:////a/j.db", (), "x --journal=sqlite:////a/j.db"),
         ("x --journal postgresql://me@db/x", (), "x --journal postgresql://me@db/x"),
         ("x --journal mysql://x", (), "x --journal mysql://x"),
+        (
+            "refund --allow-http r.csv --ca-file c --trust-env --client-cert=d",
+            (Path("r.csv"),),
+            "refund --allow-http /d/r.csv --ca-file /d/c --trust-env --client-cert=/d/d",
+        ),
         ("x --report 'my r.html'", (), "x --report '/d/my r.html'"),
     ],
 )

@@ -17,6 +17,7 @@ from gateway_async import (
     BatchPolicy,
     BatchResult,
     Beneficiary,
+    ConfigurationError,
     Credentials,
     DirectPayment,
     GatewayClient,
@@ -47,6 +48,7 @@ ATTEMPTS = 3
 CARD = "4111111111111111"
 _FATES: tuple[tuple[type[GatewayError], OutcomeStatus], ...] = (
     (NotSentError, NOT_SENT),
+    (ConfigurationError, NOT_SENT),
     (RejectedError, DECLINED),
     (OutcomeUnknownError, UNKNOWN),
 )

@@ -173,7 +173,7 @@ class Proxy:
         self._open.add(connection)
         try:
             await self._serve_all(connection)
-        except _GONE:
+        except (*_GONE, asyncio.CancelledError):  # which asyncio's streams would log
             pass
         finally:
             self._tasks.discard(task)

@@ -39,6 +39,13 @@ HIDING = (
         "tests/secrets/test_replies.py",
     ),
     Mutant(
+        "an error does not show the proxy of a session that was given",
+        "transport/http.py",
+        "_quotes_reply(error) or _names_proxy(error)",
+        "_quotes_reply(error)",
+        "tests/faults/test_proxies.py",
+    ),
+    Mutant(
         "a card number is masked wherever a reply quotes it",
         "calls.py",
         "    if len(number) < SHORTEST_CARD:",

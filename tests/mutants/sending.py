@@ -179,4 +179,25 @@ SENDING = (
         'if parts.scheme == "ftp" and not _is_loopback(',
         "tests/client/test_settings.py",
     ),
+    Mutant(
+        "plain http leaves this machine by no proxy",
+        "checks.py",
+        'if scheme == "http" and not allow_http',
+        'if scheme == "ftp" and not allow_http',
+        "tests/client/test_network.py",
+    ),
+    Mutant(
+        "a certificate that is wrong behind a proxy that speaks TLS stops at once",
+        "transport/http.py",
+        "any(isinstance(link, _WRONG_CERTIFICATE) for link in _links(error))",
+        "isinstance(error, _WRONG_CERTIFICATE)",
+        "tests/faults/test_proxies.py",
+    ),
+    Mutant(
+        "a login that a proxy refused is not tried again",
+        "transport/http.py",
+        "if error.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:",
+        "if False:",
+        "tests/faults/test_proxies.py",
+    ),
 )

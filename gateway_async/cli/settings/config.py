@@ -23,6 +23,7 @@ ALLOWED_PLACES = (
 _VALUES = (
     *("base_url", "merchant_id", "account_id", "secret_file", "keyring"),
     *("journal", "journal_lease_seconds", "rate"),
+    *("allow_http", "ca_file", "client_cert", "client_key", "proxy", "trust_env"),
 )
 TABLES = (
     *("dialect", "timeouts", "retry", "policy", "recovery"),
@@ -60,6 +61,17 @@ class Config:
         if value is None or (isinstance(value, str) and value.strip()):
             return value
         raise ConfigurationError(f"{self.source}: {name}: expected a text, got {value!r}")
+
+    def flag(self, name: str) -> bool | None:
+        """Return a setting that is true or false.
+
+        Raises:
+            ConfigurationError: If it is neither.
+        """
+        value = self.values.get(name)
+        if value is None or isinstance(value, bool):
+            return value
+        raise ConfigurationError(f"{self.source}: {name}: expected true or false, got {value!r}")
 
 
 def default_path(environment: "Mapping[str, str]") -> Path:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from gateway_async.checks import checked_base_url
 from gateway_async.cli.settings.config import ALLOWED_PLACES, Config, read_config
+from gateway_async.cli.settings.network import Network
 from gateway_async.cli.settings.secret import (
     SECRET_VARIABLE,
     SecretPlace,
@@ -50,6 +50,12 @@ class Given:
         journal: The URL of the journal.
         rate: Requests a second at most.
         policy: Fields of `BatchPolicy`.
+        allow_http: Whether plain `http://` may go to another machine.
+        ca_file: The certificates of the authorities that are trusted.
+        client_cert: The certificate that is shown to the gateway.
+        client_key: Its key.
+        proxy: The URL of a proxy.
+        trust_env: Whether the environment may name a proxy.
     """
 
     config: Path | None = None
@@ -62,6 +68,12 @@ class Given:
     journal: str | None = None
     rate: float | None = None
     policy: Mapping[str, Any] = attrs.field(factory=dict)
+    allow_http: bool = False
+    ca_file: Path | None = None
+    client_cert: Path | None = None
+    client_key: Path | None = None
+    proxy: str | None = attrs.field(default=None, repr=False)
+    trust_env: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -70,6 +82,7 @@ class Settings:
 
     Attributes:
         who: Address, merchant and account, as far as they are known.
+        network: The way to the gateway.
         secret_places: Where options, environment and file say that the secret is.
         signer: What the TOML file says of the signer.
         source: What the TOML file is called.
@@ -88,6 +101,7 @@ class Settings:
     """
 
     who: Mapping[str, str]
+    network: Network
     secret_places: Mapping[str, SecretPlace]
     signer: Mapping[str, Any]
     source: str
@@ -108,10 +122,11 @@ class Settings:
         """The gateway's address, or what stands for it.
 
         Raises:
-            ConfigurationError: If it is none, or holds credentials, which would be shown.
+            ConfigurationError: If it is none, holds credentials, which would be shown, or cannot be
+                reached by the network's settings.
         """
         given = self.who.get("base_url")
-        return "a gateway that is not named yet" if given is None else checked_base_url(given)
+        return "a gateway that is not named yet" if given is None else self.network.checked(given)
 
     def address_of(self, path: str) -> str:
         """Name a path below the gateway's address, be that known or not.
@@ -176,8 +191,7 @@ def read_settings(given: Given, environment: Mapping[str, str]) -> Settings:
     config = read_config(path, profile, environment)
 
     def first(name: str) -> str | None:
-        of_file = config.text(name)
-        return getattr(given, name) or environment.get(_variable(name), "").strip() or of_file
+        return _first(name, given, environment, config)
 
     who = {name: value for name in _WHO if (value := first(name)) is not None}
     recovery = dict(config.table("recovery"))
@@ -186,6 +200,7 @@ def read_settings(given: Given, environment: Mapping[str, str]) -> Settings:
     reconcile = _reconcile(config)
     return Settings(
         who=who,
+        network=_network(given, environment, config),
         secret_places=_secret_places(given, environment, config),
         signer=config.table("signer"),
         source=config.source,
@@ -201,6 +216,34 @@ def read_settings(given: Given, environment: Mapping[str, str]) -> Settings:
         refund_statuses=reconcile.get("refund_statuses"),
         payout_done=_payout_done(config),
     )
+
+
+def _first(name: str, given: Given, environment: Mapping[str, str], config: Config) -> str | None:
+    """Return a setting that is a text, of the first that says anything."""
+    of_file = config.text(name)
+    said = getattr(given, name) or environment.get(_variable(name), "").strip() or of_file
+    return None if said is None else str(said)
+
+
+def _network(given: Given, environment: Mapping[str, str], config: Config) -> Network:
+    sources = (given, environment, config)
+    return Network(
+        allow_http=_flag("allow_http", *sources),
+        ca_file=_path(_first("ca_file", *sources)),
+        client_cert=_path(_first("client_cert", *sources)),
+        client_key=_path(_first("client_key", *sources)),
+        proxy=_first("proxy", *sources),
+        trust_env=_flag("trust_env", *sources),
+    )
+
+
+def _flag(name: str, given: Given, environment: Mapping[str, str], config: Config) -> bool:
+    """Return a setting that is true or false, of the first that says anything."""
+    of_file = config.flag(name)
+    text = environment.get(_variable(name), "").strip().lower()
+    if text not in ("", "true", "false"):
+        raise ConfigurationError(f"{_variable(name)}: expected true or false, got {text!r}")
+    return bool(getattr(given, name) or (text == "true" if text else of_file))
 
 
 def _variable(name: str) -> str:
