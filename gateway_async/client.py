@@ -53,7 +53,9 @@ class GatewayClient(Connection):
     """The gateway, for one merchant account.
 
     Use it as ``async with GatewayClient(...) as gateway``, or close it with `aclose`. It can be
-    made before any event loop runs, and used in several, one after the other.
+    made before any event loop runs, and used in several, one after the other: what it opened on a
+    loop is closed with that loop at the latest (by `asyncio.run`, or `loop.shutdown_asyncgens`). A
+    client that is dropped before that, and was not closed, is a `ResourceWarning`.
 
     Args:
         base_url: Where the gateway is, such as ``https://gateway.example``. Plain ``http://`` is

@@ -14,6 +14,7 @@ import attrs
 
 from gateway_async.batching.outcomes import Block, Outcome, status_code
 from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.batching.table import make_rows
 from gateway_async.errors import BatchIncompleteError
 
 O_co = TypeVar("O_co", covariant=True)
@@ -156,6 +157,7 @@ class BatchResult(Sequence[Outcome[O_co, R_co]]):
         retries: Attempts beyond the first.
         blocks: Where the outcomes are kept.
         of_one_batch: Whether it is what one batch came to, and not put together of outcomes.
+        record_class: What the records of its outcomes are read as; None where it was put together.
     """
 
     counts: Mapping[OutcomeStatus, int]
@@ -165,6 +167,7 @@ class BatchResult(Sequence[Outcome[O_co, R_co]]):
     retries: int = 0
     blocks: "tuple[Block, ...]" = ()
     of_one_batch: bool = True
+    record_class: type[Any] | None = None
     _view: OutcomeView[O_co, R_co] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -216,6 +219,22 @@ class BatchResult(Sequence[Outcome[O_co, R_co]]):
     def not_sent(self) -> OutcomeView[O_co, R_co]:
         """The orders that were not done, proved: resend freely; of a job, by running it again."""
         return self._of(OutcomeStatus.NOT_SENT)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return the outcomes as flat rows, for a data frame of polars, pandas or DuckDB.
+
+        Every row has the same keys: `index`, `status`, `error` (its text), `error_type`,
+        `error_code` and `error_text` (the gateway's own code and text where it declined); the
+        fields of the order under their names; and the fields of the record under `record_` and
+        their names. What has no value is None. A nested object has a key for each of its fields
+        (`record_delivery_information_delivery_city`); a list is JSON text, and so are a record's
+        `extra` and `unreadable`. Amounts are `Decimal`, all of a key with the same decimal places;
+        dates and times as on the record; all else `str` or `int`. Secrets are `***`.
+
+        There is a row for each order, in input order. Of a look-up, an order with several records
+        has a row for each of them, with the same `index`.
+        """
+        return make_rows(self, self.record_class)
 
     def raise_for_problems(self) -> None:
         """Do nothing if `ok`.

@@ -93,4 +93,5 @@ class Tally:
             requests=self.requests,
             retries=self.retries,
             blocks=tuple(self.finished),
+            record_class=self._record_class,
         )

@@ -79,13 +79,17 @@ class AiohttpTransport:
             asyncio.AbstractEventLoop,
             tuple[AsyncGenerator[aiohttp.ClientSession], aiohttp.ClientSession],
         ] = weakref.WeakKeyDictionary()
-        self.left_open = False
         self._closed = False
 
     @property
     def capacity(self) -> int:
         """Requests that can be in flight at once; a given session's limit is not known."""
         return self._options.limit if self._given is None else sys.maxsize
+
+    @property
+    def left_open(self) -> bool:
+        """Whether a session of ours is open: neither `aclose` nor the end of its loop closed it."""
+        return bool(self._own)
 
     @property
     def loops(self) -> list[asyncio.AbstractEventLoop]:
@@ -128,7 +132,6 @@ class AiohttpTransport:
         """
         self._closed = True
         generator, _ = self._own.pop(asyncio.get_running_loop(), (None, None))
-        self.left_open = bool(self._own)
         if generator is not None:
             await generator.aclose()
 
@@ -207,7 +210,6 @@ class AiohttpTransport:
         generator = self._opened()
         session = await anext(generator)  # which waits for nothing, so that nobody opens another
         self._own[asyncio.get_running_loop()] = generator, session
-        self.left_open = True
         return session
 
     async def _opened(self) -> "AsyncGenerator[aiohttp.ClientSession]":

@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import inspect
+import subprocess
+import sys
 import warnings
 from typing import TYPE_CHECKING
 
@@ -141,11 +143,64 @@ def test_a_client_that_is_left_open_warns_and_names_the_place_where_it_was_made(
     )
     line = frame.f_lineno + 1
     client = GatewayClient(f"http://127.0.0.1:{port}", credentials)
-    asyncio.run(work(client))
-    with pytest.warns(ResourceWarning, match="left open") as caught:
-        del client
+    with asyncio.Runner() as runner:
+        runner.run(work(client))
+        with pytest.warns(ResourceWarning, match="left open") as caught:
+            del client
     ours = [one for one in caught if "GatewayClient" in str(one.message)]
     assert [(one.filename, one.lineno) for one in ours] == [(__file__, line)]
+
+
+@LOOPS
+def test_a_client_whose_loops_have_ended_does_not_warn(
+    port: int, new_loop: "Callable[[], asyncio.AbstractEventLoop]"
+) -> None:
+    clients = [client_at(port)]
+
+    async def work(number: int) -> None:
+        async with Sandbox(port=port):
+            await clients[0].pay_direct(payment(number))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for number in range(3):
+            with asyncio.Runner(loop_factory=new_loop) as runner:
+                runner.run(work(number))
+        clients.clear()
+        gc.collect()
+
+
+AT_IMPORT = """
+import asyncio
+from gateway_async import Credentials, GatewayClient, HmacSigner
+from gateway_async.testing import threaded_sandbox
+
+with threaded_sandbox() as sandbox:
+    gateway = GatewayClient(
+        sandbox.base_url,
+        Credentials(
+            merchant_id=sandbox.merchant_id,
+            account_id=sandbox.account_id,
+            signer=HmacSigner(sandbox.secret),
+        ),
+    )
+
+    async def main():
+        return len((await gateway.recent_transactions()).records)
+
+    print([asyncio.run(main()) for _ in range(3)])
+"""
+
+
+def test_a_program_with_a_client_made_at_import_ends_silently() -> None:
+    done = subprocess.run(  # noqa: S603  # our own words
+        [sys.executable, "-W", "error", "-c", AT_IMPORT],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[0, 0, 0]\n", "")
 
 
 def test_a_client_that_was_never_used_does_not_warn(port: int) -> None:

@@ -6,7 +6,7 @@ A line that must be refused has a `type: ignore`; where checkers accept it, that
 import uuid
 from datetime import date
 from decimal import Decimal
-from typing import assert_type
+from typing import Any, assert_type
 
 import attrs
 
@@ -121,4 +121,5 @@ async def results(gateway: GatewayClient) -> None:
     captured: BatchResult[CaptureOrder, CaptureRecord | TransactionRecord]
     captured = await gateway.capture([])
     captured = await gateway.recover(captured)
+    assert_type(captured.to_dicts(), list[dict[str, Any]])
     assert_type(captured[0].record, CaptureRecord | TransactionRecord | None)

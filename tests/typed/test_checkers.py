@@ -56,7 +56,7 @@ def check(command: list[str], where: Path) -> tuple[int, str]:
 
 def test_mypy_agrees(written: Path, pytestconfig: pytest.Config) -> None:
     pytest.importorskip("mypy", reason="mypy is not installed: pip install --group types")
-    cache = pytestconfig.cache.mkdir("mypy") if pytestconfig.cache else written / "cache"
+    cache = pytestconfig.cache.mkdir("mypy")
     options = ["--strict", "--config-file=", f"--cache-dir={cache}"]
     code, said = check(["mypy", *options, "examples.py", "payout.py"], written)
     assert (code, said) == (0, "Success: no issues found in 2 source files\n")

@@ -1,0 +1,141 @@
+"""Outcomes as flat rows, for data frames. Pure.
+
+A row has values of plain types only, and every row has the same keys in the same order.
+"""
+
+import functools
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Context, Decimal
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, get_args
+
+import attrs
+
+if TYPE_CHECKING:
+    from gateway_async.batching.outcomes import Outcome
+
+    Row = dict[str, Any]
+
+_RECORD = "record_"
+_OWN = ("index", "status", "error", "error_type", "error_code", "error_text")
+_MOST_PLACES = 30
+"""An amount of more digits, on either side of the point, keeps the places that it has."""
+_EXACT = Context(prec=2 * _MOST_PLACES + 2)
+
+
+def make_rows(
+    outcomes: "Iterable[Outcome[Any, Any]]", record_class: type[Any] | None
+) -> "list[Row]":
+    """Return a row for each order; for each record where a look-up found several.
+
+    Args:
+        outcomes: What became of the orders.
+        record_class: What their records are, where that is known; its fields have columns even
+            where no record came.
+    """
+    rows: list[Row] = []
+    orders: dict[str, None] = {}
+    records = dict.fromkeys(_columns(record_class or NoneType, _RECORD))
+    for outcome in outcomes:
+        orders |= dict.fromkeys(_columns(type(outcome.order)))
+        found = outcome.record
+        for record in found if isinstance(found, tuple) else (found,):
+            records |= dict.fromkeys(_columns(type(record), _RECORD))
+            rows.append(_row(outcome, record))
+    columns = (*_OWN, *orders, *records)
+    whole = [{name: row.get(name) for name in columns} for row in rows]
+    for name in columns:
+        _align(whole, name)
+    return whole
+
+
+def _row(outcome: "Outcome[Any, Any]", record: object) -> "Row":
+    error = outcome.error
+    said = (
+        (None,) * 4
+        if error is None
+        else (
+            *(str(error), type(error).__name__),
+            *(getattr(error, "code", None), getattr(error, "text", None)),
+        )
+    )
+    own = zip(_OWN, (outcome.index, str(outcome.status), *said), strict=True)
+    return {**dict(own), **_cells(outcome.order), **_cells(record, _RECORD)}
+
+
+def _cells(model: object, prefix: str = "") -> "Row":
+    """Return the fields of a model by column; what is nested by the names of both."""
+    cells: Row = {}
+    for name, column, part in _fields(type(model), prefix):  # type: ignore[arg-type]  # classes can be hashed
+        value = getattr(model, name)
+        if part is not None:
+            cells |= {} if value is None else _cells(value, f"{column}_")
+        else:
+            cells[column] = _cell(value)
+    return cells
+
+
+def _columns(model: type[Any], prefix: str = "") -> Iterator[str]:
+    for _, column, part in _fields(model, prefix):  # type: ignore[arg-type]  # likewise
+        if part is None:
+            yield column
+        else:
+            yield from _columns(part, f"{column}_")
+
+
+@functools.cache
+def _fields(model: type[Any], prefix: str) -> tuple[tuple[str, str, type[Any] | None], ...]:
+    """Return name, column and model of each field; the model is None where it is a value."""
+    if not attrs.has(model):
+        return ()
+    return tuple(
+        (field.name, f"{prefix}{field.name}", _part(field)) for field in attrs.fields(model)
+    )
+
+
+def _part(field: "attrs.Attribute[Any]") -> type[Any] | None:
+    kind: Any = field.type
+    kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    return next((one for one in kinds if isinstance(one, type) and attrs.has(one)), None)
+
+
+def _cell(value: object) -> object:
+    """Return a value as one of a plain type; a list or a mapping as JSON text, or None if empty."""
+    if isinstance(value, Mapping | tuple | list):
+        return json.dumps(_plain(value), default=str, ensure_ascii=False) if value else None
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401  # any value
+    if isinstance(value, str):
+        return str(value)  # a member of an enumeration as its text, and a secret as its mask
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(one) for one in value]
+    if attrs.has(type(value)):
+        return {name: one for name, one in _cells(value).items() if one is not None}
+    return value
+
+
+def _align(rows: "list[Row]", name: str) -> None:
+    """Give all amounts of a column the same decimal places: polars rounds to those of the first."""
+    amounts = [row for row in rows if _is_usual(row[name])]
+    places = max((-_exponent(row[name]) for row in amounts), default=0)
+    unit = Decimal(1).scaleb(-max(places, 0))
+    for row in amounts:
+        if -_exponent(row[name]) != places:
+            row[name] = row[name].quantize(unit, context=_EXACT)
+
+
+def _is_usual(value: object) -> bool:
+    return (
+        isinstance(value, Decimal)
+        and value.adjusted() < _MOST_PLACES
+        and -_exponent(value) <= _MOST_PLACES
+    )
+
+
+def _exponent(value: Decimal) -> int:
+    return int(value.as_tuple().exponent)
