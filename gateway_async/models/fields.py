@@ -108,15 +108,23 @@ def object_field(model: type, **options: Any) -> Any:  # noqa: ANN401  # as attr
     return _field(to_object, **options)
 
 
-def objects_field(model: type, **options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare an array: any iterable of `model`, kept as a tuple."""
-    expected = f"an iterable of {model.__name__}"
+def objects_field(model: type, *, or_text: bool = False, **options: Any) -> Any:  # noqa: ANN401  # as attrs.field
+    """Declare an array: any iterable of `model`, kept as a tuple.
+
+    Args:
+        model: What its elements are.
+        or_text: Whether a text may stand in its place.
+        options: What `attrs.field` takes.
+    """
+    expected = f"an iterable of {model.__name__}" + (", or a str" if or_text else "")
 
     def to_objects(
         value: object, instance: object, field: "attrs.Attribute[Any]"
-    ) -> tuple[object, ...] | None:
+    ) -> tuple[object, ...] | str | None:
         if is_left_out(value, field):
             return None
+        if or_text and isinstance(value, str):
+            return to_text(value, instance, field)
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             raise wrong_type(instance, field, expected, value)
         elements = tuple(value)
