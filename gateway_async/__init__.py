@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from gateway_async.batching.batch import Batch
-from gateway_async.batching.outcomes import Outcome
+from gateway_async.batching.outcomes import Outcome, ReplyEnvelope
 from gateway_async.batching.results import BatchResult, OutcomeView, Progress, UnexpectedRecords
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.client import GatewayClient
@@ -190,6 +190,7 @@ __all__ = [  # noqa: RUF022  # in the order of sorted()
     "RefundRecord",
     "RejectedError",
     "Reply",
+    "ReplyEnvelope",
     "ReplyStatusError",
     "ReplyTooLargeError",
     "ReplyUnreadableError",

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from gateway_async.batching.plans import Plan
     from gateway_async.dialect import Dialect
+    from gateway_async.session import Session
     from gateway_async.transport import RawReply
 
 T = TypeVar("T", bound=Record)
@@ -88,25 +89,25 @@ class Reply:
         raise TypeError("Reply may repeat the signature and is not pickled; take from its data")
 
 
-def direct_request(payment: DirectPayment, dialect: "Dialect") -> Request[DirectPaymentResult]:
+def direct_request(payment: DirectPayment, session: "Session") -> Request[DirectPaymentResult]:
     """Write a payment by card (section 4, row 1)."""
     _check_type(payment, DirectPayment)
     return Request(
         operation=PAY_DIRECT,
-        fields=payment_fields(payment, dialect),
+        fields=payment_fields(payment, session.dialect),
         decode=_hide_card(
-            payment, _result_reader(PAY_DIRECT, payment, DirectPaymentResult, dialect)
+            payment, _result_reader(PAY_DIRECT, payment, DirectPaymentResult, session)
         ),
     )
 
 
-def apm_request(payment: ApmPayment, dialect: "Dialect") -> Request[ApmPaymentResult]:
+def apm_request(payment: ApmPayment, session: "Session") -> Request[ApmPaymentResult]:
     """Write a payment by an alternative payment method (section 4, row 2)."""
     _check_type(payment, ApmPayment)
     return Request(
         operation=PAY_APM,
-        fields=payment_fields(payment, dialect),
-        decode=_result_reader(PAY_APM, payment, ApmPaymentResult, dialect),
+        fields=payment_fields(payment, session.dialect),
+        decode=_result_reader(PAY_APM, payment, ApmPaymentResult, session),
     )
 
 
@@ -121,24 +122,25 @@ def checkout_request(payment: RedirectPayment, dialect: "Dialect") -> Request[Ch
     )
 
 
-def payout_request(request: PayoutRequest, dialect: "Dialect") -> Request[PayoutResult]:
+def payout_request(request: PayoutRequest, session: "Session") -> Request[PayoutResult]:
     """Write a payout (section 4, row 10)."""
     _check_type(request, PayoutRequest)
     return Request(
         operation=PAYOUT,
-        fields=payout_fields(request, dialect),
-        decode=_result_reader(PAYOUT, request, PayoutResult, dialect),
+        fields=payout_fields(request, session.dialect),
+        decode=_result_reader(PAYOUT, request, PayoutResult, session),
     )
 
 
-def recent_request(plan: "Plan", dialect: "Dialect") -> Request[Page[Any]]:
+def recent_request(plan: "Plan", session: "Session") -> Request[Page[Any]]:
     """Write a look-up that asks for no order in particular: the interface's sample call."""
 
     def read(raw: "RawReply") -> Page[Any]:
         payload = decode_json(raw.body)
+        session.check_owner(payload)
         code = identifier(payload.get("return_status")) or ""
         text = identifier(payload.get("return_message")) or ""
-        if code not in dialect.done_return_statuses:
+        if code not in session.dialect.done_return_statuses:
             raise RejectedError(
                 f"the gateway refused the page: return_status {code!r}, return_message {text!r}",
                 code=code,
@@ -183,7 +185,7 @@ def custom_request(
 
 
 def _result_reader(
-    operation: Operation, sent: object, result_class: type[T], dialect: "Dialect"
+    operation: Operation, sent: object, result_class: type[T], session: "Session"
 ) -> "Callable[[RawReply], T]":
     """Return what reads the result of one payment or payout, and holds it against the request."""
     is_payout = operation is PAYOUT
@@ -192,9 +194,10 @@ def _result_reader(
 
     def read(raw: "RawReply") -> T:
         fields = decode(raw.body)
+        session.check_owner(fields)
         if not any(fields.get(name) for name in tells):
-            raise _silence(fields, dialect)
-        contradiction = find_contradiction(operation, fields, sent, dialect)
+            raise _silence(fields, session.dialect)
+        contradiction = find_contradiction(operation, fields, sent, session.dialect)
         if contradiction is not None:
             raise ReplyUnreadableError(contradiction)
         return read_record(result_class, fields)

@@ -315,13 +315,13 @@ class GatewayClient(Connection):
         """
         from gateway_async import calls
 
-        return await self._single(calls.recent_request(PLANS["query"], self._session.dialect))
+        return await self._single(calls.recent_request(PLANS["query"], self._session))
 
     async def recent_refunds(self) -> "Page[RefundRecord]":
         """Return up to 100 refunds (row 9), without a selection; see `recent_transactions`."""
         from gateway_async import calls
 
-        request = calls.recent_request(PLANS["search_refunds"], self._session.dialect)
+        request = calls.recent_request(PLANS["search_refunds"], self._session)
         return await self._single(request)
 
     # Payments and payouts
@@ -342,7 +342,7 @@ class GatewayClient(Connection):
         """
         from gateway_async import calls
 
-        return await self._single(calls.direct_request(payment, self._session.dialect), payment)
+        return await self._single(calls.direct_request(payment, self._session), payment)
 
     async def pay_apm(self, payment: "ApmPayment") -> "ApmPaymentResult":
         """Make a payment by another method (section 4, row 2); errors as for `pay_direct`.
@@ -352,7 +352,7 @@ class GatewayClient(Connection):
         """
         from gateway_async import calls
 
-        return await self._single(calls.apm_request(payment, self._session.dialect), payment)
+        return await self._single(calls.apm_request(payment, self._session), payment)
 
     async def checkout(self, payment: "RedirectPayment") -> "CheckoutPage":
         """Begin a hosted payment (section 4, row 3); errors as for `pay_direct`.
@@ -373,7 +373,7 @@ class GatewayClient(Connection):
         """
         from gateway_async import calls
 
-        return await self._single(calls.payout_request(request, self._session.dialect), request)
+        return await self._single(calls.payout_request(request, self._session), request)
 
     async def call(
         self,

@@ -46,6 +46,14 @@ _NOTIFICATION_FIELDS = {
     "transaction_id": ("transaction_id",),
     "request_id": ("request_id",),
 }
+_OPPOSITES = (
+    ("done_statuses", "declined_statuses"),
+    ("done_statuses", "pending_statuses"),
+    ("declined_statuses", "pending_statuses"),
+    ("done_return_statuses", "nothing_done_return_statuses"),
+)
+"""Fields of which no two may hold the same value."""
+
 _ORDER_ECHO = ("order_no", "currency", "amount")
 _ECHO_FIELDS = {
     "capture": _ORDER_ECHO,
@@ -215,12 +223,17 @@ class Dialect:
             compare as numbers, currencies without case.
         done_statuses: Values of `capture_status`, `cancel_status`, `review_status` and
             `refund_status` that say "done".
+        declined_statuses: Values of the same fields that say "not done, and never will be"; none
+            is shown, so none is set. A status that stands in none of the three leaves its order
+            `unknown`.
         pending_statuses: Values of the same fields that say neither "done" nor "not done".
-        done_message_prefixes: How the code of a `refund_message` or `result_info` begins when
-            the text beside it is one of success (section 7).
+        done_message_prefixes: How the code of a `refund_message` begins when the text beside it
+            is one of success (section 7). The `result_info` of a payment is not judged: the result
+            is returned whatever it says.
         done_return_statuses: Values of `return_status` that say that the request was accepted.
         nothing_done_return_statuses: Values of `return_status` by which the gateway vouches that
-            nothing was done for any order that the reply does not list.
+            nothing was done for any order that the reply does not list. An order that such a reply
+            lists as done is `unknown`.
         nothing_done_http_statuses: HTTP statuses by which the gateway vouches for the same.
         found_query_results: Values of `query_result` that say "here is the record".
         absent_query_results: Values of `query_result` that say "no such order".
@@ -292,6 +305,7 @@ class Dialect:
         ],
     )
     done_statuses: AbstractSet[str] = _codes("1")
+    declined_statuses: AbstractSet[str] = _codes()
     pending_statuses: AbstractSet[str] = _codes()
     done_message_prefixes: tuple[str, ...] = attrs.field(
         default=("V0000", "0000"),
@@ -320,6 +334,13 @@ class Dialect:
         ],
     )
     notification_answer: str = attrs.field(default="OK", validator=is_text)
+
+    def __attrs_post_init__(self) -> None:
+        for one, other in _OPPOSITES:
+            for value in sorted(getattr(self, one) & getattr(self, other)):
+                raise ConfigurationError(
+                    f"Dialect.{one}: {value!r} also stands in {other}; it can have one meaning only"
+                )
 
     def places(self, currency: str) -> int:
         """Return the decimal places of an amount in this currency."""

@@ -94,11 +94,48 @@ class NotDoneError(NotSentError):
 
     A job holds such an order rather than send it again, unless `RecoveryPolicy.resend_absent` says
     to.
+
+    Attributes:
+        code: The gateway's code in the reply to the order, as in `OutcomeUnknownError`.
+        text: The gateway's text there.
     """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        code: str = "",
+        text: str = "",
+        order_no: str | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message, order_no=order_no, request_id=request_id)
+        self.code = code
+        self.text = text
 
 
 class OutcomeUnknownError(_OnePaymentError):
-    """It may have happened. Look it up; never resend it blindly."""
+    """It may have happened. Look it up; never resend it blindly.
+
+    Attributes:
+        code: The gateway's code, or else its status, where it gave the order a status that means
+            neither done nor not done; else empty.
+        text: The gateway's text beside that status. Read from a journal, it is the whole message,
+            which quotes the text.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        code: str = "",
+        text: str = "",
+        order_no: str | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message, order_no=order_no, request_id=request_id)
+        self.code = code
+        self.text = text
 
 
 class ReplyUnreadableError(OutcomeUnknownError):

@@ -132,7 +132,8 @@ def prove_refunds(
         outcomes: The unknown outcomes.
         look: What a refund search says of the transaction.
         claims: Which refunds belong to other outcomes.
-        dialect: Whose `done_statuses` say what a done refund is.
+        dialect: Whose `done_statuses` say what a done refund is, and whose `declined_statuses`
+            what is none; a record of any other status proves nothing.
 
     Returns:
         A finding for each outcome, in the same order.
@@ -177,6 +178,10 @@ def _by_marker(
         if marker in (record.refund_reason or ""):
             if _is_done(record, outcome, dialect):
                 return Finding(Proof.DONE, "a refund carries its marker", item)
+            if record.refund_status in dialect.declined_statuses:
+                return Finding(
+                    Proof.NOT_DONE, "a refund carries its marker, and was declined", item
+                )
             return Finding(Proof.NOTHING, "a refund carries its marker, and is not done", item)
     if look.complete and look.keeps_markers:
         return Finding(Proof.NOT_DONE, "no refund carries its marker")
@@ -209,6 +214,7 @@ def _by_reference(
         # What two refunds are called may be what a gateway writes for no reference.
         if (reference_of(record) not in known or listed[reference_of(record)] > 1)
         and not _is_marked_for_another(record, outcome)
+        and record.refund_status not in dialect.declined_statuses
     ]
     others = claims.unreferenced.count(outcome.order.refund_amount)
     if not unexplained:

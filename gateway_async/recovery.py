@@ -60,6 +60,7 @@ _log = logging.getLogger("gateway_async.recovery")
 
 _WORTH_SAYING_SECONDS = 1.0
 _NOT_SETTLED = "; recovery does not settle it: "
+_BEFORE = "; before: "
 
 
 class Recovery:
@@ -305,9 +306,12 @@ def _settled(outcome: "Outcome[Any, Any]", finding: Finding) -> "Outcome[Any, An
         outcome = attrs.evolve(outcome, items=(finding.item,), record_class=record_class)
     if finding.proof is Proof.DONE:
         return attrs.evolve(outcome, status=OutcomeStatus.SUCCEEDED, error=None)
-    if finding.proof is Proof.NOT_DONE:
-        error = NotDoneError(f"recovery proved that it was not done: {finding.reason}")
-        return attrs.evolve(outcome, status=OutcomeStatus.NOT_SENT, error=error)
     before = str(outcome.error).partition(_NOT_SETTLED)[0]  # an earlier recovery's reason is stale
+    said = {name: getattr(outcome.error, name, "") for name in ("code", "text")}
+    if finding.proof is Proof.NOT_DONE:
+        cause = before.rpartition(_BEFORE)[2]  # an earlier recovery's proof is stale, too
+        told = f"recovery proved that it was not done: {finding.reason}{_BEFORE}{cause}"
+        error = NotDoneError(told, **said)
+        return attrs.evolve(outcome, status=OutcomeStatus.NOT_SENT, error=error)
     told = f"{before}{_NOT_SETTLED}{finding.reason}"
-    return attrs.evolve(outcome, error=OutcomeUnknownError(told))
+    return attrs.evolve(outcome, error=OutcomeUnknownError(told, **said))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
+from gateway_async.batching.matching import identifier, shown
 from gateway_async.errors import (
     ConfigurationError,
     GatewayError,
@@ -101,6 +102,20 @@ class Session:
         readable = _in_utf8(raw)
         self._verify(request, readable)
         return request.decode(raw if request.is_verbatim else _masked(request, signature, readable))
+
+    def check_owner(self, fields: "Mapping[str, Any]") -> None:
+        """Refuse a decoded reply that names another merchant or account than ours.
+
+        Raises:
+            ReplyUnreadableError: If it does; what is missing or empty names none.
+        """
+        for name in ("merchant_id", "account_id"):
+            said, ours = fields.get(name), getattr(self.credentials, name)
+            is_empty = said in (None, [], {}) or (isinstance(said, str) and not said.strip())
+            if not is_empty and identifier(said) != ours.strip():
+                raise ReplyUnreadableError(
+                    f"the reply is for another {name}: expected {ours!r}, got {shown(said)!r}"
+                )
 
     def compose(self, request: Request[T]) -> Message:
         """Sign the fields as they go out, and write the body around those very texts."""

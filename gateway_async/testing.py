@@ -155,7 +155,8 @@ def _say_why(started: Future[Any], serving: Future[None]) -> None:
 def sandbox_client(sandbox: Sandbox, **settings: Any) -> Iterator[GatewayClient]:  # noqa: ANN401  # those of `GatewayClient`
     """Make a client that knows a sandbox's merchant, for whichever event loop uses it.
 
-    It repeats without a pause, and recovers without waiting for effects to land.
+    It knows the sandbox's dialect, repeats without a pause, and recovers without waiting for
+    effects to land.
 
     Args:
         sandbox: The sandbox.
@@ -170,6 +171,7 @@ def sandbox_client(sandbox: Sandbox, **settings: Any) -> Iterator[GatewayClient]
         signer=HmacSigner(sandbox.secret),
     )
     quick = {
+        "dialect": sandbox.dialect,
         "retry": RetryPolicy(first_pause_seconds=0),
         "recovery": RecoveryPolicy(settle_seconds=0),
     }

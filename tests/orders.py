@@ -27,13 +27,13 @@ LOOK_UPS = ("query", "search_refunds")
 
 
 def client_of(sandbox: Sandbox, **settings: Any) -> GatewayClient:
-    """Return a client that knows the sandbox's merchant."""
+    """Return a client that knows the sandbox's merchant and dialect."""
     credentials = Credentials(
         merchant_id=sandbox.merchant_id,
         account_id=sandbox.account_id,
         signer=HmacSigner(sandbox.secret),
     )
-    return GatewayClient(sandbox.base_url, credentials, **settings)
+    return GatewayClient(sandbox.base_url, credentials, **{"dialect": sandbox.dialect, **settings})
 
 
 def made_up(count: int) -> list[SeededOrder]:

@@ -30,7 +30,7 @@ def make_jobs(app: App, sandbox: Sandbox, journal_url: str) -> Workers:
 
     jobs = Workers(
         enqueue,
-        lambda: GatewayClient(sandbox.base_url, credentials),
+        lambda: GatewayClient(sandbox.base_url, credentials, dialect=sandbox.dialect),
         journal_url,
         policy=WorkerPolicy(slice_size=250),
     )

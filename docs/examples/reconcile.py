@@ -36,7 +36,7 @@ async def main() -> None:
         )
         states = {"3000": {"paid", "refunded"}, "4100": "reserved"}  # the sandbox's, not shown
         async with (
-            GatewayClient(sandbox.base_url, credentials) as gateway,
+            GatewayClient(sandbox.base_url, credentials, dialect=sandbox.dialect) as gateway,
             reconcile(gateway, books(payments), states=states) as reconciliation,
         ):
             async for difference in reconciliation:

@@ -27,7 +27,7 @@ async def main() -> None:
             account_id=sandbox.account_id,
             signer=HmacSigner(sandbox.secret),
         )
-        async with GatewayClient(sandbox.base_url, credentials) as gateway:
+        async with GatewayClient(sandbox.base_url, credentials, dialect=sandbox.dialect) as gateway:
             result = await gateway.refund(orders)
 
     for outcome in result[:3]:

@@ -49,6 +49,7 @@ async def main() -> None:
         async with GatewayClient(
             sandbox.base_url,
             credentials,
+            dialect=sandbox.dialect,
             policy=BatchPolicy(concurrency=1),
             telemetry=OpenTelemetry(tracer_provider=spans),
         ) as gateway:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _CASELESS = frozenset({"currency", "payment_currency", "request_id"})
 _NAMES = ("transaction_id", "order_no")
 _MESSAGES = ("error_message", "refund_message")
+_STATUS_FIELDS = "Dialect.done_statuses, declined_statuses or pending_statuses"
 _TWO_NAMES = "an item names one order by transaction_id and another by order_no"
 _LONGEST_SHOWN = 200
 _NOT_LISTED = "the reply does not list this order"
@@ -128,7 +129,7 @@ def _judge_plain(
     It comes to what `_judge_money` would come to; None for any other reply, be it right.
     """
     listed = payload.get(operation.list_field or "")
-    if not isinstance(listed, list):
+    if not isinstance(listed, list) or _vouches_for_nothing(payload, dialect):
         return None
     telling = (operation.status_field or "", *_MESSAGES)
     try:
@@ -172,6 +173,7 @@ def _judge_money(
 ) -> Judgement:
     listed = listed_items(operation, payload) or []
     match = _match_by_identity(orders, listed)
+    is_denied = _vouches_for_nothing(payload, dialect)
     verdicts: list[Verdict] = []
     for position, (order, items) in enumerate(zip(orders, match.items, strict=True)):
         if position in match.conflicts:
@@ -179,8 +181,31 @@ def _judge_money(
         elif not items:
             verdicts.append(_judge_missing(payload, dialect))
         else:
-            verdicts.append(_judge_items(operation, items, order, dialect))
+            verdict = _judge_items(operation, items, order, dialect)
+            is_contradiction = is_denied and verdict is _SUCCEEDED
+            verdicts.append(_denied(operation, items[0], payload) if is_contradiction else verdict)
     return Judgement(verdicts, match.items, match.unexpected)
+
+
+def _vouches_for_nothing(payload: "Item", dialect: "Dialect") -> bool:
+    """Say whether a reply as a whole says that nothing was done."""
+    return identifier(payload.get("return_status")) in dialect.nothing_done_return_statuses
+
+
+def _denied(operation: Operation, item: "Item", payload: "Item") -> "Verdict":
+    """Judge an order that a reply lists as done, and says that nothing was done."""
+    field = operation.status_field or ""
+    return _unreadable(
+        f"the reply contradicts itself: {field} {identifier(item.get(field))!r} means done, and "
+        f"{_overall(payload)} is listed in Dialect.nothing_done_return_statuses"
+    )
+
+
+def _overall(payload: "Item") -> str:
+    """Show what a reply says as a whole."""
+    code = identifier(payload.get("return_status")) or ""
+    text = identifier(payload.get("return_message")) or ""
+    return f"return_status {code!r}, return_message {text!r}"
 
 
 @attrs.frozen
@@ -230,7 +255,7 @@ def _judge_missing(payload: "Item", dialect: "Dialect") -> "Verdict":
     text = identifier(payload.get("return_message")) or ""
     if code in dialect.done_return_statuses:
         return OutcomeStatus.UNKNOWN, ReplyUnreadableError(_NOT_LISTED)
-    said = f"return_status {code!r}, return_message {text!r}"
+    said = _overall(payload)
     if code in dialect.nothing_done_return_statuses:
         error = RejectedError(f"the gateway did nothing: {said}", code=code, text=text)
         return OutcomeStatus.DECLINED, error
@@ -264,19 +289,27 @@ def _judge_status(operation: Operation, item: "Item", dialect: "Dialect") -> "Ve
     complaint = _complaint(item, dialect)
     if status in dialect.done_statuses and complaint is None:
         return _SUCCEEDED
-    if status is None:
-        return _unreadable(f"the reply has no readable {field}")
-    code, text = complaint or ("", "")
-    told = f"{code}: {text}" if code else repr(text)
-    said = f"{field} {status!r}" + (f", {told}" if complaint else "")
-    if status in dialect.done_statuses:
-        return _unreadable(f"{field} and text contradict each other: {said}")
+    praise = "" if complaint else _praise(item, dialect)
+    code, text = complaint or ("", praise)
+    shown = f", {code}: {text}" if code else f", {text!r}" if text else ""
+    said = f"{field} {status!r}{shown}"
+    code = code or status or ""
+    if status in dialect.declined_statuses and not praise:
+        error = RejectedError(f"the gateway declined: {said}", code=code, text=text)
+        return OutcomeStatus.DECLINED, error
     if status in dialect.pending_statuses:
-        return OutcomeStatus.UNKNOWN, OutcomeUnknownError(f"the gateway is not done: {said}")
-    if complaint is None:
-        return _unreadable(f"{field} is {status!r}, {_NO_MEANING}")
-    error = RejectedError(f"the gateway declined: {said}", code=code or status, text=text)
-    return OutcomeStatus.DECLINED, error
+        pending = OutcomeUnknownError(f"the gateway is not done: {said}", code=code, text=text)
+        return OutcomeStatus.UNKNOWN, pending
+    if status in dialect.done_statuses or status in dialect.declined_statuses:
+        problem = f"{field} and text contradict each other: {said}"
+    elif status is None:
+        problem = f"the reply has no readable {field}{shown}; it should be one of {_STATUS_FIELDS}"
+    else:
+        problem = (
+            f"{said}: this status has no meaning in the Dialect; ask the gateway, and list it in "
+            f"{_STATUS_FIELDS}"
+        )
+    return _unreadable(problem, code=code, text=text)
 
 
 def _complaint(item: "Item", dialect: "Dialect") -> tuple[str, str] | None:
@@ -294,6 +327,12 @@ def _complaint(item: "Item", dialect: "Dialect") -> tuple[str, str] | None:
     return None
 
 
+def _praise(item: "Item", dialect: "Dialect") -> str:
+    """Return a message of success; empty text where there is none."""
+    message = identifier(item.get("refund_message")) or ""
+    return message if message.startswith(dialect.done_message_prefixes) else ""
+
+
 def find_contradiction(
     operation: Operation, item: "Item", order: object, dialect: "Dialect"
 ) -> str | None:
@@ -306,12 +345,12 @@ def find_contradiction(
         if sent is None:
             continue
         if not _agree(field, sent, value):
-            said = _shown(value)
+            said = shown(value)
             return f"the reply contradicts the request: {field} was {sent}, the reply says {said}"
     return None
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """Show the beginning of a value; of what is nested, its kind alone."""
     scalar = isinstance(value, str | int | float)
     return str(value)[:_LONGEST_SHOWN] if scalar else f"a {type(value).__name__}"
@@ -335,8 +374,8 @@ def _same_amount(sent: Decimal, value: object) -> bool:
         return False
 
 
-def _unreadable(text: str) -> "Verdict":
-    return OutcomeStatus.UNKNOWN, ReplyUnreadableError(text)
+def _unreadable(problem: str, *, code: str = "", text: str = "") -> "Verdict":
+    return OutcomeStatus.UNKNOWN, ReplyUnreadableError(problem, code=code, text=text)
 
 
 # Look-ups
@@ -373,8 +412,7 @@ def _judge_unlisted(
     """Judge an order that a look-up's reply does not list."""
     code = identifier(payload.get("return_status"))
     if code not in dialect.done_return_statuses:
-        text = identifier(payload.get("return_message")) or ""
-        return _unreadable(f"{_NOT_ACCEPTED}: return_status {code!r}, return_message {text!r}")
+        return _unreadable(f"{_NOT_ACCEPTED}: {_overall(payload)}")
     if listed is None:
         return _unreadable("the reply has no list of records")
     if strangers:

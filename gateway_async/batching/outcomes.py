@@ -5,9 +5,13 @@ read, from the bytes of the chunk's reply, which are judged again: that is a thi
 that decoded replies take. This module is pure, and does not know how a batch is run.
 """
 
+import contextlib
 import functools
+import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import attrs
@@ -18,7 +22,7 @@ from gateway_async.batching.matching import Judgement, identifier, judge, plain_
 from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import GatewayError, ReplyUnreadableError
 from gateway_async.signing import SIGNATURE_FIELD
-from gateway_async.wire.decoding import decode_json, decode_surely
+from gateway_async.wire.decoding import decode_json, decode_surely, may_have_long_integers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +66,36 @@ class Sending:
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
+class ReplyEnvelope:
+    """What a reply says of a request as a whole; the orders of one request share it.
+
+    Attributes:
+        return_status: The overall result, as text; 1 on success. None where the reply has none.
+        return_message: The text for it; OK on success. None where the reply has none.
+        http_status: The HTTP status.
+        received_at: When the reply was there, in UTC.
+    """
+
+    return_status: str | None
+    return_message: str | None
+    http_status: int
+    received_at: datetime
+
+    @classmethod
+    def of(
+        cls, payload: Mapping[str, Any], *, http_status: int, received_at: float
+    ) -> "ReplyEnvelope":
+        """Take it from a decoded reply, received at this time in seconds since the epoch."""
+        code, text = map(identifier, map(payload.get, ("return_status", "return_message")))
+        return cls(
+            return_status=None if code is None else sys.intern(code),
+            return_message=None if text is None else sys.intern(text),
+            http_status=http_status,
+            received_at=datetime.fromtimestamp(received_at, UTC),
+        )
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class Outcome(Generic[O_co, R_co]):
     """What became of one order.
 
@@ -74,6 +108,8 @@ class Outcome(Generic[O_co, R_co]):
         record_class: What an item is read as.
         many: Whether `record` is a tuple, as for look-ups.
         sending: What was noted when it was sent; None if it never was.
+        reply: What the reply says as a whole; None where no readable reply came, and where the
+            outcome was read from a journal. The orders of one request have the same object.
     """
 
     order: O_co
@@ -84,6 +120,7 @@ class Outcome(Generic[O_co, R_co]):
     record_class: type[Any] = attrs.field(default=object, repr=False)
     many: bool = attrs.field(default=False, repr=False)
     sending: Sending | None = attrs.field(default=None, repr=False)
+    reply: ReplyEnvelope | None = attrs.field(default=None, repr=False)
 
     @property
     def record(self) -> R_co | None:
@@ -145,7 +182,7 @@ def without_signatures(reply: bytes, payload: Mapping[str, Any]) -> tuple[bytes,
         return spliced, payload
     # A name that comes twice in one object is decoded once: what was not emptied may still stand.
     is_clean = spliced is reply and not emptied and not _SIGNED.search(reply)
-    return reply if is_clean else _rewritten(payload), payload
+    return reply if is_clean else _rewritten(reply, payload), payload
 
 
 def _empty_signatures(payload: Mapping[str, Any]) -> int:
@@ -164,12 +201,14 @@ def _empty_signatures(payload: Mapping[str, Any]) -> int:
     return emptied
 
 
-def _rewritten(payload: Mapping[str, Any]) -> bytes:
-    try:
+def _rewritten(reply: bytes, payload: Mapping[str, Any]) -> bytes:
+    with contextlib.suppress(RecursionError, orjson.JSONEncodeError):
+        if may_have_long_integers(reply):  # which orjson does not write
+            return json.dumps(payload).encode()
         return orjson.dumps(payload)
-    except orjson.JSONEncodeError:
-        problem = "the reply carries signatures, and is nested too deep to be kept without them"
-    raise ReplyUnreadableError(problem)
+    raise ReplyUnreadableError(
+        "the reply carries signatures, and is nested too deep to be kept without them"
+    )
 
 
 class Block(Protocol):
@@ -246,11 +285,13 @@ class UniformBlock(_ChunkBlock):
         status: What became of each.
         error: Why.
         sending: What was noted when they were sent, if they were.
+        envelope: What the reply says, where its HTTP status alone says what became of them.
     """
 
     status: OutcomeStatus
     error: GatewayError
     sending: Sending | None = None
+    envelope: ReplyEnvelope | None = None
 
     @property
     def statuses(self) -> bytes:
@@ -261,7 +302,12 @@ class UniformBlock(_ChunkBlock):
         """Make the outcomes."""
         return [
             Outcome(
-                order=order, index=index, status=self.status, error=self.error, sending=self.sending
+                order=order,
+                index=index,
+                status=self.status,
+                error=self.error,
+                sending=self.sending,
+                reply=self.envelope,
             )
             for index, order in zip(self.chunk.indices, self.chunk.orders, strict=True)
         ]
@@ -275,19 +321,24 @@ class _AnsweredBlock(_ChunkBlock):
         statuses: The status of each, as a code.
         plan: What the batch is made of.
         sending: What was noted when they were sent.
+        envelope: What the reply says as a whole.
     """
 
     statuses: bytes
     plan: "Plan"
     sending: Sending
+    envelope: ReplyEnvelope
 
     def _made(self, judgement: Judgement) -> list[Outcome[Any, Any]]:
         record_class, many, sending = self.plan.record_class, self.plan.is_look_up, self.sending
+        envelope = self.envelope
         outcomes: list[Outcome[Any, Any]] = []
         for order, index, (status, error), items in zip(
             self.chunk.orders, self.chunk.indices, judgement.verdicts, judgement.items, strict=True
         ):
-            outcome = _Draft(order, index, status, error, items, record_class, many, sending)
+            outcome = _Draft(
+                order, index, status, error, items, record_class, many, sending, envelope
+            )
             outcome.__class__ = Outcome
             outcomes.append(outcome)
         return outcomes
@@ -325,8 +376,7 @@ class RepliedBlock(_AnsweredBlock):
     @property
     def is_accepted(self) -> bool:
         """Whether the reply says that the request as a whole was accepted."""
-        status = identifier(decode_json(self.reply).get("return_status"))
-        return status in self.dialect.done_return_statuses
+        return self.envelope.return_status in self.dialect.done_return_statuses
 
     def outcomes(self) -> list[Outcome[Any, Any]]:
         """Read the reply once more, and make the outcomes."""

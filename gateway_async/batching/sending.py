@@ -6,7 +6,6 @@ How chunks are taken, and when to stop, is not known here.
 """
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -16,6 +15,7 @@ from gateway_async.batching.matching import Judgement, identifier, judge, listed
 from gateway_async.batching.outcomes import (
     JudgedBlock,
     RepliedBlock,
+    ReplyEnvelope,
     Sending,
     UniformBlock,
     verdict_codes,
@@ -32,7 +32,7 @@ from gateway_async.errors import (
     ReplyUnreadableError,
 )
 from gateway_async.operations import REFUND
-from gateway_async.session import Request
+from gateway_async.session import HTTP_OK, Request
 from gateway_async.wire.decoding import decode_json, decode_surely
 
 if TYPE_CHECKING:
@@ -123,6 +123,7 @@ class Sender:
             return exchange.error
         reply, payload = exchange.value
         sending = self._sending(exchange, references)
+        envelope = ReplyEnvelope.of(payload, http_status=HTTP_OK, received_at=exchange.ended_at)
         judgement = None
         try:
             judgement = judge(
@@ -135,7 +136,7 @@ class Sender:
         if judgement.cut and len(chunk) > 1:
             return await self._send_halves(chunk, references)
         self.tally.note_unexpected(judgement.unexpected)
-        block = self._replied(chunk, judgement, reply, sending)
+        block = self._replied(chunk, judgement, reply, sending, envelope)
         watch.statuses = block.statuses
         await self._conclude(intent, block, judgement)
         return None
@@ -221,20 +222,40 @@ class Sender:
             self.tally.requests += made.sent
             self.tally.retries += max(0, made.tries - 1)
             if made.error is not None:
-                block = _uniform(chunk, made.error, self._sending(made, intent.references))
+                sending = self._sending(made, intent.references)
+                block = _uniform(chunk, made.error, sending, _refusal(made))
                 watch.statuses = block.statuses
                 await self._conclude(intent, block)
         return sheet.sent, exchange
 
     def _call(self, intent: "_Intent", sheet: "Sheet") -> "Call[Payload]":
-        decode = _decode_look_up if self.writer.plan.is_look_up else _decode
-        if intent.references:
-            done = self.session.dialect.done_statuses
-            decode = partial(_decode_refunds, references=intent.references, done=done)
+        def decode(raw: "RawReply") -> "Payload":
+            payload = self._decode(raw)
+            if intent.references:
+                self._check_is_new(payload[1], intent.references)
+            return payload
+
         request = Request(operation=self.writer.plan.operation, fields=sheet.fields, decode=decode)
         if self.log is None:
             return Call(self.session, request, self.gate)
         return Call(self.session, request, self.gate, intent=intent)
+
+    def _decode(self, raw: "RawReply") -> "Payload":
+        """Read a reply as it is kept: judged now and later, it must come to the same."""
+        read = decode_json if self.writer.plan.is_look_up else decode_surely
+        reply, payload = without_signatures(raw.body, read(raw.body))
+        self.session.check_owner(payload)
+        return reply, payload
+
+    def _check_is_new(self, payload: "Mapping[str, Any]", references: "References") -> None:
+        """Refuse a reply to refunds that is one to an earlier request.
+
+        Raises:
+            ReplyUnreadableError: If it is.
+        """
+        done = self.session.dialect.done_statuses
+        if _tells_of_earlier(listed_items(REFUND, payload) or (), references, done):
+            raise ReplyUnreadableError("the reply tells only of refunds that were done before")
 
     def _sending(self, exchange: "Exchange[Any]", references: "References") -> Sending:
         return Sending(
@@ -245,18 +266,29 @@ class Sender:
         )
 
     def _replied(
-        self, chunk: "Chunk", judgement: Judgement, reply: bytes, sending: Sending
+        self,
+        chunk: "Chunk",
+        judgement: Judgement,
+        reply: bytes,
+        sending: Sending,
+        envelope: ReplyEnvelope,
     ) -> JudgedBlock | RepliedBlock:
         plan, statuses = self.writer.plan, verdict_codes(judgement)
         if self.streamed:
             return JudgedBlock(
-                chunk=chunk, statuses=statuses, plan=plan, sending=sending, judgement=judgement
+                chunk=chunk,
+                statuses=statuses,
+                plan=plan,
+                sending=sending,
+                envelope=envelope,
+                judgement=judgement,
             )
         return RepliedBlock(
             chunk=chunk,
             statuses=statuses,
             plan=plan,
             sending=sending,
+            envelope=envelope,
             reply=reply,
             dialect=self.session.dialect,
             plain=judgement.plain,
@@ -340,14 +372,27 @@ def _end_of(task: "asyncio.Future[Any]") -> "asyncio.Future[None]":
     return ended
 
 
-def _uniform(chunk: "Chunk", error: GatewayError, sending: Sending | None = None) -> UniformBlock:
+def _refusal(made: "Exchange[Any]") -> ReplyEnvelope | None:
+    """Return the envelope of a reply whose HTTP status says that nothing was done."""
+    if not isinstance(made.error, RejectedError):
+        return None
+    status = made.attempts[-1].http_status or 0
+    return ReplyEnvelope.of({}, http_status=status, received_at=made.ended_at)
+
+
+def _uniform(
+    chunk: "Chunk",
+    error: GatewayError,
+    sending: Sending | None = None,
+    envelope: ReplyEnvelope | None = None,
+) -> UniformBlock:
     """Give every order of a chunk the fate that an error of the whole request means.
 
     Only what is proved not to be sent is without a sending: a journal calls that new again.
     """
     status = next(status for classes, status in _FATES if isinstance(error, classes))
     noted = None if status is OutcomeStatus.NOT_SENT else sending
-    return UniformBlock(chunk=chunk, status=status, error=error, sending=noted)
+    return UniformBlock(chunk=chunk, status=status, error=error, sending=noted, envelope=envelope)
 
 
 def _fates(chunk: "Chunk", block: "Known", judgement: Judgement | None) -> "Fates":
@@ -373,21 +418,6 @@ def _ended_by_itself(call: "Call[Payload] | None", intent: _Intent) -> "Exchange
     return Exchange(error=NotSentError(f"nothing was sent: {reason}"))
 
 
-def _decode(raw: "RawReply") -> "Payload":
-    """Read a reply as it is kept: judged now and later, it must come to the same."""
-    return without_signatures(raw.body, decode_surely(raw.body))
-
-
-def _decode_refunds(
-    raw: "RawReply", *, references: "References", done: "Collection[str]"
-) -> "Payload":
-    """Read a reply to refunds, unless it is one to an earlier request."""
-    payload = _decode(raw)
-    if _tells_of_earlier(listed_items(REFUND, payload[1]) or (), references, done):
-        raise ReplyUnreadableError("the reply tells only of refunds that were done before")
-    return payload
-
-
 def _tells_of_earlier(
     listed: "Sequence[Any]", references: "References", done: "Collection[str]"
 ) -> bool:
@@ -400,7 +430,3 @@ def _tells_of_earlier(
             if before is not None and reference is not None:
                 found.append(reference in before)
     return bool(found) and all(found)
-
-
-def _decode_look_up(raw: "RawReply") -> "Payload":
-    return without_signatures(raw.body, decode_json(raw.body))

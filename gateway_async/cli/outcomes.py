@@ -68,7 +68,7 @@ def cells_without_outcome(
 def _error_cells(error: Exception | None) -> tuple[str | None, str | None]:
     if isinstance(error, RejectedError):
         return error.code or None, error.text or str(error)
-    return None, None if error is None else str(error)
+    return getattr(error, "code", "") or None, None if error is None else str(error)
 
 
 def as_objects(cells: "Cells") -> dict[str, object]:
@@ -205,11 +205,16 @@ def read_outcome(cells: "Cells", position: int, layout: "Layout") -> Outcome[Any
         order=order,
         index=position if sending is None else _index(cells),
         status=status,
-        error=None if is_done else OutcomeUnknownError(to_text(cells.get("error"))),
+        error=None if is_done else _error(cells),
         items=(_item(cells, layout),) if is_done else (),
         record_class=PLANS[layout.method].record_class,
         sending=sending,
     )
+
+
+def _error(cells: "Cells") -> OutcomeUnknownError:
+    code, text = to_text(cells.get("code")), to_text(cells.get("error"))
+    return OutcomeUnknownError(text, code=code, text=text if code else "")
 
 
 def _item(cells: "Cells", layout: "Layout") -> dict[str, Any]:

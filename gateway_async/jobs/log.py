@@ -122,7 +122,12 @@ def _settlement(
             code=_without_cards(error.code),
             text=_without_cards(error.text),
         )
-    return Settlement(index=index, state=_STATES[status], text=_without_cards(str(error)))
+    return Settlement(
+        index=index,
+        state=_STATES[status],
+        code=_without_cards(getattr(error, "code", "")),
+        text=_without_cards(str(error)),
+    )
 
 
 def _references(found: "Sequence[Sequence[Mapping[str, Any]]]") -> list[str]:

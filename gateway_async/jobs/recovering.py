@@ -131,16 +131,17 @@ class JobRecovery:
 
     def _settlement(self, outcome: "Outcome[Any, Any]", *, hold: bool) -> Settlement | None:
         index, text = outcome.index, str(outcome.error or "")
+        code = getattr(outcome.error, "code", "")
         if outcome.status is OutcomeStatus.SUCCEEDED:
             reference = getattr(outcome.record, "refund_reference_id", None) or ""
             return Settlement(index=index, state=JobState.SUCCEEDED, reference=reference.strip())
         is_absent = outcome.status is OutcomeStatus.NOT_SENT
         if is_absent and self.policy.resend_absent:
-            return Settlement(index=index, state=JobState.NEW, text=text)
+            return Settlement(index=index, state=JobState.NEW, code=code, text=text)
         if not hold:
             return None
         proof = NOT_DONE if is_absent else ""
-        return Settlement(index=index, state=JobState.HELD, text=text, proof=proof)
+        return Settlement(index=index, state=JobState.HELD, code=code, text=text, proof=proof)
 
 
 def _states(rows: "Sequence[Row]") -> "dict[str, dict[int, JobState]]":

@@ -35,7 +35,7 @@ class Settlement:
     Attributes:
         index: Its position in the job, from 0.
         state: What it becomes.
-        code: The gateway's code, where it declined.
+        code: The gateway's code, where it declined or gave a status without a meaning.
         text: Why it is so.
         reference: The gateway's reference of a refund that was made.
         proof: What proves it, where recovery found out.
@@ -77,7 +77,7 @@ class Row:
         state: What is known of it.
         body: The text that its order is kept as.
         operation: The name of the job's operation.
-        code: The gateway's code, where it declined.
+        code: The gateway's code, where it declined or gave a status without a meaning.
         text: Why it is in this state.
         reference: The gateway's reference of a refund that was made.
         proof: What proves the state, where recovery found out.
@@ -180,14 +180,19 @@ class StoredBlock:
 
 def _not_sent(row: Row) -> GatewayError:
     if row.state is JobState.HELD:
-        return NotDoneError(row.text or "it was looked up, and was not done")
+        return NotDoneError(row.text or "it was looked up, and was not done", **_said(row))
     return NotSentError(f"not sent yet: {row.text or 'the job has not come to it'}")
 
 
 def _unknown(row: Row) -> GatewayError:
     if row.state is JobState.INTENT:
         return OutcomeUnknownError("it was in flight when its process ended, or still is")
-    return OutcomeUnknownError(row.text or "what became of it is not known")
+    return OutcomeUnknownError(row.text or "what became of it is not known", **_said(row))
+
+
+def _said(row: Row) -> dict[str, str]:
+    """Return what the gateway said of an order that it neither did nor declined."""
+    return {"code": row.code, "text": row.text if row.code else ""}
 
 
 def _declined(row: Row) -> GatewayError:

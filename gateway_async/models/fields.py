@@ -81,23 +81,35 @@ def object_field(model: type, **options: Any) -> Any:  # noqa: ANN401  # as attr
     return attrs.field(converter=converter(to_object), **options)
 
 
-def objects_field(model: type, **options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare an array: any iterable of `model`, kept as a tuple."""
+def objects_field(model: type, *, or_text: bool = False, **options: Any) -> Any:  # noqa: ANN401  # as attrs.field
+    """Declare an array: any iterable of `model`, kept as a tuple.
+
+    Args:
+        model: What its elements are.
+        or_text: Whether a text may stand in its place.
+        options: What `attrs.field` takes.
+    """
 
     def to_objects(
         value: object, instance: object, field: "attrs.Attribute[Any]"
-    ) -> tuple[Any, ...] | None:
-        return _to_tuple(value, instance, field, model)
+    ) -> tuple[Any, ...] | str | None:
+        if or_text and isinstance(value, str):
+            return to_text(value, instance, field)
+        return _to_tuple(value, instance, field, model, ", or a str" if or_text else "")
 
     return attrs.field(converter=converter(to_objects), **options)
 
 
 def _to_tuple(
-    value: object, instance: object, field: "attrs.Attribute[Any]", model: type
+    value: object,
+    instance: object,
+    field: "attrs.Attribute[Any]",
+    model: type,
+    alternative: str = "",
 ) -> tuple[Any, ...] | None:
     if is_left_out(value, field):
         return None
-    expected = f"an iterable of {model.__name__}"
+    expected = f"an iterable of {model.__name__}{alternative}"
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise wrong_type(instance, field, expected, value)
     elements = tuple(value)

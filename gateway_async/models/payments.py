@@ -55,9 +55,9 @@ def _shows_all_fields(model: _Model) -> _Model:
 
 
 def _check_items(
-    instance: object, field: "attrs.Attribute[Any]", items: tuple[Item, ...] | None
+    instance: object, field: "attrs.Attribute[Any]", items: tuple[Item, ...] | str | None
 ) -> None:
-    if not items:
+    if not items or isinstance(items, str):
         return
     try:
         join_items(items)
@@ -67,7 +67,9 @@ def _check_items(
 
 def _items_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
     """Declare `items`: refused unless they can be told apart again on the wire."""
-    return objects_field(Item, validator=_check_items, metadata={JOINED: join_items}, **options)
+    return objects_field(
+        Item, or_text=True, validator=_check_items, metadata={JOINED: join_items}, **options
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -87,7 +89,8 @@ class _Payment:
         shipping_discount: Discount on shipping.
         discount: Discount.
         website: The merchant's website.
-        items: What is bought, one `Item` an entry.
+        items: What is bought, one `Item` an entry; or the text of it, which is sent as it is:
+            entries joined by `#;#`, their parts by `#,#`.
         note: A note.
         custom: Free text of the merchant's.
         shopper_id: The merchant's identifier of the shopper.
@@ -150,7 +153,7 @@ class _Payment:
         default=None, converter=as_optional_amount, metadata=AMOUNT
     )
     website: str | None = text_field(default=None)
-    items: "Sequence[Item] | None" = _items_field(default=None)
+    items: "Sequence[Item] | str | None" = _items_field(default=None)
     note: str | None = text_field(default=None)
     custom: str | None = text_field(default=None)
     shopper_id: str | None = text_field(default=None)

@@ -172,6 +172,14 @@ def _set_aside(path: Path) -> None:
     sys.stderr.write(f"{path} was there already; it is now {other}\n")
 
 
+def _dialect_hint(sandbox: Sandbox) -> str:
+    statuses = ", ".join(f'"{status}"' for status in sorted(sandbox.dialect.declined_statuses))
+    return (
+        "for its refusals to be declined, write into the client's config.toml:\n"
+        f"[dialect]\ndeclined_statuses = [{statuses}]\n"
+    )
+
+
 async def serve(options: argparse.Namespace) -> None:
     """Serve until the process is asked to end."""
     sandbox = make_sandbox(options)
@@ -184,7 +192,7 @@ async def serve(options: argparse.Namespace) -> None:
     async with sandbox:
         if options.orders_csv is not None:
             _write_csv(options.orders_csv, sandbox.ledger, options.orders_status)
-        sys.stdout.write(f"sandbox listening on {sandbox.base_url}\n")
+        sys.stdout.write(f"sandbox listening on {sandbox.base_url}\n{_dialect_hint(sandbox)}")
         sys.stdout.flush()
         await ended.wait()
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from gateway_async.sandbox.cards import CardResult
     from gateway_async.sandbox.entries import Payout, Refund, Transaction, Verdict
 
+DONE, REFUSED = "1", "0"
+"""The sandbox's own item statuses; the interface shows the first only."""
+
 PAYOUT_FEE = Decimal("5.00")
 CLOSED_ACCOUNT = "000000000"
 """A payout to this `account_number` fails."""
@@ -65,7 +68,7 @@ def batch_record(
 ) -> dict[str, Any]:
     """Return one element of a batch reply: what was asked (2.6, 2.7), and what became of it."""
     echoed = {n: to_text(item.get(n)) for n in _ECHOED.get(operation.name, _BATCH_FIELDS)}
-    status = {f"{operation.name}_status": "1" if verdict.done else "0"}
+    status = {f"{operation.name}_status": DONE if verdict.done else REFUSED}
     if operation != REFUND:
         return {**echoed, **status, "error_message": "" if verdict.done else verdict.text}
     reference = verdict.refund.refund_reference_id if verdict.refund else ""

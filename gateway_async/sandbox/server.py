@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 
+from gateway_async.dialect import Dialect, PaymentState
 from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox.addresses import to_location
 from gateway_async.sandbox.app import Courier, Server
@@ -17,6 +18,7 @@ from gateway_async.sandbox.faults import Faults
 from gateway_async.sandbox.ledger import Ledger
 from gateway_async.sandbox.merchant import Merchant
 from gateway_async.sandbox.notices import NoticeWriter, NotifyFormat
+from gateway_async.sandbox.records import DONE, REFUSED
 from gateway_async.sandbox.scene import Scene
 from gateway_async.sandbox.service import Service
 from gateway_async.sandbox.store import Store
@@ -65,7 +67,7 @@ class Sandbox:
         async with Sandbox() as sandbox:
             orders = sandbox.seed(3, status="captured")
             sandbox.faults.add("refund", DropReply(times=1))
-            ...  # a client of sandbox.base_url
+            ...  # a client of sandbox.base_url, with dialect=sandbox.dialect
             assert sandbox.ledger.effects("refund", orders[0].transaction_id) == 1
 
     When the block ends every connection is closed, held ones too, and late effects that are still
@@ -179,6 +181,23 @@ class Sandbox:
     def notifications(self) -> "deque[Notification]":
         """The last 1,000 results that were told to a `notify_url`, or given up."""
         return self._started().courier.told
+
+    @property
+    def dialect(self) -> Dialect:
+        """What a client must know of this gateway, which the interface does not show.
+
+        A real gateway has a dialect of its own: ask its operator.
+        """
+        return Dialect(
+            done_statuses={DONE},
+            declined_statuses={REFUSED},
+            payment_states={
+                PaymentStatus.AUTHORISED.value: PaymentState.AUTHORISED,
+                PaymentStatus.CAPTURED.value: PaymentState.CAPTURED,
+                PaymentStatus.CANCELLED.value: PaymentState.CANCELLED,
+            },
+            payout_deduplicates=self._deduplicate_payouts,
+        )
 
     def _started(self) -> Server:
         if self._server is None:

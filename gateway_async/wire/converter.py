@@ -42,6 +42,20 @@ class _UnreadableError(ValueError):
     """The value is not what the field holds."""
 
 
+class _UnreadableEntriesError(_UnreadableError):
+    """Some entries of a list are not what it holds.
+
+    Attributes:
+        known: The others, read.
+        unreadable: Those, by their position.
+    """
+
+    def __init__(self, known: tuple[object, ...], unreadable: Mapping[int, object]) -> None:
+        super().__init__()
+        self.known = known
+        self.unreadable = unreadable
+
+
 def read_record(model: type[_RecordType], value: object) -> _RecordType:
     """Return a record from what a reply holds in its place, whatever that is."""
     if not isinstance(value, dict):
@@ -190,10 +204,16 @@ def _list_reader(wanted: Any, converter: "cattrs.BaseConverter") -> _Hook:  # no
         if type(value) is not list:
             value = () if value is None or value == "" else (value,)
         read_all = []
-        for element in value:
-            # One element that is no object does not spoil the others.
-            known = read(element) if type(element) is dict else read_other(element, element_type)
-            read_all.append(known)
+        unreadable = {}
+        for position, element in enumerate(value):
+            # One element that is no object, or cannot be read, does not spoil the others.
+            read_one = read if type(element) is dict else read_other
+            try:
+                read_all.append(read_one(element, element_type))
+            except ValueError:
+                unreadable[position] = element
+        if unreadable:
+            raise _UnreadableEntriesError(tuple(read_all), unreadable)
         return tuple(read_all)
 
     return read_list
@@ -301,12 +321,15 @@ def _careful_reader(model: type[Record], converter: "cattrs.BaseConverter") -> _
     def read(value: object, _: object = None) -> object:
         if type(value) is not dict:
             return _read_stranger(read, value)
-        unreadable = {}
+        unreadable: dict[str, str] = {}
         record = unfrozen()
         for name, read_value in readers:
             found = value.get(name)
             try:
                 known = blank[name] if found is None else read_value(found)
+            except _UnreadableEntriesError as error:
+                known = error.known
+                unreadable |= {f"{name}[{n}]": _shown(one) for n, one in error.unreadable.items()}
             except ValueError:
                 known = blank[name]
                 unreadable[name] = MASK if name in hidden else _shown(found)

@@ -31,7 +31,12 @@ _ESCAPE = re.compile(
 )
 """An escape that says something, or else half a surrogate pair."""
 
-_EXACT_DIGITS = 18
+_MOST_DIGITS = 600
+"""Python may refuse to write out a longer integer."""
+_DIGITS_AND_BORDERS = bytes.maketrans(b"0123456789,[ \t\r\n", b"0" * 10 + b":" * 6)
+_LONG_INTEGER = b":" + b"0" * 19
+"""How an integer that may have more than 64 bits begins, once translated."""
+
 XML = "XML"
 
 _BODY_KINDS = (
@@ -73,12 +78,19 @@ def without_text(body: bytes, text: str, mask: str) -> bytes:
 def decode_json(body: bytes) -> dict[str, Any]:
     """Return the JSON object that a body is.
 
-    Half a surrogate pair, as is left of a text that was cut off, is read as U+FFFD.
+    Half a surrogate pair, as is left of a text that was cut off, is read as U+FFFD. An integer
+    keeps all of its digits, where they are no more than 600.
 
     Raises:
         ReplyUnreadableError: For anything but one whole JSON object.
     """
-    return _read_json(body)[0]
+    value, trimmed = _read_json(body)
+    if not may_have_long_integers(trimmed):
+        return value
+    with contextlib.suppress(RecursionError):
+        exact: dict[str, Any] = json.loads(trimmed, parse_int=_number, strict=False)
+        return exact
+    return value
 
 
 def _read_json(body: bytes) -> tuple[dict[str, Any], bytes]:
@@ -93,6 +105,11 @@ def _read_json(body: bytes) -> tuple[dict[str, Any], bytes]:
     raise ReplyUnreadableError(
         f"expected a JSON object, got {_json_problem(trimmed, position)} ({len(body)} bytes)"
     )
+
+
+def may_have_long_integers(trimmed: bytes) -> bool:
+    """Say whether a reply may hold integers of more than 64 bits, which orjson reads as floats."""
+    return _LONG_INTEGER in trimmed.translate(_DIGITS_AND_BORDERS)
 
 
 def _loaded(trimmed: bytes) -> tuple[object, int | None]:
@@ -151,15 +168,15 @@ def _without_doubt(trimmed: bytes, value: dict[str, Any]) -> dict[str, Any]:
     except RecursionError:
         found = {}
     else:
-        return found if doubtful else value
+        return found if doubtful or may_have_long_integers(trimmed) else value
     raise ReplyUnreadableError(
         "expected a JSON object, got one that is nested too deep to be judged"
     )
 
 
 def _number(text: str) -> int | float:
-    """Read a whole number as `decode_json` does."""
-    return int(text) if len(text) <= _EXACT_DIGITS else float(text)
+    """Read a whole number; one that is too long to be written out again, as a float."""
+    return int(text) if len(text) <= _MOST_DIGITS else float(text)
 
 
 def _merged(pairs: list[tuple[str, Any]], doubtful: set[str]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from gateway_async.batching.chunks import Chunk
 from gateway_async.batching.matching import judge, sent_of
 from gateway_async.batching.outcomes import (
     RepliedBlock,
+    ReplyEnvelope,
     Sending,
     status_codes,
     without_signatures,
@@ -82,6 +83,7 @@ _DIALECTS = st.sampled_from(
     [
         Dialect(),
         Dialect(pending_statuses={"0"}, nothing_done_return_statuses={"0"}),
+        Dialect(declined_statuses={"0"}),
         Dialect(absent_query_results={"0"}, found_query_results={"1", "2"}),
         Dialect(echo_fields={"capture": (), "refund": ("amount",)}, done_statuses={"1", "0"}),
     ]
@@ -241,6 +243,7 @@ def test_a_kept_reply_is_read_again_as_it_was_judged(
         reply=kept,
         dialect=Dialect(),
         sending=Sending(ended_at=0.0),
+        envelope=ReplyEnvelope.of(decode_json(body), http_status=200, received_at=0.0),
     )
     outcomes = block.outcomes()
     assert [outcome.status for outcome in outcomes] == [s for s, _ in judgement.verdicts]

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import attrs
 import pytest
 
 from gateway_async import (
@@ -24,6 +25,7 @@ SUCCEEDED, DECLINED, UNKNOWN = (
     OutcomeStatus.UNKNOWN,
 )
 DEFAULT = Dialect()
+DECLINES = Dialect(declined_statuses={"0"}, pending_statuses={"3"})
 DEEP: list[Any] = []
 for _ in range(5000):
     DEEP = [DEEP]
@@ -53,9 +55,14 @@ ITEMS: list[Row] = [
     ("done without a text", {"text": None}, SUCCEEDED, None),
     ("done and a complaint", {"text": "2001:no funds"}, UNKNOWN, ReplyUnreadableError),
     ("done and a nested text", {"text": {"a": 1}}, UNKNOWN, ReplyUnreadableError),
-    ("not done, with a reason", {"status": "0", "text": "2001:no"}, DECLINED, RejectedError),
-    ("not done, a reason without code", {"status": "0", "text": "no"}, DECLINED, RejectedError),
-    ("not done, no reason", {"status": "0", "text": ""}, UNKNOWN, ReplyUnreadableError),
+    ("declined, with a reason", {"status": "0", "text": "2001:no"}, DECLINED, RejectedError),
+    ("declined, a reason without code", {"status": "0", "text": "no"}, DECLINED, RejectedError),
+    ("declined, no reason", {"status": "0", "text": ""}, DECLINED, RejectedError),
+    ("declined as a number", {"status": 0, "text": "2001:no"}, DECLINED, RejectedError),
+    ("pending", {"status": "3", "text": "P1:wait"}, UNKNOWN, OutcomeUnknownError),
+    ("no meaning", {"status": "2", "text": "P1:in process"}, UNKNOWN, OutcomeUnknownError),
+    ("no meaning, no reason", {"status": "2", "text": ""}, UNKNOWN, OutcomeUnknownError),
+    ("no meaning, null", {"status": "2", "text": None}, UNKNOWN, OutcomeUnknownError),
     ("no status", {"status": None, "text": "2001:no"}, UNKNOWN, ReplyUnreadableError),
     ("an empty status", {"status": ""}, UNKNOWN, ReplyUnreadableError),
     ("a float for a status", {"status": 1.0}, UNKNOWN, ReplyUnreadableError),
@@ -99,7 +106,7 @@ def test_an_item_is_judged(
 ) -> None:
     orders = orders_for(operation, made_up(2))
     items = [_changed(operation, orders[0], changes), item_of(operation, orders[1])]
-    judgement = _judge(operation, orders, items)
+    judgement = _judge(operation, orders, items, DECLINES)
     assert _statuses(judgement) == [status, SUCCEEDED]
     assert judgement.items == [(items[0],), (items[1],)]
     assert judgement.unexpected == []
@@ -140,9 +147,58 @@ def test_what_only_one_operation_sends_is_compared_too(field: str) -> None:
 def test_a_refusal_carries_code_and_text() -> None:
     orders = orders_for("capture", made_up(1))
     items = [item_of("capture", orders[0], capture_status="0", error_message="2101: captured")]
-    ((_, error),) = _judge("capture", orders, items).verdicts
+    ((_, error),) = _judge("capture", orders, items, DECLINES).verdicts
     assert isinstance(error, RejectedError)
     assert (error.code, error.text) == ("2101", "captured")
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "code", "text", "shown"),
+    [
+        ("2", "P0001:Request accepted, in process", "P0001", "Request accepted, in process", "'2'"),
+        ("2", "pending approval", "2", "pending approval", "'2'"),
+        ("0", "", "0", "", "'0'"),
+        (None, "2001:no", "2001", "no", "no readable"),
+    ],
+)
+@pytest.mark.parametrize("operation", MONEY_OPERATIONS)
+def test_a_status_without_a_meaning_is_named_with_what_could_give_it_one(
+    operation: str, status: str | None, message: str, code: str, text: str, shown: str
+) -> None:
+    orders = orders_for(operation, made_up(1))
+    changes = {f"{operation}_status": status, _message_field(operation): message}
+    items = [item_of(operation, orders[0], **changes)]
+    judgement = _judge(operation, orders, items)
+    ((is_now, error),) = judgement.verdicts
+    assert is_now is UNKNOWN
+    assert isinstance(error, OutcomeUnknownError)
+    assert (error.code, error.text) == (code, text)
+    wanted = (f"{operation}_status", shown, text, "done_statuses", "declined_statuses")
+    assert all(part in str(error) for part in (*wanted, "pending_statuses"))
+    assert judgement.items == [tuple(items)]
+
+
+def test_a_declined_status_beside_a_text_of_success_is_a_contradiction() -> None:
+    orders = orders_for("refund", made_up(1))
+    items = [item_of("refund", orders[0], refund_status="0", refund_message="V0000:success")]
+    ((status, error),) = _judge("refund", orders, items, DECLINES).verdicts
+    assert status is UNKNOWN
+    assert "contradict each other: refund_status '0', 'V0000:success'" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("done_statuses", "declined_statuses"),
+        ("done_statuses", "pending_statuses"),
+        ("declined_statuses", "pending_statuses"),
+        ("done_return_statuses", "nothing_done_return_statuses"),
+    ],
+)
+def test_a_status_has_one_meaning(one: str, other: str) -> None:
+    given: dict[str, Any] = {one: {"6", "7"}, other: {"7"}}
+    with pytest.raises(ConfigurationError, match=rf"Dialect\.{one}: '7' also stands in {other}"):
+        Dialect(**given)
 
 
 @pytest.mark.parametrize(("text", "told"), [("wait", ", 'wait'"), ("", ""), (None, "")])
@@ -272,7 +328,24 @@ def test_listed_items_are_judged_and_missing_ones_by_return_status(
     dialect = Dialect(nothing_done_return_statuses={"E9"})
     items = [item_of(operation, orders[0])]
     judgement = _judge(operation, orders, items, dialect, return_status=return_status)
-    assert _statuses(judgement) == [SUCCEEDED, missing]
+    is_contradiction = return_status == "E9"
+    assert _statuses(judgement) == [UNKNOWN if is_contradiction else SUCCEEDED, missing]
+    if is_contradiction:
+        error = str(judgement.verdicts[0][1])
+        assert "the reply contradicts itself" in error
+        assert f"{operation}_status '1'" in error
+        assert "return_status 'E9'" in error
+
+
+def test_what_is_not_done_in_a_reply_that_says_nothing_was_done_is_judged_by_itself() -> None:
+    orders = orders_for("refund", made_up(2))
+    dialect = attrs.evolve(DECLINES, nothing_done_return_statuses={"E9"})
+    items = [
+        item_of("refund", orders[0], refund_status="0", refund_message="2001:no"),
+        item_of("refund", orders[1], refund_status="2", refund_message="P1:in process"),
+    ]
+    judgement = _judge("refund", orders, items, dialect, return_status="E9")
+    assert _statuses(judgement) == [DECLINED, UNKNOWN]
 
 
 @pytest.mark.parametrize("listed", [None, "", "text", 7, [], {}, False])

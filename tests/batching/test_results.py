@@ -10,6 +10,7 @@ from gateway_async import (
     BatchIncompleteError,
     BatchPolicy,
     BatchResult,
+    Dialect,
     NotSentError,
     OutcomeStatus,
     RefundRecord,
@@ -142,7 +143,9 @@ async def _mixed_result() -> BatchResult[Any, Any]:
 
     policy = BatchPolicy(chunk_size=10, concurrency=2)
     retry = RetryPolicy(first_pause_seconds=0)
-    gateway = client_over(MemoryTransport(handler), policy=policy, retry=retry)
+    dialect = Dialect(declined_statuses={"0"})
+    transport = MemoryTransport(handler)
+    gateway = client_over(transport, policy=policy, retry=retry, dialect=dialect)
     return await gateway.refund(refunds(40))
 
 

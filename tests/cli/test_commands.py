@@ -84,11 +84,29 @@ async def test_declined_orders_come_with_their_reason_and_exit_1(
     (payment,) = sandbox.seed(1, status="authorised", amount="9.00")
     row = (payment.transaction_id, payment.order_no, payment.currency, payment.amount, "1.00")
     orders = write(tmp_path / "orders.csv", (*COLUMNS, "refund_amount"), [row])
-    ended = await run(sandbox, "refund", orders, "--yes", "--out", tmp_path / "out.csv")
+    config = tmp_path / "config.toml"
+    config.write_text('[dialect]\ndeclined_statuses = ["0"]\n')
+    command = ("refund", orders, "--yes", "--config", config)
+    ended = await run(sandbox, *command, "--out", tmp_path / "out.csv")
     assert ended.code == 1
     (found,) = outcomes(tmp_path / "out.csv")
     assert found["status"] == "declined"
     assert found["error"]
+
+
+async def test_a_refusal_that_the_dialect_does_not_know_is_unknown_with_its_reason(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    (payment,) = sandbox.seed(1, status="authorised", amount="9.00")
+    row = (payment.transaction_id, payment.order_no, payment.currency, payment.amount, "1.00")
+    orders = write(tmp_path / "orders.csv", (*COLUMNS, "refund_amount"), [row])
+    ended = await run(sandbox, "refund", orders, "--yes", "--out", tmp_path / "out.csv")
+    assert ended.code == 3
+    (found,) = outcomes(tmp_path / "out.csv")
+    assert found["status"] == "unknown"
+    assert found["code"].isdigit()
+    assert found["code"] in found["error"]
+    assert "declined_statuses" in found["error"]
 
 
 async def test_a_lost_reply_is_unknown_and_exits_3(sandbox: Sandbox, tmp_path: Path) -> None:

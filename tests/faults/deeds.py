@@ -270,6 +270,7 @@ def client(sandbox: "Sandbox", base_url: str | None = None, **settings: Any) -> 
         "retry": RetryPolicy(attempts=ATTEMPTS, first_pause_seconds=0),
         "timeouts": Timeouts(connect_seconds=5, reply_seconds=5, total_seconds=20),
         "policy": BatchPolicy(concurrency=1),
+        "dialect": sandbox.dialect,
         **settings,
     }
     credentials = Credentials(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gateway_async import Dialect
 from gateway_async.journal import Journal
 from gateway_async.transport import RawReply
 from tests.jobs.books import kept
@@ -13,6 +14,7 @@ from tests.journal.tables import Tables
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import refunds
 
+DIALECT = Dialect(declined_statuses={"0"})
 CARD = "4111111111111111"
 SECRET = "s3cret-of-the-signer"
 SIGNATURE = "5160a7u4e-of-the-reply"
@@ -42,7 +44,7 @@ def _all_bytes(url: str) -> bytes:
 
 async def test_neither_card_nor_secret_nor_signature_is_kept(journal: Journal, url: str) -> None:
     transport = MemoryTransport(_echoing)
-    async with client_over(transport, signer=_Signer()) as gateway:
+    async with client_over(transport, signer=_Signer(), dialect=DIALECT) as gateway:
         result = await gateway.refund(refunds(60), job=journal.job("job"))
     assert len(result.declined) == 30
     assert len(await kept(journal)) == 60
@@ -75,7 +77,7 @@ async def test_a_text_that_names_a_card_is_masked_or_left_out(journal: Journal, 
                 item |= {"refund_status": "0", "refund_message": f"E1:card {CARD} was declined"}
         return reply
 
-    async with client_over(MemoryTransport(declining)) as gateway:
+    async with client_over(MemoryTransport(declining), dialect=DIALECT) as gateway:
         result = await gateway.refund(refunds(3), job=journal.job("job"))
     assert len(result.declined) == 3
     assert CARD.encode() not in _all_bytes(url)
@@ -108,7 +110,8 @@ async def test_a_text_that_quotes_the_signature_of_the_request_is_kept_without_i
         body = json.dumps(reply).replace(*escape)
         return RawReply(200, {"Content-Type": "application/json"}, body.encode())
 
-    async with client_over(MemoryTransport(declining), signer=Signer()) as gateway:
+    transport = MemoryTransport(declining)
+    async with client_over(transport, signer=Signer(), dialect=DIALECT) as gateway:
         result = await gateway.refund(refunds(3), job=journal.job("job"))
     assert all("E1: *** is not right" in str(outcome.error) for outcome in result.declined)
     assert len(result.declined) == 3

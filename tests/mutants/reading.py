@@ -56,10 +56,31 @@ READING = (
         "    if status in dialect.done_statuses:",
     ),
     Mutant(
-        "another status without a text is unknown",
+        "a status that the dialect does not name is unknown",
         "batching/matching.py",
-        "    if complaint is None:\n        return _unreadable(",
-        '    if complaint is None:\n        return OutcomeStatus.DECLINED, RejectedError("") or (',
+        "    if status in dialect.declined_statuses and not praise:",
+        "    if complaint:",
+    ),
+    Mutant(
+        "what is declined with a text of success is unknown",
+        "batching/matching.py",
+        "declined_statuses and not praise:",
+        "declined_statuses:",
+        "tests/batching/test_judging.py",
+    ),
+    Mutant(
+        "what is done in a reply that says nothing was done is unknown",
+        "batching/matching.py",
+        "            is_contradiction = is_denied and verdict is _SUCCEEDED",
+        "            is_contradiction = False",
+        "tests/batching/test_judging.py",
+    ),
+    Mutant(
+        "a reply for another merchant says nothing of our orders",
+        "session.py",
+        "            if not is_empty and identifier(said) != ours.strip():",
+        "            if False:",
+        "tests/client/test_owners.py",
     ),
     Mutant(
         "a pending status is unknown",
@@ -100,8 +121,8 @@ READING = (
     Mutant(
         "the reply to an earlier request is none to the refunds",
         "batching/sending.py",
-        "        if intent.references:\n",
-        "        if False:\n",
+        "            if intent.references:\n",
+        "            if False:\n",
         "tests/recovery/test_refunds.py",
     ),
 )

@@ -45,6 +45,13 @@ RECOVERING = (
         "tests/recovery/test_proofs.py",
     ),
     Mutant(
+        "a refund record of a status without a meaning proves nothing",
+        "proofs.py",
+        "        record.refund_status in dialect.done_statuses\n",
+        "        True\n",
+        "tests/recovery/test_unclear_statuses.py",
+    ),
+    Mutant(
         "one refund proves one order",
         "proofs.py",
         "            taken.add(finding.reference)",

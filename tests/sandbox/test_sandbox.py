@@ -9,6 +9,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tomllib
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from gateway_async import Dialect
 from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.__main__ import main, make_parser, make_sandbox, to_seconds
@@ -141,7 +143,10 @@ def test_the_command_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
     listed = tmp_path / "orders.csv"
     told = ("--secret-env", "TEST_SECRET", "--seed", 1)
     said = serve_and_end("--orders", 3, "--orders-csv", listed, *told)
-    assert re.fullmatch(r"sandbox listening on http://127\.0\.0\.1:\d+\n", said)
+    assert re.match(r"sandbox listening on http://127\.0\.0\.1:\d+\n", said)
+    _, table, hint = said.partition("[dialect]\n")
+    assert Dialect(**tomllib.loads(hint)).declined_statuses == Sandbox().dialect.declined_statuses
+    assert table
     with listed.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["order_no"] for row in rows] == ["S00000001", "S00000002", "S00000003"]
@@ -276,10 +281,12 @@ def test_importing_one_does_not_import_the_other() -> None:
     subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)  # noqa: S603  # our own
 
 
-def test_the_sandbox_stands_on_three_modules_of_the_package() -> None:
+def test_the_sandbox_stands_on_few_modules_of_the_package() -> None:
+    """Its dialect is what its operator says of it; it reads none."""
     pattern = re.compile(r"^\s*(?:from|import) (gateway_async[.\w]*)", re.MULTILINE)
-    allowed = ("gateway_async.signing", "gateway_async.operations", "gateway_async.errors")
+    shared = ("gateway_async.signing", "gateway_async.operations", "gateway_async.errors")
     for path in (ROOT / "gateway_async" / "sandbox").rglob("*.py"):
+        allowed = (*shared, "gateway_async.dialect") if path.name == "server.py" else shared
         for name in pattern.findall(path.read_text(encoding="utf-8")):
             assert name in allowed or name.startswith("gateway_async.sandbox"), (path.name, name)
 

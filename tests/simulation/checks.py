@@ -234,6 +234,10 @@ def _settled_when_calm(story: "Story", outcomes: "list[Outcome[Any, Any]]") -> "
     if not scenario.is_calm or scenario.is_read:
         return
     seen: set[str] = set()
+    stuck: set[str] = set()
+    refused = (
+        OutcomeStatus.DECLINED if scenario.dialect.declined_statuses else OutcomeStatus.UNKNOWN
+    )
     for outcome in sorted(outcomes, key=lambda outcome: outcome.index):
         if isinstance(outcome.order, str):
             continue
@@ -244,7 +248,11 @@ def _settled_when_calm(story: "Story", outcomes: "list[Outcome[Any, Any]]") -> "
             continue
         seen.add(identity)
         is_declined = scenario.key(outcome.order) in scenario.manners.declined
-        expected = OutcomeStatus.DECLINED if is_declined else OutcomeStatus.SUCCEEDED
+        expected = refused if is_declined else OutcomeStatus.SUCCEEDED
+        if scenario.policy.duplicates == "serialize" and identity in stuck:
+            expected = OutcomeStatus.NOT_SENT
+        if outcome.status is OutcomeStatus.UNKNOWN:
+            stuck.add(identity)
         if outcome.status is not expected:
             yield f"{outcome.index} is {outcome.status} on a calm day: {outcome.error}"
 

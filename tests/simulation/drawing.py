@@ -23,6 +23,7 @@ from tests.simulation.gateway import BATCHES, LIMITS, LOOK_UPS, Gateway
 from tests.simulation.network import SETTLE_SECONDS, Network
 from tests.simulation.replies import (
     ABSENT_RESULT,
+    DECLINED,
     NOTHING_DONE,
     NOTHING_DONE_HTTP,
     PENDING,
@@ -66,6 +67,7 @@ def draw(seed: int) -> Scenario:
             total_seconds=random.choice((5, 30, 120)),
         ),
         dialect=Dialect(
+            declined_statuses=frozenset({DECLINED} if is_codes else ()),
             pending_statuses=frozenset({PENDING} if is_codes else ()),
             nothing_done_return_statuses=frozenset({NOTHING_DONE} if is_codes else ()),
             nothing_done_http_statuses=frozenset({NOTHING_DONE_HTTP} if is_codes else ()),

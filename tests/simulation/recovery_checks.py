@@ -73,6 +73,13 @@ def _settled(story: "Story", after: "list[Outcome[Any, Any]]") -> "Iterator[str]
         outcome.status is _SUCCEEDED and outcome.items[0].get("refund_reference_id")
         for outcome in story.outcomes
     )
-    left = [outcome.index for outcome in after if outcome.status is _UNKNOWN]
+    # What is sent again is refused again, by a status that the dialect may not know.
+    refused = () if scenario.dialect.declined_statuses else scenario.manners.declined
+    refused = refused if scenario.recovery.resend_absent else ()
+    left = [
+        outcome.index
+        for outcome in after
+        if outcome.status is _UNKNOWN and scenario.key(outcome.order) not in refused
+    ]
     if is_clear and has_witness and left:
         yield f"recovery leaves {left} unknown, though the gateway shows everything"

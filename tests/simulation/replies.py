@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.simulation.gateway import Gateway, Item
 
-PENDING, NOTHING_DONE, ABSENT_RESULT = "3", "99", "0"
+DECLINED, PENDING, NOTHING_DONE, ABSENT_RESULT = "2", "3", "99", "0"
 NOTHING_DONE_HTTP = 403
 
 _MISLEADING = (
@@ -31,9 +31,9 @@ _MISLEADING = (
     "pending",
     "silent",
     "two_names",
-    "wordless",
+    "unclear",
 )
-_DROPPED = ("plain", "missing", "complaint", "silent", "wordless")
+_DROPPED = ("plain", "missing", "complaint", "silent", "unclear")
 _SLOPPY = ("doubled", "floating", "nameless", "numeric", "sparse")
 _ODD = tuple(kind for kind in (*_MISLEADING, *_SLOPPY) if kind != "confused")
 _STRANGER = {"transaction_id": "777", "order_no": "S7", "currency": "EUR", "amount": "1.00"}
@@ -46,7 +46,8 @@ class Manners:
     Attributes:
         sloppiness: How probable it is that something is odd about an item or a reply.
         declined: Keys of the orders that it declines.
-        is_listing_codes: Whether the dialect knows its codes for "pending" and "nothing done".
+        is_listing_codes: Whether the dialect knows its codes for "declined", "pending" and
+            "nothing done".
     """
 
     sloppiness: float
@@ -100,7 +101,7 @@ def _draw_kinds(
         if random.random() < manners.sloppiness:
             kind = random.choice(_ODD)
         if kind == "pending" and not manners.is_listing_codes:
-            kind = "wordless"
+            kind = "unclear"
         kinds.append("declined" if key(operation, order) in manners.declined else kind)
     names = Counter(order["order_no"] for order in orders)
     for position, kind in enumerate(kinds):
@@ -130,7 +131,7 @@ def _plain(random: "Random", operation: str, item: "Item", orders: "list[Item]")
 def _declined(random: "Random", operation: str, item: "Item", orders: "list[Item]") -> "list[Item]":
     del orders
     text = random.choice(["E12:insufficient funds", "not possible"])
-    return [{**item, _status(operation): random.choice(["0", "2"]), _message(operation): text}]
+    return [{**item, _status(operation): DECLINED, _message(operation): text}]
 
 
 def _complaint(
@@ -213,9 +214,10 @@ def _two_names(
     return [{**item, "order_no": other["order_no"]}]
 
 
-def _wordless(random: "Random", operation: str, item: "Item", orders: "list[Item]") -> "list[Item]":
+def _unclear(random: "Random", operation: str, item: "Item", orders: "list[Item]") -> "list[Item]":
     del orders
-    return [{**item, _status(operation): random.choice(["0", "7"]), _message(operation): ""}]
+    text = random.choice(["", "P0001:Request accepted, in process", "pending approval"])
+    return [{**item, _status(operation): random.choice(["0", "7"]), _message(operation): text}]
 
 
 _ITEMS: "dict[str, Callable[[Random, str, Item, list[Item]], list[Item]]]" = {
@@ -234,7 +236,7 @@ _ITEMS: "dict[str, Callable[[Random, str, Item, list[Item]], list[Item]]]" = {
     "silent": _silent,
     "sparse": _sparse,
     "two_names": _two_names,
-    "wordless": _wordless,
+    "unclear": _unclear,
 }
 
 

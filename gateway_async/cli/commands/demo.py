@@ -232,7 +232,9 @@ async def _demo(orders: int, talk: Talk) -> int:
             account_id=sandbox.account_id,
             signer=HmacSigner(sandbox.secret),
         )
-        async with GatewayClient(sandbox.base_url, credentials, recovery=recovery) as gateway:
+        async with GatewayClient(
+            sandbox.base_url, credentials, recovery=recovery, dialect=sandbox.dialect
+        ) as gateway:
             run = Demo(gateway=gateway, sandbox=sandbox, talk=talk)
             mistakes = await _day(run, orders)
     talk.console.print(
