@@ -111,8 +111,9 @@ def _cell(values: "Sequence[object]") -> object:
 
 def _plain(value: object) -> object:
     """Return an element of a list as JSON has it."""
-    if attrs.has(type(value)):
-        return as_objects({name: _plain(_value(value, name)) for name in fields_of(type(value))})
+    kind: type[Any] = type(value)
+    if attrs.has(kind):
+        return as_objects({name: _plain(_value(value, name)) for name in fields_of(kind)})
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
     return None if value is None else _text(value)
