@@ -118,10 +118,10 @@ class OutcomeUnknownError(_OnePaymentError):
     """It may have happened. Look it up; never resend it blindly.
 
     Attributes:
-        code: The gateway's code, or else its status, where it gave the order a status that means
-            neither done nor not done; else empty.
-        text: The gateway's text beside that status. Read from a journal, it is the whole message,
-            which quotes the text.
+        code: The gateway's code, or else its status, where a reply lists the order as neither done
+            nor declined; else empty.
+        text: The gateway's text there. Read from a journal, it is the whole message, which quotes
+            the text.
     """
 
     def __init__(

@@ -175,13 +175,10 @@ def _by_marker(
 ) -> Finding:
     """Judge a refund by its marker, whoever else claims what carries it: it is of this order."""
     for record, item in zip(look.records, look.items, strict=True):
-        if marker in (record.refund_reason or ""):
+        is_refused = record.refund_status in dialect.declined_statuses
+        if marker in (record.refund_reason or "") and not is_refused:
             if _is_done(record, outcome, dialect):
                 return Finding(Proof.DONE, "a refund carries its marker", item)
-            if record.refund_status in dialect.declined_statuses:
-                return Finding(
-                    Proof.NOT_DONE, "a refund carries its marker, and was declined", item
-                )
             return Finding(Proof.NOTHING, "a refund carries its marker, and is not done", item)
     if look.complete and look.keeps_markers:
         return Finding(Proof.NOT_DONE, "no refund carries its marker")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Identify = Callable[[Any], Identity]
 
 
-@attrs.frozen
+@attrs.frozen(weakref_slot=False)
 class Chunk:
     """The orders of one request.
 

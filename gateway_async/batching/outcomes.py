@@ -43,7 +43,7 @@ _SIGNED = re.compile(rb'(?<!\\)"encryption_data"\s*:')
 _ESCAPED_LETTER = rb"\u00"
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class Sending:
     """What was noted when a chunk was sent, for recovery to go by.
 
@@ -256,7 +256,7 @@ def count_statuses(codes: bytes) -> dict[OutcomeStatus, int]:
     return {status: codes.count(code) for status, code in _CODES.items()}
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class _ChunkBlock:
     """The orders of a chunk.
 
@@ -277,7 +277,7 @@ class _ChunkBlock:
         return self.chunk.orders
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class UniformBlock(_ChunkBlock):
     """Orders that all met the same fate.
 
@@ -313,7 +313,7 @@ class UniformBlock(_ChunkBlock):
         ]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class _AnsweredBlock(_ChunkBlock):
     """Orders of a chunk that got a readable reply.
 
@@ -344,7 +344,7 @@ class _AnsweredBlock(_ChunkBlock):
         return outcomes
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class JudgedBlock(_AnsweredBlock):
     """Orders whose outcomes are read at once.
 
@@ -359,7 +359,7 @@ class JudgedBlock(_AnsweredBlock):
         return self._made(self.judgement)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class RepliedBlock(_AnsweredBlock):
     """Orders whose outcomes are kept.
 

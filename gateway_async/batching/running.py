@@ -32,6 +32,7 @@ from gateway_async.errors import (
 )
 from gateway_async.gate import DEADLINE_PASSED, is_cancelled
 from gateway_async.models.orders import OrderRef
+from gateway_async.models.records import NOTHING
 from gateway_async.operations import REFUND, SEARCH_REFUNDS
 from gateway_async.settings import BatchPolicy
 
@@ -225,7 +226,7 @@ class Run(Lifecycle):
             self._sender.fail(chunk, NotSentError(f"nothing was sent: {reason}"))
             await asyncio.sleep(0)  # a long input must not keep everybody else from running
             return
-        references: Mapping[str, frozenset[str]] | None = {}
+        references: Mapping[str, Any] | None = NOTHING  # one for all chunks of a kept result
         if self._looks_before:
             references = await self._references_before(chunk)
         if references is not None:

@@ -31,8 +31,6 @@ _ESCAPE = re.compile(
 )
 """An escape that says something, or else half a surrogate pair."""
 
-_MOST_DIGITS = 600
-"""Python may refuse to write out a longer integer."""
 _DIGITS_AND_BORDERS = bytes.maketrans(b"0123456789,[ \t\r\n", b"0" * 10 + b":" * 6)
 _LONG_INTEGER = b":" + b"0" * 19
 """How an integer that may have more than 64 bits begins, once translated."""
@@ -79,7 +77,7 @@ def decode_json(body: bytes) -> dict[str, Any]:
     """Return the JSON object that a body is.
 
     Half a surrogate pair, as is left of a text that was cut off, is read as U+FFFD. An integer
-    keeps all of its digits, where they are no more than 600.
+    keeps all of its digits.
 
     Raises:
         ReplyUnreadableError: For anything but one whole JSON object.
@@ -88,7 +86,7 @@ def decode_json(body: bytes) -> dict[str, Any]:
     if not may_have_long_integers(trimmed):
         return value
     with contextlib.suppress(RecursionError):
-        exact: dict[str, Any] = json.loads(trimmed, parse_int=_number, strict=False)
+        exact: dict[str, Any] = json.loads(trimmed, strict=False)
         return exact
     return value
 
@@ -162,7 +160,6 @@ def _without_doubt(trimmed: bytes, value: dict[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(
             trimmed,
             object_pairs_hook=lambda pairs: _merged(pairs, doubtful),
-            parse_int=_number,
             strict=False,
         )
     except RecursionError:
@@ -172,11 +169,6 @@ def _without_doubt(trimmed: bytes, value: dict[str, Any]) -> dict[str, Any]:
     raise ReplyUnreadableError(
         "expected a JSON object, got one that is nested too deep to be judged"
     )
-
-
-def _number(text: str) -> int | float:
-    """Read a whole number; one that is too long to be written out again, as a float."""
-    return int(text) if len(text) <= _MOST_DIGITS else float(text)
 
 
 def _merged(pairs: list[tuple[str, Any]], doubtful: set[str]) -> dict[str, Any]:

@@ -215,6 +215,16 @@ async def test_a_card_payment(sandbox: Sandbox, gateway: GatewayClient) -> None:
     assert CARD["card"] not in repr(result)
 
 
+@pytest.mark.parametrize("text", ["SKU-1#,#Tea#,#2#,#9.90#;#SKU-2#,#Cup#,#1#,#4.00", "#;#", ""])
+async def test_items_are_sent_as_the_text_that_they_are_given_as(
+    sandbox: Sandbox, gateway: GatewayClient, text: str
+) -> None:
+    result = await gateway.pay_direct(DirectPayment(**PAYMENT, **CARD, items=text))
+    transaction = sandbox.ledger.find(result.transaction_id or "")
+    assert transaction is not None
+    assert transaction.details.get("items", "") == text
+
+
 async def test_a_payment_by_token(gateway: GatewayClient) -> None:
     first = await gateway.pay_direct(DirectPayment(**PAYMENT, **CARD, token_flag="YES"))
     second = await gateway.pay_direct(DirectPayment(**PAYMENT, token_id=first.token_id))

@@ -1,10 +1,17 @@
 """Replies that are untidy and can be read all the same: everything succeeds."""
 
+import json
+import pickle
+from typing import Any
+
 import pytest
 
-from gateway_async.sandbox import faults
+from gateway_async import OrderRef
+from gateway_async.sandbox import Sandbox, faults
 from gateway_async.sandbox.faults import Fault
-from tests.faults.deeds import SUCCEEDED, Trial
+from tests.faults.deeds import SUCCEEDED, PayOut, Trial, client
+from tests.faults.proxy import Proxy, Rewrite, body_of, with_body
+from tests.orders import orders_for
 
 
 @pytest.mark.parametrize(
@@ -26,3 +33,78 @@ async def test_an_untidy_reply_is_read(trial: Trial, fault: Fault) -> None:
     told = await trial.run()
     assert told.status is SUCCEEDED
     assert (trial.requests, trial.effects) == (1, [1] * len(told.statuses))
+
+
+def numbered(reply: bytes) -> bytes:
+    """Write identifiers as JSON integers, however long, and name orders by nothing else."""
+    payload = json.loads(body_of(reply))
+    (name,) = (name for name, value in payload.items() if isinstance(value, list))
+    for item in payload[name]:
+        item["transaction_id"] = int(item["transaction_id"])
+        item.pop("order_no")
+    payload["extra"] = {"encryption_data": "a signature", "n": 10**30}
+    return with_body(reply, json.dumps(payload).encode())
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_an_integer_of_more_than_64_bits_keeps_its_digits(
+    sandbox: Sandbox, proxy: Proxy, *, streamed: bool
+) -> None:
+    proxy.always(Rewrite(numbered))
+    orders = orders_for("refund", sandbox.seed(3, status="captured"))
+    assert int(orders[0].transaction_id) > 2**64
+    refs = [OrderRef(transaction_id=order.transaction_id) for order in orders]
+    async with client(sandbox, proxy.base_url) as gateway:
+        for batch in (gateway.refund(orders), gateway.search_refunds(refs), gateway.query(refs)):
+            if streamed:
+                async with batch:
+                    outcomes: list[Any] = [outcome async for outcome in batch]
+            else:
+                outcomes = list(pickle.loads(pickle.dumps(await batch)))  # noqa: S301  # our own
+            for outcome, order in zip(outcomes, orders, strict=True):
+                assert outcome.status is SUCCEEDED
+                records = outcome.record if isinstance(outcome.record, tuple) else [outcome.record]
+                assert [one.transaction_id for one in records] == [order.transaction_id]
+                assert not records[0].unreadable
+        page = await gateway.recent_transactions()
+        assert {one.transaction_id for one in page.records} == {o.transaction_id for o in orders}
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [("9" * 300, "9" * 300), ("18446744073709551616", "18446744073709551616"), ("2.02e21", None)],
+)
+async def test_only_an_integer_keeps_its_digits(
+    sandbox: Sandbox, proxy: Proxy, number: str, shown: str | None
+) -> None:
+    (order,) = sandbox.seed(1)
+
+    def written(reply: bytes) -> bytes:
+        old = f'"reference_no":"R{order.transaction_id}"'.encode()
+        assert old in reply
+        return with_body(reply, body_of(reply).replace(old, f'"reference_no":{number}'.encode()))
+
+    proxy.always(Rewrite(written))
+    async with client(sandbox, proxy.base_url) as gateway:
+        (outcome,) = await gateway.query([OrderRef(order_no=order.order_no)])
+    ((record),) = outcome.record or ()
+    assert record.reference_no == shown
+    assert ("reference_no" in record.unreadable) is (shown is None)
+
+
+async def test_one_bad_entry_of_a_list_loses_that_entry(sandbox: Sandbox, proxy: Proxy) -> None:
+    def labelled(reply: bytes) -> bytes:
+        payload = json.loads(body_of(reply))
+        documents = [{"labels": ["a", 1, None, {"b": 2}]}, {"labels": None}, {"labels": "c"}]
+        payload["beneficiary"]["person_documents"] = documents
+        return with_body(reply, json.dumps(payload).encode())
+
+    proxy.always(Rewrite(labelled))
+    async with client(sandbox, proxy.base_url) as gateway:
+        result = await gateway.payout(PayOut(sandbox).request)
+    assert result.beneficiary is not None
+    first, second, third = result.beneficiary.person_documents
+    assert first.labels == ("a", "1")
+    assert first.unreadable == {"labels[2]": "null", "labels[3]": '{"b":2}'}
+    assert (second.labels, second.unreadable) == (None, {})
+    assert third.labels == ("c",)

@@ -39,6 +39,7 @@ DONE, FAILED, OUSTED = 0, 1, 3
 
 _LONGEST_SECONDS = 60
 _DIALECT = Dialect(
+    declined_statuses={"0"},
     payment_states={
         "3000": PaymentState.CAPTURED,
         "4100": PaymentState.AUTHORISED,

@@ -80,7 +80,7 @@ READING = (
         "session.py",
         "            if not is_empty and identifier(said) != ours.strip():",
         "            if False:",
-        "tests/client/test_owners.py",
+        "tests/faults/test_owners.py",
     ),
     Mutant(
         "a pending status is unknown",

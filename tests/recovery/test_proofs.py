@@ -108,6 +108,31 @@ def test_by_reference(seen: Look, sending: dict[str, Any], proof: Proof) -> None
     assert finding.reason
 
 
+DECLINES = Dialect(declined_statuses={"0"})
+
+
+@pytest.mark.parametrize(
+    ("listed", "proof"),
+    [
+        ([{"refund_status": "0"}], Proof.NOT_DONE),
+        ([{"refund_status": "0"}, {"refund_status": "2"}], Proof.NOTHING),
+        ([{"refund_status": "0"}, {}], Proof.DONE),
+        ([{}, {"refund_status": "0"}], Proof.DONE),
+    ],
+)
+@pytest.mark.parametrize("marker", [None, MARKER])
+def test_a_refund_that_is_listed_as_declined_is_none(
+    listed: list[dict[str, Any]], proof: Proof, marker: str | None
+) -> None:
+    outcome = unknown(7, marker, references=NOTHING_BEFORE)
+    reasons = {} if marker is None else {"refund_reason": OWN}
+    seen = look(*({**one, **reasons} for one in listed), keeps_markers=True)
+    (finding,) = prove_refunds([outcome], seen, Claims(), DECLINES)
+    assert finding.proof is proof
+    (finding,) = prove_refunds([outcome], look({"refund_status": "0"}), Claims(), Dialect())
+    assert finding.proof is Proof.NOTHING
+
+
 def test_a_claimed_reference_proves_no_second_refund() -> None:
     outcome = unknown(references=NOTHING_BEFORE)
     claims = Claims(references=frozenset({"T1-01"}))

@@ -66,7 +66,7 @@ async def test_captures_and_cancels_are_settled_by_the_states_of_the_dialect(
 async def test_without_states_captures_stay_unknown_with_their_record(
     sandbox: Sandbox, client: MakeClient
 ) -> None:
-    gateway = client()
+    gateway = client(dialect=Dialect())
     (seeded,) = sandbox.seed(1, status="authorised")
     order = CaptureOrder(
         transaction_id=seeded.transaction_id,

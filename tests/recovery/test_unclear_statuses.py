@@ -1,0 +1,155 @@
+"""Statuses that the dialect does not know, settled over HTTP by the gateway's own records."""
+
+import asyncio
+from decimal import Decimal
+from typing import Any
+
+import attrs
+import pytest
+
+from gateway_async import (
+    BatchPolicy,
+    Dialect,
+    NotDoneError,
+    OutcomeUnknownError,
+    RecoveryPolicy,
+)
+from gateway_async.journal import JobState, Journal
+from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.faults import UnknownItemStatus
+from tests.orders import client_of
+from tests.recovery.books import (
+    NOT_SENT,
+    REFERENCES,
+    SUCCEEDED,
+    UNKNOWN,
+    assert_books_agree,
+    refund_of,
+    refunds,
+    statuses,
+)
+
+PENDING = "P0001:Request accepted, in process"
+ONE_BY_ONE = BatchPolicy(concurrency=1, chunk_size=2)
+NO_SETTINGS = Dialect()
+
+
+def pending_and_refused(sandbox: Sandbox) -> list[Any]:
+    """Return refunds: the first is called pending and is done, the last two are refused."""
+    sandbox.faults.add("refund", UnknownItemStatus("2", PENDING, count=1, times=1))
+    too_much = [refund_of(seeded) for seeded in sandbox.seed(2, status="captured")]
+    return [*refunds(sandbox, 4), *(attrs.evolve(o, amount=Decimal("99.00")) for o in too_much)]
+
+
+def client(sandbox: Sandbox, recovery: RecoveryPolicy = REFERENCES) -> Any:
+    return client_of(sandbox, dialect=NO_SETTINGS, recovery=recovery, policy=ONE_BY_ONE)
+
+
+def code_of(refusal: OutcomeUnknownError) -> str:
+    """Return the sandbox's code of a refusal."""
+    assert refusal.code.isdigit()
+    assert refusal.text
+    return refusal.code
+
+
+async def test_a_batch_with_a_baseline_is_settled_without_any_setting(sandbox: Sandbox) -> None:
+    orders = pending_and_refused(sandbox)
+    async with client(sandbox) as gateway:
+        result = await gateway.refund(orders)
+        assert statuses(result) == [UNKNOWN, *[SUCCEEDED] * 3, UNKNOWN, UNKNOWN]
+        assert "Request accepted, in process" in str(result[0].error)
+        assert [outcome.record.refund_status for outcome in result.unknown] == ["2", "0", "0"]
+
+        recovered = await gateway.recover(result)
+
+    assert statuses(recovered) == [*[SUCCEEDED] * 4, NOT_SENT, NOT_SENT]
+    assert_books_agree(sandbox, recovered)
+    for before, after in zip(result[4:], recovered[4:], strict=True):
+        assert isinstance(after.error, NotDoneError)
+        assert isinstance(before.error, OutcomeUnknownError)
+        assert (after.error.code, after.error.text) == (code_of(before.error), before.error.text)
+        assert f"{before.error.code}: {before.error.text}" in str(after.error)
+        assert after.reply is before.reply
+    assert sandbox.requests["refund"] == 3
+
+
+async def test_a_refund_that_is_listed_with_such_a_status_is_no_proof(sandbox: Sandbox) -> None:
+    orders = pending_and_refused(sandbox)
+    async with client(sandbox) as gateway:
+        result = await gateway.refund(orders)
+        sandbox.faults.add("search_refunds", UnknownItemStatus("2"))
+        recovered = await gateway.recover(result)
+        assert statuses(recovered)[0] is UNKNOWN
+        assert "may be this one" in str(recovered[0].error)
+        assert recovered[0].error.code == "P0001"
+        assert recovered[0].record.refund_status == "2"
+        sandbox.faults.clear()
+        again = await gateway.recover(recovered)
+    assert statuses(again)[0] is SUCCEEDED
+    assert_books_agree(sandbox, again)
+
+
+async def test_an_unclear_refund_shows_no_other_one_that_look_ups_work(sandbox: Sandbox) -> None:
+    """Nothing of this batch is known to exist, though a record has a reference."""
+    sandbox.faults.add("refund", UnknownItemStatus("2", PENDING))
+    (done, *refused) = pending_and_refused(sandbox)[3:]
+    async with client(sandbox) as gateway:
+        result = await gateway.refund([done, *refused])
+        assert statuses(result) == [UNKNOWN] * 3
+        assert result[0].record.refund_reference_id
+        recovered = await gateway.recover(list(result[1:]))
+        assert statuses(recovered) == [UNKNOWN] * 2
+        assert statuses(await gateway.recover(result)) == [SUCCEEDED, NOT_SENT, NOT_SENT]
+
+
+@pytest.fixture
+async def journal(tmp_path: Any) -> Any:
+    async with Journal.open(f"sqlite:///{tmp_path / 'journal.db'}") as journal:
+        yield journal
+
+
+async def test_a_job_settles_them_by_itself(sandbox: Sandbox, journal: Journal) -> None:
+    orders = pending_and_refused(sandbox)
+    async with client(sandbox, RecoveryPolicy(settle_seconds=0)) as gateway:
+        result = await gateway.refund(orders, job=journal.job("job"))
+    assert statuses(result) == [*[SUCCEEDED] * 4, NOT_SENT, NOT_SENT]
+    assert_books_agree(sandbox, result)
+    for outcome in result.not_sent:
+        assert isinstance(outcome.error, NotDoneError)
+        assert outcome.error.code.isdigit()
+        assert f"refund_status '0', {outcome.error.code}: " in str(outcome.error)
+
+
+async def test_what_the_gateway_said_survives_the_process(sandbox: Sandbox, tmp_path: Any) -> None:
+    url = f"sqlite:///{tmp_path / 'journal.db'}"
+    orders = pending_and_refused(sandbox)
+    async with (
+        Journal.open(url) as journal,
+        client(sandbox, RecoveryPolicy(settle_seconds=60)) as gateway,
+    ):
+        job = journal.job("job")
+        running = asyncio.ensure_future(gateway.refund(orders, job=job))
+        while sandbox.requests["refund"] < 3:  # noqa: ASYNC110  # the sandbox has no event for it
+            await asyncio.sleep(0.01)
+        while (await journal.status("job")).counts[JobState.UNKNOWN] < 3:  # noqa: ASYNC110  # nor has a journal
+            await asyncio.sleep(0.01)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        before = [outcome async for outcome in journal.outcomes("job")]
+    assert statuses(before) == [UNKNOWN, *[SUCCEEDED] * 3, UNKNOWN, UNKNOWN]  # type: ignore[arg-type]  # a list of outcomes
+    assert "Request accepted, in process" in str(before[0].error)
+    assert before[0].error.code == "P0001"  # type: ignore[union-attr]  # as asserted
+
+    async with (
+        Journal.open(url) as journal,
+        client(sandbox, RecoveryPolicy(settle_seconds=0)) as gateway,
+    ):
+        for _ in range(2):
+            result = await gateway.resume(journal.job("job"))
+            assert statuses(result) == [*[SUCCEEDED] * 4, NOT_SENT, NOT_SENT]
+            for outcome, unclear in zip(result.not_sent, before[4:], strict=True):
+                assert str(outcome.error).endswith(f"; before: {unclear.error}")
+                assert outcome.error.code == unclear.error.code  # type: ignore[union-attr]  # as asserted
+    assert_books_agree(sandbox, result)
+    assert sandbox.requests["refund"] == 3
