@@ -82,6 +82,8 @@ def test_an_order_is_read_back(operation: str, data: st.DataObject) -> None:
     fields: dict[str, Any] = {"transaction_id": data.draw(identifiers), "amount": amount}
     if operation == "refund":
         fields |= {"refund_amount": amount, "refund_reason": data.draw(texts)}
+    if operation == "review":
+        fields["review_flag"] = data.draw(texts)
     order = codec.order_class(order_no=data.draw(identifiers), currency="EUR", **fields)
     body = codec.encode(order)
     assert codec.decode(body) == order
