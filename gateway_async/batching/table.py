@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 _RECORD = "record_"
-_OWN = ("index", "status", "error", "error_type", "error_code", "error_text")
+_OUTCOME = ("index", "status", "error", "error_type", "error_code", "error_text")
 _MOST_PLACES = 30
 """An amount of more digits, on either side of the point, keeps the places that it has."""
 _EXACT = Context(prec=2 * _MOST_PLACES + 2)
@@ -43,7 +43,7 @@ def make_rows(
         for record in found if isinstance(found, tuple) else (found,):
             records |= dict.fromkeys(_columns(type(record), _RECORD))
             rows.append(_row(outcome, record))
-    columns = (*_OWN, *orders, *records)
+    columns = (*_OUTCOME, *orders, *records)
     whole = [{name: row.get(name) for name in columns} for row in rows]
     for name in columns:
         _align(whole, name)
@@ -52,16 +52,16 @@ def make_rows(
 
 def _row(outcome: "Outcome[Any, Any]", record: object) -> "Row":
     error = outcome.error
-    said = (
-        (None,) * 4
-        if error is None
-        else (
-            *(str(error), type(error).__name__),
-            *(getattr(error, "code", None), getattr(error, "text", None)),
-        )
-    )
-    own = zip(_OWN, (outcome.index, str(outcome.status), *said), strict=True)
-    return {**dict(own), **_cells(outcome.order), **_cells(record, _RECORD)}
+    return {
+        "index": outcome.index,
+        "status": str(outcome.status),
+        "error": None if error is None else str(error),
+        "error_type": None if error is None else type(error).__name__,
+        "error_code": getattr(error, "code", None),
+        "error_text": getattr(error, "text", None),
+        **_cells(outcome.order),
+        **_cells(record, _RECORD),
+    }
 
 
 def _cells(model: object, prefix: str = "") -> "Row":

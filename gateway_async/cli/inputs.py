@@ -46,7 +46,7 @@ class Totals:
 
     def __str__(self) -> str:
         sums = ", ".join(
-            f"{code or 'of no currency'} {amount:,f}"
+            f"{code or 'without currency'} {amount:,f}"
             for code, amount in sorted(self.amounts.items())
         )
         return f"{self.orders:,} order{'s' * (self.orders != 1)}" + (f", {sums}" if sums else "")

@@ -182,7 +182,7 @@ def test_a_payout_may_be_fixed_on_either_side() -> None:
             {"request_id": key(6)},
         ]
     )
-    assert str(file.totals) == "6 orders, of no currency 7, EUR 20, USD 40"
+    assert str(file.totals) == "6 orders, without currency 7, EUR 20, USD 40"
     assert [order.payment_amount for order in file.orders()] == [10, 10, None, None, 7, None]
     assert [order.source_amount for order in file.orders()] == [None, 11, 20, 20, None, None]
 
