@@ -42,6 +42,9 @@ _SIGNATURES = re.compile(rb'("encryption_data"\s*:\s*)"[^"\\]*+(?:\\.[^"\\]*+)*+
 _SIGNED = re.compile(rb'(?<!\\)"encryption_data"\s*:')
 _ESCAPED_LETTER = rb"\u00"
 
+NO_REFERENCES: Mapping[str, frozenset[str]] = {}
+"""What was noted of refund references where none were looked up: one for all chunks."""
+
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class Sending:
@@ -56,7 +59,7 @@ class Sending:
     """
 
     ended_at: float
-    references: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
+    references: Mapping[str, frozenset[str]] = NO_REFERENCES
     marker: str | None = None
     alone: bool = True
 

@@ -15,7 +15,7 @@ from gateway_async.batching.intake import Intake
 from gateway_async.batching.lifecycle import Lifecycle
 from gateway_async.batching.log import ALONE, Within
 from gateway_async.batching.markers import reference_of
-from gateway_async.batching.outcomes import Block, RepliedBlock, UniformBlock
+from gateway_async.batching.outcomes import NO_REFERENCES, Block, RepliedBlock, UniformBlock
 from gateway_async.batching.plans import PLANS, Plan
 from gateway_async.batching.results import BatchResult, Progress
 from gateway_async.batching.sending import Sender
@@ -32,7 +32,6 @@ from gateway_async.errors import (
 )
 from gateway_async.gate import DEADLINE_PASSED, is_cancelled
 from gateway_async.models.orders import OrderRef
-from gateway_async.models.records import NOTHING
 from gateway_async.operations import REFUND, SEARCH_REFUNDS
 from gateway_async.settings import BatchPolicy
 
@@ -226,7 +225,7 @@ class Run(Lifecycle):
             self._sender.fail(chunk, NotSentError(f"nothing was sent: {reason}"))
             await asyncio.sleep(0)  # a long input must not keep everybody else from running
             return
-        references: Mapping[str, Any] | None = NOTHING  # one for all chunks of a kept result
+        references: Mapping[str, frozenset[str]] | None = NO_REFERENCES
         if self._looks_before:
             references = await self._references_before(chunk)
         if references is not None:

@@ -182,8 +182,8 @@ async def test_what_no_look_up_tells_stays_held(
     orders = seeded(sandbox, 6, operation)
     sandbox.faults.add(operation, DropReply(times=1))
     for batch in (
-        getattr(make(), operation)(orders, job=journal.job("job")),
-        make().resume(journal.job("job")),
+        getattr(make(dialect=Dialect()), operation)(orders, job=journal.job("job")),
+        make(dialect=Dialect()).resume(journal.job("job")),
     ):
         result = await batch
         assert result.counts[UNKNOWN] == 2

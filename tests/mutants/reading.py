@@ -83,10 +83,11 @@ READING = (
         "tests/faults/test_owners.py",
     ),
     Mutant(
-        "a pending status is unknown",
+        "a pending status is told from one without a meaning",
         "batching/matching.py",
         "    if status in dialect.pending_statuses:",
         "    if False:",
+        "tests/batching/test_judging.py",
     ),
     Mutant(
         "an order that the reply does not list is unknown",
