@@ -32,18 +32,18 @@ from benchmarks.refund_batch import CONCURRENCY, REQUESTS, make_orders
 from benchmarks.replies import ORDERS
 from benchmarks.stub import stub
 from gateway_async import BatchPolicy, Credentials, GatewayClient, HmacSigner, RecoveryPolicy
-from gateway_async.batching.log import JobLog, Within
-from gateway_async.batching.plans import PLANS
-from gateway_async.batching.running import Run
-from gateway_async.jobs.log import LeasedLog
+from gateway_async.batching.runner import BatchRunner
+from gateway_async.batching.sender import Recorder
+from gateway_async.jobs.log import IntentRecorder
 from gateway_async.journal import Journal
+from gateway_async.operations import REFUND
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
     from gateway_async import BatchResult, RefundOrder
-    from gateway_async.batching.chunks import Chunk
-    from gateway_async.batching.log import Fates
+    from gateway_async.batching.feed import Chunk
+    from gateway_async.batching.sender import Items, Verdicts
     from gateway_async.journal import Job
 
 ROUNDS = 9
@@ -78,7 +78,7 @@ def check(result: "BatchResult[RefundOrder, Any]") -> None:
 
 
 @attrs.frozen
-class ByHand(JobLog):
+class ByHand(Recorder):
     """A journal as it is written by hand: a row a chunk."""
 
     database: aiosqlite.Connection
@@ -107,14 +107,13 @@ class ByHand(JobLog):
         await self.database.commit()
 
     async def settle(
-        self, request: int, chunk: "Chunk", fates: "Fates", *, ended_at: float
+        self, request: int, chunk: "Chunk", verdicts: "Verdicts", items: "Items", *, ended_at: float
     ) -> None:
         """Keep what became of each order."""
         del chunk
-        verdicts, found = fates
         told = [
-            (status, items[0]["refund_reference_id"])
-            for (status, _), items in zip(verdicts, found, strict=True)
+            (status, found[0]["refund_reference_id"])
+            for (status, _), found in zip(verdicts, items, strict=True)
         ]
         await self.database.execute(
             "UPDATE chunks SET state = 'settled', told = ?, ended_at = ? WHERE id = ?",
@@ -173,12 +172,19 @@ async def import_orders(job: "Job", orders: "list[RefundOrder]") -> None:
 
 
 async def refund_with(
-    gateway: GatewayClient, orders: "list[RefundOrder]", log: JobLog | None
+    gateway: GatewayClient, orders: "list[RefundOrder]", recorder: Recorder | None
 ) -> None:
-    """Refund the orders, and tell a log before and after each request."""
+    """Refund the orders, recorded before and after each request."""
     session = gateway._session  # noqa: SLF001  # the seam that both journals stand at
-    within = Within(None, log, MARKER)
-    run = Run(session, PLANS["refund"], orders, policy=POLICY, recovery=RECOVERY, within=within)
+    run = BatchRunner(
+        session,
+        REFUND,
+        orders,
+        policy=POLICY,
+        recovery=RECOVERY,
+        recorder=recorder,
+        marker=MARKER,
+    )
     check(await run.complete())
 
 
@@ -220,7 +226,7 @@ async def compare(url: str, journal_url: str, path: Path, rounds: int) -> Sides:
                 await import_orders(first, orders)
             lease = await first.take("benchmark")
             with now.commits.measured():
-                await refund_with(gateway, orders, LeasedLog(lease, lambda _: None))
+                await refund_with(gateway, orders, IntentRecorder(lease, lambda _: None))
             await lease.release()
             with now.hand.measured():
                 await refund_with(gateway, orders, hand)

@@ -31,34 +31,45 @@ from benchmarks.refund_batch import (
 )
 from benchmarks.replies import ORDERS
 from benchmarks.stub import stub
-from gateway_async.batching.matching import judge
-from gateway_async.batching.outcomes import without_signatures
-from gateway_async.batching.plans import PLANS
-from gateway_async.batching.sheets import Sheet, SheetWriter
+from gateway_async.batching.glance import Glance
+from gateway_async.batching.judge import judge
 from gateway_async.operations import REFUND
 from gateway_async.session import Request, Session
-from gateway_async.transport import Evidence, Message, RawReply
-from gateway_async.wire.decoding import decode_surely
-from gateway_async.wire.encoding import JsonText
+from gateway_async.transport import HttpRequest, HttpResponse, SendTracker
+from gateway_async.wire.decoding import decode_surely, without_signatures
+from gateway_async.wire.encoding import EncodedChunk, encode_chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from gateway_async import RefundOrder
 
     Orders = tuple[RefundOrder, ...]
-    Payload = Mapping[str, Any]
+    Judge = Callable[[Orders, "Written", bytes], bool]
 
 PARTS = (
-    "writing and judging",
+    "writing and judging (no secret kept, no field named twice)",
     "signing by any signer",
-    "reading (no secret kept, no field named twice)",
+    "reading (any status and charset, no signature of ours kept)",
     "sending (size limited, no connection that has ended)",
 )
 """What is taken from the client, one after the other."""
 
 _compared = itemgetter("transaction_id", "order_no", "currency", "amount", "refund_amount")
 _status = itemgetter("refund_status")
+
+
+@attrs.frozen
+class Written:
+    """The orders of one request.
+
+    Attributes:
+        chunk: The orders as they go out.
+        rows: What the one by hand compares a reply with.
+    """
+
+    chunk: EncodedChunk
+    rows: "list[dict[str, str]]" = attrs.field(factory=list)
 
 
 @attrs.frozen(kw_only=True)
@@ -69,15 +80,15 @@ class Parts:
         write: Writes orders.
         compose: Signs them, and makes the message.
         send: Sends it, and knows whether anything left.
-        read: Reads the reply.
+        read: Reads the body of the reply.
         is_done: Says whether it calls every order done, by what was sent of each.
     """
 
-    write: "Callable[[Orders], Sheet]"
-    compose: "Callable[[Sheet], Message]"
-    send: "Callable[[Message], Awaitable[RawReply]]"
-    read: "Callable[[Sheet, Message, RawReply], Payload]"
-    is_done: "Callable[[Orders, Sheet, Payload], bool]"
+    write: "Callable[[Orders], Written]"
+    compose: "Callable[[Written], HttpRequest]"
+    send: "Callable[[HttpRequest], Awaitable[HttpResponse]]"
+    read: "Callable[[Written, HttpRequest, HttpResponse], bytes]"
+    is_done: "Judge"
 
 
 def _row(order: "RefundOrder") -> dict[str, str]:
@@ -104,71 +115,87 @@ class _Noting(aiohttp.BytesPayload):
 def by_hand(session: aiohttp.ClientSession, url: str) -> Parts:
     """Return the least that can be done."""
 
-    def write(orders: "Orders") -> Sheet:
+    def write(orders: "Orders") -> Written:
         rows = list(map(_row, orders))
-        text = JsonText(orjson.dumps(rows).decode())
-        return Sheet(range(ORDERS), {"refund_orders": text}, list(map(_compared, rows)))
+        text = orjson.dumps(rows)
+        return Written(EncodedChunk({"refund_orders": text.decode()}, text), rows)
 
-    def compose(sheet: Sheet) -> Message:
-        text = sheet.fields["refund_orders"]
+    def compose(written: Written) -> HttpRequest:
+        text = written.chunk.fields["refund_orders"]
         signed = f"account_id=A1&merchant_id=M1&refund_orders={text}".encode()
         signature = hmac.digest(b"secret", signed, hashlib.sha256).hex()
         body = f'{{"merchant_id":"M1","account_id":"A1","refund_orders":{text},"encryption_data":"'
-        return Message("/v1/refund", "application/json", f'{body}{signature}"}}'.encode())
+        return HttpRequest("/v1/refund", "application/json", f'{body}{signature}"}}'.encode())
 
-    async def send(message: Message) -> RawReply:
+    async def send(message: HttpRequest) -> HttpResponse:
         payload = _Noting(message.body, content_type=message.content_type)
         async with session.post(url + message.path, data=payload) as reply:
-            raw = RawReply(reply.status, reply.headers, await reply.read())
+            raw = HttpResponse(reply.status, reply.headers, await reply.read())
         expect(payload.is_written, orders=1)
         return raw
 
-    def is_done(_: object, sheet: Sheet, payload: "Payload") -> bool:
+    def is_done(_: object, written: Written, body: bytes) -> bool:
+        payload = orjson.loads(body)
         items = payload["refund_orders"]
-        is_right = payload["return_status"] == "1" and list(map(_compared, items)) == sheet.sent
-        return is_right and set(map(_status, items)) == {"1"}
+        is_right = list(map(_compared, items)) == list(map(_compared, written.rows))
+        return is_right and payload["return_status"] == "1" and set(map(_status, items)) == {"1"}
 
     return Parts(
         write=write,
         compose=compose,
         send=send,
-        read=lambda sheet, message, raw: orjson.loads(raw.body),  # noqa: ARG005
+        read=lambda written, message, raw: raw.body,  # noqa: ARG005
         is_done=is_done,
     )
 
 
 def of_client(session: Session) -> "list[dict[str, Callable[..., Any]]]":
     """Return the client's own parts, in the order of `PARTS`."""
-    writer = SheetWriter(plan=PLANS[REFUND.name], dialect=session.dialect)
 
-    def request(sheet: Sheet) -> "Request[Payload]":
-        return Request(operation=REFUND, fields=sheet.fields, decode=payload_of)
-
-    def payload_of(raw: RawReply) -> "Payload":
-        return without_signatures(raw.body, decode_surely(raw.body))[1]
+    def request(written: Written) -> "Request[bytes]":
+        return Request(operation=REFUND, fields=written.chunk.fields, decode=lambda raw: raw.body)
 
     return [
         {
-            "write": lambda orders: writer.write(orders, range(ORDERS)),
-            "is_done": lambda orders, sheet, payload: (
-                judge(REFUND, orders, payload, session.dialect, sheet.sent).plain
-            ),
+            "write": lambda orders: Written(encode_chunk(REFUND, orders, session.dialect)),
+            "is_done": judge_of(session),
         },
-        {"compose": lambda sheet: session.compose(request(sheet))},
+        {"compose": lambda written: session.compose(request(written))},
         {
-            "read": lambda sheet, message, raw: session.decode(
-                request(sheet), raw, message.signature
+            "read": lambda written, message, raw: session.decode(
+                request(written), raw, message.signature
             )
         },
-        {"send": lambda message: session.transport.send(message, evidence=Evidence(), seconds=60)},
+        {
+            "send": lambda message: session.transport.send(
+                message, tracker=SendTracker(), seconds=60
+            )
+        },
     ]
+
+
+def judge_of(session: Session) -> "Judge":
+    """Return how a batch judges: at a glance, once the first reply was judged with care."""
+    glance = Glance(REFUND)
+
+    def is_done(orders: "Orders", written: Written, body: bytes) -> bool:
+        listed = written.chunk.listed
+        if glance.prove(body, listed, len(orders)) is not None:
+            return True
+        kept, payload = without_signatures(body, decode_surely(body))
+        judgement = judge(REFUND, orders, payload, session.dialect)
+        if judgement.all_echoed:
+            glance.learn(kept, payload, listed, len(orders))
+        return judgement.all_echoed
+
+    return is_done
 
 
 async def refund(taken: int, url: str) -> None:
     """Refund all orders, with so many parts of the client's in place of those by hand."""
     orders = make_orders()
     turns = iter(range(REQUESTS))
-    kept: list[tuple[RawReply, bool]] = []
+    kept: list[tuple[HttpResponse, bool]] = []
     cookies = aiohttp.DummyCookieJar()
     async with client_at(url) as gateway, aiohttp.ClientSession(cookie_jar=cookies) as session:
         parts = by_hand(session, url)
@@ -177,11 +204,11 @@ async def refund(taken: int, url: str) -> None:
 
         async def work() -> None:
             for _ in turns:
-                sheet = parts.write(orders)
-                message = parts.compose(sheet)
+                written = parts.write(orders)
+                message = parts.compose(written)
                 raw = await parts.send(message)
-                payload = parts.read(sheet, message, raw)
-                kept.append((raw, parts.is_done(orders, sheet, payload)))
+                body = parts.read(written, message, raw)
+                kept.append((raw, parts.is_done(orders, written, body)))
 
         await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
     expect(sum(is_done for _, is_done in kept) * ORDERS, REQUESTS * ORDERS)

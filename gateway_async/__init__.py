@@ -4,9 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from gateway_async.batching.batch import Batch
-from gateway_async.batching.outcomes import Outcome, ReplyEnvelope
-from gateway_async.batching.results import BatchResult, OutcomeView, Progress, UnexpectedRecords
-from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.batching.results import (
+    BatchResult,
+    Outcome,
+    OutcomeView,
+    Progress,
+    ReplyEnvelope,
+    UnexpectedRecords,
+)
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect, PaymentState
 from gateway_async.errors import (
@@ -38,6 +43,7 @@ from gateway_async.models.orders import (
     RefundOrder,
     ReviewOrder,
 )
+from gateway_async.models.statuses import OutcomeStatus
 from gateway_async.operations import OPERATIONS, BodyFormat, Operation, OperationClass
 from gateway_async.settings import BatchPolicy, RecoveryPolicy, RetryPolicy, Timeouts
 from gateway_async.signing import Credentials, HmacSigner, Signer
@@ -45,7 +51,6 @@ from gateway_async.signing import Credentials, HmacSigner, Signer
 if TYPE_CHECKING:
     __version__: str
 
-    from gateway_async.calls import Reply
     from gateway_async.coalescer import Coalescer
     from gateway_async.journal import Job, JobHead, JobState, JobStatus, Journal, SliceStatus
     from gateway_async.models.payment_parts import (
@@ -100,6 +105,7 @@ if TYPE_CHECKING:
         DirectPaymentResult,
         RiskReasons,
     )
+    from gateway_async.payments import Reply
 
 __all__ = [  # noqa: RUF022  # in the order of sorted()
     "AccountOwner",
@@ -208,7 +214,7 @@ __all__ = [  # noqa: RUF022  # in the order of sorted()
 ]
 
 _LATER = {
-    "gateway_async.calls": ("Reply",),
+    "gateway_async.payments": ("Reply",),
     "gateway_async.coalescer": ("Coalescer",),
     "gateway_async.journal": (
         "Job",

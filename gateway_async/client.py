@@ -1,20 +1,48 @@
 """`GatewayClient`: one short method an operation."""
 
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
+import contextlib
+import sys
+import warnings
+from importlib import import_module
+from ssl import SSLContext
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, overload
+
+import attrs
 
 from gateway_async.batching.batch import plain_batch
-from gateway_async.batching.plans import PLANS
-from gateway_async.checks import checked_count, checked_seconds
-from gateway_async.connection import Connection
-from gateway_async.settings import DEFAULT_LINGER_SECONDS, DEFAULT_SLICE_SIZE, BatchPolicy
+from gateway_async.dialect import Dialect
+from gateway_async.errors import ConfigurationError
+from gateway_async.operations import OPERATIONS
+from gateway_async.session import Session
+from gateway_async.settings import (
+    DEFAULT_LINGER_SECONDS,
+    DEFAULT_SLICE_SIZE,
+    BatchPolicy,
+    RecoveryPolicy,
+    RetryPolicy,
+    Timeouts,
+    check_alone,
+    check_flag,
+    check_instance,
+    checked_base_url,
+    checked_count,
+    checked_proxy,
+    checked_seconds,
+    setting,
+)
+from gateway_async.signing import Credentials
+from gateway_async.telemetry import Instrumentation
+from gateway_async.transport import AiohttpTransport, ConnectionOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
+    from types import FrameType
+
+    from aiohttp import ClientSession
 
     from gateway_async.batching.batch import Batch
-    from gateway_async.batching.outcomes import Outcome
-    from gateway_async.batching.results import BatchResult
-    from gateway_async.calls import Reply
+    from gateway_async.batching.results import BatchResult, Outcome
     from gateway_async.coalescer import Coalescer
     from gateway_async.journal.job import Job
     from gateway_async.models.orders import (
@@ -40,6 +68,9 @@ if TYPE_CHECKING:
         CheckoutPage,
         DirectPaymentResult,
     )
+    from gateway_async.payments import Reply
+    from gateway_async.session import Request
+    from gateway_async.telemetry import Telemetry
 
     O = TypeVar("O")  # noqa: E741  # an order
     R = TypeVar("R")
@@ -48,8 +79,18 @@ if TYPE_CHECKING:
     """What recovery leaves as it is, or finds as well: it settles refunds from refund records."""
     Orders: TypeAlias = Iterable[T] | AsyncIterable[T]
 
+DEFAULT_MAX_REPLY_BYTES = 16 * 1024 * 1024
+DEFAULT_MAX_CONNECTIONS = 100
 
-class GatewayClient(Connection):
+_NEEDED_UNDER_WAY = (
+    "cattrs",
+    "gateway_async.wire.converter",
+    "gateway_async.wire.respon",
+)
+"""Loaded with the first client: once requests are under way, loading could fail, and lose one."""
+
+
+class GatewayClient:
     """The gateway, for one merchant account.
 
     Use it as ``async with GatewayClient(...) as gateway``, or close it with `aclose`. It can be
@@ -86,6 +127,113 @@ class GatewayClient(Connection):
     Raises:
         ConfigurationError: If a setting is wrong.
     """
+
+    def __init__(  # noqa: PLR0913  # one keyword a setting or collaborator
+        self,
+        base_url: str,
+        credentials: Credentials,
+        *,
+        timeouts: Timeouts | None = None,
+        retry: RetryPolicy | None = None,
+        policy: BatchPolicy | None = None,
+        recovery: RecoveryPolicy | None = None,
+        dialect: Dialect | None = None,
+        session: "ClientSession | None" = None,
+        limiter: "AbstractAsyncContextManager[object] | None" = None,
+        telemetry: "Telemetry | None" = None,
+        max_reply_bytes: int = DEFAULT_MAX_REPLY_BYTES,
+        max_connections: int | None = None,
+        allow_http: bool = False,
+        ssl: "SSLContext | None" = None,
+        proxy: str | None = None,
+        trust_env: bool = False,
+    ) -> None:
+        self._made_at = _caller_place(sys._getframe(1))  # noqa: SLF001  # the only cheap way to know
+        self._policy = setting("policy", policy, BatchPolicy)
+        self._recovery = setting("recovery", recovery, RecoveryPolicy)
+        check_instance("credentials", credentials, Credentials)
+        if limiter is not None and not hasattr(type(limiter), "__aenter__"):
+            raise ConfigurationError(
+                f"limiter: expected an asynchronous context manager, got {type(limiter).__name__}"
+            )
+        check_flag("allow_http", allow_http)
+        check_flag("trust_env", trust_env)
+        if ssl is not None:
+            check_instance("ssl", ssl, SSLContext)
+        check_alone(session, ssl=ssl, proxy=proxy, trust_env=trust_env)
+        address = checked_base_url(base_url, allow_http=allow_http)
+        proxy_url, proxy_authorization = checked_proxy(
+            proxy, base_url=address, trust_env=trust_env, allow_http=allow_http
+        )
+        timeouts = setting("timeouts", timeouts, Timeouts)
+        self._closed = False
+        for module in _NEEDED_UNDER_WAY:
+            import_module(module)
+        self._transport = AiohttpTransport(
+            address,
+            timeouts=timeouts,
+            max_reply_bytes=checked_count("max_reply_bytes", max_reply_bytes),
+            options=ConnectionOptions(
+                limit=(
+                    max(DEFAULT_MAX_CONNECTIONS, self._policy.concurrency)
+                    if max_connections is None
+                    else checked_count("max_connections", max_connections)
+                ),
+                ssl=ssl,
+                proxy=proxy_url,
+                proxy_authorization=proxy_authorization,
+            ),
+            session=session,
+        )
+        self._session = Session(
+            transport=self._transport,
+            observer=Instrumentation(telemetry, self._transport.base_url),
+            credentials=credentials,
+            dialect=setting("dialect", dialect, Dialect),
+            timeouts=timeouts,
+            retry=setting("retry", retry, RetryPolicy),
+            limiter=limiter or contextlib.nullcontext(),
+        )
+
+    @property
+    def dialect(self) -> Dialect:
+        """What the interface leaves open, as this client was told."""
+        return self._session.dialect
+
+    @property
+    def credentials(self) -> Credentials:
+        """Which merchant speaks, and how it signs."""
+        return self._session.credentials
+
+    async def aclose(self) -> None:
+        """Close the connections that were opened on the running loop; `session=` stays open."""
+        self._closed = True
+        await self._transport.aclose()
+
+    async def __aenter__(self) -> Self:
+        self._closed = False
+        self._transport.reopen()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        transport = getattr(self, "_transport", None)
+        if transport is not None and transport.loops:
+            filename, line = self._made_at
+            warnings.warn_explicit(
+                "a GatewayClient made here was left open; use `async with`, or await its aclose()",
+                ResourceWarning,
+                filename,
+                line,
+                source=self,
+            )
+
+    def __repr__(self) -> str:
+        if not hasattr(self, "_session"):  # in the traceback of an argument that was refused
+            return "<GatewayClient unfinished>"
+        return f"<GatewayClient {self._transport.base_url} {self._session.credentials}>"
 
     # Batches
 
@@ -270,7 +418,7 @@ class GatewayClient(Connection):
                 be recovered again.
         """
         self._check_open()
-        from gateway_async.recovery import Recovery
+        from gateway_async.recovery.recover import Recovery
 
         recovery = Recovery(self._session, self._recovery, self._batch_policy(None))
         return await recovery.recover(outcomes)
@@ -313,15 +461,15 @@ class GatewayClient(Connection):
             NotSentError: If nothing was sent.
             OutcomeUnknownError: If no readable reply came.
         """
-        from gateway_async import calls
+        from gateway_async import payments
 
-        return await self._single(calls.recent_request(PLANS["query"], self._session))
+        return await self._single(payments.recent_request(OPERATIONS["query"], self._session))
 
     async def recent_refunds(self) -> "Page[RefundRecord]":
         """Return up to 100 refunds (row 9), without a selection; see `recent_transactions`."""
-        from gateway_async import calls
+        from gateway_async import payments
 
-        request = calls.recent_request(PLANS["search_refunds"], self._session)
+        request = payments.recent_request(OPERATIONS["search_refunds"], self._session)
         return await self._single(request)
 
     # Payments and payouts
@@ -340,9 +488,9 @@ class GatewayClient(Connection):
             asyncio.CancelledError: If the caller is cancelled; its `outcome` is the result or the
                 error of a payment that was in flight.
         """
-        from gateway_async import calls
+        from gateway_async import payments
 
-        return await self._single(calls.direct_request(payment, self._session), payment)
+        return await self._single(payments.direct_request(payment, self._session), payment)
 
     async def pay_apm(self, payment: "ApmPayment") -> "ApmPaymentResult":
         """Make a payment by another method (section 4, row 2); errors as for `pay_direct`.
@@ -350,9 +498,9 @@ class GatewayClient(Connection):
         Returns:
             What the gateway says; send the shopper to its `issuer_url`, which is never fetched.
         """
-        from gateway_async import calls
+        from gateway_async import payments
 
-        return await self._single(calls.apm_request(payment, self._session), payment)
+        return await self._single(payments.apm_request(payment, self._session), payment)
 
     async def checkout(self, payment: "RedirectPayment") -> "CheckoutPage":
         """Begin a hosted payment (section 4, row 3); errors as for `pay_direct`.
@@ -361,9 +509,11 @@ class GatewayClient(Connection):
             The page to send to the shopper, as it came. So is an error page of status 200: look at
             its `title`, and at its `action`, which is None where no form posts.
         """
-        from gateway_async import calls
+        from gateway_async import payments
 
-        return await self._single(calls.checkout_request(payment, self._session.dialect), payment)
+        return await self._single(
+            payments.checkout_request(payment, self._session.dialect), payment
+        )
 
     async def payout(self, request: "PayoutRequest") -> "PayoutResult":
         """Pay out funds to a beneficiary (row 10); errors as for `pay_direct`, `RejectedError` too.
@@ -371,9 +521,9 @@ class GatewayClient(Connection):
         Returns:
             What the gateway says, whatever that is; a failed payout is no error.
         """
-        from gateway_async import calls
+        from gateway_async import payments
 
-        return await self._single(calls.payout_request(request, self._session), request)
+        return await self._single(payments.payout_request(request, self._session), request)
 
     async def call(
         self,
@@ -403,10 +553,10 @@ class GatewayClient(Connection):
             NotSentError: Nothing was sent.
             OutcomeUnknownError: It may have been done.
         """
-        from gateway_async import calls
+        from gateway_async import payments
 
         given, fields = [fields], {}  # a traceback would show them
-        make = calls.custom_request
+        make = payments.custom_request
         request = make(path, given.pop(), body=body, reply=reply, repeatable=repeatable)
         return await self._single(request)
 
@@ -414,9 +564,41 @@ class GatewayClient(Connection):
         self, name: str, orders: object, policy: BatchPolicy | None, job: "Job | None" = None
     ) -> "Batch[Any, Any]":
         self._check_open()
-        plan, policy = PLANS[name], self._batch_policy(policy)
+        operation, policy = OPERATIONS[name], self._batch_policy(policy)
         if job is None:
-            return plain_batch(self._session, plan, orders, policy=policy, recovery=self._recovery)
+            return plain_batch(
+                self._session, operation, orders, policy=policy, recovery=self._recovery
+            )
         from gateway_async.jobs.batch import job_batch
 
-        return job_batch(self._session, plan, orders, job, policy=policy, recovery=self._recovery)
+        return job_batch(
+            self._session, operation, orders, job, policy=policy, recovery=self._recovery
+        )
+
+    def _batch_policy(self, policy: BatchPolicy | None) -> BatchPolicy:
+        policy = self._policy if policy is None else setting("policy", policy, BatchPolicy)
+        # More requests than connections would only wait for each other, and time out.
+        concurrency = min(policy.concurrency, self._transport.capacity)
+        return attrs.evolve(policy, concurrency=concurrency)
+
+    async def _single(self, request: "Request[T]", about: object = None) -> "T":
+        self._check_open()
+        from gateway_async.payments import carry_out
+
+        return await carry_out(
+            self._session, request, about, drain_seconds=self._policy.drain_seconds
+        )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConfigurationError(
+                "this GatewayClient is closed; enter it again with `async with`, or make another"
+            )
+
+
+def _caller_place(frame: "FrameType | None") -> tuple[str, int]:
+    """Return file and line of the nearest caller outside this package."""
+    package = __name__.partition(".")[0]
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(f"{package}."):
+        frame = frame.f_back
+    return ("<unknown>", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)

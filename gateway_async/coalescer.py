@@ -1,24 +1,22 @@
 """Many single awaits, sent as few requests.
 
-Law: every awaiter gets the outcome of its own order and no error of another's. One that is
-cancelled disturbs nobody: its order is withdrawn if it has not left, and else what became of its
-money is kept in `unclaimed`. How a request is made and judged is not known here: the orders that
-leave together are a `Batch`.
+Every awaiter gets the outcome of its own order and no error of another's. A cancelled awaiter
+disturbs no other: its order is withdrawn if it has not left, and else its outcome is kept in
+`unclaimed`. The orders that leave together are a `Batch`, which makes and judges the request.
 """
 
 import asyncio
 import contextvars
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import attrs
 
 from gateway_async.batching.batch import Batch, check_size, plain_batch
-from gateway_async.batching.chunks import name_of
-from gateway_async.batching.outcomes import Outcome
-from gateway_async.batching.plans import PLANS
-from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.batching.feed import check_order, identity_of, name_of
+from gateway_async.batching.results import Outcome
 from gateway_async.errors import (
     ConfigurationError,
     DuplicateOrderError,
@@ -26,14 +24,14 @@ from gateway_async.errors import (
     NotSentError,
     OutcomeUnknownError,
 )
-from gateway_async.lanes import Entry, Lane
+from gateway_async.models.statuses import OutcomeStatus
 from gateway_async.models.values import describe
+from gateway_async.operations import OPERATIONS, Operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gateway_async.batching.plans import Plan
-    from gateway_async.lanes import Waiter
+    from gateway_async.batching.feed import Identity
     from gateway_async.models.orders import (
         CancelOrder,
         CaptureOrder,
@@ -54,7 +52,76 @@ if TYPE_CHECKING:
 UNCLAIMED_KEPT = 1000
 
 _ABANDON_SECONDS = 0.05
+_Waiter: TypeAlias = asyncio.Future[Outcome[Any, Any]]
 _log = logging.getLogger("gateway_async.coalescer")
+
+
+@attrs.define(eq=False)
+class _Pending:
+    """One order, and the awaiters of its outcome.
+
+    Attributes:
+        order: The order.
+        due_at: Loop time at which it has lingered long enough.
+        waiters: The awaiters; several, where they look up the same.
+        has_left: Whether its request is on its way, or over.
+    """
+
+    order: Any
+    due_at: float
+    waiters: set[_Waiter] = attrs.field(factory=set)
+    has_left: bool = False
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether any awaiter is left: a cancelled one learns of it only in its next step."""
+        return not all(waiter.done() for waiter in self.waiters)
+
+    def deliver(self, outcome: Outcome[Any, Any]) -> bool:
+        """Hand the outcome to the awaiters, and return whether there were any."""
+        waiting = [waiter for waiter in self.waiters if not waiter.done()]
+        for waiter in waiting:
+            waiter.set_result(outcome)
+        return bool(waiting)
+
+
+@attrs.define(eq=False)
+class _Queue:
+    """The orders that may share a request: of one operation, and named in the same way.
+
+    Attributes:
+        operation: The operation.
+        size: Orders in one request at most.
+        waiting: The orders that wait, the first to leave first.
+        in_flight: The identities of orders that move money and are on their way.
+        alarm: What wakes the coalescer when the first of them has lingered long enough.
+    """
+
+    operation: Operation
+    size: int
+    waiting: "dict[Identity, _Pending]" = attrs.field(factory=dict)
+    in_flight: "set[Identity]" = attrs.field(factory=set)
+    alarm: asyncio.TimerHandle | None = None
+
+    @property
+    def due_at(self) -> float:
+        """When its first order has lingered long enough."""
+        return next(iter(self.waiting.values())).due_at
+
+    def is_due(self, now: float) -> bool:
+        """Return whether a request may leave: full, or its first order has lingered."""
+        return len(self.waiting) >= self.size or (bool(self.waiting) and self.due_at <= now)
+
+    def cut(self) -> list[_Pending]:
+        """Take the orders of one request; they have left."""
+        self.waiting = {name: one for name, one in self.waiting.items() if one.is_wanted}
+        identities = list(islice(self.waiting, self.size))
+        entries = [self.waiting.pop(identity) for identity in identities]
+        for entry in entries:
+            entry.has_left = True
+        if not self.operation.is_look_up:
+            self.in_flight.update(identities)
+        return entries
 
 
 class Coalescer:
@@ -103,14 +170,14 @@ class Coalescer:
         self._policy = attrs.evolve(policy, concurrency=1, duplicates="reject")
         self._concurrency = policy.concurrency
         self._recovery = recovery
-        self._lanes: dict[tuple[str, str], Lane] = {}
+        self._queues: dict[tuple[str, str], _Queue] = {}
         self._requests: set[asyncio.Task[Any]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._context = contextvars.Context()
         self._is_open = False
 
     def __repr__(self) -> str:
-        waiting = sum(len(lane.waiting) for lane in self._lanes.values())
+        waiting = sum(len(queue.waiting) for queue in self._queues.values())
         state = "open" if self._is_open else "closed" if self._loop else "new"
         return f"<Coalescer {state}: {waiting} orders wait, {len(self._requests)} requests>"
 
@@ -156,57 +223,57 @@ class Coalescer:
 
     async def _ask(self, operation: str, order: object) -> Outcome[Any, Any]:
         loop = self._checked_loop()
-        lane, entry = self._join(PLANS[operation], order, loop.time())
-        waiter: Waiter = loop.create_future()
-        entry.waiters.add(waiter)
+        queue, pending = self._join(OPERATIONS[operation], order, loop.time())
+        waiter: _Waiter = loop.create_future()
+        pending.waiters.add(waiter)
         is_told = False
         try:
             outcome = await waiter
             is_told = True
         finally:
             if not is_told:
-                self._forsake(lane, entry, waiter)
+                self._forsake(queue, pending, waiter)
         return outcome
 
-    def _join(self, plan: "Plan", order: Any, now: float) -> tuple[Lane, Entry]:  # noqa: ANN401  # anything may come in
-        """Let an order wait in its lane, or beside an equal one that waits to be looked up."""
-        error = plan.check(order, self._session.dialect)
+    def _join(self, operation: "Operation", order: Any, now: float) -> tuple[_Queue, _Pending]:  # noqa: ANN401  # anything may come in
+        """Let an order wait in its queue, or beside an equal one that waits to be looked up."""
+        error = check_order(operation, order, self._session.dialect)
         if error is not None:
             raise error
-        identity = plan.identity(order)
+        identity = identity_of(operation)(order)
         kind, value = name_of(identity)
-        lane = self._lane(plan, kind)
-        entry = lane.waiting.get(identity)
-        if entry is not None and not entry.is_wanted:
-            del lane.waiting[identity]
-            entry = None
-        if entry is not None and plan.is_look_up:
-            return lane, entry
-        if entry is not None or identity in lane.in_flight:
+        queue = self._queue(operation, kind)
+        pending = queue.waiting.get(identity)
+        if pending is not None and not pending.is_wanted:
+            del queue.waiting[identity]
+            pending = None
+        if pending is not None and operation.is_look_up:
+            return queue, pending
+        if pending is not None or identity in queue.in_flight:
             raise DuplicateOrderError(
-                f"{describe(order)}: a {plan.operation} of {kind} {value!r} is under "
+                f"{describe(order)}: a {operation} of {kind} {value!r} is under "
                 "way in this coalescer; await its outcome first"
             )
-        entry = lane.waiting[identity] = Entry(order, now + self._linger_seconds)
-        if len(lane.waiting) in (1, lane.size):
-            self._set_alarm(lane, now)
-        return lane, entry
+        pending = queue.waiting[identity] = _Pending(order, now + self._linger_seconds)
+        if len(queue.waiting) in (1, queue.size):
+            self._set_alarm(queue, now)
+        return queue, pending
 
-    def _lane(self, plan: "Plan", kind: str) -> Lane:
-        name = (plan.operation.name, kind)
-        if name not in self._lanes:
-            check_size(plan, self._policy)
-            self._lanes[name] = Lane(plan, self._policy.chunk_size or plan.limit)
-        return self._lanes[name]
+    def _queue(self, operation: "Operation", kind: str) -> _Queue:
+        name = (operation.name, kind)
+        if name not in self._queues:
+            check_size(operation, self._policy)
+            self._queues[name] = _Queue(operation, self._policy.chunk_size or operation.limit or 1)
+        return self._queues[name]
 
-    def _forsake(self, lane: Lane, entry: Entry, waiter: "Waiter") -> None:
+    def _forsake(self, queue: _Queue, pending: _Pending, waiter: _Waiter) -> None:
         """Note that an awaiter went without its outcome."""
-        entry.waiters.discard(waiter)
-        identity = lane.plan.identity(entry.order)
-        if not entry.waiters and lane.waiting.get(identity) is entry:
-            del lane.waiting[identity]
+        pending.waiters.discard(waiter)
+        identity = identity_of(queue.operation)(pending.order)
+        if not pending.waiters and queue.waiting.get(identity) is pending:
+            del queue.waiting[identity]
         is_told = waiter.done() and not waiter.cancelled()
-        if is_told and entry.has_left and not lane.plan.is_look_up:
+        if is_told and pending.has_left and not queue.operation.is_look_up:
             self._keep(waiter.result())  # told in the very moment in which it was cancelled
 
     def _keep(self, *outcomes: Outcome[Any, Any]) -> None:
@@ -229,65 +296,67 @@ class Coalescer:
 
     # Sending
 
-    def _set_alarm(self, lane: Lane, now: float) -> None:
-        """Look again when a lane is due; a full one after those that come in the same moment."""
-        if lane.alarm is not None:
-            lane.alarm.cancel()
-        at = now if lane.is_due(now) else lane.due_at
-        lane.alarm = asyncio.get_running_loop().call_at(at, self._send_due)
+    def _set_alarm(self, queue: _Queue, now: float) -> None:
+        """Look again when a queue is due; a full one after those that come in the same moment."""
+        if queue.alarm is not None:
+            queue.alarm.cancel()
+        at = now if queue.is_due(now) else queue.due_at
+        queue.alarm = asyncio.get_running_loop().call_at(at, self._send_due)
 
     def _send_due(self) -> None:
         """Send what is due, the longest waiting first, as far as requests may be on their way."""
         now = asyncio.get_running_loop().time()
         while len(self._requests) < self._concurrency:
-            due = [lane for lane in self._lanes.values() if lane.is_due(now)]
+            due = [queue for queue in self._queues.values() if queue.is_due(now)]
             if not due:
                 break
-            lane = min(due, key=lambda one: one.due_at)
-            if entries := lane.cut():
-                self._send(lane, entries)
-        for lane in self._lanes.values():
-            if lane.waiting and not lane.is_due(now):
-                self._set_alarm(lane, now)
+            queue = min(due, key=lambda one: one.due_at)
+            if leaving := queue.cut():
+                self._send(queue, leaving)
+        for queue in self._queues.values():
+            if queue.waiting and not queue.is_due(now):
+                self._set_alarm(queue, now)
 
-    def _send(self, lane: Lane, entries: list[Entry]) -> None:
+    def _send(self, queue: _Queue, leaving: list[_Pending]) -> None:
         batch = plain_batch(
             self._session,
-            lane.plan,
-            [entry.order for entry in entries],
+            queue.operation,
+            [pending.order for pending in leaving],
             policy=self._policy,
             recovery=self._recovery,
         )
         # In a context of its own: a request belongs to no single awaiter, and to no other request.
         request = asyncio.get_running_loop().create_task(
             batch,
-            name=f"gateway_async coalesced {lane.plan.operation}",
+            name=f"gateway_async coalesced {queue.operation}",
             context=self._context.copy(),
         )
         self._requests.add(request)
-        request.add_done_callback(partial(self._settle, lane, entries, batch))
+        request.add_done_callback(partial(self._settle, queue, leaving, batch))
 
     def _settle(
         self,
-        lane: Lane,
-        entries: list[Entry],
+        queue: _Queue,
+        leaving: list[_Pending],
         batch: Batch[Any, Any],
         request: asyncio.Task[Any],
     ) -> None:
         self._requests.discard(request)
-        lane.in_flight.difference_update(lane.plan.identity(entry.order) for entry in entries)
+        queue.in_flight.difference_update(
+            identity_of(queue.operation)(pending.order) for pending in leaving
+        )
         failure = None if request.cancelled() else request.exception()
-        outcomes = _alike(entries, OutcomeUnknownError("its outcome could not be read"))
+        outcomes = _alike(leaving, OutcomeUnknownError("its outcome could not be read"))
         try:
-            outcomes = _read(batch, entries, failure)
+            outcomes = _read(batch, leaving, failure)
         finally:  # no defect may leave anybody waiting, nor one of the program's own logging
-            told = [entry.tell(one) for entry, one in zip(entries, outcomes, strict=True)]
+            told = [pending.deliver(one) for pending, one in zip(leaving, outcomes, strict=True)]
             self._send_due()
-            if not lane.plan.is_look_up:
+            if not queue.operation.is_look_up:
                 self._keep(
                     *(one for one, is_told in zip(outcomes, told, strict=True) if not is_told)
                 )
-        _report(lane.plan, batch, failure)
+        _report(queue.operation, batch, failure)
 
     # Life
 
@@ -301,11 +370,11 @@ class Coalescer:
 
     async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
         self._is_open = False
-        for lane in self._lanes.values():
-            if lane.alarm is not None:
-                lane.alarm.cancel()
-            for entry in lane.waiting.values():
-                entry.due_at = 0.0
+        for queue in self._queues.values():
+            if queue.alarm is not None:
+                queue.alarm.cancel()
+            for pending in queue.waiting.values():
+                pending.due_at = 0.0
         if error is not None:
             self._give_up("the coalescer was left by an exception")
         self._send_due()
@@ -333,12 +402,12 @@ class Coalescer:
 
     def _give_up(self, reason: str) -> None:
         """Tell those who still wait that nothing was sent."""
-        for lane in self._lanes.values():
-            entries = list(lane.waiting.values())
-            lane.waiting.clear()
-            told = _alike(entries, NotSentError(f"nothing was sent: {reason}"))
-            for entry, outcome in zip(entries, told, strict=True):
-                entry.tell(outcome)
+        for queue in self._queues.values():
+            leaving = list(queue.waiting.values())
+            queue.waiting.clear()
+            told = _alike(leaving, NotSentError(f"nothing was sent: {reason}"))
+            for pending, outcome in zip(leaving, told, strict=True):
+                pending.deliver(outcome)
 
     def _checked_loop(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.get_running_loop()
@@ -354,33 +423,33 @@ class Coalescer:
 
 
 def _alike(
-    entries: "Sequence[Entry]", error: NotSentError | OutcomeUnknownError
+    leaving: "Sequence[_Pending]", error: NotSentError | OutcomeUnknownError
 ) -> list[Outcome[Any, Any]]:
     is_sent = isinstance(error, OutcomeUnknownError)
     status = OutcomeStatus.UNKNOWN if is_sent else OutcomeStatus.NOT_SENT
     return [
-        Outcome(order=entry.order, index=index, status=status, error=error)
-        for index, entry in enumerate(entries)
+        Outcome(order=pending.order, index=index, status=status, error=error)
+        for index, pending in enumerate(leaving)
     ]
 
 
 def _read(
-    batch: Batch[Any, Any], entries: "Sequence[Entry]", failure: BaseException | None
+    batch: Batch[Any, Any], leaving: "Sequence[_Pending]", failure: BaseException | None
 ) -> list[Outcome[Any, Any]]:
     """Return the outcomes of a batch that is over; one that was refused whole has no result."""
     if isinstance(failure, InvalidOrderError):
-        return _alike(entries, NotSentError(f"nothing was sent: {failure}"))
+        return _alike(leaving, NotSentError(f"nothing was sent: {failure}"))
     return list(batch.result)
 
 
-def _report(plan: "Plan", batch: Batch[Any, Any], failure: BaseException | None) -> None:
+def _report(operation: "Operation", batch: Batch[Any, Any], failure: BaseException | None) -> None:
     """Write down what concerns no order in particular."""
     if failure is not None:
-        _log.error("a %s was cut short by a collaborator", plan.operation, exc_info=failure)
+        _log.error("a %s was cut short by a collaborator", operation, exc_info=failure)
         return
     if batch.result.unexpected:
         _log.warning(
             "the reply to a %s listed %d records of orders that nobody asked for",
-            plan.operation,
+            operation,
             len(batch.result.unexpected),
         )

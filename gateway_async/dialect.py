@@ -13,8 +13,7 @@ import attrs
 
 from gateway_async.errors import ConfigurationError
 from gateway_async.operations import OPERATIONS, BodyFormat
-from gateway_async.texts import plain_text
-from gateway_async.validating import check, is_flag, is_list, is_text, to_set
+from gateway_async.settings import check, is_flag, is_list, is_text, plain_text, to_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,16 +53,7 @@ _OPPOSITES = (
 )
 """Fields of which no two may hold the same value."""
 
-_ORDER_ECHO = ("order_no", "currency", "amount")
-_ECHO_FIELDS = {
-    "capture": _ORDER_ECHO,
-    "cancel": _ORDER_ECHO,
-    "review": (*_ORDER_ECHO, "review_flag"),
-    "refund": (*_ORDER_ECHO, "refund_amount"),
-    "pay_direct": _ORDER_ECHO,
-    "pay_apm": _ORDER_ECHO,
-    "payout": ("request_id", "payment_currency", "payment_amount"),
-}
+_ECHO_FIELDS = {name: row.echo_fields for name, row in OPERATIONS.items() if row.echo_fields}
 
 
 def _check_operations(

@@ -24,13 +24,20 @@
     └── BatchIncompleteError          some orders did not succeed; `result` has every one
 
 Each takes its message as the only positional argument and everything else by keyword, so that it
-survives pickling. Messages hold no card data, secret or signature.
+survives pickling. Messages hold no card data, secret or signature, and `hide_arguments` keeps what
+a class or function is called with out of tracebacks.
 """
 
-from typing import TYPE_CHECKING, Any
+import contextlib
+import functools
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+_Model = TypeVar("_Model", bound=type)
+_Given = ParamSpec("_Given")
+_Made = TypeVar("_Made")
 
 
 class GatewayError(Exception):
@@ -238,3 +245,52 @@ class BatchIncompleteError(GatewayError):
     def __init__(self, message: str = "", *, result: Any = None) -> None:  # noqa: ANN401  # a layer above
         super().__init__(message)
         self.result = result
+
+
+def hide_arguments(model: _Model) -> _Model:
+    """Keep what a class is called with out of the tracebacks of its own errors.
+
+    A traceback holds the local variables of its frames, and those of `__init__` would be the
+    secrets before they are wrapped, and an instance that is too unfinished for its `repr`.
+    """
+    model.__init__ = hide_given(model.__init__)  # type: ignore[misc]  # of the class, not an instance
+    return model
+
+
+def hide_given(function: "Callable[_Given, _Made]") -> "Callable[_Given, _Made]":
+    """Keep what a function is called with out of the tracebacks of its own errors."""
+
+    @functools.wraps(function)
+    def hiding(*values: _Given.args, **fields: _Given.kwargs) -> _Made:
+        problem: Exception | None = None
+        try:
+            return function(*values, **fields)
+        except Exception as error:  # noqa: BLE001  # raised below; the caller's own iterables may raise any
+            problem = error.with_traceback(None)
+        del values, fields
+        raise problem
+
+    return hiding
+
+
+@contextlib.contextmanager
+def require_extra(by: str, *packages: str, install: str) -> "Iterator[None]":
+    """Import within this what an extra brings.
+
+    Args:
+        by: The name of the module that cannot do without.
+        packages: What is imported, by its top-level names.
+        install: What brings it, as pip is told.
+
+    Raises:
+        ModuleNotFoundError: If one of them is missing, saying how to install it.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
+        if package not in packages:
+            raise
+        raise ModuleNotFoundError(
+            f"{by} needs {package}: pip install {install}", name=error.name
+        ) from None

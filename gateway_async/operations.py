@@ -1,14 +1,23 @@
-"""The ten operations of the interface (section 4), as one table.
+"""The ten operations of the interface (section 4): one row says all that any room knows of one.
 
 `OPERATIONS` has every `Operation` by its name, which is that of the client's method; it is
-read-only. This module knows paths, limits and classes. It knows no model and no transport.
+read-only. A new batch operation is its models, one row here, and its docs.
 """
 
 from enum import StrEnum
+from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
+
+from gateway_async.models.orders import (
+    CancelOrder,
+    CaptureOrder,
+    OrderRef,
+    RefundOrder,
+    ReviewOrder,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,6 +56,10 @@ class Operation:
         list_field: The array that carries the orders, in the reply and, for the batch
             operations, in the request.
         status_field: The field of an item that carries its status.
+        order_class: What the orders of a batch are; None for an operation that takes no batch.
+        record: The class in `gateway_async.models.records` that an item of the reply is read as.
+        echo_fields: Fields of an item that repeat the request, and must agree with it.
+        recovered_by: The look-up that shows whether an order was done; empty where none does.
     """
 
     name: str
@@ -56,12 +69,38 @@ class Operation:
     limit: int | None = None
     list_field: str | None = None
     status_field: str | None = None
+    order_class: type[Any] | None = None
+    record: str = ""
+    echo_fields: tuple[str, ...] = ()
+    recovered_by: str = ""
 
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def is_look_up(self) -> bool:
+        """Whether orders are only looked up; an order may then have several records."""
+        return self.kind is OperationClass.READ
 
-def _batch(name: str, limit: int) -> Operation:
+    @property
+    def record_class(self) -> type[Any]:
+        """What an item of the reply is read as; loaded only where a reply is read."""
+        loaded: type[Any] = getattr(import_module("gateway_async.models.records"), self.record)
+        return loaded
+
+
+_ORDER_ECHO = ("order_no", "currency", "amount")
+
+
+def _batch(  # noqa: PLR0913  # one keyword a column
+    name: str,
+    order_class: type[Any],
+    *,
+    limit: int,
+    record: str,
+    echo_fields: tuple[str, ...] = _ORDER_ECHO,
+    recovered_by: str = "",
+) -> Operation:
     return Operation(
         name=name,
         path=f"/v1/{name}",
@@ -70,10 +109,16 @@ def _batch(name: str, limit: int) -> Operation:
         limit=limit,
         list_field=f"{name}_orders",
         status_field=f"{name}_status",
+        order_class=order_class,
+        record=record,
+        echo_fields=echo_fields,
+        recovered_by=recovered_by,
     )
 
 
-def _look_up(name: str, path: str, list_field: str, status_field: str | None) -> Operation:
+def _look_up(
+    name: str, path: str, *, list_field: str, record: str, status_field: str | None = None
+) -> Operation:
     return Operation(
         name=name,
         path=path,
@@ -82,24 +127,61 @@ def _look_up(name: str, path: str, list_field: str, status_field: str | None) ->
         limit=100,
         list_field=list_field,
         status_field=status_field,
+        order_class=OrderRef,
+        record=record,
     )
 
 
-def _payment(name: str, path: str) -> Operation:
-    return Operation(name=name, path=path, kind=OperationClass.MONEY, body=BodyFormat.FORM)
+def _payment(name: str, path: str, echo_fields: tuple[str, ...] = _ORDER_ECHO) -> Operation:
+    return Operation(
+        name=name,
+        path=path,
+        kind=OperationClass.MONEY,
+        body=BodyFormat.FORM,
+        echo_fields=echo_fields,
+    )
 
 
 PAY_DIRECT = _payment("pay_direct", "/v1/authorise")
 PAY_APM = _payment("pay_apm", "/v1/authorise")
-CHECKOUT = _payment("checkout", "/v1/checkout")
-QUERY = _look_up("query", "/v1/retrievalTrans", "orders_list", "query_result")
-CAPTURE = _batch("capture", 50)
-REVIEW = _batch("review", 100)
-CANCEL = _batch("cancel", 50)
-REFUND = _batch("refund", 50)
-SEARCH_REFUNDS = _look_up("search_refunds", "/v1/retrievalRefund", "refund_orders", None)
+CHECKOUT = _payment("checkout", "/v1/checkout", echo_fields=())
+QUERY = _look_up(
+    "query",
+    "/v1/retrievalTrans",
+    list_field="orders_list",
+    record="TransactionRecord",
+    status_field="query_result",
+)
+CAPTURE = _batch("capture", CaptureOrder, limit=50, record="CaptureRecord", recovered_by="query")
+REVIEW = _batch(
+    "review",
+    ReviewOrder,
+    limit=100,
+    record="ReviewRecord",
+    echo_fields=(*_ORDER_ECHO, "review_flag"),
+)
+CANCEL = _batch("cancel", CancelOrder, limit=50, record="CancelRecord", recovered_by="query")
+REFUND = _batch(
+    "refund",
+    RefundOrder,
+    limit=50,
+    record="RefundRecord",
+    echo_fields=(*_ORDER_ECHO, "refund_amount"),
+    recovered_by="search_refunds",
+)
+SEARCH_REFUNDS = _look_up(
+    "search_refunds", "/v1/retrievalRefund", list_field="refund_orders", record="RefundRecord"
+)
 PAYOUT = Operation(
-    name="payout", path="/v1/payout", kind=OperationClass.KEYED, body=BodyFormat.JSON
+    name="payout",
+    path="/v1/payout",
+    kind=OperationClass.KEYED,
+    body=BodyFormat.JSON,
+    echo_fields=(
+        "request_id",
+        *("payment_currency", "payment_amount"),
+        *("source_currency", "source_amount"),
+    ),
 )
 
 OPERATIONS: "Mapping[str, Operation]" = MappingProxyType(

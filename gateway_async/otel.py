@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from gateway_async.extras import needed
+from gateway_async.errors import require_extra
 from gateway_async.telemetry import Telemetry
 
-with needed(__name__, "opentelemetry", install="'gateway-async[otel]'"):
+with require_extra(__name__, "opentelemetry", install="'gateway-async[otel]'"):
     from opentelemetry import context, metrics, trace
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
     from opentelemetry.util.types import AttributeValue
 
-    from gateway_async.batching.statuses import OutcomeStatus
+    from gateway_async.models.statuses import OutcomeStatus
     from gateway_async.telemetry import Attempt, BatchEnd, BatchStart, RequestEnd, RequestStart
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60)

@@ -1,11 +1,16 @@
-"""How a request is signed and written, and how its reply is read.
+"""The session layer: requests are signed, encoded, sent, repeated where allowed, and decoded.
 
-Law: what is signed is what goes out, text by text. Only a reply of HTTP status 200 is decoded, and
-none whose signature the signer finds wrong; another status proves nothing, unless the dialect says
-so. Nothing is sent here: when a request is made, and how often, is known to `attempts`. This module
-knows no order and no batch.
+What is signed is what goes out, text by text. What moves money is repeated only on proof that
+nothing was sent; a read may be repeated whenever no readable reply came. Only a reply of HTTP
+status 200 is decoded, and none whose signature the signer finds wrong; another status proves
+nothing, unless the dialect says so. This module does not know an order or a batch.
 """
 
+import asyncio
+import contextlib
+import logging
+import math
+import random
 import time
 import traceback
 from datetime import UTC
@@ -14,41 +19,130 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
-from gateway_async.batching.matching import identifier, shown
 from gateway_async.errors import (
+    CertificateError,
     ConfigurationError,
+    EvidenceError,
     GatewayError,
+    InvalidOrderError,
+    JournalError,
+    NotSentError,
+    OutcomeUnknownError,
     RejectedError,
     ReplyStatusError,
+    ReplyTooLargeError,
     ReplyUnreadableError,
 )
 from gateway_async.models.values import MASK
 from gateway_async.operations import BodyFormat, Operation, OperationClass
 from gateway_async.signing import SIGNATURE_FIELD
-from gateway_async.transport import Message, RawReply
-from gateway_async.wire.decoding import in_utf8, reply_fields, without_text
+from gateway_async.telemetry import Attempt
+from gateway_async.transport import HttpRequest, HttpResponse, SendTracker
+from gateway_async.wire.decoding import identifier, in_utf8, shown, without_text
 from gateway_async.wire.encoding import JsonText, encode_form, encode_json, written_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from gateway_async.dialect import Dialect
     from gateway_async.settings import RetryPolicy, Timeouts
     from gateway_async.signing import Credentials
-    from gateway_async.transport import Transport
-    from gateway_async.watching import Observer
+    from gateway_async.telemetry import Instrumentation
+    from gateway_async.transport import AiohttpTransport
 
 T = TypeVar("T")
 
+_log = logging.getLogger("gateway_async.requests")
+
+CALL_CANCELLED = "the call was cancelled"
+DEADLINE_PASSED = "the deadline had passed"
+
 HTTP_OK = 200
 _REDIRECTS = range(300, 400)
+_MOST_DOUBLINGS = 60
+_NO_TURN = -1.0
+"""The duration of an attempt whose turn never came."""
 
 _SHORTEST_SIGNATURE = 16
 """What is shorter may be a part of anything; it is masked only where a field is named after it."""
 
-_ESCAPES = (("/", "\\/"), ("=", "\\u003d"), ("+", "\\u002B"))
-"""What PHP, Gson and .NET write of Base64 in JSON."""
+_BEFORE_SENDING = (NotSentError, ConfigurationError, InvalidOrderError, EvidenceError)
+"""What stands as it is where a request was never asked to write; with the last, a reply came."""
+
+
+class Gate:
+    """Whether requests may leave now: pauses the gateway asked for, a deadline, a stop.
+
+    A gate that was stopped never opens again.
+
+    Attributes:
+        deadline: Loop time after which nothing leaves.
+        drain_seconds: How long what has left may take beyond the deadline.
+        paused_until: Loop time before which nothing leaves.
+        stopped_because: Why it was stopped; None where it was not, whatever the time.
+    """
+
+    def __init__(self, *, deadline: float = math.inf, drain_seconds: float = math.inf) -> None:
+        self.deadline = deadline
+        self.drain_seconds = drain_seconds
+        self.paused_until = -math.inf
+        self.stopped_because: str | None = None
+        self._stopped = asyncio.Event()
+
+    @property
+    def is_too_late(self) -> bool:
+        """Whether the deadline has passed."""
+        return self.deadline < math.inf and asyncio.get_running_loop().time() >= self.deadline
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why nothing may leave any more; None while it may."""
+        return self.stopped_because or (DEADLINE_PASSED if self.is_too_late else None)
+
+    def stop(self, reason: str) -> None:
+        """Let nothing leave any more; the first reason stays."""
+        self.stopped_because = self.stopped_because or reason
+        self._stopped.set()
+
+    def pause(self, seconds: float) -> None:
+        """Let nothing leave for so long."""
+        until = asyncio.get_running_loop().time() + seconds
+        self.paused_until = max(self.paused_until, until)
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep for so long, and no longer than requests may leave."""
+        seconds = min(seconds, self.deadline - asyncio.get_running_loop().time())
+        if seconds > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), seconds)
+
+    async def wait_open(self) -> None:
+        """Wait while the gate is paused.
+
+        Raises:
+            NotSentError: If nothing may leave any more.
+        """
+        if self.paused_until > -math.inf:  # which is rare, and looks at the clock
+            now = asyncio.get_running_loop().time
+            while (seconds := self.paused_until - now()) > 0 and self.stop_reason is None:
+                await self.sleep(seconds)
+        self.check()
+
+    def check(self) -> None:
+        """Do nothing if something may leave, be it after a pause.
+
+        Raises:
+            NotSentError: If nothing may leave any more.
+        """
+        if (reason := self.stop_reason) is not None:
+            raise NotSentError(f"nothing was sent: {reason}")
+
+
+def is_cancelled() -> bool:
+    """Say whether the running task was cancelled, though it was let end what it was at."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 @attrs.frozen(kw_only=True)
@@ -64,17 +158,17 @@ class Request(Generic[T]):
 
     operation: Operation
     fields: "Mapping[str, str]" = attrs.field(repr=False)
-    decode: "Callable[[RawReply], T]" = attrs.field(repr=False)
+    decode: "Callable[[HttpResponse], T]" = attrs.field(repr=False)
     is_verbatim: bool = False
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Session:
-    """What leads down to the gateway and back, the same for every request.
+    """All that the requests of a client share.
 
     Attributes:
-        transport: What carries messages.
-        credentials: Who speaks and signs.
+        transport: What sends an HTTP request.
+        credentials: The merchant, and how it signs.
         dialect: What the interface leaves open.
         timeouts: How long one call may take.
         retry: How what may be repeated is repeated.
@@ -82,15 +176,32 @@ class Session:
         observer: Told what is done.
     """
 
-    transport: "Transport"
+    transport: "AiohttpTransport"
     credentials: "Credentials"
     dialect: "Dialect"
     timeouts: "Timeouts"
     retry: "RetryPolicy"
     limiter: "AbstractAsyncContextManager[object]"
-    observer: "Observer"
+    observer: "Instrumentation"
 
-    def decode(self, request: Request[T], raw: RawReply, signature: str) -> T:
+    def compose(self, request: Request[T]) -> HttpRequest:
+        """Sign the fields as they go out, and write the body around those very texts."""
+        operation, credentials, dialect = request.operation, self.credentials, self.dialect
+        body_format = dialect.body_formats.get(operation.name, operation.body)
+        fields = {
+            "merchant_id": credentials.merchant_id,
+            "account_id": credentials.account_id,
+            **written_fields(request.fields, body_format, dialect),
+        }
+        signature = self._sign(operation, {**fields})  # a signer may add its key to what it signs
+        fields[SIGNATURE_FIELD] = signature
+        if body_format is BodyFormat.JSON:
+            content_type, body = dialect.json_content_type, encode_json(fields)
+        else:
+            content_type, body = body_format.value, encode_form(fields)
+        return HttpRequest(operation.path, content_type, body, signature)
+
+    def decode(self, request: Request[T], raw: HttpResponse, signature: str) -> T:
         """Read a reply, in which nothing shows of the signature that it answers.
 
         Raises:
@@ -99,9 +210,15 @@ class Session:
         """
         if raw.status != HTTP_OK:
             raise self._status_error(request.operation, raw)
-        readable = _in_utf8(raw)
-        self._verify(request, readable)
-        return request.decode(raw if request.is_verbatim else _masked(request, signature, readable))
+        body = in_utf8(raw.body, raw.headers.get("Content-Type", ""))
+        self._verify(request, body)
+        if not request.is_verbatim:
+            body = _masked(request, signature, body)
+        return request.decode(
+            raw
+            if body is raw.body or request.is_verbatim
+            else HttpResponse(raw.status, raw.headers, body)
+        )
 
     def check_owner(self, fields: "Mapping[str, Any]") -> None:
         """Refuse a decoded reply that names another merchant or account than ours.
@@ -117,21 +234,6 @@ class Session:
                     f"the reply is for another {name}: expected {ours!r}, got {shown(said)!r}"
                 )
 
-    def compose(self, request: Request[T]) -> Message:
-        """Sign the fields as they go out, and write the body around those very texts."""
-        operation = request.operation
-        body_format = self.dialect.body_formats.get(operation.name, operation.body)
-        is_json = body_format is BodyFormat.JSON
-        fields = {
-            "merchant_id": self.credentials.merchant_id,
-            "account_id": self.credentials.account_id,
-            **written_fields(request.fields, body_format, self.dialect),
-        }
-        signature = self._sign(operation, {**fields})  # a signer may add its key to what it signs
-        body = (encode_json if is_json else encode_form)({**fields, SIGNATURE_FIELD: signature})
-        content_type = self.dialect.json_content_type if is_json else body_format.value
-        return Message(operation.path, content_type, body, signature)
-
     def _sign(self, operation: Operation, fields: "Mapping[str, str]") -> str:
         try:
             signature = self.credentials.signer.sign(operation, fields)
@@ -146,7 +248,7 @@ class Session:
             )
         return signature
 
-    def _status_error(self, operation: Operation, raw: RawReply) -> GatewayError:
+    def _status_error(self, operation: Operation, raw: HttpResponse) -> GatewayError:
         trusted = raw.status in self.dialect.nothing_done_http_statuses
         if trusted and operation.kind is not OperationClass.READ:
             return RejectedError(
@@ -161,20 +263,21 @@ class Session:
             retry_after_seconds=retry_after(raw.headers),
         )
 
-    def _verify(self, request: Request[Any], raw: RawReply) -> None:
+    def _verify(self, request: Request[Any], body: bytes) -> None:
         """Have the signer check a reply that carries a signature, if it can."""
         verify = getattr(self.credentials.signer, "verify", None)
         if verify is None:
             return
+        from gateway_async.wire.respon import reply_fields  # noqa: PLC0415  # few signers verify
+
         try:
-            fields = reply_fields(raw.body)
+            fields = reply_fields(body)
         except ReplyUnreadableError:
             if request.is_verbatim:  # a page, or a text
                 return
             raise  # decoding might make something of it, and a signature would go unchecked
         signature = fields.pop(SIGNATURE_FIELD, "")
-        is_null = isinstance(signature, JsonText) and signature == "null"
-        if not signature or is_null:
+        if not signature or (isinstance(signature, JsonText) and signature == "null"):
             return
         try:
             right = verify(request.operation, fields, signature)
@@ -186,30 +289,215 @@ class Session:
             raise ReplyUnreadableError("the reply's signature is not right")
 
 
-def _in_utf8(raw: RawReply) -> RawReply:
-    body = in_utf8(raw.body, raw.headers.get("Content-Type", ""))
-    return raw if body is raw.body else attrs.evolve(raw, body=body)
+@attrs.frozen(kw_only=True)
+class AttemptsResult(Generic[T]):
+    """How one request ended, after all its attempts.
 
-
-def _masked(request: Request[Any], signature: str, raw: RawReply) -> RawReply:
-    """Mask a signature in the reply to its request, also as others write it in JSON.
-
-    One that stands in what was signed, such as the name of an order, is no secret of its own.
+    Attributes:
+        value: The decoded reply; None where there is an error.
+        error: Why there is none.
+        tries: Attempts made.
+        sent: How many of them may have sent something.
+        ended_at: When it ended, in seconds since the epoch.
+        attempts: Those whose turn came.
     """
-    if len(signature) < _SHORTEST_SIGNATURE:
-        return raw
-    body = raw.body
-    for text in {signature, *(signature.replace(*escape) for escape in _ESCAPES)}:
-        body = without_text(body, text, MASK)
-    if body is raw.body or any(signature in text for text in request.fields.values()):
-        return raw
-    return attrs.evolve(raw, body=body)
+
+    value: T | None = attrs.field(default=None, repr=False)
+    error: GatewayError | None = None
+    tries: int = 0
+    sent: int = 0
+    ended_at: float = attrs.field(factory=lambda: time.time())  # noqa: PLW0108  # a test's clock counts
+    attempts: tuple[Attempt, ...] = ()
 
 
-def _innermost(error: BaseException) -> str:
-    """Name the file and line where an exception was raised."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{frame.filename}:{frame.lineno}"
+_NO_ATTEMPT: AttemptsResult[Any] = AttemptsResult(ended_at=0.0)
+"""A request before its first attempt."""
+
+
+class Attempts(Generic[T]):
+    """The attempts of one request: as many as are allowed.
+
+    Run it in a task of its own: a cancellation is not raised but ends the request, and the result
+    says what the tracker proves. Nothing happens before it is run.
+
+    Args:
+        session: What it shares with the other requests of its client.
+        request: What to send.
+        gate: Whether it may leave.
+        prepare: Awaited once, when it is the request's turn; where it raises, nothing is sent.
+        retract: Awaited before a request that sent nothing waits to be tried again; then `prepare`
+            is awaited anew.
+        fence: Called when the first byte is about to be written; where it raises, none is.
+    """
+
+    def __init__(  # noqa: PLR0913  # a journal acts before, between and at the attempts
+        self,
+        session: Session,
+        request: Request[T],
+        gate: Gate,
+        *,
+        prepare: "Callable[[], Awaitable[None]] | None" = None,
+        retract: "Callable[[], Awaitable[None]] | None" = None,
+        fence: "Callable[[], None] | None" = None,
+    ) -> None:
+        self._session = session
+        self._request = request
+        self._gate = gate
+        self._prepare = prepare
+        self._retract = retract
+        self._is_prepared = prepare is None
+        self._fence = fence
+        self._withdrawals = 0
+        self._loop = asyncio.get_running_loop()
+        self._tracker: SendTracker | None = None
+        self._ends = math.inf
+        self._last: AttemptsResult[T] = _NO_ATTEMPT
+        self._seconds = _NO_TURN
+
+    async def run(self) -> AttemptsResult[T]:
+        """Make the request, repeated where that is allowed, and return how it ended."""
+        try:
+            message = self._session.compose(self._request)
+        except GatewayError as error:
+            return AttemptsResult(error=_bare(error))
+        try:
+            while True:
+                self._last = await self._attempt(message)
+                if not self._may_repeat(self._last.error) or self._is_over(pause := self._pause()):
+                    return self._last
+                try:
+                    if self._retract is not None and self._is_prepared and not self._last.sent:
+                        await self._retract()  # who dies while it waits has begun nothing
+                        self._is_prepared = False
+                    await self._gate.sleep(pause)
+                except asyncio.CancelledError:  # what the last attempt proved still holds
+                    self._gate.stop(CALL_CANCELLED)
+                    return self._last
+                _log.warning("%s is tried again: %s", self._request.operation, self._last.error)
+        finally:  # a withdrawal cancels the attempts, and not the task that makes them
+            task = asyncio.current_task()
+            for _ in range(self._withdrawals):
+                if task is not None:
+                    task.uncancel()
+
+    def withdraw(self) -> bool:
+        """Let nothing be sent, and say whether that was still possible; then cancel its task."""
+        may_be = self._tracker is None or not self._tracker.revoke()
+        self._withdrawals += may_be
+        return may_be
+
+    def so_far(self) -> AttemptsResult[T]:
+        """Return how it ended where `run` itself raised: what the tracker proves."""
+        sent = self._last.sent + (self._tracker is not None and self._tracker.revoke())
+        return AttemptsResult(
+            error=_given_up(sent=sent > 0),
+            tries=self._last.tries + 1,
+            sent=sent,
+            attempts=self._last.attempts,
+        )
+
+    async def _attempt(self, message: HttpRequest) -> AttemptsResult[T]:
+        last = self._last
+        tracker = self._tracker = SendTracker(self._fence)
+        raw = value = error = None
+        self._seconds = _NO_TURN
+        try:
+            raw = await self._send(message, tracker)
+            if raw.status != HTTP_OK:
+                self._heed(raw)
+            value = self._session.decode(self._request, raw, message.signature)
+        except JournalError:  # from `prepare`: it ends more than this request
+            raise
+        except GatewayError as problem:
+            error = _bare(problem)
+            if raw is None:  # it came from the limiter or the transport, and not from a reply
+                error = _proved(error, sent=tracker.revoke())
+        except asyncio.CancelledError:
+            self._gate.stop(CALL_CANCELLED)
+            error = _given_up(sent=tracker.revoke(), reason=self._gate.stop_reason)
+        attempts = last.attempts
+        if self._seconds != _NO_TURN:
+            made = Attempt(
+                seconds=self._seconds,
+                http_status=None if raw is None else raw.status,
+                error=None if error is None else type(error).__name__,
+            )
+            attempts = (*attempts, made)
+        if last.sent and error is not None and self._leaves_open(error, tracker):
+            error = last.error  # an earlier attempt was sent, and may have done it
+        self._tracker = None  # this attempt is counted; the next has a tracker of its own
+        return AttemptsResult(
+            value=value,
+            error=error,
+            tries=last.tries + 1,
+            sent=last.sent + tracker.started,
+            attempts=attempts,
+        )
+
+    def _leaves_open(self, error: GatewayError, tracker: SendTracker) -> bool:
+        """Say whether an error leaves open what the attempts before have done."""
+        is_read = self._request.operation.kind is OperationClass.READ
+        if not tracker.started or isinstance(error, NotSentError):
+            return True
+        return isinstance(error, RejectedError) and not is_read
+
+    async def _send(self, message: HttpRequest, tracker: SendTracker) -> HttpResponse:
+        session, gate = self._session, self._gate
+        await gate.wait_open()
+        raw = None
+        async with session.limiter:  # its turn comes before `prepare`: who waits has begun nothing
+            await gate.wait_open()
+            if self._prepare is not None and not self._is_prepared:
+                await self._prepare()
+                self._is_prepared = True
+                gate.check()
+            now = self._loop.time()
+            self._ends = min(self._ends, now + session.timeouts.total_seconds)
+            seconds = min(self._ends, gate.deadline + gate.drain_seconds) - now
+            if seconds <= 0:
+                raise NotSentError("nothing was sent: the time for this call was over")
+            try:
+                raw = await session.transport.send(message, tracker=tracker, seconds=seconds)
+            finally:
+                self._seconds = self._loop.time() - now
+        if raw is None:
+            raise _given_up(sent=tracker.revoke(), reason="the limiter swallowed the error")
+        return raw
+
+    def _heed(self, raw: HttpResponse) -> None:
+        """Pause everything behind the gate for as long as the gateway asked."""
+        if (seconds := retry_after(raw.headers)) is not None:
+            self._gate.pause(min(seconds, self._session.retry.max_pause_seconds))
+
+    def _pause(self) -> float:
+        retry = self._session.retry
+        limit = retry.first_pause_seconds * 2 ** min(self._last.tries - 1, _MOST_DOUBLINGS)
+        return random.uniform(0, min(limit, retry.max_pause_seconds))  # noqa: S311  # jitter
+
+    def _is_over(self, pause: float) -> bool:
+        wakes = max(self._loop.time() + pause, self._gate.paused_until)
+        return (
+            self._last.tries >= self._session.retry.attempts
+            or wakes >= min(self._ends, self._gate.deadline)
+            or self._gate.stop_reason is not None
+        )
+
+    def _may_repeat(self, error: GatewayError | None) -> bool:
+        kind = self._request.operation.kind
+        if kind is OperationClass.KEYED and self._session.dialect.payout_deduplicates:
+            kind = OperationClass.READ
+        return may_repeat(kind, error)
+
+
+def may_repeat(kind: OperationClass, error: GatewayError | None) -> bool:
+    """Decide whether a request of this class may be made again after this error."""
+    if isinstance(error, CertificateError):
+        return False
+    if isinstance(error, NotSentError):
+        return True
+    if kind is not OperationClass.READ or isinstance(error, ReplyTooLargeError):
+        return False
+    return isinstance(error, OutcomeUnknownError)
 
 
 def retry_after(headers: "Mapping[str, str]") -> float | None:
@@ -223,3 +511,44 @@ def retry_after(headers: "Mapping[str, str]") -> float | None:
         return max(0.0, moment.timestamp() - time.time())
     except (ValueError, OverflowError):
         return None
+
+
+def _masked(request: Request[Any], signature: str, body: bytes) -> bytes:
+    """Mask a signature in the reply to its request.
+
+    One that stands in what was signed, such as the name of an order, is no secret of its own.
+    """
+    if len(signature) < _SHORTEST_SIGNATURE:
+        return body
+    masked = without_text(body, signature, MASK)
+    if masked is body or any(signature in text for text in request.fields.values()):
+        return body
+    return masked
+
+
+def _innermost(error: BaseException) -> str:
+    """Name the file and line where an exception was raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{frame.filename}:{frame.lineno}"
+
+
+def _bare(error: GatewayError) -> GatewayError:
+    """Return the error without its frames, which know the request."""
+    error.__context__ = None
+    return error.with_traceback(None)
+
+
+def _proved(error: GatewayError, *, sent: bool) -> GatewayError:
+    """Return an error of sending as far as the tracker bears it out: its type proves nothing."""
+    if sent and not isinstance(error, OutcomeUnknownError):
+        name = type(error).__name__
+        return OutcomeUnknownError(f"the request was sent, and then {name} was raised: {error}")
+    if sent or isinstance(error, _BEFORE_SENDING):
+        return error
+    return NotSentError(f"nothing was sent: {type(error).__name__} was raised before: {error}")
+
+
+def _given_up(*, sent: bool, reason: str | None = None) -> GatewayError:
+    if sent:
+        return OutcomeUnknownError("the request was sent and given up before its reply came")
+    return NotSentError(f"nothing was sent: {reason or 'the call was given up before'}")

@@ -1,17 +1,23 @@
-"""Settings: plain frozen data, checked when made.
+"""Settings: plain frozen data, checked when made, and the checks of a client's arguments.
 
 Durations are in seconds. Nothing here acts; the session, the batches and recovery read it.
 """
 
+import base64
+import ipaddress
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import attrs
 
-from gateway_async.validating import check, is_flag
+from gateway_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+T = TypeVar("T")
 
 DUPLICATE_RULES = ("reject", "serialize", "allow")
 REFUND_EVIDENCE = ("references", "marker")
@@ -20,6 +26,54 @@ DEFAULT_LINGER_SECONDS = 0.005
 
 DEFAULT_SLICE_SIZE = 1000
 """How many orders a slice of a job has, unless told otherwise."""
+
+
+def check(
+    accepts: "Callable[[Any], bool]", expected: str
+) -> "Callable[[object, attrs.Attribute[Any], Any], None]":
+    """Return a validator of a field.
+
+    Args:
+        accepts: Says whether a value is as wanted.
+        expected: What is wanted, for the error.
+    """
+
+    def validator(instance: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
+        _check_value(f"{type(instance).__name__}.{attribute.name}", value, accepts, expected)
+
+    return validator
+
+
+def _check_value(name: str, value: object, accepts: "Callable[[Any], bool]", expected: str) -> None:
+    if not accepts(value):
+        raise ConfigurationError(
+            f"{name}: expected {expected}, got {value!r} ({type(value).__name__})"
+        )
+
+
+def is_list(value: object) -> bool:
+    """Say whether a value is several: neither one text nor a table."""
+    return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
+
+
+def to_set(value: "Iterable[Any]") -> "frozenset[Any] | Iterable[Any]":
+    """Return several as a set; what cannot be one is left to the validator."""
+    if not is_list(value):
+        return value
+    values = tuple(value)
+    try:
+        return frozenset(values)
+    except TypeError:  # one of them cannot be hashed
+        return values
+
+
+is_flag = check(lambda value: isinstance(value, bool), "True or False")
+is_text = check(lambda value: isinstance(value, str), "a str")
+
+
+def plain_text(text: str) -> str:
+    """Return text as just a `str`: a member of a text enumeration shows as its name."""
+    return text if type(text) is str else str.__str__(text)
 
 
 def is_duration(value: object) -> bool:
@@ -153,3 +207,172 @@ class WorkerPolicy:
     sweep_seconds: float = attrs.field(default=2.0, validator=_positive)
     wake_seconds: float = attrs.field(default=60.0, validator=_positive)
     watch_seconds: float = attrs.field(default=1.0, validator=_positive)
+
+
+def setting(name: str, value: "T | None", wanted: "type[T]") -> "T":
+    """Return a setting, or its defaults where it is None.
+
+    Raises:
+        ConfigurationError: If it is of another class.
+    """
+    if value is None:
+        return wanted()
+    check_instance(name, value, wanted)
+    return value
+
+
+def check_instance(name: str, value: object, wanted: type) -> None:
+    """Check that something is of a class.
+
+    Raises:
+        ConfigurationError: If it is not.
+    """
+    if not isinstance(value, wanted):
+        raise ConfigurationError(f"{name}: expected {wanted.__name__}, got {type(value).__name__}")
+
+
+def checked_count(name: str, value: object) -> int:
+    """Return a whole number of 1 or more.
+
+    Raises:
+        ConfigurationError: If it is none.
+    """
+    _check_value(name, value, _is_count, "an int of 1 or more")
+    return value  # type: ignore[return-value]  # checked above
+
+
+def checked_seconds(name: str, value: object) -> float:
+    """Return a number of seconds, 0 or more.
+
+    Raises:
+        ConfigurationError: If it is none.
+    """
+    _check_value(name, value, is_duration, "a number of seconds, 0 or more")
+    return value  # type: ignore[return-value]  # checked above
+
+
+def check_flag(name: str, value: object) -> None:
+    """Check that something is True or False.
+
+    Raises:
+        ConfigurationError: If it is not.
+    """
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{name}: expected True or False, got {type(value).__name__}")
+
+
+def check_alone(session: object, **own: object) -> None:
+    """Check that nothing is given beside `session=` that a session of ours would be made with.
+
+    Raises:
+        ConfigurationError: Naming both.
+    """
+    for name, value in own.items():
+        if session is not None and value:
+            raise ConfigurationError(
+                f"session and {name}: expected one of them; make the session that you give with "
+                f"its own {name}, or leave session out"
+            )
+
+
+def checked_base_url(value: object, *, allow_http: bool = False) -> str:
+    """Return the base URL without a slash at its end.
+
+    Args:
+        value: The base URL.
+        allow_http: Whether plain `http://` may go to another machine.
+
+    Raises:
+        ConfigurationError: If it is none, holds credentials, or is plain `http://` to another
+            machine.
+    """
+    if not isinstance(value, str):
+        raise ConfigurationError(f"base_url: expected str, got {type(value).__name__}")
+    if set(value) & set("@?#"):
+        raise ConfigurationError(
+            "base_url: expected scheme, host and path alone; credentials go into Credentials"
+        )
+    parts = _url_parts(value)
+    if parts is None:
+        raise ConfigurationError(
+            f"base_url: expected a URL such as 'https://gateway.example', got {value!r}"
+        )
+    if parts.scheme == "http" and not _is_loopback(parts.hostname or "") and not allow_http:
+        raise ConfigurationError(
+            f"base_url: plain http:// is refused except to this machine; use https://{parts.netloc}"
+            ", or allow_http where you trust the network"
+        )
+    return value.rstrip("/")
+
+
+def checked_proxy(
+    proxy: object, *, base_url: str, trust_env: bool, allow_http: bool
+) -> tuple[str | None, str]:
+    """Return the URL of the proxy that leads to the gateway, and what it is shown of its user.
+
+    Args:
+        proxy: The URL as it was given, or None.
+        base_url: The gateway's, checked.
+        trust_env: Whether the environment may name one.
+        allow_http: Whether plain `http://` may go to another machine.
+
+    Returns:
+        The URL without user and password, and the text of `Proxy-Authorization`, or an empty one;
+        None for no proxy.
+
+    Raises:
+        ConfigurationError: If it is no such URL, or plain requests would leave this machine by it.
+            The URL is not shown, since it may hold a password.
+    """
+    name, scheme = "proxy", urlsplit(base_url).scheme
+    if proxy is None and trust_env:
+        name, proxy = f"trust_env: {scheme.upper()}_PROXY", _proxy_of_environment(base_url)
+    if proxy is None:
+        return None, ""
+    parts = _url_parts(proxy) if isinstance(proxy, str) else None
+    if parts is None or parts.path.strip("/") or parts.query or parts.fragment:
+        raise ConfigurationError(
+            f"{name}: expected a URL such as 'http://proxy.example:3128' or "
+            "'https://user:password@proxy.example', of scheme http or https, without a path"
+        )
+    if scheme == "http" and not allow_http and not _is_loopback(parts.hostname or ""):
+        raise ConfigurationError(
+            f"{name}: requests to a plain http:// base_url would leave this machine by the proxy; "
+            "use https://, except this host from the proxy (NO_PROXY), or use allow_http where you "
+            "trust the network"
+        )
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    if ":" in user:
+        raise ConfigurationError(f"{name}: expected a user name without a colon")
+    shown = base64.b64encode(f"{user}:{password}".encode()).decode()
+    url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return url, f"Basic {shown}" if user or password else ""
+
+
+def _proxy_of_environment(base_url: str) -> str | None:
+    """Return the proxy that the environment names for this address, found as aiohttp finds it."""
+    import urllib.request  # noqa: PLC0415  # slow to load, and only who trusts the environment needs it
+
+    parts = urlsplit(base_url)
+    found = urllib.request.getproxies().get(parts.scheme)
+    if not found or urllib.request.proxy_bypass(parts.hostname or ""):
+        return None
+    return found if "://" in found else f"http://{found}"
+
+
+def _url_parts(url: str) -> SplitResult | None:
+    """Return the parts of an HTTP URL; None where it is none."""
+    try:
+        parts = urlsplit(url)
+        (parts.hostname or "").encode("idna")
+        is_http = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # brackets that hold no address, a wrong port, or a name that is none
+        return None
+    return parts if is_http and url.isprintable() and " " not in url else None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,17 +1,39 @@
-"""What a client tells of its work: batches and requests, as they begin and end.
+"""Logging, and the events that a listener of the program's own gets: batches, requests, outcomes.
 
-Law: nothing here can name a card or a signature, and nothing but the text of an `error` an order or
-an amount. Whom it is told, and what becomes of a listener that raises, is known to `watching`.
+A listener decides about no order: what it raises ends in this module. No event names a card or a
+signature, and only the text of an `error` may name an order or an amount.
 """
 
-from typing import TYPE_CHECKING
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import Collection
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+from urllib.parse import urlsplit
 
 import attrs
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from gateway_async.errors import ConfigurationError, OutcomeUnknownError
+from gateway_async.models.statuses import OutcomeStatus, count_status, count_statuses
+from gateway_async.operations import OPERATIONS
 
-    from gateway_async.batching.statuses import OutcomeStatus
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gateway_async.settings import BatchPolicy
+
+T = TypeVar("T")
+
+logging.getLogger("gateway_async").addHandler(logging.NullHandler())  # quiet unless asked
+
+_batches = logging.getLogger("gateway_async.batches")
+_requests = logging.getLogger("gateway_async.requests")
+_listeners = logging.getLogger("gateway_async.telemetry")
+
+_PORTS = {"http": 80, "https": 443}
+_FAILED = object()
 
 
 @attrs.frozen(kw_only=True)
@@ -37,7 +59,7 @@ class BatchStart:
 
 @attrs.frozen(kw_only=True)
 class BatchEnd:
-    """What a batch came to.
+    """A batch that has ended.
 
     Attributes:
         counts: Orders by status, each status present.
@@ -92,10 +114,10 @@ class Attempt:
 
 @attrs.frozen(kw_only=True)
 class RequestEnd:
-    """What a request came to.
+    """A request that has ended.
 
     Attributes:
-        counts: Its orders by what the reply says of each, without zeros; empty for a request
+        counts: Its orders by status, without zeros; empty for a request
             without a list, and where a full reply is asked for again in halves.
         attempts: The exchanges with the gateway; empty where it was never its turn.
         tries: Attempts made, including those whose turn never came.
@@ -114,11 +136,11 @@ class RequestEnd:
 
 
 class Telemetry:
-    """Base class of what listens to a client; override what you need.
+    """Base class of a listener; override what you need.
 
     Methods are called on the event loop, and must be quick and plain functions. What one raises is
     logged once and otherwise ignored: it decides about no order. What a `began` returns comes
-    back, at the end, as `token`; where it raised, the end is not told.
+    back, at the end, as `token`; where it raised, the end is not called.
 
     `batch_began` runs in a copy of the caller's context (`contextvars`): what it sets there is
     seen by the requests of the batch and by its input, and not by the caller. `batch_ended`
@@ -126,21 +148,269 @@ class Telemetry:
     """
 
     def batch_began(self, batch: BatchStart) -> object:
-        """Hear that a batch begins; nothing was sent yet."""
+        """A batch begins; nothing was sent yet."""
 
     def batch_ended(self, batch: BatchStart, end: BatchEnd, token: object) -> None:
-        """Hear that a batch has ended, however it did."""
+        """A batch has ended, however it did."""
 
     def request_began(self, request: RequestStart) -> object:
-        """Hear that a request begins; nothing was sent yet."""
+        """A request begins; nothing was sent yet."""
 
     def request_ended(self, request: RequestStart, end: RequestEnd, token: object) -> None:
-        """Hear that a request has ended, however it did."""
+        """A request has ended, however it did."""
 
     def orders_settled(self, batch: BatchStart, counts: "Mapping[OutcomeStatus, int]") -> None:
-        """Hear what became of some orders of a batch; each order of its input is told once.
+        """Some orders of a batch have an outcome; each order of its input is counted once.
 
         Args:
             batch: The batch.
             counts: Orders by status, some of them 0.
         """
+
+
+class Instrumentation:
+    """Logs what a client does, and calls its listener.
+
+    Args:
+        listener: The listener, if there is one.
+        base_url: Where the gateway is.
+
+    Raises:
+        ConfigurationError: If the listener is none, or would have to be awaited.
+    """
+
+    def __init__(self, listener: Telemetry | None, base_url: str) -> None:
+        _check(listener)
+        parts = urlsplit(base_url)
+        self.listener = listener
+        self._address = parts.hostname or ""
+        self._port = parts.port or _PORTS[parts.scheme]
+        self._has_complained = False
+
+    def batch(
+        self, operation: str, orders: object, policy: "BatchPolicy", *, job: str | None = None
+    ) -> "BatchSpan":
+        """Report that a batch begins."""
+        count = len(orders) if isinstance(orders, Collection) else None
+        context = copy_context() if self.listener is not None else None
+        return self._batch_span(operation, count, policy, job, context)
+
+    def recovery(self, policy: "BatchPolicy") -> "BatchSpan":
+        """Report that a recovery begins; it runs in the context of its caller."""
+        return self._batch_span("recover", None, policy, None, None)
+
+    def request(self, operation: str, orders: int | None) -> "RequestSpan":
+        """Return the span of one request; nothing is reported before it begins."""
+        start = None
+        if self.listener is not None:
+            start = RequestStart(
+                operation=operation,
+                orders=orders,
+                server_address=self._address,
+                server_port=self._port,
+            )
+        return RequestSpan(self, operation, orders, start)
+
+    def call(self, hear: "Callable[..., T]", *facts: object) -> T | None:
+        """Call the listener; return what it returns, or `_FAILED` where it raised."""
+        try:
+            return hear(*facts)
+        # It awaits nothing, so that a CancelledError is its own invention as well.
+        except (Exception, asyncio.CancelledError):  # noqa: BLE001  # its defect decides no order
+            if not self._has_complained:
+                self._has_complained = True
+                _listeners.exception(
+                    "the telemetry raised; no order is affected, and this is said only once"
+                )
+            return _FAILED  # type: ignore[return-value]  # told from any token by its identity
+
+    def _batch_span(
+        self,
+        operation: str,
+        orders: int | None,
+        policy: "BatchPolicy",
+        job: str | None,
+        context: Context | None,
+    ) -> "BatchSpan":
+        start = BatchStart(
+            operation=operation,
+            job=job,
+            orders=orders,
+            concurrency=policy.concurrency,
+            server_address=self._address,
+            server_port=self._port,
+        )
+        return BatchSpan(self, start, context)
+
+
+class BatchSpan:
+    """One batch or recovery, from its beginning to its end.
+
+    Attributes:
+        error: What came out of the block that streams it, if something did.
+    """
+
+    def __init__(self, owner: Instrumentation, start: BatchStart, context: Context | None) -> None:
+        self.error: BaseException | None = None
+        self._owner = owner
+        self._start = start
+        self._context = context
+        self._began_at = time.perf_counter()
+        self._is_over = False
+        named = f" job {start.job!r}" if start.job is not None else ""
+        self._name = f"{start.operation}{named}"
+        orders = "orders as they come" if start.orders is None else _count(start.orders, "order")
+        _batches.info("%s began: %s", self._name, orders)
+        hear = owner.listener
+        self._token = None if hear is None else self.run(owner.call, hear.batch_began, start)
+
+    def run(self, function: "Callable[..., T]", *args: Any, **options: Any) -> T:  # noqa: ANN401  # whatever it takes
+        """Call a function in the context of the batch."""
+        if self._context is None:
+            return function(*args, **options)
+        return self._context.run(function, *args, **options)
+
+    def settled(self, counts: "Mapping[OutcomeStatus, int]") -> None:
+        """Report the outcomes of some of its orders."""
+        if self._owner.listener is not None:
+            self._owner.call(self._owner.listener.orders_settled, self._start, counts)
+
+    def end(
+        self,
+        counts: "Mapping[OutcomeStatus, int]",
+        requests: int,
+        *,
+        retries: int = 0,
+        stopped: str | None = None,
+        error: BaseException | None = None,
+    ) -> None:
+        """Report that it is over; once."""
+        if self._is_over:
+            return
+        self._is_over = True
+        end = BatchEnd(
+            counts=counts,
+            requests=requests,
+            retries=retries,
+            stopped=stopped,
+            error=error if error is not None else self.error,
+            seconds=time.perf_counter() - self._began_at,
+        )
+        self.error = None  # its frames would keep alive whatever they know
+        self._log(end)
+        hear = self._owner.listener
+        if hear is not None and self._token is not _FAILED:
+            self.run(self._owner.call, hear.batch_ended, self._start, end, self._token)
+
+    def _log(self, end: BatchEnd) -> None:
+        if _batches.isEnabledFor(logging.INFO):
+            counts = ", ".join(f"{count} {status}" for status, count in end.counts.items() if count)
+            raised = f"; raised {type(end.error).__name__}" if end.error is not None else ""
+            _batches.info(
+                "%s ended after %.1f s: %s; %s, %d retries%s",
+                self._name,
+                end.seconds,
+                counts or "no orders",
+                _count(end.requests, "request"),
+                end.retries,
+                raised,
+            )
+
+
+class RequestSpan:
+    """One request, from its beginning to the end of the `with` block around it.
+
+    Attributes:
+        attempts: The result of its attempts, once that is known.
+        statuses: The statuses of its orders, as codes.
+    """
+
+    __slots__ = (
+        *("_began_at", "_operation", "_orders", "_owner", "_start", "_token"),
+        *("attempts", "statuses"),
+    )
+
+    def __init__(
+        self, owner: Instrumentation, operation: str, orders: int | None, start: RequestStart | None
+    ) -> None:
+        self.attempts: Any = None
+        self.statuses = b""
+        self._owner = owner
+        self._operation = operation
+        self._orders = orders
+        self._began_at = 0.0
+        self._start = start
+        self._token: object = _FAILED
+
+    def begin(self) -> None:
+        """Report that it begins."""
+        hear = self._owner.listener
+        if hear is not None:
+            self._began_at = time.perf_counter()
+            self._token = self._owner.call(hear.request_began, self._start)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self._log()
+        hear = self._owner.listener
+        if hear is None or self._token is _FAILED:
+            return
+        made = self.attempts
+        if made is not None and (made.error is not None or not isinstance(error, Exception)):
+            error = made.error  # a cancellation that came during a request is not its failure
+        end = RequestEnd(
+            counts={
+                status: count for status, count in count_statuses(self.statuses).items() if count
+            },
+            attempts=made.attempts if made is not None else (),
+            tries=made.tries if made is not None else 0,
+            sent=made.sent if made is not None else 0,
+            error=error,
+            seconds=time.perf_counter() - self._began_at,
+        )
+        self._owner.call(hear.request_ended, self._start, end, self._token)
+
+    @property
+    def _only_reads(self) -> bool:
+        operation = OPERATIONS.get(self._operation)
+        return operation is not None and operation.is_look_up
+
+    def _log(self) -> None:
+        made = self.attempts
+        problem = made.error if made is not None else None
+        unknown = count_status(self.statuses, OutcomeStatus.UNKNOWN)
+        if problem is None and not unknown and not _requests.isEnabledFor(logging.DEBUG):
+            return
+        orders = "" if self._orders is None else f" of {_count(self._orders, 'order')}"
+        if isinstance(problem, OutcomeUnknownError):
+            what = "found nothing out" if self._only_reads else "outcome unknown"
+            _requests.warning("%s%s: %s: %s", self._operation, orders, what, problem)
+        elif unknown:
+            what = "found nothing out about" if self._only_reads else "outcome unknown for"
+            _requests.warning("%s%s: %s %d", self._operation, orders, what, unknown)
+        elif made is not None and _requests.isEnabledFor(logging.DEBUG):
+            seconds = ", ".join(f"{attempt.seconds:.3f} s" for attempt in made.attempts)
+            said = "answered" if problem is None else problem
+            _requests.debug("%s%s: %s (%s)", self._operation, orders, said, seconds or "not sent")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _check(listener: object) -> None:
+    if listener is None:
+        return
+    if not isinstance(listener, Telemetry):
+        raise ConfigurationError(
+            "telemetry: expected an instance of a subclass of gateway_async.telemetry.Telemetry, "
+            f"got {type(listener).__name__}"
+        )
+    for name in vars(Telemetry):
+        if inspect.iscoroutinefunction(getattr(listener, name)):
+            raise ConfigurationError(
+                f"telemetry: {type(listener).__name__}.{name} must be a plain function, "
+                "nothing awaits it"
+            )

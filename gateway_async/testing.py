@@ -27,12 +27,12 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from gateway_async.client import GatewayClient
-from gateway_async.extras import needed
+from gateway_async.errors import require_extra
 from gateway_async.sandbox import Faults, Ledger, RequestLog, Sandbox
 from gateway_async.settings import RecoveryPolicy, RetryPolicy
 from gateway_async.signing import Credentials, HmacSigner
 
-with needed(__name__, "pytest", install="pytest"):
+with require_extra(__name__, "pytest", install="pytest"):
     import pytest
 
 __all__ = [

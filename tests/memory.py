@@ -9,10 +9,10 @@ import attrs
 
 from gateway_async import Credentials, GatewayClient, HmacSigner, NotSentError
 from gateway_async.operations import OPERATIONS, Operation
-from gateway_async.transport import Evidence, Message, RawReply
+from gateway_async.transport import HttpRequest, HttpResponse, SendTracker
 from tests.orders import LOOK_UPS, reply_to
 
-Answer = dict[str, Any] | RawReply
+Answer = dict[str, Any] | HttpResponse
 Handler = Callable[["Asked"], Answer | Awaitable[Answer]]
 _BY_PATH = {operation.path: operation for operation in OPERATIONS.values()}
 
@@ -30,7 +30,7 @@ class Asked:
 
     operation: Operation
     fields: dict[str, Any]
-    message: Message
+    message: HttpRequest
     seconds: float
 
     @property
@@ -64,26 +64,28 @@ class MemoryTransport:
     handler: Handler
     asked: list[Asked] = attrs.field(factory=list)
 
-    async def send(self, message: Message, *, evidence: Evidence, seconds: float) -> RawReply:
-        evidence.begin()
+    async def send(
+        self, message: HttpRequest, *, tracker: SendTracker, seconds: float
+    ) -> HttpResponse:
+        tracker.begin()
         asked = Asked(_BY_PATH[message.path], _read(message), message, seconds)
         self.asked.append(asked)
         try:
             answer = self.handler(asked)
         except NotSentError:
-            evidence.asked = False  # as it says
+            tracker.started = False  # as it says
             raise
         if isinstance(answer, Awaitable):
             answer = await answer
-        if isinstance(answer, RawReply):
+        if isinstance(answer, HttpResponse):
             return answer
-        return RawReply(200, {}, json.dumps(answer).encode())
+        return HttpResponse(200, {}, json.dumps(answer).encode())
 
     async def aclose(self) -> None:
         """Do nothing."""
 
 
-def _read(message: Message) -> dict[str, Any]:
+def _read(message: HttpRequest) -> dict[str, Any]:
     if message.content_type == "application/json":
         fields: dict[str, Any] = json.loads(message.body)
         return fields
@@ -103,5 +105,5 @@ def client_over(
         merchant_id="M1", account_id="A1", signer=signer or HmacSigner("secret")
     )
     gateway = GatewayClient("http://127.0.0.1:9", credentials, **settings)
-    gateway._session = attrs.evolve(gateway._session, transport=transport)
+    gateway._session = attrs.evolve(gateway._session, transport=transport)  # type: ignore[arg-type]  # a fake
     return gateway

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from gateway_async.extras import needed
+from gateway_async.errors import require_extra
 
 WORKERS = "'gateway-async[workers]'"
 
@@ -33,6 +33,6 @@ def test_a_module_names_the_extra_that_it_needs(module: str, missing: str, insta
 def test_what_else_is_missing_is_told_as_it_is() -> None:
     with (
         pytest.raises(ModuleNotFoundError, match="No module named 'nothing_like_it'"),
-        needed("module", "package", install="package"),
+        require_extra("module", "package", install="package"),
     ):
         __import__("nothing_like_it")

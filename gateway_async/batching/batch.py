@@ -9,19 +9,17 @@ import warnings
 from collections.abc import AsyncIterator, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
-from gateway_async.batching.outcomes import Outcome
-from gateway_async.batching.results import BatchResult, Progress
-from gateway_async.batching.running import Run
-from gateway_async.batching.sources import check_orders
-from gateway_async.batching.tally import Tally
+from gateway_async.batching.feed import check_orders
+from gateway_async.batching.results import BatchResult, Outcome, Progress, Results
+from gateway_async.batching.runner import BatchRunner
 from gateway_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from gateway_async.batching.lifecycle import Lifecycle
-    from gateway_async.batching.plans import Plan
+    from gateway_async.batching.runner import Runner
+    from gateway_async.operations import Operation
     from gateway_async.session import Session
     from gateway_async.settings import BatchPolicy, RecoveryPolicy
 
@@ -37,12 +35,12 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
     no further chunk and waits for those in flight; then `result` has what was not yet yielded.
     """
 
-    def __init__(self, name: str, open_run: "Callable[[], Awaitable[Lifecycle]]") -> None:
+    def __init__(self, name: str, open_run: "Callable[[], Awaitable[Runner]]") -> None:
         self._name = name
         self._open_run = open_run
         self._used = False
         self._coroutine: Coroutine[Any, Any, BatchResult[O, R]] | None = None
-        self._run: Lifecycle | None = None
+        self._run: Runner | None = None
         self._nothing: BatchResult[O, R] | None = None
         self._ready: list[Outcome[O, R]] = []
 
@@ -61,7 +59,7 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
     @property
     def progress(self) -> Progress:
         """How far it has come; all zeros before it was started."""
-        return self._run.progress if self._run is not None else Tally(object).progress(None)
+        return self._run.progress if self._run is not None else Results(object).progress(None)
 
     if not TYPE_CHECKING:  # a type checker is to find the mistake by itself
 
@@ -148,17 +146,17 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
         if run is None or not run.streamed:
             raise RuntimeError(f"stream {self!r} inside `async with`")
         while not self._ready:
-            block = run.take()
-            if block is not None:
-                self._ready = block.outcomes()[::-1]
+            if run.results.finished:  # taken once its outcomes are made
+                self._ready = run.results.finished[0].outcomes()[::-1]
+                run.take()
             elif run.result is not None:
                 raise StopAsyncIteration
             elif (failure := run.failure) is not None:
                 interruption = await self._drain(run, "the input or a collaborator failed")
                 await run.finish(interruption or failure)
             elif run.is_over:
-                run.record_rest()
-                if not run.tally.finished:
+                run.add_unsent()
+                if not run.results.finished:
                     await run.finish()
             else:
                 await run.change()
@@ -173,27 +171,27 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
         if run is None:
             return
         with run:
-            if run.watch is not None:
-                run.watch.error = error
+            if run.span is not None:
+                run.span.error = error
             if run.result is None:
                 await self._leave(run, error)
 
-    async def _leave(self, run: "Lifecycle", error: BaseException | None) -> None:
+    async def _leave(self, run: "Runner", error: BaseException | None) -> None:
         interruption = await self._drain(run, "the batch was left early")
         if isinstance(error, asyncio.CancelledError):
             interruption = None  # the first cancellation is already on its way
         await run.finish(interruption, quiet=error is not None)
 
-    async def _drain(self, run: "Lifecycle", reason: str) -> asyncio.CancelledError | None:
-        run.tally.put_back(self._ready[::-1])
+    async def _drain(self, run: "Runner", reason: str) -> asyncio.CancelledError | None:
+        run.results.put_back(self._ready[::-1])
         self._ready = []
         return await run.drain(reason)
 
-    async def _open(self) -> "Lifecycle":
+    async def _open(self) -> "Runner":
         try:
             self._run = await self._open_run()
         except asyncio.CancelledError as cancelled:  # while the orders of a job were looked for
-            self._nothing = Tally(object).result(exhausted=False)
+            self._nothing = Results(object).result(exhausted=False)
             cancelled.outcome = self._nothing  # type: ignore[attr-defined]  # as for a single call
             raise
         return self._run
@@ -207,43 +205,44 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
         self._used = True
 
 
-def check_batch(plan: "Plan", orders: object, policy: "BatchPolicy") -> None:
+def check_batch(operation: "Operation", orders: object, policy: "BatchPolicy") -> None:
     """Check what can be checked of a batch before it is started.
 
     Raises:
         InvalidOrderError: If `orders` is no iterable of orders.
         ConfigurationError: If the policy asks for larger requests than the interface allows.
     """
-    check_orders(orders, plan.order_class)
-    check_size(plan, policy)
+    check_orders(orders, operation.order_class or object)
+    check_size(operation, policy)
 
 
-def check_size(plan: "Plan", policy: "BatchPolicy") -> None:
+def check_size(operation: "Operation", policy: "BatchPolicy") -> None:
     """Check the size of a batch's requests.
 
     Raises:
         ConfigurationError: If the policy asks for larger ones than the interface allows.
     """
-    if policy.chunk_size is not None and policy.chunk_size > plan.limit:
+    limit = operation.limit or 1
+    if policy.chunk_size is not None and policy.chunk_size > limit:
         raise ConfigurationError(
-            f"BatchPolicy.chunk_size: {policy.chunk_size} is above the {plan.limit} orders "
-            f"that one {plan.operation} request may have"
+            f"BatchPolicy.chunk_size: {policy.chunk_size} is above the {limit} orders "
+            f"that one {operation} request may have"
         )
 
 
 def plain_batch(
     session: "Session",
-    plan: "Plan",
+    operation: "Operation",
     orders: object,
     *,
     policy: "BatchPolicy",
     recovery: "RecoveryPolicy",
 ) -> Batch[Any, Any]:
     """Make a batch that nothing but this process remembers; see `check_batch`."""
-    check_batch(plan, orders, policy)
+    check_batch(operation, orders, policy)
 
-    async def open_run() -> Run:
-        run = Run(session, plan, orders, policy=policy, recovery=recovery)
-        return run.watched(session.observer.batch(plan.operation.name, orders, policy))
+    async def open_run() -> BatchRunner:
+        run = BatchRunner(session, operation, orders, policy=policy, recovery=recovery)
+        return run.reported(session.observer.batch(operation.name, orders, policy))
 
-    return Batch(plan.operation.name, open_run)
+    return Batch(operation.name, open_run)

@@ -1,26 +1,394 @@
-"""What a batch comes to, as its caller reads it. Pure.
+"""The outcome of every order: kept chunk by chunk, made when it is read, in input order. Pure.
 
-Law: every order of a result is read exactly once, in input order; outcomes are made when they are
-read.
+A chunk is kept with the bytes of its reply, a third of the memory of what they decode to. They are
+decoded, and judged again where that is needed, when outcomes are read.
 """
 
+import functools
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cached_property
 from itertools import accumulate, chain
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 import attrs
 
-from gateway_async.batching.outcomes import Block, Outcome, status_code
-from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.batching.judge import Judgement, all_echoed, judge
 from gateway_async.batching.table import make_rows
-from gateway_async.errors import BatchIncompleteError
+from gateway_async.errors import BatchIncompleteError, GatewayError, ReplyUnreadableError
+from gateway_async.models.markers import whole_marker
+from gateway_async.models.statuses import (
+    OutcomeStatus,
+    count_status,
+    count_statuses,
+    status_codes,
+    statuses_of,
+)
+from gateway_async.wire.decoding import decode_json, decode_surely, identifier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gateway_async.dialect import Dialect
+    from gateway_async.operations import Operation
 
 O_co = TypeVar("O_co", covariant=True)
 """An order."""
 R_co = TypeVar("R_co", covariant=True)
 """A record, or a tuple of them."""
+
+UNEXPECTED_KEPT = 1000
+_WITHOUT_ERROR = (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class Sending:
+    """What was noted when a chunk was sent, for recovery to go by.
+
+    Attributes:
+        ended_at: When its request ended, in seconds since the epoch; infinite where the process
+            ended before.
+        references: By transaction, the refund references it had before, where they were recorded.
+        marker: What every marker of the batch begins with, where markers were sent.
+        alone: Whether no other order of its transaction could be in flight beside it.
+    """
+
+    ended_at: float
+    references: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
+    marker: str | None = None
+    alone: bool = True
+
+    def marker_of(self, index: int) -> str | None:
+        """Return the whole marker of the order at this position of the input."""
+        return None if self.marker is None else whole_marker(self.marker, index)
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class ReplyEnvelope:
+    """What a reply says of a request as a whole; the orders of one request share it.
+
+    Attributes:
+        return_status: The overall result, as text; 1 on success. None where the reply has none.
+        return_message: The text for it; OK on success. None where the reply has none.
+        http_status: The HTTP status.
+        received_at: When the reply was there, in UTC.
+    """
+
+    return_status: str | None
+    return_message: str | None
+    http_status: int
+    received_at: datetime
+
+    @classmethod
+    def of(
+        cls, payload: Mapping[str, Any], *, http_status: int, received_at: float
+    ) -> "ReplyEnvelope":
+        """Take it from a decoded reply, received at this time in seconds since the epoch."""
+        code = identifier(payload.get("return_status"))
+        text = identifier(payload.get("return_message"))
+        return cls(
+            return_status=code,
+            return_message="OK" if text == "OK" else text,  # one text for all of a kept result
+            http_status=http_status,
+            received_at=datetime.fromtimestamp(received_at, UTC),
+        )
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class Outcome(Generic[O_co, R_co]):
+    """The outcome of one order.
+
+    Attributes:
+        order: The order, as it was handed in.
+        index: Its position in the input, from 0.
+        status: Whether it was done.
+        error: Why it did not succeed; None where it did, or is absent.
+        items: What the reply says of it, as it came.
+        record_class: What an item is read as.
+        many: Whether `record` is a tuple, as for look-ups.
+        sending: What was noted when it was sent; None if it never was.
+        reply: What the reply says as a whole; None where no readable reply came, and where the
+            outcome was read from a journal. The orders of one request have the same object.
+    """
+
+    order: O_co
+    index: int
+    status: OutcomeStatus
+    error: GatewayError | None = None
+    items: Sequence[Mapping[str, Any]] = attrs.field(default=(), repr=False)
+    record_class: type[Any] = attrs.field(default=object, repr=False)
+    many: bool = attrs.field(default=False, repr=False)
+    sending: Sending | None = attrs.field(default=None, repr=False)
+    reply: ReplyEnvelope | None = attrs.field(default=None, repr=False)
+
+    @property
+    def record(self) -> R_co | None:
+        """What the gateway says of the order, typed; None if it says nothing.
+
+        For a look-up it is a tuple, since an order may have several records. It is read anew at
+        every access; reading never raises.
+        """
+        if not self.items:
+            return None
+        read = _reader()
+        if self.many:
+            return tuple([read(self.record_class, item) for item in self.items])  # type: ignore[return-value]  # by operation
+        return read(self.record_class, self.items[0])  # type: ignore[no-any-return]  # by operation
+
+
+@functools.cache
+def _reader() -> "Callable[[type[Any], object], Any]":
+    from gateway_async.wire.converter import read_record  # noqa: PLC0415  # a client has loaded it
+
+    return read_record
+
+
+_Draft: Any = attrs.make_class(
+    "_Draft",
+    [field.name for field in attrs.fields(Outcome)],
+    bases=(Generic[O_co],),  # type: ignore[index]  # a base, and not a value
+    slots=True,
+    weakref_slot=False,
+)
+"""An outcome to fill in one step, then made one: filling a frozen one takes four times as long."""
+
+
+class ChunkResult(Protocol):
+    """The outcomes of some orders, kept together."""
+
+    @property
+    def indices(self) -> Sequence[int]:
+        """The positions of the orders in the input, ascending."""
+        ...
+
+    @property
+    def orders(self) -> Sequence[Any]:
+        """The orders."""
+        ...
+
+    @property
+    def statuses(self) -> bytes:
+        """The status of each, as a code."""
+        ...
+
+    def outcomes(self) -> list[Outcome[Any, Any]]:
+        """Make the outcomes, in the order of the indices."""
+        ...
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class FailedChunk:
+    """Orders that share one error: not sent, declined as a whole, or without a readable reply.
+
+    Attributes:
+        indices: Their positions in the input, ascending.
+        orders: The orders.
+        status: The status of each.
+        error: Why.
+        sending: What was noted when they were sent, if they were.
+        envelope: The reply, where its HTTP status alone says that nothing was done.
+    """
+
+    indices: Sequence[int]
+    orders: Sequence[Any]
+    status: OutcomeStatus
+    error: GatewayError
+    sending: Sending | None = None
+    envelope: ReplyEnvelope | None = None
+
+    @property
+    def statuses(self) -> bytes:
+        """The status of each, as a code."""
+        return status_codes([self.status]) * len(self.orders)
+
+    def outcomes(self) -> list[Outcome[Any, Any]]:
+        """Make the outcomes."""
+        return [
+            Outcome(
+                order=order,
+                index=index,
+                status=self.status,
+                error=self.error,
+                sending=self.sending,
+                reply=self.envelope,
+            )
+            for index, order in zip(self.indices, self.orders, strict=True)
+        ]
+
+
+class AnsweredChunk:
+    """Orders whose reply was readable; the reply is kept as it came, without signatures.
+
+    Args:
+        indices: Their positions in the input, ascending.
+        orders: The orders.
+        operation: What was asked for.
+        dialect: What the interface leaves open.
+        reply: The reply.
+        judgement: What it says of each order; None where it says at a glance that all succeeded,
+            in their order.
+        sending: What was noted when they were sent.
+        envelope: What the reply says as a whole.
+    """
+
+    __slots__ = (
+        *("_dialect", "envelope", "indices", "is_echoed", "operation", "orders"),
+        *("reply", "sending", "statuses"),
+    )
+
+    def __init__(  # noqa: PLR0913, PLR0917  # what a chunk is made of
+        self,
+        indices: Sequence[int],
+        orders: Sequence[Any],
+        operation: "Operation",
+        dialect: "Dialect",
+        reply: bytes,
+        judgement: Judgement | None,
+        sending: Sending,
+        envelope: ReplyEnvelope,
+    ) -> None:
+        self.envelope = envelope
+        self.indices = indices
+        self.orders = orders
+        self.operation = operation
+        self.reply = reply
+        self.sending = sending
+        self.is_echoed = judgement is None or judgement.all_echoed
+        self.statuses = (
+            status_codes([OutcomeStatus.SUCCEEDED]) * len(orders)
+            if judgement is None or judgement.all_echoed
+            else status_codes([status for status, _ in judgement.verdicts])
+        )
+        self._dialect = dialect
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the reply says that the request as a whole was accepted."""
+        return self.envelope.return_status in self._dialect.done_return_statuses
+
+    def outcomes(self) -> list[Outcome[Any, Any]]:
+        """Make the outcomes; those that succeeded in their order decode the reply when read."""
+        if self.is_echoed:
+            listed = _Listed(self)
+            later = [_LaterItems(listed, place) for place in range(len(self.orders))]
+            succeeded: Any = ((OutcomeStatus.SUCCEEDED, None),) * len(self.orders)
+            return self._made(succeeded, later)
+        judgement = self.judgement()
+        return self._made(judgement.verdicts, judgement.items)
+
+    def judgement(self) -> Judgement:
+        """Read the reply once more, and judge it as before."""
+        if self.is_echoed:
+            return all_echoed(_Listed(self).items)
+        try:
+            payload = (decode_json if self.operation.is_look_up else decode_surely)(self.reply)
+        except ReplyUnreadableError as error:  # nested so deep that this stack cannot take it
+            bare = error.with_traceback(None)
+            verdicts: list[tuple[OutcomeStatus, GatewayError | None]] = [
+                (status, None if status in _WITHOUT_ERROR else bare)
+                for status in statuses_of(self.statuses)
+            ]
+            return Judgement(verdicts, [()] * len(verdicts), [])
+        return judge(self.operation, self.orders, payload, self._dialect)
+
+    def _made(
+        self,
+        verdicts: "Sequence[tuple[OutcomeStatus, GatewayError | None]]",
+        items: Sequence[Sequence[Mapping[str, Any]]],
+    ) -> list[Outcome[Any, Any]]:
+        record_class, many = self.operation.record_class, self.operation.is_look_up
+        made: list[Outcome[Any, Any]] = []
+        for order, index, (status, error), found in zip(
+            self.orders, self.indices, verdicts, items, strict=True
+        ):
+            outcome = _Draft(
+                order, index, status, error, found, record_class, many, self.sending, self.envelope
+            )
+            outcome.__class__ = Outcome
+            made.append(outcome)
+        return made
+
+
+class _Listed:
+    """The items of a reply, decoded once for all outcomes that are read together."""
+
+    def __init__(self, chunk: AnsweredChunk) -> None:
+        self._chunk = chunk
+
+    @cached_property
+    def items(self) -> list[Any]:
+        """The items."""
+        listed: list[Any] = decode_json(self._chunk.reply)[self._chunk.operation.list_field or ""]
+        return listed
+
+
+class _LaterItems(Sequence[Mapping[str, Any]]):
+    """The one item of an order in the reply of its chunk, which is decoded when it is read."""
+
+    __slots__ = ("_listed", "_place")
+
+    def __init__(self, listed: _Listed, place: int) -> None:
+        self._listed = listed
+        self._place = place
+
+    def __len__(self) -> int:
+        return 1
+
+    @overload
+    def __getitem__(self, position: int) -> Mapping[str, Any]: ...
+    @overload
+    def __getitem__(self, position: slice) -> tuple[Mapping[str, Any], ...]: ...
+    def __getitem__(self, position: int | slice) -> Any:
+        return (self._listed.items[self._place],)[position]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash((id(self._listed), self._place))
+
+    def __reduce__(self) -> "tuple[Callable[..., Any], tuple[Any, ...]]":
+        return tuple, (list(self),)
+
+
+@attrs.frozen
+class ListedOutcomes:
+    """Outcomes kept as they are.
+
+    Attributes:
+        listed: The outcomes, by ascending index.
+    """
+
+    listed: tuple[Outcome[Any, Any], ...]
+
+    @property
+    def indices(self) -> Sequence[int]:
+        """The positions of the orders in the input."""
+        return [outcome.index for outcome in self.listed]
+
+    @property
+    def orders(self) -> Sequence[Any]:
+        """The orders."""
+        return [outcome.order for outcome in self.listed]
+
+    @property
+    def statuses(self) -> bytes:
+        """The status of each, as a code."""
+        return status_codes([outcome.status for outcome in self.listed])
+
+    def outcomes(self) -> list[Outcome[Any, Any]]:
+        """Return the outcomes."""
+        return list(self.listed)
+
+
+def unknown_orders(chunk: ChunkResult) -> list[Any]:
+    """Return the orders of a chunk whose outcome is unknown."""
+    if not count_status(chunk.statuses, OutcomeStatus.UNKNOWN):
+        return []
+    outcomes = zip(chunk.orders, chunk.statuses, strict=True)
+    return [order for order, code in outcomes if count_status(bytes([code]), OutcomeStatus.UNKNOWN)]
 
 
 @attrs.frozen
@@ -51,24 +419,33 @@ class OutcomeView(Sequence[Outcome[O_co, R_co]]):
     They are made when they are read; iterate rather than pick single ones.
     """
 
-    def __init__(self, blocks: "Sequence[Block]", status: OutcomeStatus | None = None) -> None:
+    def __init__(self, chunks: Sequence[ChunkResult], status: OutcomeStatus | None = None) -> None:
         self._status = status
-        self._blocks = blocks
+        self._chunks = chunks
         self._read: tuple[int, list[Outcome[Any, Any]]] = (-1, [])
 
     @cached_property
-    def _runs(self) -> "list[list[Block]]":
-        return list(_runs(self._blocks))
+    def _groups(self) -> list[list[ChunkResult]]:
+        """The chunks by their first index, those whose indices interleave together."""
+        groups: list[list[ChunkResult]] = []
+        last = -1
+        for chunk in sorted((one for one in self._chunks if one.indices), key=_first_index):
+            if groups and chunk.indices[0] < last:
+                groups[-1].append(chunk)
+            else:
+                groups.append([chunk])
+            last = max(last, chunk.indices[-1])
+        return groups
 
     @cached_property
     def _ends(self) -> list[int]:
-        return list(accumulate(map(self._count, self._runs)))
+        return list(accumulate(map(self._count, self._groups)))
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
     def __iter__(self) -> Iterator[Outcome[O_co, R_co]]:
-        return chain.from_iterable(map(self._outcomes, self._runs))
+        return chain.from_iterable(map(self._outcomes, self._groups))
 
     @overload
     def __getitem__(self, position: int) -> Outcome[O_co, R_co]: ...
@@ -82,42 +459,30 @@ class OutcomeView(Sequence[Outcome[O_co, R_co]]):
             raise IndexError(f"no outcome at {position}: there are {len(self)}")
         number = bisect_right(self._ends, wanted)
         if self._read[0] != number:
-            self._read = number, self._outcomes(self._runs[number])
+            self._read = number, self._outcomes(self._groups[number])
         return self._read[1][wanted - self._ends[number]]
 
     def __repr__(self) -> str:
         return f"<{len(self)} {self._status or 'outcomes'}>"
 
-    def _count(self, run: "list[Block]") -> int:
+    def _count(self, group: list[ChunkResult]) -> int:
         if self._status is None:
-            return sum(len(block.indices) for block in run)
-        return sum(block.statuses.count(status_code(self._status)) for block in run)
+            return sum(len(chunk.indices) for chunk in group)
+        return sum(count_status(chunk.statuses, self._status) for chunk in group)
 
-    def _outcomes(self, run: "list[Block]") -> list[Outcome[Any, Any]]:
-        if not self._count(run):
+    def _outcomes(self, group: list[ChunkResult]) -> list[Outcome[Any, Any]]:
+        if not self._count(group):
             return []
-        outcomes = [outcome for block in run for outcome in block.outcomes()]
-        if len(run) > 1:
+        outcomes = [outcome for chunk in group for outcome in chunk.outcomes()]
+        if len(group) > 1:
             outcomes.sort(key=lambda outcome: outcome.index)
         if self._status is None:
             return outcomes
         return [outcome for outcome in outcomes if outcome.status is self._status]
 
 
-def _runs(blocks: "Sequence[Block]") -> "Iterator[list[Block]]":
-    """Group blocks, sorted by their first index, into those whose indices interleave."""
-    run: list[Block] = []
-    last = -1
-    for block in sorted(
-        (block for block in blocks if block.indices), key=lambda block: block.indices[0]
-    ):
-        if run and block.indices[0] > last:
-            yield run
-            run = []
-        run.append(block)
-        last = max(last, block.indices[-1])
-    if run:
-        yield run
+def _first_index(chunk: ChunkResult) -> int:
+    return chunk.indices[0]
 
 
 @attrs.frozen(kw_only=True)
@@ -144,7 +509,7 @@ class Progress:
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class BatchResult(Sequence[Outcome[O_co, R_co]]):
-    """What became of every order of a batch, in input order.
+    """The outcome of every order of a batch, in input order.
 
     After a stream, `counts` covers every order, and the sequence holds the outcomes that were
     known and not yet yielded.
@@ -155,9 +520,8 @@ class BatchResult(Sequence[Outcome[O_co, R_co]]):
         exhausted: Whether every order of the input was taken.
         requests: Requests of which something was sent.
         retries: Attempts beyond the first.
-        blocks: Where the outcomes are kept.
-        of_one_batch: Whether it is what one batch came to, and not put together of outcomes.
-        record_class: What the records of its outcomes are read as; None where it was put together.
+        chunks: Where the outcomes are kept.
+        of_one_batch: Whether it is the result of one batch, and not put together of outcomes.
     """
 
     counts: Mapping[OutcomeStatus, int]
@@ -165,13 +529,13 @@ class BatchResult(Sequence[Outcome[O_co, R_co]]):
     exhausted: bool = True
     requests: int = 0
     retries: int = 0
-    blocks: "tuple[Block, ...]" = ()
+    chunks: tuple[ChunkResult, ...] = ()
     of_one_batch: bool = True
     record_class: type[Any] | None = None
     _view: OutcomeView[O_co, R_co] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "_view", OutcomeView(self.blocks))
+        object.__setattr__(self, "_view", OutcomeView(self.chunks))
 
     def __repr__(self) -> str:
         return f"<BatchResult {', '.join(self._parts) or 'no orders'}>"
@@ -198,27 +562,27 @@ class BatchResult(Sequence[Outcome[O_co, R_co]]):
     @property
     def succeeded(self) -> OutcomeView[O_co, R_co]:
         """The orders that the gateway says it did."""
-        return self._of(OutcomeStatus.SUCCEEDED)
+        return OutcomeView(self.chunks, OutcomeStatus.SUCCEEDED)
 
     @property
     def declined(self) -> OutcomeView[O_co, R_co]:
         """The orders that the gateway says it did not do."""
-        return self._of(OutcomeStatus.DECLINED)
+        return OutcomeView(self.chunks, OutcomeStatus.DECLINED)
 
     @property
     def absent(self) -> OutcomeView[O_co, R_co]:
         """Look-ups only: the orders that the gateway did not list."""
-        return self._of(OutcomeStatus.ABSENT)
+        return OutcomeView(self.chunks, OutcomeStatus.ABSENT)
 
     @property
     def unknown(self) -> OutcomeView[O_co, R_co]:
         """The orders that may have been done: recover them, never resend."""
-        return self._of(OutcomeStatus.UNKNOWN)
+        return OutcomeView(self.chunks, OutcomeStatus.UNKNOWN)
 
     @property
     def not_sent(self) -> OutcomeView[O_co, R_co]:
         """The orders that were not done, proved: resend freely; of a job, by running it again."""
-        return self._of(OutcomeStatus.NOT_SENT)
+        return OutcomeView(self.chunks, OutcomeStatus.NOT_SENT)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return the outcomes as flat rows, for a data frame of polars, pandas or DuckDB.
@@ -248,7 +612,7 @@ class BatchResult(Sequence[Outcome[O_co, R_co]]):
 
     @property
     def _parts(self) -> list[str]:
-        """What it came to, in words."""
+        """Its counts in words."""
         parts = [f"{count} {status}" for status, count in self.counts.items() if count]
         if self.unexpected:
             parts.append(f"{self.unexpected.count} unexpected records")
@@ -256,5 +620,74 @@ class BatchResult(Sequence[Outcome[O_co, R_co]]):
             parts.append("the input was not taken to its end")
         return parts
 
-    def _of(self, status: OutcomeStatus) -> OutcomeView[O_co, R_co]:
-        return OutcomeView(self.blocks, status)
+
+class Results:
+    """Counts the outcomes of a batch as they come, and keeps those that were not yet taken.
+
+    Attributes:
+        finished: The chunks that were not yet taken.
+        requests: Requests of which something was sent.
+        retries: Attempts beyond the first.
+        on_counts: Called with the counts of each new chunk, if set.
+    """
+
+    def __init__(self, record_class: type[Any]) -> None:
+        self.finished: deque[ChunkResult] = deque()
+        self.requests = 0
+        self.retries = 0
+        self.on_counts: Callable[[Mapping[OutcomeStatus, int]], None] | None = None
+        self._record_class = record_class
+        self._counts = dict.fromkeys(OutcomeStatus, 0)
+        self._unexpected: list[Any] = []
+        self._unexpected_count = 0
+
+    def add(self, chunk: ChunkResult, *, known: bool = False) -> None:
+        """Add the outcomes of a chunk; `known` where an earlier process has reported them."""
+        self.finished.append(chunk)
+        counts = count_statuses(chunk.statuses)
+        for status, count in counts.items():
+            self._counts[status] += count
+        if self.on_counts is not None and not known:
+            self.on_counts(counts)
+
+    def add_unexpected(self, items: "Sequence[object]") -> None:
+        """Add items of a reply that belong to no order; the first thousand are kept."""
+        from gateway_async.wire.converter import without_secrets  # noqa: PLC0415  # likewise
+
+        self._unexpected_count += len(items)
+        room = UNEXPECTED_KEPT - len(self._unexpected)
+        self._unexpected += [
+            _reader()(self._record_class, item) if isinstance(item, dict) else without_secrets(item)
+            for item in items[:room]
+        ]
+
+    def put_back(self, outcomes: "Sequence[Outcome[Any, Any]]") -> None:
+        """Keep outcomes that were taken and not yielded; they are counted already."""
+        if outcomes:
+            self.finished.appendleft(ListedOutcomes(tuple(outcomes)))
+
+    def absorb(self, result: BatchResult[Any, Any]) -> None:
+        """Count the requests and unexpected records of a run that was a part of this one."""
+        self.requests += result.requests
+        self.retries += result.retries
+        self._unexpected_count += result.unexpected.count
+        room = UNEXPECTED_KEPT - len(self._unexpected)
+        self._unexpected += result.unexpected.records[:room]
+
+    def progress(self, total: int | None) -> Progress:
+        """Return how far it has come, out of `total` orders."""
+        return Progress(
+            counts=dict(self._counts), requests=self.requests, retries=self.retries, total=total
+        )
+
+    def result(self, *, exhausted: bool) -> BatchResult[Any, Any]:
+        """Return all of it."""
+        return BatchResult(
+            counts=dict(self._counts),
+            unexpected=UnexpectedRecords(self._unexpected_count, tuple(self._unexpected)),
+            exhausted=exhausted,
+            requests=self.requests,
+            retries=self.retries,
+            chunks=tuple(self.finished),
+            record_class=self._record_class,
+        )

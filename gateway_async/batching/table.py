@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, get_args
 import attrs
 
 if TYPE_CHECKING:
-    from gateway_async.batching.outcomes import Outcome
-
     Row = dict[str, Any]
 
 _RECORD = "record_"
@@ -24,13 +22,11 @@ _MOST_PLACES = 30
 _EXACT = Context(prec=2 * _MOST_PLACES + 2)
 
 
-def make_rows(
-    outcomes: "Iterable[Outcome[Any, Any]]", record_class: type[Any] | None
-) -> "list[Row]":
+def make_rows(outcomes: Iterable[Any], record_class: type[Any] | None) -> "list[Row]":
     """Return a row for each order; for each record where a look-up found several.
 
     Args:
-        outcomes: What became of the orders.
+        outcomes: The outcomes.
         record_class: What their records are, where that is known; its fields have columns even
             where no record came.
     """
@@ -50,7 +46,7 @@ def make_rows(
     return whole
 
 
-def _row(outcome: "Outcome[Any, Any]", record: object) -> "Row":
+def _row(outcome: Any, record: object) -> "Row":  # noqa: ANN401  # an outcome
     error = outcome.error
     return {
         "index": outcome.index,

@@ -10,22 +10,18 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from gateway_async.batching.intake import Intake
-from gateway_async.batching.outcomes import UniformBlock
-from gateway_async.batching.plans import PLANS
-from gateway_async.batching.sheets import SheetWriter
-from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.batching.feed import OrderFeed
 from gateway_async.cli.talk import standard_output
 from gateway_async.errors import NotSentError
+from gateway_async.models.statuses import OutcomeStatus
 from gateway_async.models.values import MASK
-from gateway_async.operations import PAYOUT
-from gateway_async.wire.encoding import JsonText, payout_fields, written_fields
+from gateway_async.operations import OPERATIONS, PAYOUT
+from gateway_async.wire.encoding import JsonText, encode_chunk, payout_fields, written_fields
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from gateway_async.batching.chunks import Chunk
-    from gateway_async.batching.plans import Plan
+    from gateway_async.batching.feed import Chunk
     from gateway_async.cli.inputs import InputFile
     from gateway_async.cli.layouts import Layout
     from gateway_async.cli.settings.settings import Settings
@@ -35,19 +31,18 @@ _CHUNKS_SHOWN = 20
 _NOTHING_SENT = NotSentError("nothing was sent: this is the plan alone")
 
 
-async def _chunks(plan: "Plan", settings: "Settings", file: "InputFile") -> "AsyncIterator[Chunk]":
+async def _chunks(
+    operation: "Operation", settings: "Settings", file: "InputFile"
+) -> "AsyncIterator[Chunk]":
     """Cut the orders into the chunks that a batch would send."""
-    writer = SheetWriter(plan=plan, dialect=settings.dialect)
-    intake = Intake(writer, settings.policy, file.orders())
-    while not intake.is_done:
-        await intake.fill()
-        taken = intake.take()
-        if taken is None:
+    feed = OrderFeed(operation, settings.dialect, settings.policy, file.orders())
+    while not feed.is_done:
+        await feed.fill()
+        chunk = feed.take()
+        if chunk is None:
             return
-        chunk, _ = taken
         yield chunk
-        block = UniformBlock(chunk=chunk, status=OutcomeStatus.NOT_SENT, error=_NOTHING_SENT)
-        intake.release(block)
+        feed.release(chunk.failed(_NOTHING_SENT, OutcomeStatus.NOT_SENT))
 
 
 def show_plan(layout: "Layout", settings: "Settings", file: "InputFile") -> None:
@@ -56,14 +51,14 @@ def show_plan(layout: "Layout", settings: "Settings", file: "InputFile") -> None
 
 
 async def _show_plan(layout: "Layout", settings: "Settings", file: "InputFile") -> None:
-    plan = PLANS[layout.method]
+    operation = OPERATIONS[layout.method]
     console = standard_output()
     table = Table(box=SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False)
     for name in ("request", "orders", "first order", "last order"):
         table.add_column(name, justify="right" if name in {"request", "orders"} else "left")
     sizes: Counter[int] = Counter()
     first = None
-    async for chunk in _chunks(plan, settings, file):
+    async for chunk in _chunks(operation, settings, file):
         first = first or chunk
         sizes[len(chunk)] += 1
         if sizes.total() <= _CHUNKS_SHOWN:
@@ -73,7 +68,7 @@ async def _show_plan(layout: "Layout", settings: "Settings", file: "InputFile") 
                 *map(_named, (chunk.orders[0], chunk.orders[-1])),
             )
     _say_what_is_in(console, layout.operation, file)
-    where = settings.address_of(plan.operation.path)
+    where = settings.address_of(operation.path)
     _print(console, f"{_plural(sizes.total(), 'request')} to {where}: {_sizes(sizes)}")
     recovery = settings.recovery
     if layout.operation == "refund" and recovery.record_baseline:
@@ -85,8 +80,8 @@ async def _show_plan(layout: "Layout", settings: "Settings", file: "InputFile") 
         if recovery.refund_evidence == "marker" and layout.operation == "refund":
             _print(console, "each refund_reason will begin with a marker of the run")
         _print(console, "the first request, without identity and signature:")
-        sheet = SheetWriter(plan=plan, dialect=settings.dialect).write(first.orders, first.indices)
-        for name, text in _written(sheet.fields, plan.operation, settings).items():
+        encoded = encode_chunk(operation, first.orders, settings.dialect)
+        for name, text in _written(encoded.fields, operation, settings).items():
             _print(console, f"{name} = {_one_a_line(text)}")
     _print(console, "nothing was sent")
 

@@ -6,8 +6,7 @@ This module opens no file, and knows no network.
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from gateway_async.batching.chunks import name_of
-from gateway_async.batching.plans import PLANS
+from gateway_async.batching.feed import check_order, identity_of, name_of
 from gateway_async.cli.cells import (
     amount_problem,
     currency_problem,
@@ -19,6 +18,7 @@ from gateway_async.cli.columns import written
 from gateway_async.cli.inputs import explain
 from gateway_async.cli.layouts import STATUS, STATUS_FROM, WRITTEN
 from gateway_async.errors import InvalidOrderError
+from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,7 +96,7 @@ class OrderReader:
     def __init__(self, layout: "Layout", dialect: "Dialect", *, repeats: bool = False) -> None:
         self._layout = layout
         self._dialect = dialect
-        self._plan = PLANS[layout.method]
+        self._operation = OPERATIONS[layout.method]
         self._filled = [
             name for name in layout.required if name not in {*layout.amounts, "currency"}
         ]
@@ -167,13 +167,13 @@ class OrderReader:
         """Return why columns that are right by themselves are no order, or one too many."""
         try:
             order = self.make(cells)
-            error = self._plan.check(order, self._dialect)
+            error = check_order(self._operation, order, self._dialect)
         except InvalidOrderError as refused:
             error = refused
         if error is not None:
             yield explain(error, self._layout.columns)
         elif self._places is not None:
-            identity = self._plan.identity(order)
+            identity = identity_of(self._operation)(order)
             first = self._places.setdefault(hash(identity), place)
             if first != place:
                 kind, _ = name_of(identity)

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 import orjson
 
-from gateway_async.batching.outcomes import Outcome, Sending
-from gateway_async.batching.plans import PLANS
-from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.batching.results import Outcome, Sending
 from gateway_async.cli.cells import to_text
 from gateway_async.cli.layouts import (
     EVIDENCE_COLUMNS,
@@ -23,6 +21,8 @@ from gateway_async.cli.layouts import (
 )
 from gateway_async.cli.orders import make_order
 from gateway_async.errors import OutcomeUnknownError, RejectedError
+from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.operations import OPERATIONS
 from gateway_async.report.collecting import Told as Reported
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def read_outcome(cells: "Cells", position: int, layout: "Layout") -> Outcome[Any
         status=status,
         error=None if is_done else _error(cells),
         items=(_item(cells, layout),) if is_done else (),
-        record_class=PLANS[layout.method].record_class,
+        record_class=OPERATIONS[layout.method].record_class,
         sending=sending,
     )
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 
-from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import (
     GatewayError,
     InvalidOrderError,
@@ -20,6 +19,7 @@ from gateway_async.errors import (
     RejectedError,
 )
 from gateway_async.models.payout_results import PayoutResult
+from gateway_async.models.statuses import OutcomeStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

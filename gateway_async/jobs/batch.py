@@ -3,24 +3,23 @@
 from typing import TYPE_CHECKING, Any
 
 from gateway_async.batching.batch import Batch, check_batch, check_size
-from gateway_async.batching.intake import Intake
-from gateway_async.batching.plans import PLANS
-from gateway_async.batching.sheets import SheetWriter
+from gateway_async.batching.feed import OrderFeed
 from gateway_async.errors import ConfigurationError, JobConflictError
 from gateway_async.jobs.run import JobRun
 from gateway_async.jobs.submitting import submit_job
 from gateway_async.journal.codec import codec_of
 from gateway_async.journal.job import Job
+from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
-    from gateway_async.batching.plans import Plan
+    from gateway_async.operations import Operation
     from gateway_async.session import Session
     from gateway_async.settings import BatchPolicy, RecoveryPolicy
 
 
 def job_batch(  # noqa: PLR0913  # one keyword a setting
     session: "Session",
-    plan: "Plan",
+    operation: "Operation",
     orders: object,
     job: object,
     *,
@@ -33,14 +32,14 @@ def job_batch(  # noqa: PLR0913  # one keyword a setting
         ConfigurationError: If `job` is none.
     """
     known = _checked(job)
-    check_batch(plan, orders, policy)
+    check_batch(operation, orders, policy)
 
     async def open_run() -> JobRun:
-        run = JobRun(session, plan, known, orders, policy=policy, recovery=recovery)
-        name = plan.operation.name
-        return run.watched(session.observer.batch(name, orders, policy, job=known.name))
+        run = JobRun(session, operation, known, orders, policy=policy, recovery=recovery)
+        name = operation.name
+        return run.reported(session.observer.batch(name, orders, policy, job=known.name))
 
-    return Batch(f"{plan.operation.name} job {known.name!r}", open_run)
+    return Batch(f"{operation.name} job {known.name!r}", open_run)
 
 
 def resumed_batch(
@@ -68,19 +67,19 @@ def resumed_batch(
                 f"{who.account_id!r}",
                 job=known.name,
             )
-        plan = PLANS[head.operation]
-        check_size(plan, policy)
+        operation = OPERATIONS[head.operation]
+        check_size(operation, policy)
         run = JobRun(
             session,
-            plan,
+            operation,
             known,
             None,
             policy=policy,
             recovery=recovery,
             slice_number=slice_number,
         )
-        name = plan.operation.name
-        return run.watched(session.observer.batch(name, None, policy, job=known.name))
+        name = operation.name
+        return run.reported(session.observer.batch(name, None, policy, job=known.name))
 
     part = f", slice {slice_number}" if slice_number else ""
     return Batch(f"job {known.name!r}{part}", open_run)
@@ -88,7 +87,7 @@ def resumed_batch(
 
 async def keep_orders(  # noqa: PLR0913  # one keyword a setting
     session: "Session",
-    operation: str,
+    name: str,
     orders: object,
     job: object,
     *,
@@ -102,14 +101,14 @@ async def keep_orders(  # noqa: PLR0913  # one keyword a setting
         InvalidOrderError: If any order is wrong; nothing is kept.
     """
     known = _checked(job)
-    plan = PLANS[codec_of(operation).operation]
-    check_batch(plan, orders, policy)
-    intake = Intake(SheetWriter(plan=plan, dialect=session.dialect), policy, orders)
+    operation = OPERATIONS[codec_of(name).operation]
+    check_batch(operation, orders, policy)
+    feed = OrderFeed(operation, session.dialect, policy, orders)
     try:
-        await intake.check_all()
-        return await submit_job(session, plan, known, intake, slice_size=slice_size)
+        await feed.check_all()
+        return await submit_job(session, operation, known, feed, slice_size=slice_size)
     finally:
-        await intake.aclose()
+        await feed.aclose()
 
 
 def _checked(job: object) -> Job:

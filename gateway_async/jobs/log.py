@@ -7,21 +7,21 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gateway_async.batching.log import JobLog
-from gateway_async.batching.matching import identifier
-from gateway_async.batching.sources import Source
-from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.batching.feed import Source
+from gateway_async.batching.sender import Recorder
 from gateway_async.errors import JournalError, LeaseLostError, RejectedError
 from gateway_async.journal.codec import codec_of
 from gateway_async.journal.rows import Settlement
 from gateway_async.journal.states import JobState
+from gateway_async.models.statuses import OutcomeStatus
 from gateway_async.models.values import mask_card
+from gateway_async.wire.decoding import identifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from gateway_async.batching.chunks import Chunk, Page
-    from gateway_async.batching.log import Fates
+    from gateway_async.batching.feed import Chunk
+    from gateway_async.batching.sender import Items, Verdicts
     from gateway_async.errors import GatewayError
     from gateway_async.journal.lease import Lease
 
@@ -42,7 +42,7 @@ _STATES = {
 }
 
 
-class LeasedLog(JobLog):
+class IntentRecorder(Recorder):
     """The journal of a job, written under a lease."""
 
     def __init__(self, lease: "Lease", lose: "Callable[[LeaseLostError], None]") -> None:
@@ -68,19 +68,24 @@ class LeasedLog(JobLog):
         await self._noticing_loss(self._lease.withdraw(request, chunk.indices))
 
     async def settle(
-        self, request: int, chunk: "Chunk", fates: "Fates", *, ended_at: float
+        self,
+        request: int,
+        chunk: "Chunk",
+        verdicts: "Verdicts",
+        items: "Items",
+        *,
+        ended_at: float,
     ) -> None:
         """Keep what became of it."""
-        verdicts, found = fates
         if {status for status, _ in verdicts} == {OutcomeStatus.SUCCEEDED}:
-            references = _references(found)
+            references = _references(items)
             await self._noticing_loss(
                 self._lease.succeed(request, chunk.indices, references, ended_at=ended_at)
             )
             return
         settlements = [
-            _settlement(index, status, error, items)
-            for index, (status, error), items in zip(chunk.indices, verdicts, found, strict=True)
+            _settlement(index, status, error, found)
+            for index, (status, error), found in zip(chunk.indices, verdicts, items, strict=True)
         ]
         await self._noticing_loss(self._lease.settle(request, settlements, ended_at=ended_at))
 
@@ -176,31 +181,18 @@ class NewOrders(Source):
         self._ahead: asyncio.Task[Numbered] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    async def pull(self) -> tuple[int, object]:
-        """Take the next order, with its index."""
+    async def pull(self, most: int, indices: list[int], orders: list[Any]) -> None:
+        """Append the next orders, as many as are at hand."""
         while not self._page:
-            await self._turn()
-        return self._page.pop(0)
-
-    async def pull_some(self, most: int, into: "Page") -> None:
-        """Take the next orders, as many as are at hand."""
-        try:
-            while not self._page:
-                await self._turn()
-        except StopAsyncIteration:
-            return
-        indices, orders = zip(*self._page[:most], strict=True)
+            if not await self._turn():
+                return
+        for index, order in self._page[:most]:
+            indices.append(index)
+            orders.append(order)
         del self._page[:most]
-        without_gap = range(indices[0], indices[-1] + 1)
-        into.indices = without_gap if len(without_gap) == len(indices) else list(indices)
-        into.orders += orders
 
-    async def _turn(self) -> None:
-        """Read the next page.
-
-        Raises:
-            StopAsyncIteration: At the end.
-        """
+    async def _turn(self) -> bool:
+        """Read the next page, and return whether there was one."""
         try:
             page = await self._reading()
         except JournalError as error:
@@ -209,11 +201,12 @@ class NewOrders(Source):
         self._ahead = None
         if not page:
             self.ended = True
-            raise StopAsyncIteration
+            return False
         self._last = page[-1][0]
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(_PATIENCE_SECONDS, self._reading)
         self._page = [one for one in page if not self._is_told(one[0])]
+        return True
 
     def _reading(self) -> "asyncio.Task[Numbered]":
         """Begin to read the next page, if that was not begun."""

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from gateway_async.batching.outcomes import ListedBlock, count_statuses
-from gateway_async.batching.results import BatchResult
-from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.batching.results import BatchResult, ListedOutcomes
 from gateway_async.journal.rows import NOT_DONE, Settlement
 from gateway_async.journal.states import JobState
-from gateway_async.recovery import Recovery
+from gateway_async.models.statuses import OutcomeStatus, count_statuses
+from gateway_async.recovery.recover import Recovery
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gateway_async.batching.outcomes import Outcome
+    from gateway_async.batching.results import Outcome
     from gateway_async.journal.lease import Lease
     from gateway_async.journal.rows import Row
     from gateway_async.session import Session
@@ -67,9 +66,9 @@ class JobRecovery:
         beside = await self._beside(rows)
         known = {row.index: row for row in [*rows, *beside]}
         outcomes = [self._outcome(known[index]) for index in sorted(known)]
-        block = ListedBlock(tuple(outcomes))
+        block = ListedOutcomes(tuple(outcomes))
         given: BatchResult[Any, Any] = BatchResult(
-            counts=count_statuses(block.statuses), blocks=(block,)
+            counts=count_statuses(block.statuses), chunks=(block,)
         )
         # Resending is the run's own business: it keeps an intent first.
         policy = attrs.evolve(self.policy, resend_absent=False)

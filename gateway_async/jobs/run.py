@@ -18,29 +18,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from gateway_async.batching.intake import Intake
-from gateway_async.batching.lifecycle import Lifecycle
-from gateway_async.batching.log import Within
-from gateway_async.batching.running import Run
-from gateway_async.batching.sheets import SheetWriter
+from gateway_async.batching.feed import OrderFeed
+from gateway_async.batching.runner import BatchRunner, Runner
 from gateway_async.errors import JobBusyError, JournalError, LeaseLostError
-from gateway_async.gate import is_cancelled
-from gateway_async.jobs.log import ROWS_AT_ONCE, LeasedLog, new_orders
+from gateway_async.jobs.log import ROWS_AT_ONCE, IntentRecorder, new_orders
 from gateway_async.jobs.recovering import JobRecovery
 from gateway_async.jobs.submitting import submit_job
 from gateway_async.jobs.telling import Telling
 from gateway_async.journal.rows import StoredBlock
 from gateway_async.journal.states import JobState
+from gateway_async.session import is_cancelled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 
-    from gateway_async.batching.outcomes import Block
-    from gateway_async.batching.plans import Plan
-    from gateway_async.batching.results import Progress
+    from gateway_async.batching.results import ChunkResult, Progress
     from gateway_async.journal.job import Job, JobHead
     from gateway_async.journal.lease import Lease
     from gateway_async.journal.rows import Row
+    from gateway_async.operations import Operation
     from gateway_async.session import Session
     from gateway_async.settings import BatchPolicy, RecoveryPolicy
 
@@ -54,13 +50,13 @@ _CLOCKS_DIFFER_SECONDS = 0.1
 _LONGEST_WAIT_SECONDS = 300.0
 
 
-class JobRun(Lifecycle):
+class JobRun(Runner):
     """A job under way in this process."""
 
     def __init__(  # noqa: PLR0913  # one keyword a setting
         self,
         session: "Session",
-        plan: "Plan",
+        operation: "Operation",
         job: "Job",
         orders: object,
         *,
@@ -68,31 +64,29 @@ class JobRun(Lifecycle):
         recovery: "RecoveryPolicy",
         slice_number: int = 0,
     ) -> None:
-        super().__init__(plan.record_class, policy)
+        super().__init__(operation.record_class, policy)
         self._session = session
-        self._plan = plan
+        self._operation = operation
         self._job = job
         self._slice_number = slice_number
         self._recovery = recovery
-        self._intake = (
-            None
-            if orders is None
-            else Intake(SheetWriter(plan=plan, dialect=session.dialect), policy, orders)
+        self._feed = (
+            None if orders is None else OrderFeed(operation, session.dialect, policy, orders)
         )
         self._total = 0
         self._telling = Telling(range(0), 0)
         self._is_read = False
-        self._run: Run | None = None
+        self._run: BatchRunner | None = None
         self._aside_task: asyncio.Task[Any] | None = None
         self._lost: LeaseLostError | None = None
 
     @property
     def progress(self) -> "Progress":
         """How far it has come."""
-        made = self.tally.progress(self._total if self._is_read else None)
+        made = self.results.progress(self._total if self._is_read else None)
         if self._run is None:
             return made
-        inner = self._run.tally
+        inner = self._run.results
         return attrs.evolve(
             made, requests=made.requests + inner.requests, retries=made.retries + inner.retries
         )
@@ -106,19 +100,19 @@ class JobRun(Lifecycle):
         """
         self.streamed = streamed
         try:
-            if self._intake is not None:
-                await self._intake.check_all()
+            if self._feed is not None:
+                await self._feed.check_all()
         except asyncio.CancelledError as cancelled:
             self.gate.stop("the call was cancelled")
             await self.finish(cancelled)
-        self._begin(self._conduct(), f"{self._plan.operation} job {self._job.name}")
+        self._begin(self._conduct(), f"{self._operation} job {self._job.name}")
 
     @property
     def _collection(self) -> "tuple[object, ...] | None":
         """The orders as they were handed in, where that is a collection."""
-        return None if self._intake is None else self._intake.source.collection
+        return None if self._feed is None else self._feed.source.collection
 
-    def record_rest(self) -> None:
+    def add_unsent(self) -> None:
         """Record what is left of a collection: an earlier process may have sent any of it."""
         collection = self._collection
         if collection is None or (not self._is_read and self.failure is not None):
@@ -127,7 +121,7 @@ class JobRun(Lifecycle):
             self._read(range(len(collection)), len(collection))
         for block in self._telling.unread(collection, ROWS_AT_ONCE):
             self._telling.note(block)
-            self.tally.record(block)
+            self.results.add(block)
 
     def _read(self, span: range, total: int) -> None:
         self._is_read = True
@@ -140,26 +134,26 @@ class JobRun(Lifecycle):
 
     async def close_input(self) -> None:
         """Close the input, if it was not taken to its end."""
-        if self._intake is not None:
-            await self._intake.aclose()
+        if self._feed is not None:
+            await self._feed.aclose()
 
-    def _let_go(self) -> None:
+    def _end_unsent(self) -> None:
         if self._aside_task is not None:
             self._aside_task.cancel()
         if self._run is not None:
-            self._run.leave(self.gate.closed_because or "")
+            self._run.leave(self.gate.stop_reason or "")
 
     def abandon(self) -> None:
         """End what is still on its way; the journal is still told."""
-        self._let_go()
+        self._end_unsent()
         if self._run is not None:
             self._run.abandon()
 
     # The job, from its first step to its last
 
     async def _conduct(self) -> None:
-        if self._intake is not None:
-            given = (self._session, self._plan, self._job, self._intake)
+        if self._feed is not None:
+            given = (self._session, self._operation, self._job, self._feed)
             if await self._patiently(functools.partial(submit_job, *given)) is None:
                 return
         lease = await self._patiently(self._take)
@@ -195,7 +189,7 @@ class JobRun(Lifecycle):
         )
         await self._aside(asyncio.sleep(seconds))
         made = await self._aside(attempt())
-        if made is None and not self._leaving:
+        if made is None and not self._is_leaving:
             raise busy  # the time of the batch was over before that of the other's lease
         return made
 
@@ -225,21 +219,23 @@ class JobRun(Lifecycle):
 
     async def _send_new(self, lease: "Lease", marker: str) -> None:
         """Send what is new, and tell what is settled."""
-        if self._leaving or self._lost is not None:
+        if self._is_leaving or self._lost is not None:
             return
         # Only an import sees to it that no two are equal, and an earlier run may have waived it.
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
-        operation = self._plan.operation.name
+        operation = self._operation.name
         source = new_orders(lease, operation, self._collection, self._telling.is_told)
-        log = LeasedLog(lease, self._lose)
-        run = self._run = Run(
+        log = IntentRecorder(lease, self._lose)
+        run = self._run = BatchRunner(
             self._session,
-            self._plan,
+            self._operation,
             source,
             policy=policy,
             recovery=self._recovery,
-            within=Within(self.gate, log, marker),
+            gate=self.gate,
+            recorder=log,
+            marker=marker,
         )
         if not is_open:
             async for rows in self._rows(lease, (JobState.UNKNOWN, JobState.HELD)):
@@ -247,7 +243,7 @@ class JobRun(Lifecycle):
         await run.start(streamed=self.streamed)
         is_left = False
         while not run.is_over and run.failure is None:
-            if not is_left and (reason := self.gate.closed_because) is not None:
+            if not is_left and (reason := self.gate.stop_reason) is not None:
                 is_left = True
                 run.leave(reason)  # what it would only call not sent stays in the journal
             block = run.take()
@@ -259,8 +255,8 @@ class JobRun(Lifecycle):
             await run.drain("the journal or a collaborator failed")
         result = await run.finish(quiet=True)
         self._run = None
-        self.tally.absorb(result)
-        for block in result.blocks:
+        self.results.absorb(result)
+        for block in result.chunks:
             await self._tell(self._telling.settled(block))
         failure = run.failure or log.failure or source.failure
         if failure is not None:
@@ -275,7 +271,7 @@ class JobRun(Lifecycle):
             found = await self._aside(recovery.look(rows))
             if found is None:
                 break
-            self.tally.requests += found.requests
+            self.results.requests += found.requests
             again += await recovery.keep(found, hold=hold)
         return again
 
@@ -289,7 +285,7 @@ class JobRun(Lifecycle):
 
     @property
     def _may_look(self) -> bool:
-        return not (self._leaving or self.gate.is_too_late or self._lost)
+        return not (self._is_leaving or self.gate.is_too_late or self._lost)
 
     # Telling
 
@@ -307,8 +303,8 @@ class JobRun(Lifecycle):
                 rows,
                 ours=lambda: self._lost is None,
                 # What a stream still held is not told once it is left.
-                unsent=self._collection is not None or not self._leaving,
-                reason=self.gate.closed_because,
+                unsent=self._collection is not None or not self._is_leaving,
+                reason=self.gate.stop_reason,
             ):
                 await self._tell(block)
 
@@ -320,11 +316,11 @@ class JobRun(Lifecycle):
         except JournalError as error:
             self._lose_if_over(lease, error)
 
-    async def _tell(self, block: "Block | None", *, again: bool = False) -> None:
+    async def _tell(self, block: "ChunkResult | None", *, again: bool = False) -> None:
         if block is None or not block.indices:
             return
         self._telling.note(block)
-        self.tally.record(block, again=again)
+        self.results.add(block, known=again)
         self._changed.set()
         while self._is_piled_up:
             if is_cancelled():
@@ -333,8 +329,8 @@ class JobRun(Lifecycle):
 
     @property
     def _is_piled_up(self) -> bool:
-        full = len(self.tally.finished) >= self._policy.concurrency
-        return self.streamed and full and not self._leaving
+        full = len(self.results.finished) >= self._policy.concurrency
+        return self.streamed and full and not self._is_leaving
 
     # The lease
 
@@ -358,7 +354,7 @@ class JobRun(Lifecycle):
         if self._lost is None:
             self._lost = error
             self.gate.stop("the lease of the job was lost")
-            self._let_go()
+            self._end_unsent()
 
     async def _release(self, lease: "Lease") -> None:
         try:
@@ -371,7 +367,7 @@ class JobRun(Lifecycle):
         loop = asyncio.get_running_loop()
         task = self._aside_task = loop.create_task(work)
         seconds = self.gate.deadline - loop.time()
-        if self._leaving:
+        if self._is_leaving:
             task.cancel()
         try:
             await asyncio.wait({task}, timeout=None if math.isinf(seconds) else max(0, seconds))

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from gateway_async.batching.chunks import Chunk
-from gateway_async.batching.outcomes import ListedBlock, UniformBlock, count_statuses
-from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.batching.results import FailedChunk, ListedOutcomes
 from gateway_async.errors import GatewayError, LeaseLostError, NotSentError, OutcomeUnknownError
 from gateway_async.journal.rows import StoredBlock
 from gateway_async.journal.states import JobState
+from gateway_async.models.statuses import OutcomeStatus, count_statuses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from gateway_async.batching.outcomes import Block, Outcome
+    from gateway_async.batching.results import ChunkResult, Outcome
     from gateway_async.journal.rows import Row
 
 _FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
@@ -54,22 +53,22 @@ class Telling:
         """Say whether an order was told."""
         return bool(self._told[index - self._first])
 
-    def note(self, block: "Block") -> None:
+    def note(self, block: "ChunkResult") -> None:
         """Note that a block is told."""
         for index in block.indices:
             self._told[index - self._first] = 1
 
-    def settled(self, block: "Block") -> "Block | None":
+    def settled(self, block: "ChunkResult") -> "ChunkResult | None":
         """Return what of a block may be told at once, and remember why the rest was not sent."""
         counts = count_statuses(block.statuses)
         final = sum(counts[status] for status in _FINAL)
         if final == len(block.indices):
             return block
-        if isinstance(block, UniformBlock) and block.status is OutcomeStatus.NOT_SENT:
+        if isinstance(block, FailedChunk) and block.status is OutcomeStatus.NOT_SENT:
             self._unsent.append((block.indices, block.error))
         if not final:
             return None
-        return ListedBlock(tuple(o for o in block.outcomes() if o.status in _FINAL))
+        return ListedOutcomes(tuple(o for o in block.outcomes() if o.status in _FINAL))
 
     def gaps(self, most: int) -> "Iterator[tuple[int, int]]":
         """Yield first and last position of stretches that hold orders not told yet."""
@@ -86,7 +85,7 @@ class Telling:
         ours: "Callable[[], bool]",
         unsent: bool,
         reason: str | None,
-    ) -> "Iterator[Block]":
+    ) -> "Iterator[ChunkResult]":
         """Yield what is told at the end of orders that were not told yet.
 
         Args:
@@ -98,23 +97,29 @@ class Telling:
         """
         rows = [row for row in rows if not self.is_told(row.index)]
         new = [row for row in rows if row.state is JobState.NEW and unsent]
-        blocks: list[Block] = [StoredBlock(tuple(r for r in rows if r.state is not JobState.NEW))]
+        blocks: list[ChunkResult] = [
+            StoredBlock(tuple(r for r in rows if r.state is not JobState.NEW))
+        ]
         blocks.extend(self._not_sent(new, reason))
         for block in blocks:
             if ours():
                 yield block
             else:
-                yield ListedBlock(tuple(map(_not_ours, block.outcomes())))
+                yield ListedOutcomes(tuple(map(_not_ours, block.outcomes())))
 
-    def _not_sent(self, rows: "Sequence[Row]", reason: str | None) -> "Iterator[Block]":
+    def _not_sent(self, rows: "Sequence[Row]", reason: str | None) -> "Iterator[ChunkResult]":
         reasons = self._reasons(rows)
         default = NotSentError(f"nothing was sent: {reason or 'the job ended before'}")
         alike: dict[GatewayError, list[Row]] = defaultdict(list)
         for row in rows:
             alike[reasons.get(row.index, default)].append(row)
         for error, group in alike.items():
-            chunk = Chunk([row.index for row in group], tuple(row.order for row in group))
-            yield UniformBlock(chunk=chunk, status=OutcomeStatus.NOT_SENT, error=error)
+            yield FailedChunk(
+                indices=[row.index for row in group],
+                orders=[row.order for row in group],
+                status=OutcomeStatus.NOT_SENT,
+                error=error,
+            )
 
     def _reasons(self, rows: "Sequence[Row]") -> "dict[int, GatewayError]":
         if not rows:
@@ -127,13 +132,17 @@ class Telling:
             for index in indices
         }
 
-    def unread(self, orders: "Sequence[Any]", most: int) -> "Iterator[Block]":
+    def unread(self, orders: "Sequence[Any]", most: int) -> "Iterator[ChunkResult]":
         """Yield the orders that were not told, as unknown: the journal could not be read."""
         error = OutcomeUnknownError(_NOT_READ)
         for first, last in self.gaps(most):
             indices = [index for index in range(first, last + 1) if not self.is_told(index)]
-            chunk = Chunk(indices, tuple(orders[index] for index in indices))
-            yield UniformBlock(chunk=chunk, status=OutcomeStatus.UNKNOWN, error=error)
+            yield FailedChunk(
+                indices=indices,
+                orders=[orders[index] for index in indices],
+                status=OutcomeStatus.UNKNOWN,
+                error=error,
+            )
 
 
 def _not_ours(outcome: "Outcome[Any, Any]") -> "Outcome[Any, Any]":

@@ -1,11 +1,12 @@
 """One engine for each kind of database: how it connects, and what bounds its waits."""
 
 import contextlib
+import random
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-import tenacity
 from sqlalchemy import event
 
 from gateway_async.errors import ConfigurationError
@@ -136,13 +137,16 @@ def _set_up_sqlite(connection: Any, _: object) -> None:  # noqa: ANN401  # sqlit
 
 def _turn_to_wal(connection: Any) -> None:  # noqa: ANN401  # sqlite3's
     """Turn a new file to a write-ahead log; SQLite itself does not wait for others that do so."""
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_is_busy),
-        stop=tenacity.stop_after_delay(_BUSY_SECONDS),
-        wait=tenacity.wait_random(0, _MOST_SECONDS_BETWEEN),
-        reraise=True,
-    )
-    retrying(connection.execute, "PRAGMA journal_mode = WAL").fetchone()
+    until = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        except Exception as error:
+            if not _is_busy(error) or time.monotonic() >= until:
+                raise
+            time.sleep(random.uniform(0, _MOST_SECONDS_BETWEEN))  # noqa: S311  # jitter
+        else:
+            return
 
 
 def _is_busy(error: BaseException) -> bool:

@@ -6,17 +6,17 @@ thread that a journal owns; nothing of a database is imported before a journal i
 
 from typing import TYPE_CHECKING, Any, Self
 
-from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import ConfigurationError, JournalError
 from gateway_async.journal.job import Job, JobStatus, SliceStatus
 from gateway_async.journal.location import locate
 from gateway_async.journal.states import JobState
+from gateway_async.models.statuses import OutcomeStatus
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from types import TracebackType
 
-    from gateway_async.batching.outcomes import Outcome
+    from gateway_async.batching.results import Outcome
     from gateway_async.journal.location import Location
     from gateway_async.journal.store import Store
 

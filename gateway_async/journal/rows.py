@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from gateway_async.batching.outcomes import Outcome, Sending, status_codes
-from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.batching.results import Outcome, Sending
 from gateway_async.errors import (
     GatewayError,
     NotDoneError,
@@ -20,6 +19,7 @@ from gateway_async.journal.codec import codec_of
 from gateway_async.journal.states import JobState
 from gateway_async.models.orders import RefundOrder
 from gateway_async.models.records import RefundRecord
+from gateway_async.models.statuses import OutcomeStatus, status_codes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,6 +1,8 @@
 """Orders: the elements of a batch (sections 2.7 and 4 of the interface)."""
 
+import functools
 from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -13,10 +15,51 @@ from gateway_async.models.fields import (
     identifier_field,
     text_field,
 )
-from gateway_async.models.values import describe
+from gateway_async.models.values import describe, to_amount, to_identifier, to_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_CONVERTER = "converter"
+"""Metadata of a field of an order: what converts and checks its value."""
+
+_PLAIN = {
+    to_identifier: "type(o.{0}) is str and o.{0} and o.{0}.isascii() and o.{0}.strip() is o.{0}",
+    to_text: "type(o.{0}) is str and o.{0}.isascii()",
+    to_amount: "type(o.{0}) is Decimal and o.{0}.is_finite() and not o.{0}.is_signed()",
+}
+"""By converter, when a value is right as it is, as most are."""
 
 
-@attrs.frozen(kw_only=True)
+def _converted_at_once(
+    _: type, fields: "list[attrs.Attribute[Any]]"
+) -> "list[attrs.Attribute[Any]]":
+    """Set the converters of an order aside: usual values are checked at once, in half the time."""
+    return [
+        field
+        if field.converter is None
+        else field.evolve(
+            converter=None,
+            metadata={**field.metadata, _CONVERTER: field.converter.converter},  # type: ignore[attr-defined]  # an attrs.Converter
+        )
+        for field in fields
+    ]
+
+
+@functools.cache
+def _plain_check(model: type) -> "Callable[[object], bool]":
+    """Compile the check whether every field of an order is right as it is."""
+    checks = [
+        _PLAIN.get(field.metadata[_CONVERTER], "False").format(field.name)
+        for field in attrs.fields(model)
+        if _CONVERTER in field.metadata  # a field of a subclass has a converter of its own
+    ]
+    source = f"lambda o: {' and '.join(checks)}"
+    check: Callable[[object], bool] = eval(source, {"Decimal": Decimal})  # noqa: S307  # from the table above
+    return check
+
+
+@attrs.frozen(kw_only=True, field_transformer=_converted_at_once)
 class _Order:
     """What capture, cancel, review and refund orders share."""
 
@@ -25,8 +68,17 @@ class _Order:
     currency: str = attrs.field(converter=as_identifier)
     amount: Decimal = attrs.field(converter=as_amount, metadata=AMOUNT)
 
+    def __attrs_post_init__(self) -> None:
+        model = type(self)
+        if _plain_check(model)(self):  # type: ignore[arg-type]  # classes can be hashed
+            return
+        for field in attrs.fields(model):
+            if convert := field.metadata.get(_CONVERTER):
+                value = convert(getattr(self, field.name), self, field)
+                object.__setattr__(self, field.name, value)
 
-@attrs.frozen(kw_only=True)
+
+@attrs.frozen(kw_only=True, field_transformer=_converted_at_once)
 class CaptureOrder(_Order):
     """One order to capture (section 2.7).
 
@@ -42,7 +94,7 @@ class CaptureOrder(_Order):
     """
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, field_transformer=_converted_at_once)
 class CancelOrder(_Order):
     """One order to cancel (section 2.7).
 
@@ -58,7 +110,7 @@ class CancelOrder(_Order):
     """
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, field_transformer=_converted_at_once)
 class ReviewOrder(_Order):
     """One order to review (section 2.7).
 
@@ -78,7 +130,7 @@ class ReviewOrder(_Order):
     review_flag: str = attrs.field(converter=as_text)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, field_transformer=_converted_at_once)
 class RefundOrder(_Order):
     """One order to refund, in whole or in part (section 4, row 8).
 
@@ -101,6 +153,7 @@ class RefundOrder(_Order):
     refund_reason: str = text_field(default="")
 
     def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
         if self.refund_amount > self.amount:
             raise InvalidOrderError(
                 f"{describe(self)}.refund_amount: {self.refund_amount} is more than the order's "

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from gateway_async.errors import InvalidOrderError
-from gateway_async.hiding import hide_arguments
+from gateway_async.errors import InvalidOrderError, hide_arguments
 from gateway_async.models.fields import (
     AMOUNT,
     PLAIN_NUMBER,

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from gateway_async.errors import InvalidOrderError
-from gateway_async.hiding import hide_arguments
+from gateway_async.errors import InvalidOrderError, hide_arguments
 from gateway_async.models.fields import (
     AMOUNT,
     as_amount,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex
 from uuid import UUID
 
 from gateway_async.errors import InvalidOrderError
-from gateway_async.texts import plain_text
+from gateway_async.settings import plain_text
 
 if TYPE_CHECKING:
     import attrs

@@ -18,15 +18,15 @@ from weakref import WeakValueDictionary
 import attrs
 import orjson
 
-from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import InvalidOrderError
+from gateway_async.models.statuses import OutcomeStatus
 from gateway_async.notifications.reading import plain_fields
 from gateway_async.signing import SIGNATURE_FIELD
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from gateway_async.batching.outcomes import Outcome
+    from gateway_async.batching.results import Outcome
     from gateway_async.coalescer import Coalescer
     from gateway_async.models.records import TransactionRecord
     from gateway_async.notifications.reading import Notification

@@ -21,9 +21,8 @@ from gateway_async.wire.decoding import (
     charset_of,
     codec_of,
     decode_json,
-    reply_fields,
 )
-from gateway_async.wire.respon import decode_respon
+from gateway_async.wire.respon import decode_respon, reply_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from gateway_async.checks import check_instance, checked_count
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, NotificationError
 from gateway_async.notifications.confirming import Confirmer, Fate, Memory
 from gateway_async.notifications.reading import MAX_BYTES, Notification, parse, plain_fields
-from gateway_async.settings import DEFAULT_LINGER_SECONDS
+from gateway_async.settings import DEFAULT_LINGER_SECONDS, check_instance, checked_count
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, MutableMapping

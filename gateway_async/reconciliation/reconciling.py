@@ -4,16 +4,16 @@ from collections.abc import AsyncIterator, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Self
 
 from gateway_async.batching.batch import Batch, check_size
-from gateway_async.batching.plans import PLANS
-from gateway_async.batching.sources import check_orders
-from gateway_async.checks import check_instance, checked_count
+from gateway_async.batching.feed import check_orders
 from gateway_async.client import GatewayClient
 from gateway_async.errors import InvalidOrderError
+from gateway_async.operations import OPERATIONS
 from gateway_async.reconciliation.comparing import Rules
 from gateway_async.reconciliation.differences import Difference
 from gateway_async.reconciliation.entries import LedgerEntry
 from gateway_async.reconciliation.running import Run
 from gateway_async.reconciliation.summary import Books, ReconciliationResult, Summary
+from gateway_async.settings import check_instance, checked_count
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Collection, Iterable, Mapping
@@ -160,7 +160,7 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
     except InvalidOrderError as error:
         raise InvalidOrderError(str(error).replace("orders:", "ledger:", 1)) from None
     policy = gateway._batch_policy(policy)  # noqa: SLF001  # as its own look-ups go by
-    check_size(PLANS["query"], policy)
+    check_size(OPERATIONS["query"], policy)
     return Reconciliation(
         gateway,
         ledger,

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from gateway_async.batching.lifecycle import Lifecycle
-from gateway_async.batching.sources import open_source
-from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.batching.feed import open_source
+from gateway_async.batching.runner import Runner
 from gateway_async.errors import (
     GatewayError,
     InvalidOrderError,
     NotSentError,
     OutcomeUnknownError,
 )
+from gateway_async.models.statuses import OutcomeStatus
 from gateway_async.reconciliation.comparing import Case, Rules, compare
 from gateway_async.reconciliation.entries import LedgerEntry, check_entries, entry_problem
 from gateway_async.reconciliation.summary import Books, Summary
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from gateway_async.batching.batch import Batch
-    from gateway_async.batching.outcomes import Outcome
+    from gateway_async.batching.results import Outcome
     from gateway_async.client import GatewayClient
     from gateway_async.models.orders import OrderRef
     from gateway_async.settings import BatchPolicy
@@ -40,7 +40,7 @@ _ANSWERED = (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
 _COMPARED_AT_ONCE = 200
 
 
-class Run(Lifecycle):
+class Run(Runner):
     """A reconciliation under way."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Run(Lifecycle):
         window: int,
     ) -> None:
         super().__init__(LedgerEntry, policy)
-        self.tally = self._books = Books()  # type: ignore[assignment]  # differences, not outcomes
+        self.results = self._books = Books()  # type: ignore[assignment]  # differences, not outcomes
         self._gateway = gateway
         self._source = open_source(ledger)
         self._rules = rules
@@ -77,9 +77,9 @@ class Run(Lifecycle):
         check_entries(self._source.collection or ())
         self._begin(self._work(), "reconciliation")
 
-    def record_rest(self) -> None:
+    def add_unsent(self) -> None:
         """Record, once the worker has ended, what was taken in and not looked up."""
-        self._refuse(self.gate.closed_because or "the reconciliation ended before")
+        self._refuse(self.gate.stop_reason or "the reconciliation ended before")
 
     @property
     def _is_exhausted(self) -> bool:
@@ -90,13 +90,8 @@ class Run(Lifecycle):
         if not self._source.ended:
             await self._source.aclose()
 
-    def _let_go(self) -> None:
+    def _end_unsent(self) -> None:
         self.abandon()
-
-    def abandon(self) -> None:
-        """End the worker."""
-        for worker in self._workers:
-            worker.cancel()
 
     # What the worker does
 
@@ -114,7 +109,7 @@ class Run(Lifecycle):
     def _may_take(self) -> bool:
         """Whether to take more entries in; after a stop, only to say that they are unanswered."""
         is_too_late = self._source.waits and self.gate.is_too_late
-        return not (self._source.ended or self._leaving or is_too_late)
+        return not (self._source.ended or self._is_leaving or is_too_late)
 
     async def _fill(self) -> None:
         """Take entries in until the window is full; a ledger is not waited for too long.
@@ -133,18 +128,20 @@ class Run(Lifecycle):
 
     async def _pull(self) -> None:
         while len(self._window) < self._size:
-            try:
-                index, entry = await self._source.pull()
-            except StopAsyncIteration:
+            indices: list[int] = []
+            entries: list[Any] = []
+            await self._source.pull(1, indices, entries)
+            if self._source.ended and not entries:
                 return
-            problem = entry_problem(index, entry)
-            if problem is not None:
-                raise problem
-            self._window.append((index, entry))  # type: ignore[arg-type]  # an entry, or a problem
+            for index, entry in zip(indices, entries, strict=True):
+                problem = entry_problem(index, entry)
+                if problem is not None:
+                    raise problem
+                self._window.append((index, entry))
 
     async def _settle(self) -> None:
         """Look the window up, compare it, and keep what was found."""
-        reason = self.gate.closed_because
+        reason = self.gate.stop_reason
         if reason is None and self._window:
             self._is_asked = True
             transactions, refunds = await self._look_up()

@@ -1,14 +1,23 @@
-"""HTTP by aiohttp, and what each of its exceptions means."""
+"""HTTP by aiohttp: connections, and what each of its exceptions means.
+
+No connection is used again that has ended, that holds bytes which no request asked for, or, for a
+while, that belongs to a gateway which ends used connections with a reply owing. Requests get
+connections in the order in which they asked. Nothing of aiohttp leaves this module but bare causes.
+This module does not know an operation, a signature or a retry.
+"""
 
 import asyncio
-import ssl
+import functools
 import sys
 import weakref
 from http import HTTPStatus
-from typing import TYPE_CHECKING, TypeVar
+from ssl import SSLCertVerificationError, SSLContext
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import attrs
 from aiohttp.http_exceptions import HttpProcessingError
+from yarl import URL
 
 from gateway_async.errors import (
     CertificateError,
@@ -20,28 +29,78 @@ from gateway_async.errors import (
     ReplyTooLargeError,
     ReplyUnreadableError,
 )
-from gateway_async.transport.listening import UNASKED
-from gateway_async.transport.messages import ConnectionOptions, Evidence, Message, RawReply
-from gateway_async.transport.pool import KEEP_IDLE_SECONDS, Pool
-from gateway_async.transport.witness import WitnessedPayload, wrote_nothing
+from gateway_async.transport.deadlines import Alarm, Deadline
+from gateway_async.transport.tracked import (
+    UNREQUESTED,
+    HttpRequest,
+    HttpResponse,
+    SendTracker,
+    TrackedPayload,
+    arrivals_on,
+    has_unread,
+    wrote_nothing,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
+
+    from aiohttp.connector import Connection
 
     from gateway_async.settings import Timeouts
+
+KEEP_IDLE_SECONDS = 1.0
+"""A connection idle for longer is not used: closed meanwhile, it would look like a lost reply."""
+
+_MOST_LOST = 3
+_DISTRUST_SECONDS = 60.0
+"""After so many replies in a row that were lost on used connections, so long none is used again.
+
+Then one is tried, and the others not until it is answered, or as long again: all at once, as many
+replies would be lost each time.
+"""
 
 _READ_BYTES = 256 * 1024
 """What is buffered of a reply, some times over; the size of a given session is not used."""
 
-_Error = TypeVar("_Error", bound=BaseException)
+_KEPT_URLS = 64
+_NO_TIMERS = aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None)
+"""aiohttp keeps no time: it would set and cancel several timers a request."""
+
 _FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError)
 _WRONG_CERTIFICATE = (
-    ssl.SSLCertVerificationError,
+    SSLCertVerificationError,
     aiohttp.ClientConnectorCertificateError,
     aiohttp.ServerFingerprintMismatch,
 )
 _SHOWS_REPLY = (aiohttp.ClientResponseError, aiohttp.ClientPayloadError, HttpProcessingError)
 _ENDED = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
+
+
+@attrs.frozen(kw_only=True)
+class ConnectionOptions:
+    """What a session of ours is made with.
+
+    Attributes:
+        limit: Connections at most.
+        ssl: By what the certificates of gateway and proxy are judged; None for the system's
+            authorities.
+        proxy: The URL of a proxy, without user and password; None for none.
+        proxy_authorization: What the proxy is shown of user and password, or empty.
+    """
+
+    limit: int
+    ssl: SSLContext | None = None
+    proxy: str | None = None
+    proxy_authorization: str = attrs.field(default="", repr=False)
+
+
+@attrs.frozen
+class _Opened:
+    """What is open on one event loop; a session that was given has no generator."""
+
+    session: aiohttp.ClientSession
+    alarm: Alarm
+    generator: "AsyncGenerator[aiohttp.ClientSession] | None" = None
 
 
 class AiohttpTransport:
@@ -66,19 +125,19 @@ class AiohttpTransport:
                 f"session: expected aiohttp.ClientSession, got {type(session).__name__}"
             )
         self.base_url = base_url
+        self._url = functools.lru_cache(_KEPT_URLS)(lambda path: URL(base_url + path))
         self._timeouts = timeouts
         self._max_reply_bytes = max_reply_bytes
         self._options = options
-        self._given = session
         # A tunnel is shown it when it is opened, a plain proxy with each request.
         shown = {"Proxy-Authorization": options.proxy_authorization}
         is_tunnel = base_url.lower().startswith("https:")
         self._proxy_headers = shown if options.proxy_authorization and is_tunnel else None
         self._headers = shown if options.proxy_authorization and not is_tunnel else {}
-        self._own: weakref.WeakKeyDictionary[
-            asyncio.AbstractEventLoop,
-            tuple[AsyncGenerator[aiohttp.ClientSession], aiohttp.ClientSession],
-        ] = weakref.WeakKeyDictionary()
+        self._given = session
+        self._opened: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Opened] = (
+            weakref.WeakKeyDictionary()
+        )
         self._closed = False
 
     @property
@@ -87,43 +146,63 @@ class AiohttpTransport:
         return self._options.limit if self._given is None else sys.maxsize
 
     @property
-    def left_open(self) -> bool:
-        """Whether a session of ours is open: neither `aclose` nor the end of its loop closed it."""
-        return bool(self._own)
-
-    @property
     def loops(self) -> list[asyncio.AbstractEventLoop]:
-        """The event loops on which a session of ours is open."""
-        return list(self._own)
+        """The event loops on which a session of ours is open: nothing has closed it yet."""
+        return list(self._opened) if self._given is None else []
 
     def reopen(self) -> None:
         """Let requests leave again after `aclose`."""
         self._closed = False
 
-    async def send(self, message: Message, *, evidence: Evidence, seconds: float) -> RawReply:
-        """Send one request; see `Transport.send`."""
-        session = self._session()
-        if session is None:
-            session = await self._open()
-        foreign = None
+    async def send(
+        self, request: HttpRequest, *, tracker: SendTracker, seconds: float
+    ) -> HttpResponse:
+        """Send one request by POST and return its response, whatever the status.
+
+        Args:
+            request: What to send.
+            tracker: Noted in before the first byte of the body is written.
+            seconds: The time that is left for all of it.
+
+        Raises:
+            NotSentError: Nothing was sent.
+            OutcomeUnknownError: The reply was lost, unreadable or too large.
+            ConfigurationError: The client is closed.
+        """
+        opened = self._opened.get(asyncio.get_running_loop())
+        if opened is None or self._closed or opened.session.closed:
+            opened = await self._open()
+        session = opened.session
+        deadline = Deadline(opened.alarm, tracker, self._timeouts, seconds)
+        payload = TrackedPayload(request, tracker, deadline.restart)
+        is_foreign = False
+        failure: Exception
         try:
-            reply = await self._exchange(session, message, evidence, seconds)
+            response = await self._post(session, request.path, payload, deadline)
+        except asyncio.CancelledError:
+            if not deadline.was_only_cause:
+                raise
+            failure = TimeoutError(deadline.missed)
         except _FAILURES as error:
-            failure: BaseException = error
+            failure = error
         except GatewayError:
             raise
         except Exception as error:  # noqa: BLE001  # a given session's hooks: passed on below
             failure = error
             # Without hooks it is asyncio's TLS, or aiohttp, which asserts that it was not closed.
-            foreign = None if self._given is None or session.closed else error
+            is_foreign = self._given is not None and not session.closed
         else:
-            _teach(session, evidence, is_lost=reply.status == HTTPStatus.REQUEST_TIMEOUT)
-            return reply
-        _teach(session, evidence, is_lost=isinstance(failure, _ENDED))
+            _teach(session, tracker, is_lost=response.status == HTTPStatus.REQUEST_TIMEOUT)
+            return response
+        finally:
+            deadline.end()
+            payload.abort_closed()
+        _teach(session, tracker, is_lost=isinstance(failure, _ENDED))
         # Outside the handlers: a context would carry aiohttp's frames, and they hold the body.
-        if foreign is not None:
-            raise _bare(foreign)
-        raise _translate(failure, asked=evidence.settle()) from _shown_cause(failure)
+        if is_foreign:
+            raise _bare(failure)
+        cause = None if _quotes_reply(failure) or _names_proxy(failure) else _bare(failure)
+        raise _translate(failure, sent=tracker.revoke()) from cause
 
     async def aclose(self) -> None:
         """Close the session that was opened on the running loop; a caller's own is left alone.
@@ -131,88 +210,67 @@ class AiohttpTransport:
         Nothing leaves any more, nor what a batch still holds, until `reopen`.
         """
         self._closed = True
-        generator, _ = self._own.pop(asyncio.get_running_loop(), (None, None))
-        if generator is not None:
-            await generator.aclose()
-
-    async def _exchange(
-        self, session: aiohttp.ClientSession, message: Message, evidence: Evidence, seconds: float
-    ) -> RawReply:
-        payload = WitnessedPayload(message, evidence)
-        try:
-            return await self._post(session, message, payload, seconds)
-        finally:
-            payload.let_go()
+        opened = self._opened.pop(asyncio.get_running_loop(), None)
+        if opened is not None and opened.generator is not None:
+            await opened.generator.aclose()
 
     async def _post(
-        self,
-        session: aiohttp.ClientSession,
-        message: Message,
-        payload: WitnessedPayload,
-        seconds: float,
-    ) -> RawReply:
-        evidence = payload.evidence
-        async with session.post(
-            self.base_url + message.path,
+        self, session: aiohttp.ClientSession, path: str, payload: TrackedPayload, deadline: Deadline
+    ) -> HttpResponse:
+        payload.headers.update(self._headers)
+        response = await session.post(
+            self._url(path),
             data=payload,
-            # Without a content type, a given session's own would win.
-            headers={"Content-Type": message.content_type, **self._headers},
+            headers=payload.headers,  # else a given session's own Content-Type would win
             proxy_headers=self._proxy_headers,
-            timeout=aiohttp.ClientTimeout(
-                total=seconds,
-                connect=self._timeouts.connect_seconds,
-                sock_read=self._timeouts.reply_seconds,
-            ),
+            timeout=_NO_TIMERS,
             allow_redirects=False,
             raise_for_status=False,
             auto_decompress=True,
             read_bufsize=_READ_BYTES,
             middlewares=(),
-        ) as response:
-            if not evidence.asked:
-                evidence.settle()
-                problem = evidence.spoilt or (UNASKED if wrote_nothing(response) else "")
-                response.close()
-                if problem:
-                    raise NotSentError(f"nothing was sent: {problem}")
-                raise EvidenceError(
-                    f"a reply (HTTP {response.status}) came to a request that was never written; "
-                    "the evidence of sending cannot be trusted with this aiohttp or this mock"
-                )
-            body = await self._read(response)
-            return RawReply(response.status, response.headers, body)
+        )
+        try:
+            _check_written(response, payload.tracker)
+            body = await self._read(response.content, deadline)
+        except BaseException:
+            response.close()
+            raise
+        response.release()
+        return HttpResponse(response.status, response.headers, body)
 
-    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+    async def _read(self, content: aiohttp.StreamReader, deadline: Deadline) -> bytes:
         pieces: list[bytes] = []
         size = 0
-        while piece := await response.content.readany():
+        while True:
+            piece = await content.readany()
             size += len(piece)
             if size > self._max_reply_bytes:
-                response.close()
                 raise ReplyTooLargeError(
                     f"the reply is larger than max_reply_bytes={self._max_reply_bytes}"
                 )
             pieces.append(piece)
-        return b"".join(pieces)
+            if content.at_eof():
+                return b"".join(pieces)
+            deadline.restart()
 
-    def _session(self) -> aiohttp.ClientSession | None:
-        """Return the session of the running loop; None where it is to be opened."""
+    async def _open(self) -> _Opened:
+        """Return what is open on the running loop, and open it before."""
         if self._closed:
             raise ConfigurationError("nothing was sent: this GatewayClient is closed")
-        if self._given is not None:
-            if self._given.closed:
-                raise NotSentError("nothing was sent: the given session= is closed")
-            return self._given
-        _, session = self._own.get(asyncio.get_running_loop(), (None, None))
-        return session
+        loop = asyncio.get_running_loop()
+        if self._given is None:
+            generator = self._own_session()
+            session = await anext(generator)  # which awaits nothing: no other task opens one too
+            opened = _Opened(session, Alarm(loop), generator)
+        elif self._given.closed:
+            raise NotSentError("nothing was sent: the given session= is closed")
+        else:
+            opened = _Opened(self._given, Alarm(loop))
+        self._opened[loop] = opened
+        return opened
 
-    async def _open(self) -> aiohttp.ClientSession:
-        generator = self._opened()
-        session = await anext(generator)  # which waits for nothing, so that nobody opens another
-        self._own[asyncio.get_running_loop()] = generator, session
-        return session
-
-    async def _opened(self) -> "AsyncGenerator[aiohttp.ClientSession]":
+    async def _own_session(self) -> "AsyncGenerator[aiohttp.ClientSession]":
         options = self._options
         connector = Pool(
             limit=options.limit,
@@ -228,33 +286,133 @@ class AiohttpTransport:
             try:
                 yield session
             finally:  # else the entry would keep its own key, the loop, alive
-                self._own.pop(asyncio.get_running_loop(), None)
+                self._opened.pop(asyncio.get_running_loop(), None)
 
 
-def _teach(session: aiohttp.ClientSession, evidence: Evidence, *, is_lost: bool) -> None:
-    """Tell a pool of ours how a request ended that was written."""
-    if evidence.asked and isinstance(session.connector, Pool):
-        session.connector.note(evidence, is_lost=is_lost)
+class Pool(aiohttp.TCPConnector):
+    """A pool that gives away no connection again that may not carry another request."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401  # aiohttp's
+        super().__init__(**options)
+        self._arrivals: weakref.WeakKeyDictionary[Any, Callable[[], object] | None] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._places = asyncio.Semaphore(self.limit)
+        self._lost = 0
+        self._distrusts_until = 0.0
+
+    async def connect(self, req: Any, traces: Any, timeout: Any) -> "Connection":  # noqa: ANN401, ASYNC109  # aiohttp's
+        """Give a connection to a request, once it is its turn.
+
+        aiohttp itself would serve first the task that asks in the moment in which a connection is
+        free: a worker of a batch with its next request. Those of other batches would time out.
+        """
+        await self._places.acquire()
+        try:
+            connection = await self._usable(req, traces, timeout)
+        except BaseException:
+            self._places.release()
+            raise
+        connection.add_callback(self._places.release)
+        return connection
+
+    async def _usable(self, req: Any, traces: Any, timeout: Any) -> "Connection":  # noqa: ANN401, ASYNC109  # aiohttp's
+        """Find a connection for a request, and note in its tracker whether it is a used one."""
+        while True:
+            if self.closed:  # it would connect first, and keep that place for ever
+                raise aiohttp.ClientConnectionError("the client was closed meanwhile")
+            connection = await super().connect(req, traces, timeout)
+            protocol, transport = connection.protocol, connection.transport
+            if protocol is None or transport is None:
+                return connection
+            # A new one is taken as it is: there is no end to those of a gateway that speaks first.
+            is_reused = protocol in self._arrivals
+            if not is_reused:
+                self._arrivals[protocol] = arrivals_on(transport)
+            if not is_reused or (self._trusts and await self._is_at_rest(connection)):
+                if isinstance(req.body, TrackedPayload):
+                    req.body.arrivals = self._arrivals[protocol]
+                    req.body.tracker.is_reused = is_reused
+                    req.body.tracker.is_trial = is_reused and self._beware()
+                return connection
+            connection.close()
+            transport.abort()  # over TLS, a farewell would be waited for, half a minute
+
+    async def _is_at_rest(self, connection: "Connection") -> bool:
+        """Say whether a connection is open and silent, once what has arrived by now is read."""
+        protocol = connection.protocol
+        try:
+            is_unread = await has_unread(self._arrivals.get(protocol))
+        except BaseException:
+            connection.close()
+            raise
+        is_open = protocol is not None and protocol.is_connected() and not protocol.should_close
+        return is_open and not is_unread
+
+    def note(self, tracker: SendTracker, *, is_lost: bool) -> None:
+        """Learn from a request that was written whether its connection ended with a reply owing."""
+        if not tracker.is_reused:
+            return
+        if is_lost:
+            self._lost += 1
+            self._beware()
+        elif self._lost < _MOST_LOST or tracker.is_trial:  # not what had left before
+            self._lost, self._distrusts_until = 0, 0.0
+
+    def _beware(self) -> bool:
+        """Use none again for a while, where too many were lost; trying one begins it anew."""
+        is_due = self._lost >= _MOST_LOST
+        if is_due:
+            self._distrusts_until = self._loop.time() + _DISTRUST_SECONDS
+        return is_due
+
+    @property
+    def _trusts(self) -> bool:
+        return self._loop.time() >= self._distrusts_until
 
 
-def _translate(error: BaseException, *, asked: bool) -> GatewayError:
+def _teach(session: aiohttp.ClientSession, tracker: SendTracker, *, is_lost: bool) -> None:
+    """Let a pool of ours learn from how a request ended that was written."""
+    if tracker.started and isinstance(session.connector, Pool):
+        session.connector.note(tracker, is_lost=is_lost)
+
+
+def _check_written(response: aiohttp.ClientResponse, tracker: SendTracker) -> None:
+    """Check that the request to which a reply came was written.
+
+    Raises:
+        NotSentError: If it was not: the reply lay in the connection before.
+        EvidenceError: If it was not, as far as the tracker knows.
+    """
+    if tracker.revoke():
+        return
+    problem = tracker.problem or (UNREQUESTED if wrote_nothing(response) else "")
+    if problem:
+        raise NotSentError(f"nothing was sent: {problem}")
+    raise EvidenceError(
+        f"a reply (HTTP {response.status}) came to a request that was never written; the evidence "
+        "of sending cannot be trusted with this aiohttp or this mock"
+    )
+
+
+def _translate(error: Exception, *, sent: bool) -> GatewayError:
     """Say what an exception of aiohttp means: the one place where they are mapped."""
     what = _describe(error)
-    if not asked and isinstance(error, aiohttp.ClientHttpProxyError):
+    if not sent and isinstance(error, aiohttp.ClientHttpProxyError):
         problem = f"nothing was sent: the proxy opened no connection (HTTP {error.status})"
         if error.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:  # each try may lock the user
             return ConfigurationError(f"{problem}: it expects another user and password in proxy")
         return NotSentError(problem)
-    if not asked and any(isinstance(link, _WRONG_CERTIFICATE) for link in _links(error)):
+    if not sent and any(isinstance(link, _WRONG_CERTIFICATE) for link in _links(error)):
         return CertificateError(f"nothing was sent: the TLS certificate is not valid ({what})")
-    if not asked:
+    if not sent:
         return NotSentError(f"nothing was sent: {what}")
     if isinstance(error, _SHOWS_REPLY):
         return ReplyUnreadableError(f"the request was sent and its reply is unreadable: {what}")
     return OutcomeUnknownError(f"the request was sent and its reply was lost: {what}")
 
 
-def _describe(error: BaseException) -> str:
+def _describe(error: Exception) -> str:
     """Name an exception; its text too, unless that could quote the reply."""
     name = type(error).__name__
     text = "" if _quotes_reply(error) else str(error)
@@ -263,7 +421,7 @@ def _describe(error: BaseException) -> str:
     return f"{name}: {text}" if text else name
 
 
-def _quotes_reply(error: BaseException) -> bool:
+def _quotes_reply(error: Exception) -> bool:
     """Say whether an exception may hold a part of the reply: its headers, where it broke off."""
     is_broken_off = isinstance(error, aiohttp.ServerDisconnectedError)
     return isinstance(error, _SHOWS_REPLY) or (
@@ -271,24 +429,19 @@ def _quotes_reply(error: BaseException) -> bool:
     )
 
 
-def _shown_cause(error: BaseException) -> BaseException | None:
-    """Return what may hang on our error as its cause: no frames, quoted reply or password."""
-    return None if _quotes_reply(error) or _names_proxy(error) else _bare(error)
-
-
-def _names_proxy(error: BaseException) -> bool:
+def _names_proxy(error: Exception) -> bool:
     """Say whether an exception has a proxy's URL, which a given session keeps with its password."""
     return any(getattr(argument, "proxy", None) is not None for argument in error.args)
 
 
-def _bare(error: _Error) -> _Error:
+def _bare(error: Exception) -> Exception:
     """Take the frames from an exception and from all that hangs on it."""
     for link in _links(error):
         link.__traceback__ = None
     return error
 
 
-def _links(error: BaseException) -> list[BaseException]:
+def _links(error: Exception) -> list[BaseException]:
     """Return an exception and all that hangs on it."""
     found: list[BaseException] = []
     left: list[BaseException | None] = [error]

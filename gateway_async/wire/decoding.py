@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from gateway_async.errors import ReplyUnreadableError
+from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.wire.encoding import JsonText
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r\n"
@@ -31,6 +32,11 @@ _ESCAPE = re.compile(
 )
 """An escape that says something, or else half a surrogate pair."""
 
+_SIGNATURE_NAME = b'"encryption_data"'
+_SIGNATURES = re.compile(rb'("encryption_data"\s*:\s*)"[^"\\]*+(?:\\.[^"\\]*+)*+"')
+_SIGNED = re.compile(rb'(?<!\\)"encryption_data"\s*:')
+_ESCAPED_LETTER = rb"\u00"
+_LONGEST_SHOWN = 200
 _DIGITS_AND_BORDERS = bytes.maketrans(b"0123456789,[ \t\r\n", b"0" * 10 + b":" * 6)
 _LONG_INTEGER = b":" + b"0" * 19
 """How an integer that may have more than 64 bits begins, once translated."""
@@ -186,6 +192,66 @@ def _merged(pairs: list[tuple[str, Any]], doubtful: set[str]) -> dict[str, Any]:
     return {**merged, **several}
 
 
+def without_signatures(
+    reply: bytes, payload: "Mapping[str, Any]"
+) -> "tuple[bytes, Mapping[str, Any]]":
+    """Take the signatures from a JSON reply.
+
+    Args:
+        reply: The reply.
+        payload: The same decoded.
+
+    Returns:
+        The reply with every signature in it emptied, and what it says; the one beside its items
+        may still be in that.
+
+    Raises:
+        ReplyUnreadableError: Where it has to be written again and is nested too deep for that.
+    """
+    first, last = reply.find(_SIGNATURE_NAME), reply.rfind(_SIGNATURE_NAME)
+    is_escaped = b"\\" in reply and _ESCAPED_LETTER in reply
+    if first < 0 and not is_escaped:
+        return reply, payload
+    found = _SIGNATURES.match(reply, last) if first >= 0 else None
+    spliced = reply
+    if found and first == last and SIGNATURE_FIELD in payload:
+        spliced = b"".join((reply[:first], found[1], b'""', reply[found.end() :]))
+        if not is_escaped:
+            return spliced, payload
+    emptied = _empty_signatures(payload)
+    if spliced is not reply and emptied <= 1:
+        return spliced, payload
+    # A name that comes twice in one object is decoded once: what was not emptied may still stand.
+    is_clean = spliced is reply and not emptied and not _SIGNED.search(reply)
+    return reply if is_clean else _rewritten(reply, payload), payload
+
+
+def _empty_signatures(payload: "Mapping[str, Any]") -> int:
+    """Empty whatever is called a signature, however it was written, and say how many were."""
+    emptied = 0
+    left: list[Any] = [payload]
+    while left:
+        part = left.pop()
+        if isinstance(part, dict):
+            if part.get(SIGNATURE_FIELD):
+                part[SIGNATURE_FIELD] = ""
+                emptied += 1
+            left += part.values()
+        elif isinstance(part, list):
+            left += part
+    return emptied
+
+
+def _rewritten(reply: bytes, payload: "Mapping[str, Any]") -> bytes:
+    with contextlib.suppress(RecursionError, orjson.JSONEncodeError):
+        if may_have_long_integers(reply):  # which orjson does not write
+            return json.dumps(payload).encode()
+        return orjson.dumps(payload)
+    raise ReplyUnreadableError(
+        "the reply carries signatures, and is nested too deep to be kept without them"
+    )
+
+
 def _json_problem(trimmed: bytes, position: int | None) -> str:
     kind = kind_of(trimmed)
     if position is None or trimmed[:1] not in (b"{", b"["):
@@ -195,29 +261,35 @@ def _json_problem(trimmed: bytes, position: int | None) -> str:
     return f"broken JSON: {kind} that cannot be read at character {position}"
 
 
-def reply_fields(body: bytes) -> dict[str, str]:
-    """Return the top-level fields of a reply as text, to verify its signature.
+def identifier(value: object) -> str | None:
+    """Read an identifier or code: text, or an integer as text; None for anything else.
 
-    In JSON, a string is its text and anything else the very slice of the reply. In XML, an
-    element without children is its text; others, which have no text, are given as compact JSON.
+    A float stands for digits that are lost, so it names nothing.
+    """
+    if isinstance(value, str):
+        return value.strip() or None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return None
+
+
+def shown(value: object) -> str:
+    """Show the beginning of a value; of what is nested, its kind alone."""
+    scalar = isinstance(value, str | int | float)
+    return str(value)[:_LONGEST_SHOWN] if scalar else f"a {type(value).__name__}"
+
+
+def json_fields(body: bytes) -> dict[str, str]:
+    """Return the top-level fields of a JSON reply as text, to verify its signature.
+
+    A string is its text, and anything else the very slice of the reply.
 
     Raises:
-        ReplyUnreadableError: For anything but a JSON object or the XML `respon`.
+        ReplyUnreadableError: For anything but a JSON object.
     """
-    if not (is_utf_16(body) or trim(body).startswith(b"<")):
-        _, text = _read_json(body)
-        return _read_slices(text.decode())
-    from gateway_async.wire import respon  # noqa: PLC0415  # its parser is seldom needed
-
-    return {
-        name: value if isinstance(value, str) else JsonText(orjson.dumps(value).decode())
-        for name, value in respon.decode_respon(body).items()
-    }
-
-
-def _read_slices(text: str) -> dict[str, str]:
+    _, text = _read_json(body)
     with contextlib.suppress(RecursionError):
-        return dict(_slices(text))
+        return dict(_slices(text.decode()))
     raise ReplyUnreadableError("expected a JSON object, got one that is nested too deep to verify")
 
 

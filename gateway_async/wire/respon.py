@@ -7,11 +7,21 @@ document type definition and no entity is ever expanded. This module knows no mo
 import re
 from typing import Any
 
+import orjson
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import DefusedXMLParser, ParseError
 
 from gateway_async.errors import ReplyUnreadableError
-from gateway_async.wire.decoding import BYTE_ORDER_MARK, XML, codec_of, kind_of, trim
+from gateway_async.wire.decoding import (
+    BYTE_ORDER_MARK,
+    XML,
+    codec_of,
+    is_utf_16,
+    json_fields,
+    kind_of,
+    trim,
+)
+from gateway_async.wire.encoding import JsonText
 
 _DEEPEST = 32
 
@@ -178,3 +188,20 @@ def _local_name(tag: str) -> str:
 
 def _element_value(children: dict[str, Any], text: str) -> dict[str, Any]:
     return {**children, "#text": text} if text.strip() else children
+
+
+def reply_fields(body: bytes) -> dict[str, str]:
+    """Return the top-level fields of a reply as text, to verify its signature.
+
+    In JSON, a string is its text and anything else the very slice of the reply. In XML, an
+    element without children is its text; others, which have no text, are given as compact JSON.
+
+    Raises:
+        ReplyUnreadableError: For anything but a JSON object or the XML `respon`.
+    """
+    if not (is_utf_16(body) or trim(body).startswith(b"<")):
+        return json_fields(body)
+    return {
+        name: value if isinstance(value, str) else JsonText(orjson.dumps(value).decode())
+        for name, value in decode_respon(body).items()
+    }

@@ -9,12 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from gateway_async.checks import checked_count
-from gateway_async.errors import ConfigurationError
-from gateway_async.extras import needed
+from gateway_async.errors import ConfigurationError, require_extra
+from gateway_async.settings import checked_count
 
 _PACKAGES = ("aio_pika", "taskiq", "taskiq_aio_pika")
-with needed(__name__, *_PACKAGES, install="'gateway-async[workers]'"):
+with require_extra(__name__, *_PACKAGES, install="'gateway-async[workers]'"):
     from aio_pika.exceptions import AMQPConnectionError, AMQPError
     from taskiq.acks import AcknowledgeType
     from taskiq.receiver import Receiver

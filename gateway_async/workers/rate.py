@@ -13,13 +13,12 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from gateway_async.errors import ConfigurationError, JournalError, NotSentError
-from gateway_async.extras import needed
+from gateway_async.errors import ConfigurationError, JournalError, NotSentError, require_extra
 from gateway_async.journal.location import locate
 from gateway_async.settings import is_duration
 
 _PACKAGES = ("psycopg", "psycopg_pool", "pyrate_limiter")
-with needed(__name__, *_PACKAGES, install="'gateway-async[workers]'"):
+with require_extra(__name__, *_PACKAGES, install="'gateway-async[workers]'"):
     import psycopg
     from psycopg_pool import ConnectionPool
     from pyrate_limiter import Limiter, PostgresBucket, Rate

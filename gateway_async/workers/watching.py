@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from gateway_async.batching.outcomes import count_statuses
 from gateway_async.batching.results import BatchResult
-from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import JobConflictError
 from gateway_async.journal.rows import StoredBlock
 from gateway_async.journal.states import UNFINISHED, JobState
+from gateway_async.models.statuses import OutcomeStatus, count_statuses
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -110,4 +109,4 @@ async def collect(journal: "Journal", job: str) -> "BatchResult[Any, Any]":
         blocks.append(StoredBlock(tuple(rows)))
         for status, count in count_statuses(blocks[-1].statuses).items():
             counts[status] += count
-    return BatchResult(counts=counts, blocks=tuple(blocks))
+    return BatchResult(counts=counts, chunks=tuple(blocks))

@@ -10,10 +10,9 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, Self
 
-from gateway_async.checks import setting
 from gateway_async.errors import ConfigurationError
 from gateway_async.journal import Journal
-from gateway_async.settings import WorkerPolicy
+from gateway_async.settings import WorkerPolicy, setting
 from gateway_async.workers.running import SliceEnd, run_slice
 from gateway_async.workers.sweeping import keep_sweeping, sweep
 from gateway_async.workers.watching import collect, watch

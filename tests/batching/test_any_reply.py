@@ -2,26 +2,16 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from gateway_async import Dialect, OutcomeStatus
-from gateway_async.batching.chunks import Chunk
-from gateway_async.batching.matching import judge, sent_of
-from gateway_async.batching.outcomes import (
-    RepliedBlock,
-    ReplyEnvelope,
-    Sending,
-    status_codes,
-    without_signatures,
-)
-from gateway_async.batching.plans import PLANS
+from gateway_async.batching.judge import judge
+from gateway_async.batching.results import AnsweredChunk, ReplyEnvelope, Sending
 from gateway_async.operations import OPERATIONS
-from gateway_async.wire.decoding import decode_json
-from gateway_async.wire.encoding import order_rows
+from gateway_async.wire.decoding import decode_json, decode_surely, without_signatures
 from tests.orders import (
     LIST_FIELDS,
     LOOK_UPS,
@@ -141,59 +131,46 @@ def test_each_order_has_one_verdict_and_each_item_one_place(
     assert Counter(map(id, placed)) == Counter(map(id, listed))
 
 
-def _sent(operation: str, orders: Sequence[Any], dialect: Dialect) -> Any:
-    return sent_of(OPERATIONS[operation], order_rows(orders, dialect), dialect)
-
-
 @given(
     data=st.data(),
     operation=st.sampled_from(MONEY_OPERATIONS),
     dialect=_DIALECTS,
     count=st.integers(1, 6),
 )
-def test_a_glance_sees_what_a_close_look_sees(
+def test_all_is_echoed_where_each_item_says_of_its_own_order_that_it_was_done(
     data: st.DataObject, operation: str, dialect: Dialect, count: int
 ) -> None:
     orders = orders_for(operation, made_up(count))
     payload = data.draw(st.one_of(_mutated(operation, orders), _nearly_right(operation, orders)))
-    args = OPERATIONS[operation], orders, payload, dialect
-    glance, close = judge(*args, _sent(operation, orders, dialect)), judge(*args)
-    assert [status for status, _ in glance.verdicts] == [status for status, _ in close.verdicts]
-    assert list(map(str, glance.verdicts)) == list(map(str, close.verdicts))
-    assert [list(map(id, items)) for items in glance.items] == [
-        list(map(id, items)) for items in close.items
-    ]
-    assert list(map(id, glance.unexpected)) == list(map(id, close.unexpected))
-    assert glance.cut is close.cut
-    assert not glance.plain or {s for s, _ in glance.verdicts} == {OutcomeStatus.SUCCEEDED}
+    judgement = judge(OPERATIONS[operation], orders, payload, dialect)
+    succeeded = {status for status, _ in judgement.verdicts} == {OutcomeStatus.SUCCEEDED}
+    listed = [id(item) for item in payload[LIST_FIELDS[operation]]]
+    in_order = [[id(item) for item in items] for items in judgement.items] == [[n] for n in listed]
+    assert judgement.all_echoed is (succeeded and in_order)
+    assert not (judgement.all_echoed and judgement.unexpected)
 
 
 @pytest.mark.parametrize("operation", MONEY_OPERATIONS)
-def test_the_usual_reply_is_judged_at_a_glance(operation: str) -> None:
+def test_the_usual_reply_is_all_echoed(operation: str) -> None:
     orders = orders_for(operation, made_up(50))
-    sent = _sent(operation, orders, Dialect())
     payload = reply_to(operation, [item_of(operation, order) for order in orders])
-    assert judge(OPERATIONS[operation], orders, payload, Dialect(), sent).plain
+    assert judge(OPERATIONS[operation], orders, payload, Dialect()).all_echoed
     payload[LIST_FIELDS[operation]].reverse()
-    assert not judge(OPERATIONS[operation], orders, payload, Dialect(), sent).plain
+    assert not judge(OPERATIONS[operation], orders, payload, Dialect()).all_echoed
 
 
 @pytest.mark.parametrize("values", [("1", 1), (1, True), (True, 1), (1, 1.0)])
-def test_a_glance_takes_no_value_for_another_that_python_calls_equal(values: tuple[Any]) -> None:
+def test_no_value_is_taken_for_another_that_python_calls_equal(values: tuple[Any]) -> None:
     orders = orders_for("capture", made_up(2))
     listed = [
         item_of("capture", order, capture_status=value)
         for order, value in zip(orders, values, strict=True)
     ]
-    args = OPERATIONS["capture"], orders, reply_to("capture", listed), Dialect()
-    assert (
-        [status for status, _ in judge(*args, _sent("capture", orders, Dialect())).verdicts]
-        == [status for status, _ in judge(*args).verdicts]
-        == [
-            OutcomeStatus.SUCCEEDED if type(value) in (str, int) else OutcomeStatus.UNKNOWN
-            for value in values
-        ]
-    )
+    judgement = judge(OPERATIONS["capture"], orders, reply_to("capture", listed), Dialect())
+    assert [status for status, _ in judgement.verdicts] == [
+        OutcomeStatus.SUCCEEDED if type(value) in (str, int) else OutcomeStatus.UNKNOWN
+        for value in values
+    ]
 
 
 @given(data=st.data(), operation=OPERATION, count=st.integers(1, 4))
@@ -225,31 +202,32 @@ def test_nonsense_proves_nothing(payload: dict[str, Any]) -> None:
 def test_a_kept_reply_is_read_again_as_it_was_judged(
     data: st.DataObject, operation: str, count: int
 ) -> None:
-    plan = PLANS[operation]
+    row = OPERATIONS[operation]
+    decode = decode_json if row.is_look_up else decode_surely
     orders = orders_for(operation, made_up(count))
-    payload = data.draw(_mutated(operation, orders))
+    payload = data.draw(st.one_of(_mutated(operation, orders), _right(operation, orders)))
     reply = (
         json.dumps({**payload, "encryption_data": 'se"cret\\'}, allow_nan=False, default=str)
         if _is_json(payload)
-        else b"{}"
+        else "{}"
     )
-    body = reply.encode() if isinstance(reply, str) else reply
-    judgement = judge(plan.operation, orders, decode_json(body), Dialect())
-    kept, _ = without_signatures(body, decode_json(body))
-    block = RepliedBlock(
-        chunk=Chunk(range(count), tuple(orders)),
-        statuses=status_codes([status for status, _ in judgement.verdicts]),
-        plan=plan,
-        reply=kept,
-        dialect=Dialect(),
-        sending=Sending(ended_at=0.0),
-        envelope=ReplyEnvelope.of(decode_json(body), http_status=200, received_at=0.0),
-    )
-    outcomes = block.outcomes()
+    body = reply.encode()
+    judgement = judge(row, orders, decode(body), Dialect())
+    kept, _ = without_signatures(body, decode(body))
+    sending = Sending(ended_at=0.0)
+    envelope = ReplyEnvelope.of(decode(body), http_status=200, received_at=0.0)
+    chunk = AnsweredChunk(range(count), orders, row, Dialect(), kept, judgement, sending, envelope)
+    outcomes = chunk.outcomes()
     assert [outcome.status for outcome in outcomes] == [s for s, _ in judgement.verdicts]
-    assert b'se\\"cret' not in block.reply
+    assert list(map(str, chunk.judgement().verdicts)) == list(map(str, judgement.verdicts))
+    assert [tuple(outcome.items) for outcome in outcomes] == list(judgement.items)
+    assert b'se\\"cret' not in chunk.reply
     for outcome in outcomes:
         assert (outcome.record is None) is (not outcome.items)
+
+
+def _right(operation: str, orders: list[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.just(reply_to(operation, [item_of(operation, order) for order in orders]))
 
 
 def _is_json(payload: dict[str, Any]) -> bool:

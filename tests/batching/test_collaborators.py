@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway_async import BatchPolicy, OutcomeStatus
-from gateway_async.batching import sending
+from gateway_async.batching import judge
 from tests.memory import MemoryTransport, all_done, client_over
 from tests.orders import refunds
 
@@ -54,7 +54,7 @@ async def test_a_defect_in_judging_loses_no_order(monkeypatch: pytest.MonkeyPatc
     def broken(*_: Any) -> Any:
         raise LookupError("a defect")
 
-    monkeypatch.setattr(sending, "judge", broken)
+    monkeypatch.setattr(judge, "_judge_money", broken)
     batch = client_over(MemoryTransport(all_done), policy=POLICY).refund(refunds(30))
     with pytest.raises(LookupError, match="a defect"):
         await batch

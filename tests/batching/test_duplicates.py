@@ -4,14 +4,15 @@ import asyncio
 from collections import Counter
 from typing import Any
 
+import attrs
 import pytest
 
 from gateway_async import BatchPolicy, BatchResult, DuplicateOrderError, NotSentError, OutcomeStatus
-from gateway_async.transport import RawReply
+from gateway_async.transport import HttpResponse
 from tests.memory import Asked, MemoryTransport, all_done, client_over
-from tests.orders import refunds
+from tests.orders import made_up, orders_for, refunds
 
-BROKEN = RawReply(500, {}, b"")
+BROKEN = HttpResponse(500, {}, b"")
 
 
 def _policy(duplicates: str, concurrency: int = 4, chunk_size: int = 5) -> BatchPolicy:
@@ -117,3 +118,41 @@ async def test_one_order_many_times_goes_one_behind_the_other() -> None:
     result = await _run(transport, _policy("serialize"), iter(refunds(1) * 100))
     assert result.ok
     assert [asked.transactions for asked in transport.asked] == [["T000000"]] * 100
+
+
+@pytest.mark.parametrize("wrong", ["too precise", "of another class"])
+async def test_a_wrong_order_lets_none_like_it_overtake_the_one_in_flight(wrong: str) -> None:
+    flying: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+
+    async def handler(asked: Asked) -> dict[str, Any]:
+        flying.update(asked.transactions)
+        for name in asked.transactions:
+            most[name] = max(most[name], flying[name])
+        for _ in range(50):
+            await asyncio.sleep(0)
+        flying.subtract(asked.transactions)
+        return asked.done()
+
+    right = refunds(1)[0]
+    bad = (
+        attrs.evolve(right, refund_amount="0.001")
+        if wrong == "too precise"
+        else orders_for("capture", made_up(1))[0]
+    )
+    orders = [right, bad, right, bad, right]
+    result = await _run(MemoryTransport(handler), _policy("serialize", chunk_size=1), iter(orders))
+    assert most == {right.transaction_id: 1}
+    assert [outcome.index for outcome in result.succeeded] == [0, 2, 4]
+    assert [outcome.index for outcome in result.not_sent] == [1, 3]
+
+
+@pytest.mark.parametrize("duplicates", ["reject", "serialize", "allow"])
+@pytest.mark.parametrize("stranger", ["text", None, 7])
+async def test_what_is_no_order_at_all_is_refused_and_the_others_go_on(
+    duplicates: str, stranger: object
+) -> None:
+    orders = [*refunds(3), stranger, *refunds(6)[3:]]
+    result = await _run(MemoryTransport(all_done), _policy(duplicates), iter(orders))
+    assert [outcome.index for outcome in result.not_sent] == [3]
+    assert result.counts[OutcomeStatus.SUCCEEDED] == 6

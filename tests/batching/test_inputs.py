@@ -17,13 +17,9 @@ from gateway_async import (
     OutcomeStatus,
     RefundOrder,
 )
-from gateway_async.batching.chunks import Chunker, Page
-from gateway_async.batching.intake import Intake
-from gateway_async.batching.plans import PLANS
-from gateway_async.batching.sheets import SheetWriter
-from gateway_async.batching.sources import Source
+from gateway_async.batching.feed import OrderFeed
 from gateway_async.operations import REFUND
-from gateway_async.transport import RawReply
+from gateway_async.transport import HttpResponse
 from tests.memory import Asked, MemoryTransport, all_done, client_over
 from tests.orders import made_up, orders_for, refunds
 
@@ -50,22 +46,6 @@ class _Iterable:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._orders)
-
-
-class _Backwards(Source):
-    """Gives orders with descending indices."""
-
-    def __init__(self, orders: list[Any]) -> None:
-        self._left = list(enumerate(orders))
-
-    async def pull(self) -> tuple[int, object]:
-        if not self._left:
-            self.ended = True
-            raise StopAsyncIteration
-        return self._left.pop()
-
-    async def aclose(self) -> None:
-        """Close nothing."""
 
 
 KINDS: dict[str, Callable[[list[Any]], Any]] = {
@@ -253,12 +233,12 @@ async def test_a_streamed_input_that_raises_leaves_a_result(
 async def test_what_raises_while_orders_are_taken_in_neither_loses_nor_repeats_one(
     monkeypatch: pytest.MonkeyPatch, duplicates: str, kind: str, is_opened: bool
 ) -> None:
-    open_with, count = Chunker.open_with, itertools.count(1)
+    open_with, count = OrderFeed._open_with, itertools.count(1)
 
-    def break_off(self: Chunker, page: Page, identities: set[Any]) -> None:
+    def break_off(self: OrderFeed, indices: list[int], orders: list[Any]) -> None:
         breaks = next(count) == 2
         if is_opened or not breaks:
-            open_with(self, page, identities)
+            open_with(self, indices, orders)
         if breaks:
             raise _BrokenError  # as a signal handler may, anywhere
 
@@ -266,7 +246,7 @@ async def test_what_raises_while_orders_are_taken_in_neither_loses_nor_repeats_o
         await asyncio.sleep(0)
         return asked.done()
 
-    monkeypatch.setattr(Chunker, "open_with", break_off)
+    monkeypatch.setattr(OrderFeed, "_open_with", break_off)
     transport = MemoryTransport(answer)
     client = client_over(transport, policy=BatchPolicy(duplicates=duplicates, chunk_size=10))
     batch = client.refund(KINDS[kind](refunds(60)))
@@ -280,21 +260,16 @@ async def test_what_raises_while_orders_are_taken_in_neither_loses_nor_repeats_o
     assert sorted(told) == list(range(len(told)))
 
 
-def test_a_sheet_goes_with_its_own_chunk_alone() -> None:
-    orders = refunds(2)
-    writer = SheetWriter(plan=PLANS["refund"], dialect=Dialect())
-    intake = Intake(writer, BatchPolicy(), _Backwards(orders))
-    asyncio.run(intake.fill())
-    chunk, sheet = intake.take() or (None, None)
-    assert chunk is not None
-    assert list(chunk.orders) == orders
-    assert sheet is None
+async def test_the_array_of_a_batch_has_the_name_that_the_dialect_gives_it() -> None:
+    fields: list[str] = []
 
+    def answer(asked: Asked) -> Any:
+        fields.extend(asked.fields)
+        return {"return_status": "1"}
 
-def test_the_array_of_a_batch_has_the_name_that_the_dialect_gives_it() -> None:
     dialect = Dialect(wire_names={"refund_orders": "orders"})
-    sheet = SheetWriter(plan=PLANS["refund"], dialect=dialect).write(refunds(2), range(2))
-    assert list(sheet.fields) == ["orders"]
+    await client_over(MemoryTransport(answer), dialect=dialect).refund(refunds(2))
+    assert fields == ["merchant_id", "account_id", "orders", "encryption_data"]
 
 
 async def _cancelled_awaiting() -> AsyncIterator[RefundOrder]:
@@ -331,7 +306,7 @@ async def test_a_long_input_of_which_nothing_is_sent_lets_others_run(wrong: str)
             await asyncio.sleep(0)
 
     def handler(asked: Asked) -> Any:
-        return RawReply(500, {}, b"") if asked.operation is REFUND else asked.done()
+        return HttpResponse(500, {}, b"") if asked.operation is REFUND else asked.done()
 
     policy = BatchPolicy(concurrency=1, chunk_size=10, stop_after_unknown=1)
     gateway = client_over(MemoryTransport(handler), policy=policy)
@@ -342,3 +317,38 @@ async def test_a_long_input_of_which_nothing_is_sent_lets_others_run(wrong: str)
         await gateway.refund(iter(refunds(2000)))
     counter.cancel()
     assert turns >= 100
+
+
+@attrs.frozen(kw_only=True)
+class _TaggedOrder(RefundOrder):
+    tag: str = "internal"
+
+
+@pytest.mark.parametrize("amount", ["10.00", "10.0"])
+async def test_a_field_that_a_subclass_adds_is_not_sent(amount: str) -> None:
+    order = _TaggedOrder(
+        transaction_id="T1", order_no="N1", currency="EUR", amount=amount, refund_amount=1
+    )
+    transport = MemoryTransport(all_done)
+    result = await client_over(transport).refund([order])
+    assert result.ok
+    assert [outcome.order for outcome in result] == [order]
+    (sent,) = transport.asked[0].fields["refund_orders"]
+    assert "tag" not in sent
+    assert (sent["amount"], sent["refund_amount"]) == ("10.00", "1.00")
+
+
+@pytest.mark.parametrize("duplicates", ["reject", "serialize", "allow"])
+async def test_an_order_that_cannot_be_checked_loses_none(duplicates: str) -> None:
+    """Its class has a slot that is not set, as one that another version pickled may have."""
+    orders: list[Any] = refunds(12)
+    orders[7] = object.__new__(RefundOrder)
+    policy = BatchPolicy(duplicates=duplicates, chunk_size=5, concurrency=1)
+    batch = client_over(MemoryTransport(all_done), policy=policy).refund(iter(orders))
+    with pytest.raises(AttributeError):
+        await batch
+    told = [outcome.index for outcome in batch.result]
+    assert told == list(range(len(told)))
+    assert len(told) >= 10
+    assert batch.result.counts[OutcomeStatus.NOT_SENT] >= 5
+    assert not batch.result.exhausted

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway_async import Dialect, OutcomeStatus
-from gateway_async.batching.matching import Judgement, judge
+from gateway_async.batching.judge import Judgement, judge
 from gateway_async.operations import OPERATIONS
 from tests.orders import LIST_FIELDS, LOOK_UPS, item_of, references, reply_to
 
@@ -126,7 +126,7 @@ def test_a_full_reply_with_strangers_may_lack_records(
     one, *more = (item_of(operation, refs[n], amount="1") for n in (0, 1, 1))
     judgement = _judge(operation, refs, [one, *more, *[STRANGER] * (count - 3)])
     assert _statuses(judgement) == [SUCCEEDED, several]
-    assert (judgement.items[1], judgement.cut) == (tuple(more), False)
+    assert (judgement.items[1], judgement.truncated) == (tuple(more), False)
 
 
 @pytest.mark.parametrize("operation", LOOK_UPS)
@@ -147,7 +147,7 @@ def test_a_full_reply_may_have_been_cut(
 ) -> None:
     refs = references(asked)
     items = [item_of(operation, refs[n]) for n, count in listed for _ in range(count)]
-    assert _judge(operation, refs, items).cut is cut
+    assert _judge(operation, refs, items).truncated is cut
 
 
 @pytest.mark.parametrize("operation", LOOK_UPS)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway_async import OutcomeStatus
-from gateway_async.transport import RawReply
+from gateway_async.transport import HttpResponse
 from gateway_async.wire.decoding import decode_surely
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.models.examples import payout_request
@@ -25,10 +25,10 @@ STATUS = '"refund_status": "1"'
 def _over(old: str, new: str) -> MemoryTransport:
     """Answer refunds by a reply in which the first such text is replaced."""
 
-    def answer(asked: Asked) -> RawReply:
+    def answer(asked: Asked) -> HttpResponse:
         text = json.dumps(asked.done())
         assert old in text
-        return RawReply(200, {}, text.replace(old, new, 1).encode())
+        return HttpResponse(200, {}, text.replace(old, new, 1).encode())
 
     return MemoryTransport(answer)
 
@@ -102,10 +102,10 @@ async def test_what_is_kept_is_read_as_it_was_judged() -> None:
 
 
 async def test_a_payout_that_is_said_to_be_two_things_is_said_to_be_none() -> None:
-    def answer(asked: Asked) -> RawReply:
+    def answer(asked: Asked) -> HttpResponse:
         sent = asked.fields
         text = json.dumps({"request_id": sent["request_id"], "status": "COMPLETED"})
-        return RawReply(200, {}, text.replace("{", '{"status": "FAILED", ', 1).encode())
+        return HttpResponse(200, {}, text.replace("{", '{"status": "FAILED", ', 1).encode())
 
     result = await client_over(MemoryTransport(answer)).payout(payout_request())
     assert result.status is None

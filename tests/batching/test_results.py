@@ -18,45 +18,48 @@ from gateway_async import (
     RetryPolicy,
     UnexpectedRecords,
 )
-from gateway_async.batching.chunks import Chunk
-from gateway_async.batching.outcomes import Outcome, UniformBlock, without_signatures
-from gateway_async.batching.results import OutcomeView
-from gateway_async.batching.tally import UNEXPECTED_KEPT, Tally
-from gateway_async.wire.decoding import decode_json
+from gateway_async.batching.results import (
+    UNEXPECTED_KEPT,
+    FailedChunk,
+    Outcome,
+    OutcomeView,
+    Results,
+)
+from gateway_async.wire.decoding import decode_json, without_signatures
 from tests.memory import Asked, MemoryTransport, all_done, client_over
 from tests.orders import refunds
 
 REASON = NotSentError("nothing was sent")
 
 
-def _block(indices: list[int], status: OutcomeStatus) -> UniformBlock:
+def _chunk(indices: list[int], status: OutcomeStatus) -> FailedChunk:
     orders = tuple(f"order {index}" for index in indices)
-    return UniformBlock(chunk=Chunk(indices, orders), status=status, error=REASON)
+    return FailedChunk(indices=indices, orders=orders, status=status, error=REASON)
 
 
 @st.composite
-def _blocks(draw: st.DrawFn) -> list[UniformBlock]:
-    """Blocks over all of 0..n, interleaved, in order of completion."""
+def _chunks(draw: st.DrawFn) -> list[FailedChunk]:
+    """Chunks over all of 0..n, interleaved, in order of completion."""
     owners = draw(st.lists(st.integers(0, 6), max_size=40))
     statuses = draw(st.lists(st.sampled_from(OutcomeStatus), min_size=7, max_size=7))
-    blocks = [
-        _block([n for n, one in enumerate(owners) if one == owner], statuses[owner])
+    chunks = [
+        _chunk([n for n, one in enumerate(owners) if one == owner], statuses[owner])
         for owner in sorted(set(owners))
     ]
-    return draw(st.permutations(blocks))
+    return draw(st.permutations(chunks))
 
 
-@given(blocks=_blocks())
-def test_a_view_is_in_input_order(blocks: list[UniformBlock]) -> None:
-    view: OutcomeView[Any, Any] = OutcomeView(blocks)
+@given(chunks=_chunks())
+def test_a_view_is_in_input_order(chunks: list[FailedChunk]) -> None:
+    view: OutcomeView[Any, Any] = OutcomeView(chunks)
     outcomes = list(view)
     assert [outcome.index for outcome in outcomes] == list(range(len(view)))
     assert all(outcome.order == f"order {outcome.index}" for outcome in outcomes)
 
 
-@given(blocks=_blocks(), data=st.data())
-def test_a_view_is_read_like_a_list(blocks: list[UniformBlock], data: st.DataObject) -> None:
-    view: OutcomeView[Any, Any] = OutcomeView(blocks)
+@given(chunks=_chunks(), data=st.data())
+def test_a_view_is_read_like_a_list(chunks: list[FailedChunk], data: st.DataObject) -> None:
+    view: OutcomeView[Any, Any] = OutcomeView(chunks)
     whole = list(view)
     bounds = st.none() | st.integers(-50, 50)
     part = slice(
@@ -70,18 +73,18 @@ def test_a_view_is_read_like_a_list(blocks: list[UniformBlock], data: st.DataObj
             _ = view[beyond]
 
 
-@given(blocks=_blocks())
-def test_the_views_by_status_share_out_the_whole(blocks: list[UniformBlock]) -> None:
-    tally = Tally(RefundRecord)
-    for block in blocks:
-        tally.record(block)
-    result = tally.result(exhausted=True)
+@given(chunks=_chunks())
+def test_the_views_by_status_share_out_the_whole(chunks: list[FailedChunk]) -> None:
+    results = Results(RefundRecord)
+    for chunk in chunks:
+        results.add(chunk)
+    result = results.result(exhausted=True)
     views = (result.succeeded, result.declined, result.absent, result.unknown, result.not_sent)
     indices = sorted(outcome.index for view in views for outcome in view)
     assert indices == list(range(len(result)))
     assert {s: len(v) for s, v in zip(OutcomeStatus, views, strict=True)} == result.counts
     assert all(v[-1] == list(v)[-1] for v in views if v)
-    assert tally.progress(None).done == len(result)
+    assert results.progress(None).done == len(result)
 
 
 @pytest.mark.parametrize(
@@ -99,10 +102,10 @@ def test_the_views_by_status_share_out_the_whole(blocks: list[UniformBlock]) -> 
 def test_ok_is_all_success_and_nothing_else(
     status: OutcomeStatus, unexpected: int, exhausted: bool, ok: bool
 ) -> None:
-    tally = Tally(RefundRecord)
-    tally.record(_block([0, 1], status))
-    tally.note_unexpected([{}] * unexpected)
-    result = tally.result(exhausted=exhausted)
+    results = Results(RefundRecord)
+    results.add(_chunk([0, 1], status))
+    results.add_unexpected([{}] * unexpected)
+    result = results.result(exhausted=exhausted)
     assert result.ok is ok
     if ok:
         result.raise_for_problems()
@@ -118,10 +121,10 @@ def test_ok_is_all_success_and_nothing_else(
 
 
 def test_unexpected_records_are_counted_all_and_kept_in_part() -> None:
-    tally = Tally(RefundRecord)
+    results = Results(RefundRecord)
     for _ in range(3):
-        tally.note_unexpected([{"transaction_id": "T9"}, "text"] * 300)
-    unexpected: UnexpectedRecords[Any] = tally.result(exhausted=True).unexpected
+        results.add_unexpected([{"transaction_id": "T9"}, "text"] * 300)
+    unexpected: UnexpectedRecords[Any] = results.result(exhausted=True).unexpected
     assert len(unexpected) == unexpected.count == 1800
     assert len(list(unexpected)) == UNEXPECTED_KEPT
     assert unexpected[0].transaction_id == "T9"
@@ -129,7 +132,7 @@ def test_unexpected_records_are_counted_all_and_kept_in_part() -> None:
 
 
 async def _mixed_result() -> BatchResult[Any, Any]:
-    """A result with every kind of block, as an application gets it."""
+    """A result with every kind of chunk, as an application gets it."""
 
     def handler(asked: Asked) -> dict[str, Any]:
         first = int(asked.transactions[0][1:])

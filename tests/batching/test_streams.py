@@ -1,12 +1,14 @@
 """Streams: left early, stopped, drained, and never ahead of whoever takes the outcomes."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
 from gateway_async import (
+    Batch,
     BatchPolicy,
     InvalidOrderError,
     NotSentError,
@@ -14,7 +16,7 @@ from gateway_async import (
     RefundOrder,
     RetryPolicy,
 )
-from gateway_async.transport import RawReply
+from gateway_async.transport import HttpResponse
 from tests.memory import Asked, MemoryTransport, all_done, client_over
 from tests.orders import refunds
 from tests.session.http import VirtualLoop
@@ -24,7 +26,7 @@ SUCCEEDED, UNKNOWN, NOT_SENT = (
     OutcomeStatus.UNKNOWN,
     OutcomeStatus.NOT_SENT,
 )
-BROKEN = RawReply(500, {}, b"")
+BROKEN = HttpResponse(500, {}, b"")
 
 
 class _Counted:
@@ -347,7 +349,7 @@ def test_a_deadline_within_a_pause_leaves_no_order_out(*, streamed: bool) -> Non
     """In Python 3.11, `wait_for` swallows a cancellation that comes with its end."""
 
     async def work() -> int:
-        busy = RawReply(503, {"Retry-After": "20"}, b"")
+        busy = HttpResponse(503, {"Retry-After": "20"}, b"")
         policy = BatchPolicy(chunk_size=1, deadline_seconds=5, stop_after_unknown=100)
         gateway = client_over(MemoryTransport(lambda _: busy), policy=policy)
         batch = gateway.refund(iter(refunds(50)))
@@ -358,3 +360,26 @@ def test_a_deadline_within_a_pause_leaves_no_order_out(*, streamed: bool) -> Non
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         assert runner.run(work()) == 50
+
+
+async def test_a_reply_that_is_nested_too_deep_for_the_reader_loses_no_outcome() -> None:
+    """It was judged on the shallow stack of a worker, and is read again on a deep one."""
+
+    def answer(asked: Asked) -> HttpResponse:
+        nested: Any = "x"
+        for _ in range(850):
+            nested = [nested]
+        (order,) = asked.fields["refund_orders"]
+        reply = asked.done(refund_orders=[{**order, "refund_status": "9", "note": nested}])
+        return HttpResponse(200, {}, json.dumps(reply, indent=1).encode())
+
+    async def deep(levels: int, batch: Batch[Any, Any]) -> list[Any]:
+        if levels:
+            return await deep(levels - 1, batch)
+        return [outcome async for outcome in batch]
+
+    gateway = client_over(MemoryTransport(answer))
+    async with gateway.refund(refunds(1)) as batch:
+        outcomes = await deep(250, batch)
+    assert [outcome.status for outcome in outcomes] == [OutcomeStatus.UNKNOWN]
+    assert len(batch.result) == 0

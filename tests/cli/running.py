@@ -20,7 +20,7 @@ SCRIPT = Path(sys.executable).with_name("gateway-async")
 _LOADED_LATE = (
     *("gateway_async.jobs", "gateway_async.jobs.telling", "gateway_async.recovery"),
     *("gateway_async.journal.importing", "gateway_async.journal.store"),
-    *("sqlalchemy.dialects.sqlite", "tenacity"),
+    "sqlalchemy.dialects.sqlite",
 )
 COLUMNS = ("transaction_id", "order_no", "currency", "amount")
 REFUND_COLUMNS = (*COLUMNS, "refund_amount", "refund_reason")

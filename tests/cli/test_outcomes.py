@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway_async.batching.outcomes import Outcome, Sending
-from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.batching.results import Outcome, Sending
 from gateway_async.cli.commands.common import Results
 from gateway_async.cli.files.rows import CsvRows, JsonRows
 from gateway_async.cli.files.writing import CsvSink, JsonSink
@@ -18,6 +17,7 @@ from gateway_async.cli.outcomes import EvidenceError, operation_of, outcome_cell
 from gateway_async.errors import OutcomeUnknownError, RejectedError
 from gateway_async.models.orders import RefundOrder
 from gateway_async.models.records import RefundRecord
+from gateway_async.models.statuses import OutcomeStatus
 
 REFUND, CAPTURE, QUERY = LAYOUTS["refund"], LAYOUTS["capture"], LAYOUTS["query"]
 NOT_SENT_YET = (None,) * len(EVIDENCE_COLUMNS)

@@ -113,12 +113,13 @@ def test_a_client_made_outside_a_loop_serves_several_loops() -> None:
 
 def test_a_client_serves_two_runs_over_http() -> None:
     gateways: list[GatewayClient] = []
+    ports = [0]
 
     async def one_run() -> int:
-        async with Sandbox(port=0) as sandbox:
+        async with Sandbox(port=ports[-1]) as sandbox:
             if not gateways:
                 gateways.append(client_of(sandbox))
-            gateways[0]._transport.base_url = sandbox.base_url
+                ports.append(int(sandbox.base_url.rpartition(":")[2]))
             async with gateways[0] as gateway:
                 await gateway.recent_transactions()
             return sandbox.requests["query"]
@@ -186,7 +187,7 @@ async def test_a_batch_under_way_sends_no_further_chunk_once_the_client_is_close
     statuses = await task
     assert sandbox.requests["refund"] == 1
     assert statuses == [OutcomeStatus.SUCCEEDED] * 50 + [OutcomeStatus.NOT_SENT] * 50
-    assert not gateway._transport.left_open
+    assert not gateway._transport.loops
 
 
 async def test_a_client_that_is_left_open_warns_where_it_was_made(sandbox: Sandbox) -> None:
@@ -207,9 +208,9 @@ async def test_a_client_that_is_closed_on_one_loop_is_left_open_on_the_others(
     gateway = client_of(sandbox)
     await gateway.recent_transactions()
     await asyncio.to_thread(asyncio.run, gateway.aclose())
-    assert gateway._transport.left_open
+    assert gateway._transport.loops
     await gateway.aclose()
-    assert not gateway._transport.left_open
+    assert not gateway._transport.loops
 
 
 async def test_a_batch_that_is_over_is_not_kept_until_its_deadline() -> None:

@@ -70,7 +70,7 @@ async def mixed_refunds(sandbox: Sandbox) -> BatchResult[RefundOrder, Any]:
         attrs.evolve(order, refund_amount=order.amount) for order in orders_for("refund", held)
     ]
     sandbox.faults.add("refund", DropReply(times=1))
-    dialect = Dialect(currency_places={"KWD": 3})
+    dialect = attrs.evolve(sandbox.dialect, currency_places={"KWD": 3})
     policy = BatchPolicy(concurrency=1)
     async with client_of(sandbox, dialect=dialect, policy=policy) as gateway:
         return await gateway.refund(orders)

@@ -13,7 +13,7 @@ from gateway_async import (
     RejectedError,
     ReplyUnreadableError,
 )
-from gateway_async.transport import RawReply
+from gateway_async.transport import HttpResponse
 from tests.client.payments import CARD, PAYMENT, REQUEST_ID
 from tests.memory import Asked, MemoryTransport, client_over
 
@@ -28,13 +28,13 @@ REQUESTS: dict[str, Any] = {
 }
 
 
-def _repeat(asked: Asked) -> RawReply:
+def _repeat(asked: Asked) -> HttpResponse:
     """Repeat the request, and refuse it."""
     fields = {**asked.fields, "return_status": "77", "return_message": "wrong signature"}
     if asked.operation.name == "payout":
-        return RawReply(200, {}, json.dumps(fields).encode())
+        return HttpResponse(200, {}, json.dumps(fields).encode())
     elements = "".join(f"<{name}>{text}</{name}>" for name, text in fields.items())
-    return RawReply(200, {}, f"<respon>{elements}</respon>".encode())
+    return HttpResponse(200, {}, f"<respon>{elements}</respon>".encode())
 
 
 @pytest.mark.parametrize("method", REQUESTS)

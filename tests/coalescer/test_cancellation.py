@@ -13,7 +13,7 @@ from gateway_async import (
     DuplicateOrderError,
     OutcomeStatus,
 )
-from gateway_async.batching.intake import Intake
+from gateway_async.batching.feed import OrderFeed
 from gateway_async.coalescer import UNCLAIMED_KEPT, Coalescer
 from tests.coalescer.held import LONG, HeldReplies, settle_down, start
 from tests.memory import MemoryTransport, all_done, client_over
@@ -232,11 +232,11 @@ async def test_a_log_that_raises_leaves_nobody_hanging() -> None:
 async def test_orders_that_are_refused_together_are_not_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def refuse(_: Intake) -> None:
+    async def refuse(_: OrderFeed) -> None:
         raise DuplicateOrderError("the same")
 
     transport = MemoryTransport(all_done)
-    monkeypatch.setattr(Intake, "check_all", refuse)
+    monkeypatch.setattr(OrderFeed, "check_all", refuse)
     async with client_over(transport).coalesced() as single:
         outcome = await single.refund(refunds(1)[0])
     assert outcome.status is NOT_SENT

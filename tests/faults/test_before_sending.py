@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import ssl
-from unittest.mock import Mock
 
 import aiohttp
 import pytest
@@ -15,11 +14,11 @@ from gateway_async import (
     ConfigurationError,
     NotSentError,
     OutcomeUnknownError,
+    RetryPolicy,
     Timeouts,
 )
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import NoReply
-from gateway_async.transport.pool import Pool
 from tests.faults.deeds import (
     ATTEMPTS,
     NOT_SENT,
@@ -173,26 +172,26 @@ async def test_batches_that_share_a_connection_take_turns(sandbox: Sandbox) -> N
     assert min(settled) >= 18
 
 
-async def test_waiting_for_a_place_counts_as_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The place comes free, and then nobody takes the connection."""
-    connections = [Mock()]
-
-    async def connect(*_: object) -> Mock:
-        if not connections:
-            await asyncio.Event().wait()
-        return connections.pop()
-
-    monkeypatch.setattr(aiohttp.TCPConnector, "connect", connect)
-    pool = Pool(limit=1)
-    async with pool:
-        first = await pool.connect(Mock(), [], aiohttp.ClientTimeout())
-        waits = asyncio.create_task(pool.connect(Mock(), [], aiohttp.ClientTimeout(connect=0.05)))
-        await asyncio.sleep(0)
-        (leave_the_place,) = first.add_callback.call_args.args  # type: ignore[attr-defined]  # a mock
-        leave_the_place()
-        await asyncio.wait({waits}, timeout=60)
-        assert isinstance(waits.exception(), TimeoutError)
-        assert not pool._places.locked()
+async def test_waiting_for_a_place_counts_as_connecting(sandbox: Sandbox) -> None:
+    """The place comes free half way, and then the gateway does not take the connection."""
+    timeouts = Timeouts(connect_seconds=1, reply_seconds=5, total_seconds=5)
+    once = RetryPolicy(attempts=1)
+    loop = asyncio.get_running_loop()
+    with full_backlog() as url:
+        async with client(
+            sandbox, url, max_connections=1, timeouts=timeouts, retry=once
+        ) as gateway:
+            holds, waits = (
+                asyncio.create_task(gateway.call("/v1/capture", {"capture_orders": []}))
+                for _ in range(2)
+            )
+            started = loop.time()
+            await asyncio.sleep(0.5)
+            holds.cancel()
+            await asyncio.wait([holds, waits])
+    assert 0.9 < loop.time() - started < 1.4
+    assert type(waits.exception()) is NotSentError
+    assert "connect_seconds=1" in str(waits.exception())
 
 
 async def test_who_got_no_connection_leaves_its_place_to_the_next(trial: Trial) -> None:

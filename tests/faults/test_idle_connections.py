@@ -5,7 +5,6 @@ import contextlib
 import socket
 import ssl
 from typing import TYPE_CHECKING, Any
-from unittest.mock import Mock
 
 import aiohttp
 import pytest
@@ -21,9 +20,8 @@ from gateway_async import (
     Timeouts,
 )
 from gateway_async.transport import http
-from gateway_async.transport.listening import is_at_rest
-from gateway_async.transport.messages import Evidence
-from gateway_async.transport.pool import KEEP_IDLE_SECONDS, Pool
+from gateway_async.transport.http import KEEP_IDLE_SECONDS, Pool
+from gateway_async.transport.tracked import SendTracker, arrivals_on, has_unread
 from tests.faults.deeds import SUCCEEDED, UNKNOWN, Trial, client
 from tests.faults.proxy import End, Proxy
 
@@ -100,13 +98,20 @@ async def test_a_connection_that_ends_once_it_is_chosen_is_not_written_to(
     assert (proxy.requests, ending) == (1, 0)
 
 
+async def is_at_rest(protocol: ResponseHandler) -> bool:
+    """Say whether a connection is open and silent, once what has arrived by now is read."""
+    transport = protocol.transport
+    assert transport is not None
+    return not await has_unread(arrivals_on(transport)) and protocol.is_connected()
+
+
 async def test_the_end_of_a_connection_is_seen_before_it_is_used_again() -> None:
     loop = asyncio.get_running_loop()
     ours, theirs = socket.socketpair()
     _, protocol = await loop.create_connection(lambda: ResponseHandler(loop), sock=ours)
-    assert await is_at_rest(Mock(protocol=protocol))
+    assert await is_at_rest(protocol)
     theirs.close()  # and the loop has not heard of it
-    assert not await is_at_rest(Mock(protocol=protocol))
+    assert not await is_at_rest(protocol)
 
 
 async def test_a_silent_connection_is_used_again_without_a_turn_of_the_loop() -> None:
@@ -117,7 +122,7 @@ async def test_a_silent_connection_is_used_again_without_a_turn_of_the_loop() ->
         _, protocol = await loop.create_connection(lambda: ResponseHandler(loop), sock=ours)
         turns: list[None] = []
         loop.call_soon(turns.append, None)
-        assert await is_at_rest(Mock(protocol=protocol))
+        assert await is_at_rest(protocol)
         assert not turns
 
 
@@ -136,9 +141,9 @@ async def test_the_end_of_a_connection_by_tls_is_seen_before_it_is_used_again() 
         ),
         asyncio.to_thread(of_gateway.wrap_socket, bare, server_side=True),
     )
-    assert await is_at_rest(Mock(protocol=protocol))
+    assert await is_at_rest(protocol)
     theirs.close()
-    assert not await is_at_rest(Mock(protocol=protocol))
+    assert not await is_at_rest(protocol)
 
 
 @pytest.mark.usefixtures("wait")
@@ -309,7 +314,7 @@ async def test_that_a_gateway_ends_them_no_longer_is_learnt_from_one(pools: list
 async def test_a_reply_of_before_does_not_end_the_minute(pools: list[Pool]) -> None:
     """Else all would be tried at once when it is over: the losses in a row were forgotten."""
     async with wary(Grudging()) as client:
-        left_before = Evidence()
+        left_before = SendTracker()
         left_before.is_reused = True
         pools[0].note(left_before, is_lost=False)
         assert await lost_after_the_minute(client, pools[0]) == 1

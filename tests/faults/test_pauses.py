@@ -9,8 +9,8 @@ import attrs
 import pytest
 
 from gateway_async import BatchPolicy, Dialect, RetryPolicy, Timeouts
-from gateway_async.gate import Gate
 from gateway_async.sandbox.faults import Status
+from gateway_async.session import Gate
 from tests.faults.deeds import (
     ATTEMPTS,
     DECLINED,

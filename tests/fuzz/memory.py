@@ -9,14 +9,14 @@ from urllib.parse import parse_qsl
 import attrs
 
 from gateway_async import Credentials, GatewayClient, HmacSigner, RetryPolicy
-from gateway_async.transport import RawReply
+from gateway_async.transport import HttpResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from gateway_async.transport import Evidence, Message
+    from gateway_async.transport import HttpRequest, SendTracker
 
-    Rewrite = Callable[[Message, RawReply], RawReply]
+    Rewrite = Callable[[HttpRequest, HttpResponse], HttpResponse]
 
 SIGNATURE = "5160a7u4e-of-the-reply"
 _STATUS_FIELDS = {
@@ -28,7 +28,7 @@ _STATUS_FIELDS = {
 _LISTS = {"/v1/retrievalTrans": "orders_list", "/v1/retrievalRefund": "refund_orders"}
 
 
-def fields_of(message: "Message") -> dict[str, Any]:
+def fields_of(message: "HttpRequest") -> dict[str, Any]:
     """Read a request, nested values and all."""
     if message.content_type == "application/json":
         fields: dict[str, Any] = json.loads(message.body)
@@ -36,7 +36,7 @@ def fields_of(message: "Message") -> dict[str, Any]:
     return dict(parse_qsl(message.body.decode(), keep_blank_values=True))
 
 
-def answer(message: "Message") -> RawReply:
+def answer(message: "HttpRequest") -> HttpResponse:
     """Say that all was done."""
     fields = fields_of(message)
     if message.path == "/v1/checkout":
@@ -75,8 +75,8 @@ def _found(fields: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _reply(content_type: str, text: str) -> RawReply:
-    return RawReply(200, {"Content-Type": content_type}, text.encode())
+def _reply(content_type: str, text: str) -> HttpResponse:
+    return HttpResponse(200, {"Content-Type": content_type}, text.encode())
 
 
 class MemoryGateway:
@@ -98,11 +98,13 @@ class MemoryGateway:
         self._rewrite = rewrite
         self._steps = steps
 
-    async def send(self, message: "Message", *, evidence: "Evidence", seconds: float) -> RawReply:
+    async def send(
+        self, message: "HttpRequest", *, tracker: "SendTracker", seconds: float
+    ) -> HttpResponse:
         """Carry one message out, as `gateway_async.transport.Transport.send` does."""
         del seconds
         await self._pass()
-        evidence.begin()
+        tracker.begin()
         self.written += 1
         await self._pass()
         self.effects.update(_names(fields_of(message)))
@@ -130,5 +132,5 @@ def client_of(gateway: MemoryGateway, **settings: Any) -> GatewayClient:
     credentials = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("memory"))
     quick = RetryPolicy(attempts=2, first_pause_seconds=0, max_pause_seconds=0)
     client = GatewayClient("https://gateway.example", credentials, **{"retry": quick, **settings})
-    client._session = attrs.evolve(client._session, transport=gateway)
+    client._session = attrs.evolve(client._session, transport=gateway)  # type: ignore[arg-type]  # a fake
     return client

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from hypothesis import strategies as st
 
-from gateway_async.transport import RawReply
+from gateway_async.transport import HttpResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -176,7 +176,7 @@ def bodies(body: bytes) -> st.SearchStrategy[bytes]:
     return st.one_of(mutations)
 
 
-def replies(right: RawReply) -> st.SearchStrategy[RawReply]:
+def replies(right: HttpResponse) -> st.SearchStrategy[HttpResponse]:
     """Replies in the place of a right one; the body right at times, or the status."""
     content_types = st.sampled_from([right.headers["Content-Type"], *CONTENT_TYPES])
     headers = st.builds(

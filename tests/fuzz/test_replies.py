@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway_async import Batch, GatewayClient
-    from gateway_async.transport import Message, RawReply
+    from gateway_async.transport import HttpRequest, HttpResponse
 
 ORDERS: list[dict[str, Any]] = [
     {"transaction_id": f"T{n}", "order_no": f"N{n}", "currency": "EUR", "amount": "10.00"}
@@ -78,7 +78,7 @@ SINGLES: "dict[str, Callable[[GatewayClient], Any]]" = {
 
 
 def answering(data: st.DataObject) -> MemoryGateway:
-    def rewrite(_: "Message", right: "RawReply") -> "RawReply":
+    def rewrite(_: "HttpRequest", right: "HttpResponse") -> "HttpResponse":
         return data.draw(replies(right))
 
     return MemoryGateway(rewrite)

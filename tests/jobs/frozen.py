@@ -14,7 +14,7 @@ import attrs
 
 from gateway_async import BatchPolicy, Credentials, GatewayClient, GatewayError, HmacSigner
 from gateway_async.journal import Journal
-from gateway_async.transport import Evidence, Message, RawReply, Transport
+from gateway_async.transport import AiohttpTransport, HttpRequest, HttpResponse, SendTracker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,22 +39,24 @@ def lock_of(writer: "Writer") -> threading.Lock:
 
 
 @attrs.define
-class Freezing(Transport):
+class Freezing:
     """A transport that stops its process once, before a refund, and in no transaction.
 
     Else it would keep a SQLite file locked: the next page of orders may just be read.
     """
 
-    inner: Transport
+    inner: AiohttpTransport
     transaction: threading.Lock
     froze: bool = False
 
-    async def send(self, message: Message, *, evidence: Evidence, seconds: float) -> RawReply:
+    async def send(
+        self, message: HttpRequest, *, tracker: SendTracker, seconds: float
+    ) -> HttpResponse:
         if message.path.endswith("/refund") and not self.froze:
             self.froze = True
             with self.transaction:
                 os.kill(os.getpid(), signal.SIGSTOP)
-        return await self.inner.send(message, evidence=evidence, seconds=seconds)
+        return await self.inner.send(message, tracker=tracker, seconds=seconds)
 
     async def aclose(self) -> None:
         await self.inner.aclose()
@@ -67,7 +69,7 @@ async def _resume(url: str, base_url: str) -> str:
         GatewayClient(base_url, credentials, policy=POLICY) as gateway,
     ):
         frozen = Freezing(gateway._session.transport, lock_of(journal.store.writer))
-        gateway._session = attrs.evolve(gateway._session, transport=frozen)
+        gateway._session = attrs.evolve(gateway._session, transport=frozen)  # type: ignore[arg-type]  # a fake
         batch = gateway.resume(journal.job("job"))
         try:
             await batch

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from gateway_async import GatewayClient
-from gateway_async.batching.running import Run
+from gateway_async.batching.runner import BatchRunner
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Latency
@@ -65,16 +65,16 @@ async def test_what_was_told_as_not_sent_stays_so_when_a_job_is_cut_short(
 ) -> None:
     orders = seeded(sandbox, ORDERS)
     batch = make_client(sandbox).refund(orders, job=journal.job("job"))
-    real, calls = getattr(Run, method), itertools.count(1)
+    real, calls = getattr(BatchRunner, method), itertools.count(1)
 
-    def alarmed(run: Run, *arguments: Any) -> Any:
+    def alarmed(run: BatchRunner, *arguments: Any) -> Any:
         if next(calls) == call:
             for work in filter(asyncio.iscoroutine, arguments):
                 work.close()
             raise AlarmError
         return real(run, *arguments)
 
-    monkeypatch.setattr(Run, method, alarmed)
+    monkeypatch.setattr(BatchRunner, method, alarmed)
     with contextlib.suppress(AlarmError):
         await batch
     told = {o.order.transaction_id for o in batch.result if o.status is NOT_SENT}

@@ -15,7 +15,7 @@ from gateway_async.errors import JournalError
 from gateway_async.journal import Journal
 from gateway_async.journal.writer import Writer
 from gateway_async.sandbox import Sandbox
-from gateway_async.transport import Evidence, Message, RawReply, Transport
+from gateway_async.transport import AiohttpTransport, HttpRequest, HttpResponse, SendTracker
 from tests.fuzz.memory import fields_of
 from tests.jobs.books import (
     DECLINED,
@@ -34,22 +34,24 @@ LEASE = ("keep the lease", "release the lease")
 
 
 @attrs.define
-class Watched(Transport):
+class Watched:
     """A transport that looks at the journal's tables before anything of a refund is written."""
 
-    inner: Transport
+    inner: AiohttpTransport
     tables: Tables
     found: list[list[str]] = attrs.field(factory=list)
 
-    async def send(self, message: Message, *, evidence: Evidence, seconds: float) -> RawReply:
+    async def send(
+        self, message: HttpRequest, *, tracker: SendTracker, seconds: float
+    ) -> HttpResponse:
         if message.path.endswith("/refund"):
             self.found.append(self._states(message))
-        return await self.inner.send(message, evidence=evidence, seconds=seconds)
+        return await self.inner.send(message, tracker=tracker, seconds=seconds)
 
     async def aclose(self) -> None:
         await self.inner.aclose()
 
-    def _states(self, message: Message) -> list[str]:
+    def _states(self, message: HttpRequest) -> list[str]:
         asked = [order["transaction_id"] for order in fields_of(message)["refund_orders"]]
         blocks = self.tables.run("SELECT bodies FROM gateway_orders ORDER BY first")
         names = [values[0] for (bodies,) in blocks for values in json.loads(bodies)["orders"]]
@@ -59,7 +61,7 @@ class Watched(Transport):
 
 def _watched(gateway: GatewayClient, tables: Tables) -> Watched:
     watched = Watched(gateway._session.transport, tables)
-    gateway._session = attrs.evolve(gateway._session, transport=watched)
+    gateway._session = attrs.evolve(gateway._session, transport=watched)  # type: ignore[arg-type]  # a fake
     return watched
 
 

@@ -27,7 +27,7 @@ from gateway_async.sandbox.faults import (
     ResetAfterEffect,
     ResetBeforeEffect,
 )
-from gateway_async.transport import AiohttpTransport, Message
+from gateway_async.transport import AiohttpTransport, HttpRequest
 from tests.jobs.books import (
     AT_ONCE,
     DECLINED,
@@ -181,11 +181,12 @@ async def test_what_no_look_up_tells_stays_held(
 ) -> None:
     orders = seeded(sandbox, 6, operation)
     sandbox.faults.add(operation, DropReply(times=1))
-    for batch in (
-        getattr(make(dialect=Dialect()), operation)(orders, job=journal.job("job")),
-        make(dialect=Dialect()).resume(journal.job("job")),
+    gateway = make(dialect=attrs.evolve(sandbox.dialect, payment_states={}))
+    for begin in (
+        lambda job: getattr(gateway, operation)(orders, job=job),
+        gateway.resume,
     ):
-        result = await batch
+        result = await begin(journal.job("job"))
         assert result.counts[UNKNOWN] == 2
         assert await counts(journal) == {JobState.SUCCEEDED: 4, JobState.HELD: 2}
     assert effects(sandbox, orders, operation) == [1] * 6
@@ -224,7 +225,7 @@ async def test_a_refused_connection_leaves_all_new(
 async def test_what_the_evidence_fails_on_is_never_new_again(
     sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def answered_unasked(_: Any, message: Message, **__: Any) -> None:
+    async def answered_unasked(_: Any, message: HttpRequest, **__: Any) -> None:
         raise EvidenceError(f"a reply came to {message.path}, which was never written")
 
     orders = seeded(sandbox, 4)

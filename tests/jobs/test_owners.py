@@ -11,7 +11,7 @@ from gateway_async.errors import JobBusyError, LeaseLostError
 from gateway_async.journal import JobState, Journal
 from gateway_async.journal.lease import Lease
 from gateway_async.sandbox import Sandbox
-from gateway_async.transport import Evidence, Message, RawReply, Transport
+from gateway_async.transport import AiohttpTransport, HttpRequest, HttpResponse, SendTracker
 from tests.jobs.books import (
     NOT_SENT,
     POLICY,
@@ -38,7 +38,7 @@ async def brief(url: str) -> AsyncIterator[Journal]:
 
 
 @attrs.define
-class Halted(Transport):
+class Halted:
     """A transport that stops before the first byte of a refund, as a frozen process does.
 
     Attributes:
@@ -47,15 +47,17 @@ class Halted(Transport):
         goes_on: Lets all of them go on.
     """
 
-    inner: Transport
+    inner: AiohttpTransport
     reached: asyncio.Event = attrs.field(factory=asyncio.Event)
     goes_on: asyncio.Event = attrs.field(factory=asyncio.Event)
 
-    async def send(self, message: Message, *, evidence: Evidence, seconds: float) -> RawReply:
+    async def send(
+        self, message: HttpRequest, *, tracker: SendTracker, seconds: float
+    ) -> HttpResponse:
         if message.path.endswith("/refund"):
             self.reached.set()
             await self.goes_on.wait()
-        return await self.inner.send(message, evidence=evidence, seconds=seconds)
+        return await self.inner.send(message, tracker=tracker, seconds=seconds)
 
     async def aclose(self) -> None:
         await self.inner.aclose()

@@ -22,7 +22,12 @@ class Book:
 
 
 async def pulled(orders: NewOrders, count: int) -> list[tuple[int, object]]:
-    return [await orders.pull() for _ in range(count)]
+    """Pull so many orders, or as many as there are."""
+    indices: list[int] = []
+    found: list[object] = []
+    while len(found) < count and not orders.ended:
+        await orders.pull(count - len(found), indices, found)
+    return list(zip(indices, found, strict=True))
 
 
 async def turns_of_the_loop() -> None:
@@ -38,8 +43,8 @@ async def test_the_next_page_waits_until_it_is_wanted(monkeypatch: pytest.Monkey
     await turns_of_the_loop()
     assert book.asked == [-1]
     assert await pulled(orders, 1) == PAGES[1]
-    with pytest.raises(StopAsyncIteration):
-        await orders.pull()
+    assert await pulled(orders, 1) == []
+    assert orders.ended
     assert book.asked == [-1, 1, 2]
 
 

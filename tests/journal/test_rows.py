@@ -12,10 +12,11 @@ from gateway_async import (
     OutcomeUnknownError,
     RejectedError,
 )
-from gateway_async.batching.outcomes import Sending, status_codes
+from gateway_async.batching.results import Sending
 from gateway_async.journal import JobState
 from gateway_async.journal.codec import codec_of
 from gateway_async.journal.rows import RequestNote, Row, StoredBlock
+from gateway_async.models.statuses import status_codes
 from tests.orders import made_up, orders_for, refunds
 
 

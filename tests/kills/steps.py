@@ -17,7 +17,7 @@ from sqlalchemy.engine.default import DefaultDialect
 from gateway_async import transport
 from gateway_async.journal import writer
 from gateway_async.operations import QUERY, SEARCH_REFUNDS
-from gateway_async.transport.witness import WitnessedPayload
+from gateway_async.transport.tracked import TrackedPayload
 from tests.kills.plans import JOURNAL_WORK, Kill
 
 _LOOK_UP_PATHS = (QUERY.path, SEARCH_REFUNDS.path)
@@ -79,29 +79,31 @@ def count_commits(steps: Steps) -> None:
 
 def count_requests(steps: Steps) -> None:
     """Count every request of this process from now on."""
-    payload, client = WitnessedPayload, transport.AiohttpTransport
-    begin, send, init = transport.Evidence.begin, client.send, payload.__init__
+    payload, client = TrackedPayload, transport.AiohttpTransport
+    begin, send, init = transport.SendTracker.begin, client.send, payload.__init__
     kinds: dict[int, str] = {}
 
-    def counted_init(self: Any, message: transport.Message, evidence: transport.Evidence) -> None:
-        kinds[id(evidence)] = "look" if message.path in _LOOK_UP_PATHS else "money"
-        init(self, message, evidence)
+    def counted_init(
+        self: Any, message: transport.HttpRequest, tracker: transport.SendTracker, on_written: Any
+    ) -> None:
+        kinds[id(tracker)] = "look" if message.path in _LOOK_UP_PATHS else "money"
+        init(self, message, tracker, on_written)
 
-    def counted_begin(self: transport.Evidence) -> None:
+    def counted_begin(self: transport.SendTracker) -> None:
         begin(self)
         kind = kinds.get(id(self), "money")
         steps.take(f"first byte {kind}")
         # Once the writer has its turn: aiohttp hands headers and body over at the end of it.
         asyncio.get_running_loop().call_soon(steps.take, f"sent {kind}")
 
-    async def counted_send(self: Any, message: Any, *, evidence: Any, seconds: float) -> Any:
+    async def counted_send(self: Any, message: Any, *, tracker: Any, seconds: float) -> Any:
         try:
-            return await send(self, message, evidence=evidence, seconds=seconds)
+            return await send(self, message, tracker=tracker, seconds=seconds)
         finally:
-            kind = kinds.pop(id(evidence), None)
+            kind = kinds.pop(id(tracker), None)
             if kind is not None:
                 steps.take(f"reply {kind}")
 
-    payload.__init__ = counted_init  # type: ignore[method-assign]
-    transport.Evidence.begin = counted_begin  # type: ignore[method-assign]
-    client.send = counted_send  # type: ignore[method-assign]
+    payload.__init__ = counted_init  # type: ignore[method-assign, assignment]
+    transport.SendTracker.begin = counted_begin  # type: ignore[method-assign]
+    client.send = counted_send  # type: ignore[method-assign, assignment]

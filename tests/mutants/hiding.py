@@ -5,14 +5,14 @@ from tests.mutants.mutant import Mutant
 HIDING = (
     Mutant(
         "no signature is kept with a reply",
-        "batching/outcomes.py",
+        "wire/decoding.py",
         "    if first < 0 and not is_escaped:\n",
         "    if True:\n",
         "tests/batching/test_results.py tests/secrets/test_replies.py",
     ),
     Mutant(
         "a signature is found however its name is written",
-        "batching/outcomes.py",
+        "wire/decoding.py",
         '    is_escaped = b"\\\\" in reply and _ESCAPED_LETTER in reply\n',
         "    is_escaped = False\n",
         "tests/batching/test_results.py",
@@ -34,20 +34,20 @@ HIDING = (
     Mutant(
         "a signature is masked wherever a reply quotes it",
         "session.py",
-        "        body = without_text(body, text, MASK)",
-        "        pass",
+        "    masked = without_text(body, signature, MASK)",
+        "    masked = body",
         "tests/secrets/test_replies.py",
     ),
     Mutant(
         "an error does not show the proxy of a session that was given",
         "transport/http.py",
-        "_quotes_reply(error) or _names_proxy(error)",
-        "_quotes_reply(error)",
+        "_quotes_reply(failure) or _names_proxy(failure)",
+        "_quotes_reply(failure)",
         "tests/faults/test_proxies.py",
     ),
     Mutant(
         "a card number is masked wherever a reply quotes it",
-        "calls.py",
+        "payments.py",
         "    if len(number) < SHORTEST_CARD:",
         "    if True:",
         "tests/secrets/test_replies.py",

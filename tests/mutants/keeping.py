@@ -5,45 +5,46 @@ from tests.mutants.mutant import Mutant
 KEEPING = (
     Mutant(
         "nothing is sent before its intent is kept",
-        "attempts.py",
-        "                await self._intent.keep()\n",
-        "                asyncio.ensure_future(self._intent.keep())\n",
+        "session.py",
+        "                await self._prepare()\n",
+        "                asyncio.ensure_future(self._prepare())\n",
         "tests/jobs/test_durable.py",
     ),
     Mutant(
         "an intent is kept when it is the request's turn",
-        "attempts.py",
-        "        async with self._session.limiter:\n",
-        "        if self._intent is not None and not self._is_intended:\n"
-        "            await self._intent.keep()\n"
-        "            self._is_intended = True\n"
-        "        async with self._session.limiter:\n",
+        "session.py",
+        "        async with session.limiter:",
+        "        if self._prepare is not None and not self._is_prepared:\n"
+        "            await self._prepare()\n"
+        "            self._is_prepared = True\n"
+        "        async with session.limiter:",
         "tests/jobs/test_turns.py",
     ),
     Mutant(
         "what waits to be tried again has no intent",
-        "attempts.py",
-        "            await self._intent.withdraw()\n            self._is_intended = False\n",
-        "            pass\n",
+        "session.py",
+        "                        self._is_prepared = False\n",
+        "",
         "tests/jobs/test_turns.py",
     ),
     Mutant(
         "an outcome is told once it is kept",
-        "batching/sending.py",
-        "            await kept\n",
-        "            self.record(block)\n            await kept\n",
+        "batching/sender.py",
+        "            await recorded\n            is_recorded = True\n",
+        "            self._add(result)\n            await recorded\n"
+        "            is_recorded = True\n",
         "tests/jobs/test_durable.py",
     ),
     Mutant(
         "an outcome that could not be kept is unknown",
-        "batching/sending.py",
-        "said = block if is_kept or block.sending is None else _not_kept(chunk, block.sending)",
-        "said = block",
+        "batching/sender.py",
+        "            if is_recorded or result.sending is None:\n",
+        "            if True:\n",
         "tests/jobs/test_durable.py",
     ),
     Mutant(
         "what is left of the lease is looked at when the first byte is written",
-        "transport/messages.py",
+        "transport/tracked.py",
         "            self.fence()\n",
         "            pass\n",
         "tests/jobs/test_owners.py tests/jobs/test_frozen.py",

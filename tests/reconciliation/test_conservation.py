@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from gateway_async import RetryPolicy
 from gateway_async.reconciliation import LedgerEntry, ReconciliationResult, reconcile
-from gateway_async.transport import RawReply
+from gateway_async.transport import HttpResponse
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.reconciliation.books import Books
 
@@ -97,7 +97,7 @@ def test_also_where_look_ups_fail(
     books = Books()
 
     def handler(asked: Asked) -> Any:
-        return RawReply(302, {}, b"") if books.requests in failing else books(asked)
+        return HttpResponse(302, {}, b"") if books.requests in failing else books(asked)
 
     _check(_run(ledger, handler, window=window), ledger)
 

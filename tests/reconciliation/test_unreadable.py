@@ -23,7 +23,7 @@ from gateway_async.sandbox.faults import (
     IgnoreSelection,
     UnknownItemStatus,
 )
-from gateway_async.transport import RawReply
+from gateway_async.transport import HttpResponse
 from tests.memory import MemoryTransport, client_over
 from tests.orders import client_of, reply_to
 from tests.reconciliation.books import Books, entry
@@ -199,7 +199,7 @@ async def test_a_look_up_without_an_answer(operation: str) -> None:
 
     def handler(asked: Any) -> Any:
         lost = asked.operation.name == operation and "T000002" in asked.transactions
-        return RawReply(302, {}, b"") if lost else books(asked)
+        return HttpResponse(302, {}, b"") if lost else books(asked)
 
     gateway = client_over(MemoryTransport(handler), retry=RetryPolicy(first_pause_seconds=0))
     policy = BatchPolicy(chunk_size=1)
@@ -230,7 +230,7 @@ async def test_a_gateway_that_ignores_what_is_asked(
 async def test_a_gateway_that_is_gone_is_not_asked_for_ever(sandbox: Sandbox) -> None:
     ledger = [entry_of(pay(sandbox, f"N{n}")) for n in range(30)]
     sandbox.faults.add("query", IgnoreSelection(times=1))
-    transport = MemoryTransport(lambda _: RawReply(302, {}, b""))
+    transport = MemoryTransport(lambda _: HttpResponse(302, {}, b""))
     gateway = client_over(transport, retry=RetryPolicy(attempts=1))
     result = await reconcile(gateway, iter(ledger), window=5)
     assert (result.summary.unanswered, result.summary.exhausted) == (30, True)

@@ -21,7 +21,7 @@ from gateway_async.sandbox.faults import (
     ResetBeforeEffect,
     ReturnStatus,
 )
-from gateway_async.transport import AiohttpTransport, Evidence, Message, RawReply, Transport
+from gateway_async.transport import AiohttpTransport, HttpRequest, HttpResponse, SendTracker
 from tests.recovery.books import (
     EVIDENCE,
     NO_BASELINE,
@@ -40,17 +40,19 @@ from tests.recovery.books import (
 class BeforeLook:
     """A transport that does something before the n-th refund search."""
 
-    def __init__(self, transport: Transport, number: int, act: Callable[[], object]) -> None:
+    def __init__(self, transport: AiohttpTransport, number: int, act: Callable[[], object]) -> None:
         self._transport = transport
         self._left = number
         self._act = act
 
-    async def send(self, message: Message, *, evidence: Evidence, seconds: float) -> RawReply:
+    async def send(
+        self, message: HttpRequest, *, tracker: SendTracker, seconds: float
+    ) -> HttpResponse:
         if message.path == SEARCH_REFUNDS.path:
             self._left -= 1
             if self._left == 0:
                 self._act()
-        return await self._transport.send(message, evidence=evidence, seconds=seconds)
+        return await self._transport.send(message, tracker=tracker, seconds=seconds)
 
     async def aclose(self) -> None:
         await self._transport.aclose()
@@ -58,7 +60,7 @@ class BeforeLook:
 
 def act_before_look(gateway: GatewayClient, number: int, act: Callable[[], object]) -> None:
     spy = BeforeLook(gateway._session.transport, number, act)
-    gateway._session = attrs.evolve(gateway._session, transport=spy)
+    gateway._session = attrs.evolve(gateway._session, transport=spy)  # type: ignore[arg-type]  # a fake
 
 
 @pytest.mark.parametrize("recovery", EVIDENCE)
@@ -220,7 +222,7 @@ async def test_a_refund_that_lands_after_its_reply_was_lost_is_waited_for(
             sandbox.land_late_effects()
         await real_sleep(0)
 
-    monkeypatch.setattr("gateway_async.recovery.asyncio.sleep", land_meanwhile)
+    monkeypatch.setattr("gateway_async.recovery.recover.asyncio.sleep", land_meanwhile)
     recovered = await gateway.recover(result)
 
     assert statuses(recovered) == [SUCCEEDED] * 6
@@ -243,7 +245,7 @@ async def test_one_look_after_the_settle_time_is_not_enough(
     recovered = await gateway.recover(result)
 
     assert len(recovered.unknown) == 2
-    assert all("two looks disagree" in str(outcome.error) for outcome in recovered.unknown)
+    assert all("two look-ups disagree" in str(outcome.error) for outcome in recovered.unknown)
 
 
 @pytest.mark.parametrize("recovery", EVIDENCE)
@@ -276,12 +278,12 @@ async def test_a_baseline_is_not_taken_from_a_reply_of_failure(
 
 
 def replace_fourth_reply(
-    patch: pytest.MonkeyPatch, choose: Callable[[list[RawReply]], RawReply]
+    patch: pytest.MonkeyPatch, choose: Callable[[list[HttpResponse]], HttpResponse]
 ) -> None:
     """Give another reply to the second of two batches: before each there is a look-up."""
-    send, replies = AiohttpTransport.send, list[RawReply]()
+    send, replies = AiohttpTransport.send, list[HttpResponse]()
 
-    async def replaced(*given: Any, **named: Any) -> RawReply:
+    async def replaced(*given: Any, **named: Any) -> HttpResponse:
         replies.append(await send(*given, **named))
         return choose(replies) if len(replies) == 4 else replies[-1]
 
@@ -322,7 +324,7 @@ async def test_a_reply_with_one_earlier_refund_and_no_new_one_is_none(
     gateway = client(REFERENCES)
     orders = refunds(sandbox, 2)
 
-    def changed(replies: list[RawReply]) -> RawReply:
+    def changed(replies: list[HttpResponse]) -> HttpResponse:
         payload = json.loads(replies[1].body)
         payload["refund_orders"] = listed(*payload["refund_orders"])
         return attrs.evolve(replies[1], body=json.dumps(payload).encode())
@@ -347,7 +349,7 @@ async def test_an_end_that_is_ahead_or_not_known_is_waited_for_from_now(
 
     unknown = result.unknown[0]
     assert unknown.sending is not None
-    monkeypatch.setattr("gateway_async.recovery.asyncio.sleep", skip)
+    monkeypatch.setattr("gateway_async.recovery.recover.asyncio.sleep", skip)
     for ended_at in (unknown.sending.ended_at + 3600, math.inf):
         ahead = attrs.evolve(unknown.sending, ended_at=ended_at)
         await gateway.recover([attrs.evolve(unknown, sending=ahead), *result.succeeded])

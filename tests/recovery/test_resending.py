@@ -95,7 +95,7 @@ async def test_a_resend_waits_for_the_settle_time_of_its_own(
     unknown = result.unknown[0]
     assert unknown.sending is not None
     old = attrs.evolve(unknown, sending=attrs.evolve(unknown.sending, ended_at=0.0))
-    monkeypatch.setattr("gateway_async.recovery.asyncio.sleep", skip)
+    monkeypatch.setattr("gateway_async.recovery.recover.asyncio.sleep", skip)
     await gateway.recover([old, *result.succeeded])
     assert 50 < max(slept) <= 60
 

@@ -16,7 +16,7 @@ from gateway_async import (
     OutcomeUnknownError,
     RetryPolicy,
 )
-from gateway_async.transport.http import _shown_cause
+from gateway_async.transport.http import _bare
 from tests.fuzz.memory import MemoryGateway, client_of, fields_of
 from tests.secrets.data import CARD, SIGNER_SECRET, direct_payment
 from tests.secrets.dragnet import links_of
@@ -24,7 +24,7 @@ from tests.secrets.dragnet import links_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from gateway_async.transport import Message, RawReply
+    from gateway_async.transport import HttpRequest, HttpResponse
     from tests.secrets.dragnet import Dragnet
 
 LONGER_THAN_ANY_BUFFER = 12_000_000
@@ -100,7 +100,7 @@ async def test_a_wrapped_secret_goes_out_whole_in_any_call_and_shows_in_none(
 ) -> None:
     sent: list[str] = []
 
-    def note(message: "Message", reply: "RawReply") -> "RawReply":
+    def note(message: "HttpRequest", reply: "HttpResponse") -> "HttpResponse":
         sent.append(fields_of(message)["card"])
         return attrs.evolve(reply, status=503)
 
@@ -127,6 +127,6 @@ def test_no_branch_of_a_cause_keeps_its_frames() -> None:
     error, cause, context = map(_raised, ("outer", "cause", "context"))
     error.__cause__, error.__context__, context.__context__ = cause, context, error
     assert all(link.__traceback__ for link in links_of(error))
-    shown = _shown_cause(error)
+    shown = _bare(error)
     assert shown is error
     assert [link for link in links_of(error) if link.__traceback__] == []

@@ -15,7 +15,7 @@ from tests.secrets.dragnet import Dragnet
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from gateway_async.transport import Message, RawReply
+    from gateway_async.transport import HttpRequest, HttpResponse
 
 SIGNED = "a1b2c3d4e5f60718" * 4
 ORDERS = [
@@ -102,7 +102,7 @@ BATCHES: "dict[str, Callable[[GatewayClient], Any]]" = {
 
 
 def _rewriting(change: "Callable[[dict[str, Any], str], object]", name: str) -> MemoryGateway:
-    def rewrite(_: "Message", reply: "RawReply") -> "RawReply":
+    def rewrite(_: "HttpRequest", reply: "HttpResponse") -> "HttpResponse":
         changed = change(json.loads(reply.body), name)
         text = changed if isinstance(changed, str) else json.dumps(changed)
         return attrs.evolve(reply, body=text.encode())
@@ -195,7 +195,7 @@ MARKS = {"encryption_data": SIGNED, "signInfo": SIGNED, "cvv": CODE, "cardNumber
 async def test_a_payment_keeps_no_secret_of_a_reply(net: Dragnet, more: dict[str, Any]) -> None:
     net.signatures.add(SIGNED)
 
-    def rewrite(message: "Message", reply: "RawReply") -> "RawReply":
+    def rewrite(message: "HttpRequest", reply: "HttpResponse") -> "HttpResponse":
         if message.path == "/v1/payout":
             body = json.dumps({**json.loads(reply.body), **MARKS, **more}).encode()
         else:
@@ -211,7 +211,7 @@ async def test_a_payment_keeps_no_secret_of_a_reply(net: Dragnet, more: dict[str
 async def test_a_payment_shows_no_card_number_that_stands_in_a_text(
     net: Dragnet, name: str
 ) -> None:
-    def rewrite(_: "Message", reply: "RawReply") -> "RawReply":
+    def rewrite(_: "HttpRequest", reply: "HttpResponse") -> "HttpResponse":
         fields = {"order_no": "N-1", "amount": "12.30", "currency": "EUR"}
         body = _xml({"respon": {**fields, name: f"0005: {CARD} is refused"}})
         return attrs.evolve(reply, body=body.encode())
@@ -223,7 +223,7 @@ async def test_a_payment_shows_no_card_number_that_stands_in_a_text(
         assert result.result_info == f"0005: {mask_card(CARD)} is refused"
 
 
-def _quoting(message: "Message", reply: "RawReply") -> "RawReply":
+def _quoting(message: "HttpRequest", reply: "HttpResponse") -> "HttpResponse":
     """Say that the signature is wrong, and quote it, as gateways do."""
     said = {"return_status": "7", "return_message": f"no: {fields_of(message)['encryption_data']}"}
     body = json.dumps(said)
@@ -248,7 +248,7 @@ async def test_a_signature_shows_nowhere_that_a_refusal_quotes(net: Dragnet) -> 
 async def test_nothing_that_a_payment_was_sent_with_shows_of_a_reply_in_utf_16(
     net: Dragnet,
 ) -> None:
-    def quote(message: "Message", reply: "RawReply") -> "RawReply":
+    def quote(message: "HttpRequest", reply: "HttpResponse") -> "HttpResponse":
         said = f"0005: {CARD} {fields_of(message)['encryption_data']}"
         return attrs.evolve(reply, body=_xml({"respon": {"result_info": said}}).encode("utf-16"))
 
@@ -261,7 +261,7 @@ async def test_nothing_that_a_payment_was_sent_with_shows_of_a_reply_in_utf_16(
 async def test_a_page_keeps_the_signature_that_the_gateway_is_to_get_from_it() -> None:
     sent: list[str] = []
 
-    def repeat(message: "Message", reply: "RawReply") -> "RawReply":
+    def repeat(message: "HttpRequest", reply: "HttpResponse") -> "HttpResponse":
         sent.append(fields_of(message)["encryption_data"])
         page = f"<title>Loading</title><form><input name='signInfo' value='{sent[0]}'></form>"
         return attrs.evolve(reply, body=page.encode())

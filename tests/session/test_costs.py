@@ -1,10 +1,10 @@
 """What a single payment costs to write, sign and read."""
 
-from gateway_async import calls
+from gateway_async import payments
 from gateway_async.dialect import Dialect
 from gateway_async.operations import PAY_DIRECT
 from gateway_async.signing import HmacSigner
-from gateway_async.transport import RawReply
+from gateway_async.transport import HttpResponse
 from gateway_async.wire.encoding import encode_form, payment_fields
 from tests.memory import MemoryTransport, all_done, client_over
 from tests.models import examples
@@ -30,7 +30,7 @@ def test_a_payment_is_written_and_signed_in_few_calls() -> None:
 
 def test_the_result_of_a_payment_is_read_in_few_calls() -> None:
     session = client_over(MemoryTransport(all_done))._session
-    decode = calls.direct_request(examples.direct_payment(), session).decode
-    raw = RawReply(200, {}, REPLY)
+    decode = payments.direct_request(examples.direct_payment(), session).decode
+    raw = HttpResponse(200, {}, REPLY)
     assert decode(raw).risk_score == "12"
     assert count_calls(lambda: decode(raw)) < 130

@@ -27,13 +27,20 @@ from gateway_async import (
     ReplyUnreadableError,
     RetryPolicy,
 )
-from gateway_async.transport import Evidence, Message
-from gateway_async.transport.pool import Pool
-from gateway_async.transport.witness import WitnessedPayload
+from gateway_async.transport import HttpRequest, SendTracker
+from gateway_async.transport.http import Pool
+from gateway_async.transport.tracked import TrackedPayload
 from tests.orders import refunds
 from tests.session.http import BodyWriter, mocked, replied
 
-MESSAGE = Message("/v1/refund", "application/json", b'{"a":1}')
+MESSAGE = HttpRequest("/v1/refund", "application/json", b'{"a":1}')
+
+
+def tracked(tracker: SendTracker) -> TrackedPayload:
+    """Return the body of `MESSAGE`."""
+    return TrackedPayload(MESSAGE, tracker, lambda: None)
+
+
 STRAY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 LOST = [
     aiohttp.ServerDisconnectedError(),
@@ -53,27 +60,27 @@ UNREADABLE = [
 
 @pytest.mark.parametrize("method", ["write", "write_with_length"])
 async def test_writing_is_noted_before_the_first_byte(method: str) -> None:
-    evidence, writer = Evidence(), BodyWriter()
-    payload = WitnessedPayload(MESSAGE, evidence)
-    assert evidence.settle() is False
-    evidence = Evidence()
-    payload = WitnessedPayload(MESSAGE, evidence)
+    tracker, writer = SendTracker(), BodyWriter()
+    payload = tracked(tracker)
+    assert tracker.revoke() is False
+    tracker = SendTracker()
+    payload = tracked(tracker)
     arguments = (writer,) if method == "write" else (writer, None)
     await getattr(payload, method)(*arguments)
-    assert evidence.asked
+    assert tracker.started
     assert writer.written == MESSAGE.body
 
 
 @pytest.mark.parametrize("method", ["write", "write_with_length"])
 async def test_a_body_that_was_given_up_is_never_written(method: str) -> None:
-    evidence, writer = Evidence(), BodyWriter()
-    payload = WitnessedPayload(MESSAGE, evidence)
-    assert evidence.settle() is False
+    tracker, writer = SendTracker(), BodyWriter()
+    payload = tracked(tracker)
+    assert tracker.revoke() is False
     arguments = (writer,) if method == "write" else (writer, None)
     with pytest.raises(ConnectionAbortedError):
         await getattr(payload, method)(*arguments)
     assert writer.written == b""
-    assert not evidence.asked
+    assert not tracker.started
 
 
 @pytest.mark.parametrize("came", [STRAY, STRAY[:-1], b"no reply\r\n\r\n"])
@@ -86,15 +93,15 @@ async def test_no_body_is_written_where_something_came_that_nobody_asked_for(cam
     transport.is_closing.return_value = False
     connection.connection_made(transport)
     connection.set_response_params()
-    writer, evidence = StreamWriter(connection, loop), Evidence()
-    await WitnessedPayload(MESSAGE, evidence).write_with_length(writer, None)
-    assert evidence.asked
+    writer, tracker = StreamWriter(connection, loop), SendTracker()
+    await tracked(tracker).write_with_length(writer, None)
+    assert tracker.started
     transport.reset_mock()
     connection.data_received(came)
-    evidence = Evidence()
+    tracker = SendTracker()
     with pytest.raises(ConnectionAbortedError):
-        await WitnessedPayload(MESSAGE, evidence).write_with_length(writer, None)
-    assert not evidence.asked
+        await tracked(tracker).write_with_length(writer, None)
+    assert not tracker.started
     assert not transport.write.called
 
 
@@ -109,10 +116,10 @@ async def test_no_body_is_written_to_a_connection_that_is_closed(is_gone: bool) 
     transport.is_closing.return_value = True
     if is_gone:
         connection.connection_lost(None)
-    evidence = Evidence()
+    tracker = SendTracker()
     with pytest.raises(ConnectionAbortedError, match="closed before"):
-        await WitnessedPayload(MESSAGE, evidence).write(StreamWriter(connection, loop))
-    assert not evidence.asked
+        await tracked(tracker).write(StreamWriter(connection, loop))
+    assert not tracker.started
     assert not transport.write.called
 
 
@@ -133,12 +140,12 @@ async def test_on_a_connection_that_nobody_looked_at_its_end_is_heard_of_first(t
         else:
             connection.connection_lost(None)
 
-    evidence = Evidence()
-    payload = WitnessedPayload(MESSAGE, evidence)
+    tracker = SendTracker()
+    payload = tracked(tracker)
     end(turns)
     with pytest.raises(ConnectionAbortedError, match="closed before"):
         await payload.write_with_length(StreamWriter(connection, loop), None)
-    assert not evidence.asked
+    assert not tracker.started
     assert not transport.write.called
 
 
@@ -180,7 +187,7 @@ async def test_a_connection_is_taken_back_only_clean_and_a_new_one_as_it_is(
     new, clean = Mock(), Mock()
     new.protocol.should_close, clean.protocol.should_close = True, False
     for one in (new, clean):
-        one.protocol.transport.get_extra_info.return_value = None
+        one.transport.get_extra_info.return_value = None
     pooled = [new, clean, new, new, clean]
     monkeypatch.setattr(aiohttp.TCPConnector, "connect", AsyncMock(side_effect=pooled))
     async with Pool() as connector:
@@ -201,8 +208,9 @@ async def test_a_connection_is_taken_back_only_once_its_end_would_be_seen(
     """A gateway that closes after each reply, without a word, has often closed by then."""
     loop = asyncio.get_running_loop()
     ended, new = Mock(), Mock()
+    new.transport.get_extra_info.return_value = None
     ended.protocol.should_close = False
-    ended.protocol.transport.get_extra_info.return_value = None
+    ended.transport.get_extra_info.return_value = None
     pooled = [ended, ended, new]
     monkeypatch.setattr(aiohttp.TCPConnector, "connect", AsyncMock(side_effect=pooled))
 
@@ -223,7 +231,7 @@ async def test_a_connection_that_is_looked_at_is_not_lost_to_a_cancellation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     connection = Mock()
-    connection.protocol.transport.get_extra_info.return_value = None
+    connection.transport.get_extra_info.return_value = None
     monkeypatch.setattr(aiohttp.TCPConnector, "connect", AsyncMock(return_value=connection))
     async with Pool() as connector:
         await connector.connect(Mock(), [], aiohttp.ClientTimeout())
@@ -244,13 +252,13 @@ async def test_what_was_given_up_is_not_kept_half_closed() -> None:
     transport.is_closing.return_value = False
     connection.connection_made(transport)
     connection.set_response_params()
-    payload = WitnessedPayload(MESSAGE, Evidence())
-    payload.let_go()
+    payload = tracked(SendTracker())
+    payload.abort_closed()
     await payload.write(StreamWriter(connection, loop))
-    payload.let_go()
+    payload.abort_closed()
     assert not transport.abort.called
     transport.is_closing.return_value = True
-    payload.let_go()
+    payload.abort_closed()
     assert transport.abort.called
 
 
@@ -260,21 +268,21 @@ async def test_what_ends_before_it_is_written_to_was_sent_nothing() -> None:
     ours, theirs = socket.socketpair()
     _, connection = await loop.create_connection(lambda: ResponseHandler(loop), sock=ours)
     theirs.close()  # and the loop has not heard of it
-    evidence = Evidence()
+    tracker = SendTracker()
     with pytest.raises(ConnectionAbortedError, match="closed before"):
-        await WitnessedPayload(MESSAGE, evidence).write(StreamWriter(connection, loop))
-    assert not evidence.asked
+        await tracked(tracker).write(StreamWriter(connection, loop))
+    assert not tracker.started
 
 
 def test_settling_says_what_may_have_been_sent() -> None:
-    evidence = Evidence()
-    evidence.begin()
-    assert evidence.settle() is True
-    assert evidence.settle() is True
+    tracker = SendTracker()
+    tracker.begin()
+    assert tracker.revoke() is True
+    assert tracker.revoke() is True
 
 
 def test_a_message_shows_nothing_of_its_body() -> None:
-    assert repr(MESSAGE) == "Message(path='/v1/refund')"
+    assert repr(MESSAGE) == "HttpRequest(path='/v1/refund')"
 
 
 async def test_a_reply_to_a_body_that_was_never_written_is_a_loud_error() -> None:

@@ -31,11 +31,15 @@ from gateway_async import (
     RetryPolicy,
     Timeouts,
 )
-from gateway_async.attempts import Call, Exchange, may_repeat
-from gateway_async.gate import Gate
 from gateway_async.operations import OPERATIONS, OperationClass
-from gateway_async.session import Request, retry_after
-from gateway_async.transport import RawReply
+from gateway_async.session import (
+    Attempts,
+    Gate,
+    Request,
+    may_repeat,
+    retry_after,
+)
+from gateway_async.transport import HttpResponse
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import refunds
 from tests.session.http import VirtualLoop
@@ -85,10 +89,10 @@ async def test_payouts_are_repeated_like_reads_where_the_gateway_deduplicates(
         MemoryTransport(lambda _: {}), dialect=Dialect(payout_deduplicates=deduplicates)
     )
     request: Request[object] = Request(operation=operation, fields={}, decode=lambda raw: raw)
-    call = Call(gateway._session, request, Gate())
+    call = Attempts(gateway._session, request, Gate())
     as_read = operation.kind is READ or (name == "payout" and deduplicates)
     expected = bool(READ in repeated if as_read else operation.kind in repeated)
-    assert call._may_repeat(Exchange(error=error)) is expected
+    assert call._may_repeat(error) is expected
 
 
 # On virtual time
@@ -106,7 +110,7 @@ def run(work: Coroutine[Any, Any, T]) -> tuple[T, float]:
 class _Failing:
     """Fails so often in one way, then does everything; notes when it was asked."""
 
-    def __init__(self, failure: RawReply | GatewayError, times: int) -> None:
+    def __init__(self, failure: HttpResponse | GatewayError, times: int) -> None:
         self.at: list[float] = []
         self._failure = failure
         self._times = times
@@ -120,8 +124,8 @@ class _Failing:
         return self._failure
 
 
-def _status(status: int, **headers: str) -> RawReply:
-    return RawReply(status, headers, b"")
+def _status(status: int, **headers: str) -> HttpResponse:
+    return HttpResponse(status, headers, b"")
 
 
 async def _query(handler: _Failing, **settings: Any) -> Any:

@@ -19,7 +19,7 @@ from gateway_async import (
     ReplyUnreadableError,
 )
 from gateway_async.operations import REFUND, Operation
-from gateway_async.transport import RawReply
+from gateway_async.transport import HttpResponse
 from tests.memory import Asked, MemoryTransport, all_done, client_over
 from tests.orders import refunds
 
@@ -230,7 +230,7 @@ async def test_a_signature_in_xml_is_checked_whatever_its_encoding(encoding: str
         f"<?xml version='1.0' encoding='{encoding}'?><respon><order_status>1</order_status>"
         "<encryption_data>theirs</encryption_data></respon>"
     )
-    transport = MemoryTransport(lambda _: RawReply(200, {}, body.encode(encoding)))
+    transport = MemoryTransport(lambda _: HttpResponse(200, {}, body.encode(encoding)))
     with pytest.raises(ReplyUnreadableError, match="signature is not right"):
         await client_over(transport, signer=signer).call("/v1/authorise", {}, reply="xml")
 
@@ -239,7 +239,7 @@ async def test_a_reply_too_deep_to_be_verified_is_not_believed() -> None:
     """How deep is too deep depends on the Python; some verify it, and find it wrong."""
     signer = _Verifying(right=False)
     body = f'{{"return_status": "1", "x": {"[" * 1010}{"]" * 1010}, "encryption_data": "theirs"}}'
-    transport = MemoryTransport(lambda _: RawReply(200, {}, body.encode()))
+    transport = MemoryTransport(lambda _: HttpResponse(200, {}, body.encode()))
     with pytest.raises(ReplyUnreadableError, match=r"too deep to verify|is not right"):
         await client_over(transport, signer=signer).recent_transactions()
 
@@ -268,7 +268,7 @@ async def test_the_stand_in_checks_replies_only_if_asked_to(
 async def test_the_charset_of_a_header_hides_no_signature(reply: str) -> None:
     body = '{"name": "Grüße", "encryption_data": "theirs"}'.encode("latin-1")
     headers = {"Content-Type": "application/json; charset=iso-8859-1"}
-    transport = MemoryTransport(lambda _: RawReply(200, headers, body))
+    transport = MemoryTransport(lambda _: HttpResponse(200, headers, body))
     signer = HmacSigner("s3cret", check_replies=True)
     with pytest.raises(ReplyUnreadableError, match="signature is not right"):
         await client_over(transport, signer=signer).call("/v1/refund", {}, reply=reply)

@@ -163,7 +163,7 @@ def _order(random: Random, operation: str, n: int, shared: int, doubling: float)
     more: dict[str, Any] = {}
     if operation == "refund":
         more["refund_amount"] = random.choice(("1.00", "2.50"))
-    if operation == "review":
+    elif operation == "review":
         more["review_flag"] = "1"
     return ORDER_CLASSES[operation](
         transaction_id=f"2023051612{of:08d}",

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import orjson
 
 if TYPE_CHECKING:
-    from gateway_async.transport import Message
+    from gateway_async.transport import HttpRequest
 
 Item = dict[str, Any]
 
@@ -45,7 +45,7 @@ AUTHORISED = "3000"
 _STATES = {"capture": "4100", "cancel": "5000"}
 
 
-def read_request(message: "Message") -> tuple[str, Item]:
+def read_request(message: "HttpRequest") -> tuple[str, Item]:
     """Return the operation and the fields of a request."""
     if message.content_type == "application/json":
         return PATHS[message.path], orjson.loads(message.body)

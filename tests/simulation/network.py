@@ -1,6 +1,6 @@
 """A network in memory, between the client's session and the model of the gateway.
 
-Law: `Evidence.begin` is called at the very instant at which the body leaves; a request that has
+Law: `SendTracker.begin` is called at the very instant at which the body leaves; a request that has
 left reaches the gateway or not, whatever becomes of its sender; one that has not left never does.
 """
 
@@ -19,7 +19,7 @@ from gateway_async.errors import (
     OutcomeUnknownError,
     ReplyTooLargeError,
 )
-from gateway_async.transport import Evidence, Message, RawReply
+from gateway_async.transport import HttpRequest, HttpResponse, SendTracker
 from tests.simulation.gateway import Gateway, Item, key, read_request, wanted
 from tests.simulation.replies import NOTHING_DONE_HTTP, Manners, write_reply
 
@@ -116,14 +116,16 @@ class Network:
         """Add a line to the trace."""
         self.trace.append(f"{asyncio.get_running_loop().time():.3f} {text}")
 
-    async def send(self, message: Message, *, evidence: Evidence, seconds: float) -> RawReply:
-        """Send one request; see `gateway_async.transport.Transport`."""
+    async def send(
+        self, message: HttpRequest, *, tracker: SendTracker, seconds: float
+    ) -> HttpResponse:
+        """Send one request; see `gateway_async.transport.AiohttpTransport`."""
         operation, fields = read_request(message)
         asked = wanted(operation, fields)
         now = asyncio.get_running_loop().time()
         carried = Carried(len(self.carried) + 1, operation, asked, now)
         self.carried.append(carried)
-        journey = _Journey(self, carried, evidence, self._draw_fate())
+        journey = _Journey(self, carried, tracker, self._draw_fate())
         names = " ".join(key(operation, one) for one in asked)
         self.log(f"#{carried.number} {operation} {journey.fate} {seconds:.3f} s: {names}")
         self._at_once += 1
@@ -134,7 +136,7 @@ class Network:
                 reply = await journey.arrived
         except TimeoutError:
             problem: GatewayError = OutcomeUnknownError("timed out")
-            if not evidence.settle():
+            if not tracker.revoke():
                 problem = NotSentError("timed out before")
         except asyncio.CancelledError:
             carried.cancelled = True
@@ -215,14 +217,14 @@ class Network:
 class _Journey:
     """One request on its way there and back; it goes on where its sender has given up."""
 
-    def __init__(self, network: Network, carried: Carried, evidence: Evidence, fate: str) -> None:
+    def __init__(self, network: Network, carried: Carried, tracker: SendTracker, fate: str) -> None:
         self.fate = fate
         self.abandoned = False
         self._network = network
         self._carried = carried
-        self._evidence = evidence
+        self._tracker = tracker
         self._loop = asyncio.get_running_loop()
-        self.arrived: asyncio.Future[RawReply] = self._loop.create_future()
+        self.arrived: asyncio.Future[HttpResponse] = self._loop.create_future()
 
     def start(self) -> None:
         if self.fate == "unconnected":
@@ -253,7 +255,7 @@ class _Journey:
 
     def _write(self) -> None:
         try:
-            self._evidence.begin()
+            self._tracker.begin()
         except ConnectionAbortedError as error:
             self._network.log(f"#{self._carried.number} not written: {error}")
             return
@@ -311,7 +313,7 @@ class _Journey:
         if not self.abandoned and not self.arrived.done():
             self._carried.pause = pause
             self._network.log(f"#{self._carried.number} reply {status} {_shown(body)}")
-            self.arrived.set_result(RawReply(status, headers or {}, body))
+            self.arrived.set_result(HttpResponse(status, headers or {}, body))
 
     def _fail(self, error: GatewayError) -> None:
         if not self.abandoned and not self.arrived.done():

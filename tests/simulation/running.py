@@ -126,10 +126,9 @@ def run(seed: int) -> Story:
     names = SimpleNamespace(uuid4=lambda: UUID(int=random.getrandbits(128), version=4))
     try:
         with (
-            mock.patch("gateway_async.attempts.time", clock),
             mock.patch("gateway_async.session.time", clock),
-            mock.patch("gateway_async.recovery.time", clock),
-            mock.patch("gateway_async.batching.running.uuid", names),
+            mock.patch("gateway_async.recovery.recover.time", clock),
+            mock.patch("gateway_async.batching.runner.uuid", names),
             warnings.catch_warnings(record=True) as warned,
         ):
             warnings.simplefilter("always")
@@ -325,7 +324,7 @@ def _client(story: Story) -> GatewayClient:
         dialect=scenario.dialect,
         limiter=_Limiter(story),
     )
-    client._session = attrs.evolve(client._session, transport=story.network)
+    client._session = attrs.evolve(client._session, transport=story.network)  # type: ignore[arg-type]  # a fake
     return client
 
 

@@ -76,10 +76,10 @@ async def test_what_is_unknown_and_what_stops_is_a_warning(
         await gateway.refund(_refunds(sandbox, 2))
     lost, stops, missing = _said(caplog, logging.WARNING)
     assert lost[0] == missing[0] == "gateway_async.requests"
-    assert lost[1].startswith("refund of 2 orders may have happened: the request was sent")
+    assert lost[1].startswith("refund of 2 orders: outcome unknown: the request was sent")
     assert stops[0] == "gateway_async.batches"
     assert stops[1].startswith("refund sends nothing more: 1 requests in a row")
-    assert missing[1] == "refund of 2 orders: what became of 1 is unknown"
+    assert missing[1] == "refund of 2 orders: outcome unknown for 1"
 
 
 async def test_a_look_up_that_found_nothing_out_does_not_sound_as_if_money_had_moved(
@@ -104,7 +104,7 @@ async def test_a_lost_payment_is_a_warning(
             await gateway.pay_direct(direct_payment())
     ((name, text),) = _said(caplog, logging.WARNING)
     assert name == "gateway_async.requests"
-    assert text.startswith("pay_direct may have happened: ")
+    assert text.startswith("pay_direct: outcome unknown: ")
 
 
 async def test_a_lost_look_up_is_not_told_as_if_money_had_moved(
@@ -114,7 +114,7 @@ async def test_a_lost_look_up_is_not_told_as_if_money_had_moved(
     async with client_of(sandbox, retry=RetryPolicy(attempts=1)) as gateway:
         await gateway.query([OrderRef(order_no="ORD-1")])
     texts = [text for name, text in _said(caplog, logging.WARNING) if name.endswith("requests")]
-    assert texts[0].startswith("query of 1 order found nothing out: the request was sent")
+    assert texts[0].startswith("query of 1 order: found nothing out: the request was sent")
 
 
 async def test_a_second_try_is_a_warning_and_each_request_is_told_to_those_who_ask(

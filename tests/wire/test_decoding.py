@@ -9,10 +9,10 @@ from hypothesis import given, strategies as st
 
 from gateway_async.errors import ReplyUnreadableError
 from gateway_async.wire import respon
-from gateway_async.wire.decoding import decode_json, decode_surely, reply_fields
+from gateway_async.wire.decoding import decode_json, decode_surely
 from gateway_async.wire.encoding import JsonText
 from gateway_async.wire.pages import decode_page
-from gateway_async.wire.respon import decode_respon
+from gateway_async.wire.respon import decode_respon, reply_fields
 from tests.wire.refusals import assert_tells_nothing
 
 

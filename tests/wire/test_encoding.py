@@ -26,10 +26,9 @@ from gateway_async.models.payouts import PayoutRequest
 from gateway_async.operations import CANCEL, CAPTURE, REFUND, REVIEW, Operation
 from gateway_async.wire.encoding import (
     JsonText,
-    batch_field,
+    encode_chunk,
     encode_form,
     encode_json,
-    order_rows,
     payment_fields,
     payout_fields,
     selection_fields,
@@ -66,9 +65,10 @@ def test_a_payout_body_is_this_json() -> None:
 
 @pytest.mark.parametrize("operation", ORDERS, ids=str)
 def test_a_batch_body_is_this_json(operation: Operation) -> None:
-    orders = batch_field(order_rows([ORDERS[operation]] * 2, DIALECT), DIALECT)
-    body = encode_json({"merchant_id": "M1", str(operation.list_field): orders})
+    encoded = encode_chunk(operation, [ORDERS[operation]] * 2, DIALECT)
+    body = encode_json({"merchant_id": "M1", **encoded.fields})
     assert body.decode() == BATCHES[operation.name]
+    assert encoded.listed.decode() == encoded.fields[str(operation.list_field)]
 
 
 @pytest.mark.parametrize("kind", ["order_no", "transaction_id"])
@@ -137,7 +137,7 @@ def test_too_precise_or_absurd_amounts_are_refused(amount: str) -> None:
     with pytest.raises(InvalidOrderError, match=expected):
         payment_fields(payment_with(amount=amount), DIALECT)
     with pytest.raises(InvalidOrderError, match=expected):
-        order_rows([CaptureOrder(**{**ORDER, "amount": amount})], DIALECT)
+        encode_chunk(CAPTURE, [CaptureOrder(**{**ORDER, "amount": amount})], DIALECT)
 
 
 def test_a_nested_amount_goes_by_the_currency_of_its_payment() -> None:
@@ -249,6 +249,6 @@ def test_the_traceback_of_a_refused_payment_holds_no_secret() -> None:
 def test_two_fields_never_share_a_name_on_the_wire() -> None:
     dialect = dialect_with(wire_names={"order_no": "amount"})
     with pytest.raises(ConfigurationError, match=r"Dialect\.wire_names"):
-        batch_field(order_rows([ORDERS[REFUND]], dialect), dialect)
+        encode_chunk(REFUND, [ORDERS[REFUND]], dialect)
     with pytest.raises(ConfigurationError, match=r"Dialect\.wire_names"):
         payment_fields(payment_with(note="n"), dialect)

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 from gateway_async.batching.batch import check_size
-from gateway_async.batching.plans import PLANS
-from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.cli.again import line_on_job, with_journal
 from gateway_async.cli.commands.common import (
     RefusedError,
@@ -56,6 +54,8 @@ from gateway_async.cli.reports import About, Reporting, reporting
 from gateway_async.cli.runs import make_client
 from gateway_async.cli.stopping import Stop
 from gateway_async.errors import InvalidOrderError, JournalError
+from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
     from gateway_async.cli.settings.settings import Settings
@@ -112,7 +112,7 @@ class BatchCommand:
         with snapshot(self.source, self.files.stdio) as taken:
             file = check_file(taken, reader, only=self.only)
             self._say_what_is_elsewhere(file)
-            check_size(PLANS[self.layout.method], self.settings.policy)
+            check_size(OPERATIONS[self.layout.method], self.settings.policy)
             if out is not None:
                 self._check_out(out)
             if out is None or self.safety.dry_run:

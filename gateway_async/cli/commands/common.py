@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import orjson
 
-from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.cli.again import line_again
 from gateway_async.cli.cells import to_text
 from gateway_async.cli.files.formats import STDIO, Format
@@ -19,6 +18,7 @@ from gateway_async.cli.reports import Reporting
 from gateway_async.cli.runs import Tally, drive, note_totals
 from gateway_async.cli.shows import gauged
 from gateway_async.errors import GatewayError
+from gateway_async.models.statuses import OutcomeStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

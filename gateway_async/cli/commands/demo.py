@@ -18,7 +18,6 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.console import Console
 
-from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.cli.files.formats import Format
 from gateway_async.cli.files.snapshot import snapshot
 from gateway_async.cli.inputs import check_file
@@ -31,6 +30,7 @@ from gateway_async.dialect import Dialect
 from gateway_async.errors import NotSentError, OutcomeUnknownError
 from gateway_async.models.orders import CaptureOrder, OrderRef
 from gateway_async.models.payments import DirectPayment
+from gateway_async.models.statuses import OutcomeStatus
 from gateway_async.models.values import CardNumber, SensitiveText
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from gateway_async.batching.batch import Batch
-    from gateway_async.batching.outcomes import Outcome
-    from gateway_async.batching.results import BatchResult
+    from gateway_async.batching.results import BatchResult, Outcome
     from gateway_async.models.orders import RefundOrder
 
 _GOOD_CARD, _DECLINED_CARD = "4111111111111111", "4000000000000002"

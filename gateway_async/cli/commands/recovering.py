@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from gateway_async.batching.outcomes import Outcome
+    from gateway_async.batching.results import Outcome
     from gateway_async.cli.files.rows import Row
     from gateway_async.cli.settings.settings import Settings
     from gateway_async.cli.talk import Talk

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import attrs
 
-from gateway_async.checks import checked_base_url, checked_proxy
 from gateway_async.errors import ConfigurationError
+from gateway_async.settings import checked_base_url, checked_proxy
 
 
 @attrs.frozen(kw_only=True)

@@ -18,7 +18,12 @@ from gateway_async.cli.settings.secret import (
 )
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError, GatewayError
-from gateway_async.settings import BatchPolicy, RecoveryPolicy, RetryPolicy, Timeouts
+from gateway_async.settings import (
+    BatchPolicy,
+    RecoveryPolicy,
+    RetryPolicy,
+    Timeouts,
+)
 from gateway_async.signing import Credentials, HmacSigner
 
 if TYPE_CHECKING:

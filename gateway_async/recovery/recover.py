@@ -1,9 +1,8 @@
 """Unknown outcomes, settled from the gateway's own records.
 
-Law: an order is settled as done by a record that proves it, and as not done by two looks that
-agree, both after the settle time. Nothing is resent unless the policy says so. What outcomes tell
-beforehand is known to `givens`, and what the looks prove to `proofs`; this module asks, waits and
-counts.
+An order is settled as done by a record that proves it, and as not done by two look-ups that agree,
+both after the settle time. Nothing is sent again unless the policy says so. `evidence` decides what
+records prove; this module makes the look-ups, waits, and puts the outcomes in place.
 """
 
 import asyncio
@@ -15,68 +14,191 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.batching.batch import plain_batch
-from gateway_async.batching.markers import marked
-from gateway_async.batching.outcomes import ListedBlock, count_statuses
-from gateway_async.batching.plans import PLANS
-from gateway_async.batching.results import BatchResult
-from gateway_async.batching.statuses import OutcomeStatus
+from gateway_async.batching.feed import check_order
+from gateway_async.batching.results import AnsweredChunk, BatchResult, ListedOutcomes
+from gateway_async.batching.runner import BatchRunner
 from gateway_async.errors import NotDoneError, OutcomeUnknownError
-from gateway_async.givens import (
+from gateway_async.models.markers import marked
+from gateway_async.models.orders import OrderRef
+from gateway_async.models.statuses import OutcomeStatus, count_statuses
+from gateway_async.operations import OPERATIONS, QUERY
+from gateway_async.recovery.evidence import (
+    BESIDE_ITSELF,
+    NOT_ASKED,
+    SHARED,
+    ClaimedRefunds,
+    ControlRefund,
+    Finding,
+    LookupResult,
+    Proof,
+    are_one,
     as_result,
     find_claims,
+    find_control,
     find_unknown,
-    find_witness,
     is_of,
     is_whole_batch,
     name_of,
     operation_of,
-    settled_of,
-)
-from gateway_async.looks import LOOK_UPS, Looks
-from gateway_async.proofs import (
-    BESIDE_ITSELF,
-    NOT_ASKED,
-    SHARED,
-    Claims,
-    Finding,
-    Look,
-    Proof,
-    are_one,
     own_marker,
     prove_refunds,
     prove_state,
+    settled_of,
 )
 from gateway_async.settings import BatchPolicy
+from gateway_async.wire.decoding import decode_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gateway_async.batching.outcomes import Block, Outcome
-    from gateway_async.givens import Place
+    from gateway_async.batching.results import ChunkResult, Outcome
+    from gateway_async.recovery.evidence import Place
     from gateway_async.session import Session
     from gateway_async.settings import RecoveryPolicy
 
 _log = logging.getLogger("gateway_async.recovery")
+
+LOOK_UPS = {
+    name: OPERATIONS[row.recovered_by] for name, row in OPERATIONS.items() if row.recovered_by
+}
+"""By which look-up an operation is recovered."""
+
+_NO_CONTROL = (
+    "no refund that is known to be done was looked up with it, so it may be done although it is "
+    "not listed; recover it together with one that succeeded"
+)
+
+_REQUESTED_AT_ONCE = 90
+"""Orders in one look-up: below the limit of 100, so that a few more records leave it whole."""
+
 
 _WORTH_SAYING_SECONDS = 1.0
 _NOT_SETTLED = "; recovery does not settle it: "
 _BEFORE = "; before: "
 
 
+class Lookups:
+    """Makes the look-ups of one recovery.
+
+    Attributes:
+        control: What every refund search must list; where none is known, a search may find one.
+        requests: Requests made so far.
+    """
+
+    def __init__(self, session: "Session", policy: "RecoveryPolicy") -> None:
+        self.control: ControlRefund | None = None
+        self.requests = 0
+        self._session = session
+        self._policy = policy
+
+    def is_askable(self, name: str) -> bool:
+        """Say whether a look-up can ask for a transaction: its name may hold the separator."""
+        ref = OrderRef(transaction_id=name)
+        return check_order(QUERY, ref, self._session.dialect) is None
+
+    async def look_up(self, operation: str, names: "Sequence[str]") -> "dict[str, LookupResult]":
+        """LookupResult up transactions, a request's worth at a time, each with the control."""
+        parts = [
+            names[start : start + _REQUESTED_AT_ONCE]
+            for start in range(0, len(names), _REQUESTED_AT_ONCE)
+        ]
+        lookups: dict[str, LookupResult] = {}
+        for part in parts:
+            lookups |= await self._ask(operation, part)
+        return lookups
+
+    async def _ask(self, operation: str, names: "Sequence[str]") -> "dict[str, LookupResult]":
+        """Make one look-up; where its reply had to be split, ask again in halves."""
+        control = self.control if operation == "refund" else None
+        asked = dict.fromkeys([*([control.transaction_id] if control else []), *names])
+        run = BatchRunner(
+            self._session,
+            LOOK_UPS[operation],
+            [OrderRef(transaction_id=name) for name in asked],
+            policy=BatchPolicy(concurrency=1, drain_seconds=0),
+            recovery=self._policy,
+        )
+        result = await run.complete()
+        self.requests += result.requests
+        if len(result.chunks) > 1 and len(names) > 1:
+            middle = len(names) // 2
+            return {
+                **await self._ask(operation, names[:middle]),
+                **await self._ask(operation, names[middle:]),
+            }
+        is_whole = self._is_whole(result)
+        lookups = {outcome.order.value: _seen(operation, outcome, is_whole) for outcome in result}
+        if operation == "refund":
+            lookups = _completed(lookups, control, is_whole=is_whole)
+        if operation == "refund" and self.control is None:
+            self.control = next(
+                (ControlRefund(n) for n, lookup in lookups.items() if lookup.records), None
+            )
+        return lookups
+
+    def _is_whole(self, result: "BatchResult[Any, Any]") -> bool:
+        """Say whether a look-up's one reply is of success, about nothing else, and not cut."""
+        if len(result.chunks) != 1 or result.unexpected or result.unknown:
+            return False
+        block = result.chunks[0]
+        if not isinstance(block, AnsweredChunk):
+            return False
+        operation = block.operation
+        listed = decode_json(block.reply).get(operation.list_field or "") or ()
+        return block.is_accepted and len(listed) < (operation.limit or 0)
+
+
+def _seen(operation: str, outcome: "Outcome[Any, Any]", is_whole: bool) -> LookupResult:  # noqa: FBT001  # one caller
+    """Make a look-up of one outcome of a look-up; a query that was not answered shows nothing."""
+    if operation != "refund" and outcome.status is not OutcomeStatus.SUCCEEDED:
+        return LookupResult(problem=_problem_of(outcome))
+    return LookupResult(
+        records=outcome.record or (),
+        items=tuple(outcome.items),
+        complete=is_whole,
+        problem=_problem_of(outcome),
+    )
+
+
+def _problem_of(outcome: "Outcome[Any, Any]") -> str:
+    return "" if outcome.error is None else f"the look-up failed: {outcome.error}"
+
+
+def _completed(
+    lookups: "dict[str, LookupResult]", control: ControlRefund | None, *, is_whole: bool
+) -> "dict[str, LookupResult]":
+    """Let a refund search prove absences only if it lists the control."""
+    if control is None or not is_whole:
+        problem = _NO_CONTROL if is_whole else ""
+        return {
+            name: attrs.evolve(lookup, complete=False, problem=lookup.problem or problem)
+            for name, lookup in lookups.items()
+        }
+    of_control = lookups[control.transaction_id]
+    return {
+        name: attrs.evolve(
+            lookup,
+            complete=control.is_listed(of_control),
+            keeps_markers=control.kept_its_marker(of_control),
+        )
+        for name, lookup in lookups.items()
+    }
+
+
 class Recovery:
-    """One recovery: what is unknown, and what the looks have proved so far."""
+    """One recovery: what is unknown, and what the look-ups have proved so far."""
 
     def __init__(self, session: "Session", policy: "RecoveryPolicy", batch: BatchPolicy) -> None:
         self._session = session
         self._policy = policy
         self._batch = batch
-        self._blocks: list[Block] = []
+        self._blocks: list[ChunkResult] = []
         self._unknown: dict[Place, Outcome[Any, Any]] = {}
         self._findings: dict[Place, Finding] = {}
-        self._claims: dict[str, Claims] = {}
+        self._claims: dict[str, ClaimedRefunds] = {}
         self._settled: set[tuple[str, str]] = set()
         self._settled_names: set[tuple[int, str]] = set()
-        self._looks = Looks(session, policy)
+        self._lookups = Lookups(session, policy)
         self._requests = 0
         self._all_known = False
 
@@ -84,9 +206,13 @@ class Recovery:
         self, given: "BatchResult[Any, Any] | Iterable[Outcome[Any, Any]]"
     ) -> BatchResult[Any, Any]:
         """Settle what can be settled; see `GatewayClient.recover`."""
-        with self._session.observer.recovery(self._batch) as watch:
+        span = self._session.observer.recovery(self._batch)
+        try:
             result = await self._recover(given)
-            watch.over(result.counts, self._requests + self._looks.requests)
+        except BaseException as error:
+            span.end(dict.fromkeys(OutcomeStatus, 0), 0, error=error)
+            raise
+        span.end(result.counts, self._requests + self._lookups.requests)
         return result
 
     async def _recover(
@@ -95,26 +221,26 @@ class Recovery:
         result = given if isinstance(given, BatchResult) else as_result(given)
         self._all_known = isinstance(given, BatchResult) and is_whole_batch(given)
         started = time.time()
-        self._blocks = list(result.blocks)
+        self._blocks = list(result.chunks)
         self._unknown = dict(find_unknown(self._blocks))
         self._claims = find_claims(self._blocks, self._unknown.values(), all_known=self._all_known)
         wanted = {outcome.order.transaction_id for outcome in self._unknown.values()}
         for outcome in settled_of(self._blocks, wanted):
             self._settled.add((operation_of(outcome) or "", outcome.order.transaction_id))
             self._settled_names.add(name_of(outcome))
-        self._looks.witness = find_witness(self._blocks, self._looks.is_askable)
+        self._lookups.control = find_control(self._blocks, self._lookups.is_askable)
         try:
             await self._settle(started)
             await self._conclude()
-        except asyncio.CancelledError as cancelled:  # not with the outcome of a look or a resend
+        except asyncio.CancelledError as cancelled:  # not with the outcome of a look-up or a resend
             cancelled.outcome = result  # type: ignore[attr-defined]  # as for a single call
             raise
         return self._merged(result)
 
-    # Looks
+    # Lookups
 
     async def _settle(self, started: float) -> None:
-        """Look at once; then, after the settle time, twice more at what is left."""
+        """LookupResult at once; then, after the settle time, twice more at what is left."""
         first = await self._look(self._unknown)
         self._keep_done(first)
         self._findings |= {place: found for place, found in first.items() if found.is_final}
@@ -151,7 +277,7 @@ class Recovery:
         }
 
     def _keep_done(self, findings: "Mapping[Place, Finding]") -> None:
-        """Settle what a look proves to be done, and let nobody else claim the same refund."""
+        """Settle what a look-up proves to be done, and let nobody else claim the same refund."""
         for place, finding in findings.items():
             if finding.proof is not Proof.DONE:
                 continue
@@ -172,27 +298,27 @@ class Recovery:
         findings: dict[Place, Finding] = {}
         for operation in dict.fromkeys(operation for operation, _ in grouped):
             names = [name for which, name in grouped if which == operation]
-            looks = await self._looks.look_up(
-                operation, [name for name in names if self._looks.is_askable(name)]
+            lookups = await self._lookups.look_up(
+                operation, [name for name in names if self._lookups.is_askable(name)]
             )
             for name in names:
-                if name not in looks:
+                if name not in lookups:
                     findings |= dict.fromkeys(grouped[operation, name], NOT_ASKED)
                     continue
                 places = grouped[operation, name]
-                findings |= self._judge(operation, name, places, looks[name])
+                findings |= self._judge(operation, name, places, lookups[name])
         return findings
 
     def _judge(
-        self, operation: str, name: str, places: "Sequence[Place]", look: Look
+        self, operation: str, name: str, places: "Sequence[Place]", lookup: LookupResult
     ) -> "dict[Place, Finding]":
         dialect = self._session.dialect
         outcomes = [self._unknown[place] for place in places]
         if operation != "refund":
             is_shared = len(places) > 1 or not self._has_to_itself(operation, outcomes[0])
-            found = SHARED if is_shared else prove_state(operation, look, dialect)
+            found = SHARED if is_shared else prove_state(operation, lookup, dialect)
             return dict.fromkeys(places, found)
-        findings = prove_refunds(outcomes, look, self._claims[name], dialect)
+        findings = prove_refunds(outcomes, lookup, self._claims[name], dialect)
         return {
             place: finding if finding.proof is Proof.DONE else self._beside(place) or finding
             for place, finding in zip(places, findings, strict=True)
@@ -225,7 +351,7 @@ class Recovery:
             by_block[number][offset] = outcome
         for number, outcomes in by_block.items():
             old = self._blocks[number].outcomes()
-            self._blocks[number] = ListedBlock(
+            self._blocks[number] = ListedOutcomes(
                 tuple(outcomes.get(offset, outcome) for offset, outcome in enumerate(old))
             )
 
@@ -238,7 +364,7 @@ class Recovery:
             groups = _twins({p: o for p, o in absent.items() if is_of(o, operation)})
             batch = plain_batch(
                 self._session,
-                PLANS[operation],
+                OPERATIONS[operation],
                 [_as_sent(absent[twins[0]]) for twins in groups],
                 policy=attrs.evolve(self._batch, duplicates="serialize", chunk_size=None),
                 recovery=attrs.evolve(self._policy, refund_evidence="references"),
@@ -252,7 +378,7 @@ class Recovery:
     def _merged(self, result: BatchResult[Any, Any]) -> BatchResult[Any, Any]:
         """Return the result with what was settled, its counts moved accordingly."""
         counts = dict(result.counts)
-        for before, after in zip(result.blocks, self._blocks, strict=True):
+        for before, after in zip(result.chunks, self._blocks, strict=True):
             for status, count in count_statuses(before.statuses).items():
                 counts[status] -= count
             for status, count in count_statuses(after.statuses).items():
@@ -260,8 +386,8 @@ class Recovery:
         return attrs.evolve(
             result,
             counts=counts,
-            blocks=tuple(self._blocks),
-            requests=result.requests + self._requests + self._looks.requests,
+            chunks=tuple(self._blocks),
+            requests=result.requests + self._requests + self._lookups.requests,
         )
 
 
@@ -295,7 +421,7 @@ def _twins(absent: "Mapping[Place, Outcome[Any, Any]]") -> "list[list[Place]]":
 
 
 def _disagreement(second: Finding, third: Finding) -> Finding:
-    reason = f"two looks disagree: {second.reason}; {third.reason}"
+    reason = f"two look-ups disagree: {second.reason}; {third.reason}"
     return Finding(Proof.NOTHING, reason, third.item or second.item)
 
 

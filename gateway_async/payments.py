@@ -1,9 +1,11 @@
-"""Requests of the operations that take no batch: payments, payouts, pages of recent records.
+"""The single calls: payments, payouts, pages of recent records, and any other signed call.
 
-Each is written from its model, and its reply is read and held against what was sent. What it takes
-to send one is not known here.
+Each is written from its model, and its reply is read and compared with what was sent. It is made in
+a task of its own: what may have been sent is not given up before the drain time is over, even where
+the caller is cancelled; then the outcome hangs on the original `CancelledError`, as `outcome`.
 """
 
+import asyncio
 import json
 from collections.abc import Mapping
 from decimal import Decimal
@@ -13,9 +15,16 @@ from urllib.parse import unquote
 import attrs
 import orjson
 
-from gateway_async.batching.matching import find_contradiction, identifier
-from gateway_async.errors import ConfigurationError, RejectedError, ReplyUnreadableError
-from gateway_async.hiding import hide_given
+from gateway_async.batching.judge import find_contradiction
+from gateway_async.errors import (
+    ConfigurationError,
+    GatewayError,
+    NotSentError,
+    OutcomeUnknownError,
+    RejectedError,
+    ReplyUnreadableError,
+    hide_given,
+)
 from gateway_async.models.payments import ApmPayment, DirectPayment, RedirectPayment
 from gateway_async.models.payout_results import PayoutResult
 from gateway_async.models.payouts import PayoutRequest
@@ -37,15 +46,17 @@ from gateway_async.operations import (
     Operation,
     OperationClass,
 )
-from gateway_async.session import Request
+from gateway_async.session import CALL_CANCELLED, Attempts, AttemptsResult, Gate, Request
+from gateway_async.settings import plain_text
 from gateway_async.signing import SIGNATURE_FIELD
-from gateway_async.texts import plain_text
+from gateway_async.transport import HttpResponse
 from gateway_async.wire.converter import read_page, read_record
 from gateway_async.wire.decoding import (
     charset_of,
     codec_of,
     decode_json,
     decode_surely,
+    identifier,
     without_text,
 )
 from gateway_async.wire.encoding import JsonText, payment_fields, payout_fields
@@ -53,14 +64,15 @@ from gateway_async.wire.pages import decode_page
 from gateway_async.wire.respon import decode_respon
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
-    from gateway_async.batching.plans import Plan
     from gateway_async.dialect import Dialect
     from gateway_async.session import Session
-    from gateway_async.transport import RawReply
 
-T = TypeVar("T", bound=Record)
+T = TypeVar("T")
+R = TypeVar("R", bound=Record)
+
+_NEVER_BLINDLY = "never send it again before you know"
 
 _PAYMENT_TELLS = ("transaction_id", "order_status", "result_info", "issuer_url")
 _PAYOUT_TELLS = ("transaction_id", "status", "failure_reason", "failure_type")
@@ -92,12 +104,11 @@ class Reply:
 def direct_request(payment: DirectPayment, session: "Session") -> Request[DirectPaymentResult]:
     """Write a payment by card (section 4, row 1)."""
     _check_type(payment, DirectPayment)
+    read = _result_reader(PAY_DIRECT, payment, DirectPaymentResult, session)
     return Request(
         operation=PAY_DIRECT,
         fields=payment_fields(payment, session.dialect),
-        decode=_hide_card(
-            payment, _result_reader(PAY_DIRECT, payment, DirectPaymentResult, session)
-        ),
+        decode=lambda raw: read(_without_card(raw, payment)),
     )
 
 
@@ -132,10 +143,10 @@ def payout_request(request: PayoutRequest, session: "Session") -> Request[Payout
     )
 
 
-def recent_request(plan: "Plan", session: "Session") -> Request[Page[Any]]:
+def recent_request(operation: "Operation", session: "Session") -> Request[Page[Any]]:
     """Write a look-up that asks for no order in particular: the interface's sample call."""
 
-    def read(raw: "RawReply") -> Page[Any]:
+    def read(raw: HttpResponse) -> Page[Any]:
         payload = decode_json(raw.body)
         session.check_owner(payload)
         code = identifier(payload.get("return_status")) or ""
@@ -146,9 +157,9 @@ def recent_request(plan: "Plan", session: "Session") -> Request[Page[Any]]:
                 code=code,
                 text=text,
             )
-        return read_page(plan.record_class, payload, plan.operation.list_field or "")
+        return read_page(operation.record_class, payload, operation.list_field or "")
 
-    return Request(operation=plan.operation, fields={}, decode=read)
+    return Request(operation=operation, fields={}, decode=read)
 
 
 @hide_given
@@ -185,14 +196,14 @@ def custom_request(
 
 
 def _result_reader(
-    operation: Operation, sent: object, result_class: type[T], session: "Session"
-) -> "Callable[[RawReply], T]":
+    operation: Operation, sent: object, result_class: type[R], session: "Session"
+) -> "Callable[[HttpResponse], R]":
     """Return what reads the result of one payment or payout, and holds it against the request."""
     is_payout = operation is PAYOUT
     decode = decode_surely if is_payout else decode_respon
     tells = _PAYOUT_TELLS if is_payout else _PAYMENT_TELLS
 
-    def read(raw: "RawReply") -> T:
+    def read(raw: HttpResponse) -> R:
         fields = decode(raw.body)
         session.check_owner(fields)
         if not any(fields.get(name) for name in tells):
@@ -205,18 +216,13 @@ def _result_reader(
     return read
 
 
-def _hide_card(
-    payment: DirectPayment, read: "Callable[[RawReply], T]"
-) -> "Callable[[RawReply], T]":
+def _without_card(raw: HttpResponse, payment: DirectPayment) -> HttpResponse:
     """Mask the card number of a payment wherever its reply repeats it, be it within a text."""
-    return lambda raw: read(attrs.evolve(raw, body=_without_card(raw.body, payment)))
-
-
-def _without_card(body: bytes, payment: DirectPayment) -> bytes:
     number = plain_text(payment.card or "")
     if len(number) < SHORTEST_CARD:  # which may be a part of anything
-        return body
-    return without_text(body, number, mask_card(number))
+        return raw
+    body = without_text(raw.body, number, mask_card(number))
+    return raw if body is raw.body else HttpResponse(raw.status, raw.headers, body)
 
 
 def _silence(
@@ -231,14 +237,14 @@ def _silence(
     return ReplyUnreadableError(f"the reply does not say what became of it: {said}")
 
 
-def _read_checkout(raw: "RawReply") -> CheckoutPage:
+def _read_checkout(raw: HttpResponse) -> CheckoutPage:
     return decode_page(raw.body, charset_of(raw.headers.get("Content-Type", "")))
 
 
 def _read_fields(
     decode: "Callable[[bytes], dict[str, Any]]",
-) -> "Callable[[RawReply], Reply]":
-    def read(raw: "RawReply") -> Reply:
+) -> "Callable[[HttpResponse], Reply]":
+    def read(raw: HttpResponse) -> Reply:
         data = decode(raw.body)
         _hide_signatures(data)
         return Reply(status=raw.status, headers=raw.headers, data=data)
@@ -261,7 +267,7 @@ def _hide_signatures(data: dict[str, Any]) -> None:
             left += part
 
 
-def _read_text(raw: "RawReply") -> Reply:
+def _read_text(raw: HttpResponse) -> Reply:
     charset = charset_of(raw.headers.get("Content-Type", "")) or ""
     text = raw.body.decode(codec_of(charset) or "utf-8", errors="replace")
     return Reply(status=raw.status, headers=raw.headers, data=text)
@@ -335,3 +341,115 @@ def _json_field(name: str, value: object) -> JsonText:
     except (ValueError, TypeError) as error:
         problem = str(error)
     raise TypeError(f"fields[{name!r}]: cannot be written as JSON: {problem}")
+
+
+async def carry_out(
+    session: "Session", request: Request[T], about: object, *, drain_seconds: float
+) -> T:
+    """Make one request and return its decoded reply.
+
+    Args:
+        session: The way to the gateway.
+        request: What to send.
+        about: The payment or payout that it is about, or None.
+        drain_seconds: How long it may still take once the caller is cancelled.
+
+    Raises:
+        NotSentError: Nothing was sent.
+        OutcomeUnknownError: It may have happened.
+        RejectedError: The gateway did nothing, and the dialect says so.
+        asyncio.CancelledError: Its `outcome` is the result, or an error.
+    """
+    with session.observer.request(request.operation.name, None) as watch:
+        watch.begin()
+        gate = Gate()
+        attempts = Attempts(session, request, gate)
+        ended = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(
+            _ending(attempts.run(), ended), name=f"gateway_async {request.operation}"
+        )
+        task.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
+        try:
+            await ended  # unlike the task: it is not cancelled with its caller
+        except asyncio.CancelledError as cancelled:
+            gate.stop(CALL_CANCELLED)
+            is_read = request.operation.kind is OperationClass.READ
+            result = await _drained(task, attempts, 0 if is_read else drain_seconds)
+            watch.attempts = result
+            _explain(result.error, request, about, session.dialect)
+            _attach(cancelled, result)
+            raise
+        failure = task.exception()
+        result = watch.attempts = task.result() if failure is None else attempts.so_far()
+        if failure is not None and not result.sent:
+            raise failure
+        _explain(result.error, request, about, session.dialect)
+        if failure is not None and result.error is not None:
+            raise result.error from failure  # a collaborator raised after the request was sent
+        if result.error is not None:
+            raise result.error
+        return result.value  # type: ignore[return-value]  # there is one where there is no error
+
+
+async def _ending(work: "Awaitable[T]", ended: "asyncio.Future[None]") -> T:
+    """Do what a task does, and end the future in its last turn of the loop: a turn earlier."""
+    try:
+        return await work
+    finally:
+        if not ended.done():
+            ended.set_result(None)
+
+
+async def _drained(
+    task: "asyncio.Task[AttemptsResult[T]]", attempts: Attempts[T], seconds: float
+) -> AttemptsResult[T]:
+    """Wait for what may have been sent; a second cancellation ends the waiting."""
+    try:
+        if not attempts.withdraw():
+            await asyncio.wait({task}, timeout=seconds)
+    except asyncio.CancelledError:
+        task.cancel()
+    while not task.done():
+        task.cancel()
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            continue
+    return attempts.so_far() if task.cancelled() or task.exception() else task.result()
+
+
+def _attach(cancelled: asyncio.CancelledError, result: AttemptsResult[Any]) -> None:
+    """Attach the outcome of a call to the cancellation of its caller."""
+    outcome = result.value if result.error is None else result.error
+    cancelled.outcome = outcome  # type: ignore[attr-defined]  # a subclass would break asyncio.timeout
+    note = "a reply came: see `outcome`" if result.error is None else str(result.error)
+    cancelled.add_note(f"gateway_async: {note}")
+
+
+def _explain(
+    error: GatewayError | None, request: Request[Any], about: object, dialect: "Dialect"
+) -> None:
+    """Let an error say which payment it is about, and what to do."""
+    if isinstance(error, NotSentError | OutcomeUnknownError):
+        error.order_no = getattr(about, "order_no", None)
+        error.request_id = getattr(about, "request_id", None)
+    if isinstance(error, OutcomeUnknownError) and about is not None:
+        error.args = (f"{error}; {_advice(error, request, dialect)}",)
+
+
+def _advice(error: OutcomeUnknownError, request: Request[Any], dialect: "Dialect") -> str:
+    if request.operation is not PAYOUT:
+        return (
+            f"the payment of order_no {error.order_no!r} may have been made: look it up with "
+            f"query([OrderRef(order_no={error.order_no!r})]), and {_NEVER_BLINDLY}"
+        )
+    if dialect.payout_deduplicates:
+        return (
+            f"the payout {error.request_id!r} may have been made: send it again with this same "
+            "request_id, on which the gateway deduplicates"
+        )
+    return (
+        f"the payout {error.request_id!r} may have been made and cannot be looked up: ask the "
+        f"gateway, and {_NEVER_BLINDLY} (unless it deduplicates on request_id: "
+        "Dialect.payout_deduplicates)"
+    )

@@ -5,37 +5,34 @@ fits no order is reported. This module is pure, and does not know how the reply 
 """
 
 from decimal import Decimal, InvalidOperation
-from itertools import product, repeat
-from operator import contains, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from gateway_async.batching.statuses import OutcomeStatus
 from gateway_async.errors import (
     GatewayError,
     OutcomeUnknownError,
     RejectedError,
     ReplyUnreadableError,
 )
-from gateway_async.operations import Operation, OperationClass
+from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.wire.decoding import identifier, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from gateway_async.dialect import Dialect
     from gateway_async.models.orders import OrderRef
+    from gateway_async.operations import Operation
 
     Item = Mapping[str, Any]
-    Sent = Sequence[tuple[Any, ...]]
     Verdict = tuple[OutcomeStatus, GatewayError | None]
 
-_CASELESS = frozenset({"currency", "payment_currency", "request_id"})
+_CASELESS = frozenset({"currency", "payment_currency", "source_currency", "request_id"})
 _NAMES = ("transaction_id", "order_no")
 _MESSAGES = ("error_message", "refund_message")
 _STATUS_FIELDS = "Dialect.done_statuses, declined_statuses or pending_statuses"
 _TWO_NAMES = "an item names one order by transaction_id and another by order_no"
-_LONGEST_SHOWN = 200
 _NOT_LISTED = "the reply does not list this order"
 _NOT_ACCEPTED = "the gateway does not say that it accepted the request"
 _MAY_LACK_RECORDS = "the reply is full, and may lack records of this order"
@@ -52,23 +49,22 @@ class Judgement:
         verdicts: For each order of the chunk, in its order: status, and error or None.
         items: For each order, the items of the reply that are about it.
         unexpected: Items that are about no order of the chunk, as they came.
-        cut: The reply is full and may have been cut: the orders must be asked in smaller chunks.
-        plain: Every order succeeded, and item n of the reply is the one about order n.
+        truncated: The reply is full and may have been cut: ask for the orders in smaller chunks.
+        all_echoed: Every order succeeded, and item n of the reply is the one about order n.
     """
 
     verdicts: "list[Verdict]"
     items: "Sequence[tuple[Item, ...]]"
     unexpected: list[object]
-    cut: bool = False
-    plain: bool = False
+    truncated: bool = False
+    all_echoed: bool = False
 
 
 def judge(
-    operation: Operation,
+    operation: "Operation",
     orders: "Sequence[Any]",
     payload: "Item",
     dialect: "Dialect",
-    sent: "Sent | None" = None,
 ) -> Judgement:
     """Judge a decoded reply, order by order.
 
@@ -77,38 +73,13 @@ def judge(
         orders: The orders of the chunk; no two of the same identity.
         payload: The reply's JSON object.
         dialect: What the interface leaves open.
-        sent: What was written of each order, by `sent_of`, if that is known: then most replies
-            are judged at a glance.
     """
-    if operation.kind is OperationClass.READ:
+    if operation.is_look_up:
         return _judge_look_up(operation, orders, payload, dialect)
-    plain = _judge_plain(operation, sent, payload, dialect) if sent else None
-    return plain or _judge_money(operation, orders, payload, dialect)
+    return _judge_money(operation, orders, payload, dialect)
 
 
-def sent_of(operation: Operation, rows: "Sequence[Item]", dialect: "Dialect") -> "Sent":
-    """Take from orders, as they were written, what an item of the reply is to repeat of each."""
-    return list(map(_repeated(operation, dialect), rows))
-
-
-def _repeated(operation: Operation, dialect: "Dialect") -> "itemgetter[Any]":
-    """Return what reads the fields by which an item is known to be about an order."""
-    return itemgetter(*dict.fromkeys((*_NAMES, *dialect.echo_fields.get(operation.name, ()))))
-
-
-def identifier(value: object) -> str | None:
-    """Read an identifier or code: text, or an integer as text; None for anything else.
-
-    A float stands for digits that are lost, so it names nothing.
-    """
-    if isinstance(value, str):
-        return value.strip() or None
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return None
-
-
-def listed_items(operation: Operation, payload: "Item") -> list[Any] | None:
+def listed_items(operation: "Operation", payload: "Item") -> list[Any] | None:
     """Return the reply's list; empty for null, None where there is none."""
     value = payload.get(operation.list_field or "", "missing")
     if isinstance(value, list):
@@ -121,55 +92,13 @@ def listed_items(operation: Operation, payload: "Item") -> list[Any] | None:
 # Captures, cancels, reviews, refunds
 
 
-def _judge_plain(
-    operation: Operation, sent: "Sent", payload: "Item", dialect: "Dialect"
-) -> Judgement | None:
-    """Judge the usual reply: item n repeats what was sent of order n, and says that it was done.
-
-    It comes to what `_judge_money` would come to; None for any other reply, be it right.
-    """
-    listed = payload.get(operation.list_field or "")
-    if not isinstance(listed, list) or _vouches_for_nothing(payload, dialect):
-        return None
-    telling = (operation.status_field or "", *_MESSAGES)
-    try:
-        if list(map(_repeated(operation, dialect), listed)) != sent:
-            return None
-        said = [_distinct(_column(listed, name)) for name in telling]
-    except (KeyError, TypeError, RecursionError):  # lacks a field, is no item, is bottomless
-        return None
-    if not all(text is None or isinstance(text, str) for texts in said for text in texts):
-        return None  # numbers, of which True equals 1
-    for texts in product(*said):
-        item = dict(zip(telling, texts, strict=True))
-        if _judge_status(operation, item, dialect) is not _SUCCEEDED:
-            return None
-    return plain_judgement(listed)
-
-
-def _column(listed: "Sequence[Item]", name: str) -> list[Any]:
-    """Return one field of every item; None for each where none of them has it.
-
-    Raises:
-        KeyError: If only some have it.
-    """
-    if not any(map(contains, listed, repeat(name))):
-        return [None] * len(listed)
-    return list(map(itemgetter(name), listed))
-
-
-def _distinct(texts: list[Any]) -> "Collection[Any]":
-    """Return each text once; nearly always all are the same, and none need be hashed."""
-    return texts[:1] if texts.count(texts[0]) == len(texts) else set(texts)
-
-
-def plain_judgement(listed: "Sequence[Item]") -> Judgement:
-    """Return what a reply says in which item n is the one about order n, and all succeeded."""
-    return Judgement([_SUCCEEDED] * len(listed), list(zip(listed)), [], plain=True)
+def all_echoed(listed: "Sequence[Item]") -> Judgement:
+    """Return the judgement of a reply in which item n is about order n, and all succeeded."""
+    return Judgement([_SUCCEEDED] * len(listed), list(zip(listed)), [], all_echoed=True)
 
 
 def _judge_money(
-    operation: Operation, orders: "Sequence[Any]", payload: "Item", dialect: "Dialect"
+    operation: "Operation", orders: "Sequence[Any]", payload: "Item", dialect: "Dialect"
 ) -> Judgement:
     listed = listed_items(operation, payload) or []
     match = _match_by_identity(orders, listed)
@@ -184,7 +113,15 @@ def _judge_money(
             verdict = _judge_items(operation, items, order, dialect)
             is_contradiction = is_denied and verdict is _SUCCEEDED
             verdicts.append(_denied(operation, items[0], payload) if is_contradiction else verdict)
-    return Judgement(verdicts, match.items, match.unexpected)
+    return Judgement(
+        verdicts,
+        match.items,
+        match.unexpected,
+        all_echoed=payload.get(operation.list_field or "") is listed
+        and len(listed) == len(orders)
+        and all(verdict is _SUCCEEDED for verdict in verdicts)
+        and all(found[0] is item for found, item in zip(match.items, listed, strict=True)),
+    )
 
 
 def _vouches_for_nothing(payload: "Item", dialect: "Dialect") -> bool:
@@ -192,7 +129,7 @@ def _vouches_for_nothing(payload: "Item", dialect: "Dialect") -> bool:
     return identifier(payload.get("return_status")) in dialect.nothing_done_return_statuses
 
 
-def _denied(operation: Operation, item: "Item", payload: "Item") -> "Verdict":
+def _denied(operation: "Operation", item: "Item", payload: "Item") -> "Verdict":
     """Judge an order that a reply lists as done, and says that nothing was done."""
     field = operation.status_field or ""
     return _unreadable(
@@ -263,7 +200,7 @@ def _judge_missing(payload: "Item", dialect: "Dialect") -> "Verdict":
 
 
 def _judge_items(
-    operation: Operation, items: "tuple[Item, ...]", order: object, dialect: "Dialect"
+    operation: "Operation", items: "tuple[Item, ...]", order: object, dialect: "Dialect"
 ) -> "Verdict":
     first = items[0]
     if not _are_alike(items):
@@ -283,7 +220,7 @@ def _are_alike(items: "tuple[Item, ...]") -> bool:
         return False
 
 
-def _judge_status(operation: Operation, item: "Item", dialect: "Dialect") -> "Verdict":
+def _judge_status(operation: "Operation", item: "Item", dialect: "Dialect") -> "Verdict":
     field = operation.status_field or ""
     status = identifier(item.get(field))
     complaint = _complaint(item, dialect)
@@ -334,7 +271,7 @@ def _praise(item: "Item", dialect: "Dialect") -> str:
 
 
 def find_contradiction(
-    operation: Operation, item: "Item", order: object, dialect: "Dialect"
+    operation: "Operation", item: "Item", order: object, dialect: "Dialect"
 ) -> str | None:
     """Name the first field in which an item contradicts what was sent, with both values."""
     for field in dialect.echo_fields.get(operation.name, ()):
@@ -348,12 +285,6 @@ def find_contradiction(
             said = shown(value)
             return f"the reply contradicts the request: {field} was {sent}, the reply says {said}"
     return None
-
-
-def shown(value: object) -> str:
-    """Show the beginning of a value; of what is nested, its kind alone."""
-    scalar = isinstance(value, str | int | float)
-    return str(value)[:_LONGEST_SHOWN] if scalar else f"a {type(value).__name__}"
 
 
 def _agree(field: str, sent: Decimal | str, value: object) -> bool:
@@ -382,7 +313,7 @@ def _unreadable(problem: str, *, code: str = "", text: str = "") -> "Verdict":
 
 
 def _judge_look_up(
-    operation: Operation, refs: "Sequence[OrderRef]", payload: "Item", dialect: "Dialect"
+    operation: "Operation", refs: "Sequence[OrderRef]", payload: "Item", dialect: "Dialect"
 ) -> Judgement:
     listed = listed_items(operation, payload)
     kind = refs[0].kind
@@ -420,7 +351,9 @@ def _judge_unlisted(
     return _ABSENT
 
 
-def _judge_records(operation: Operation, items: "Sequence[Item]", dialect: "Dialect") -> "Verdict":
+def _judge_records(
+    operation: "Operation", items: "Sequence[Item]", dialect: "Dialect"
+) -> "Verdict":
     """Judge an order by its records; a refund record has no status of its own."""
     field = operation.status_field
     results = {identifier(item.get(field)) for item in items} if field else set()

@@ -1,0 +1,586 @@
+"""Orders in, chunks out: orders are pulled, checked, encoded, and cut into chunks.
+
+Every order that is pulled leaves once: in a chunk, or refused with its error. Orders of equal
+identity never share a chunk and keep their order. When a chunk is sent, and how, is not known here.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterable, Collection, Iterable, Mapping
+from itertools import islice
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from gateway_async.batching.results import FailedChunk, unknown_orders
+from gateway_async.errors import (
+    DuplicateOrderError,
+    GatewayError,
+    InvalidOrderError,
+    NotSentError,
+)
+from gateway_async.models.markers import whole_marker
+from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.models.values import describe
+from gateway_async.session import is_cancelled
+from gateway_async.wire.encoding import (
+    EncodedChunk,
+    amounts_are_plain,
+    check_amounts,
+    encode_chunk,
+    selection_fields,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+
+    from gateway_async.batching.results import ChunkResult
+    from gateway_async.dialect import Dialect
+    from gateway_async.operations import Operation
+    from gateway_async.settings import BatchPolicy
+
+    Identity = str | tuple[str, str]
+
+_CHECKED_AT_ONCE = 200
+_LEFT_IN_A_CHUNK = 1000
+_PROBLEMS_SHOWN = 20
+_CANCELLED_WITHIN = "the input was cancelled from within"
+
+_TRANSACTION: "Callable[[Any], Identity]" = attrgetter("transaction_id")
+_REFERENCE: "Callable[[Any], Identity]" = attrgetter("kind", "value")
+
+
+def identity_of(operation: "Operation") -> "Callable[[Any], Identity]":
+    """Return what names an order: two orders of the same identity are duplicates."""
+    return _REFERENCE if operation.is_look_up else _TRANSACTION
+
+
+def name_of(identity: "Identity") -> tuple[str, str]:
+    """Return the field that an identity is the value of, and the value."""
+    return ("transaction_id", identity) if isinstance(identity, str) else identity
+
+
+def check_order(
+    operation: "Operation", order: object, dialect: "Dialect"
+) -> InvalidOrderError | None:
+    """Return why an order cannot be sent, or None."""
+    wanted = operation.order_class or object
+    if not isinstance(order, wanted):
+        return InvalidOrderError(f"expected {wanted.__name__}, got {type(order).__name__}")
+    try:
+        if operation.is_look_up:
+            selection_fields([order], dialect)  # type: ignore[list-item]  # of its class
+        else:
+            check_amounts(order, dialect)
+    except InvalidOrderError as error:
+        return error.with_traceback(None)
+    return None
+
+
+@attrs.frozen(weakref_slot=False)
+class Chunk:
+    """The orders of one request.
+
+    Attributes:
+        indices: Their positions in the input, ascending.
+        orders: The orders.
+        encoded: The orders as they go out, where they were encoded already.
+    """
+
+    indices: "Sequence[int]"
+    orders: "Sequence[Any]"
+    encoded: EncodedChunk | None = attrs.field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.orders)
+
+    def halves(self) -> "tuple[Chunk, Chunk]":
+        """Return the chunk as two, neither empty."""
+        middle = len(self.orders) // 2
+        return (
+            Chunk(self.indices[:middle], self.orders[:middle]),
+            Chunk(self.indices[middle:], self.orders[middle:]),
+        )
+
+    def failed(self, error: GatewayError, status: OutcomeStatus) -> FailedChunk:
+        """Return the chunk with an error that all of its orders share."""
+        return FailedChunk(indices=self.indices, orders=self.orders, status=status, error=error)
+
+
+class Source:
+    """Where the orders of a batch come from; a base class, and the source of no orders.
+
+    Attributes:
+        ended: Whether every order was pulled.
+        collection: All orders, where the input is a collection; None where it is not.
+        waits: Whether pulling an order may take time that is not ours.
+        is_ready: Whether orders are pulled without waiting, by `pull_ready`.
+    """
+
+    ended: bool = False
+    collection: tuple[object, ...] | None = None
+    waits: bool = False
+    is_ready: bool = False
+
+    async def pull(self, most: int, indices: list[int], orders: list[Any]) -> None:
+        """Append the next orders, `most` of them at most, and their positions.
+
+        At the end of the input, `ended` is set. Where an exception is raised, what was appended
+        before counts as pulled.
+        """
+
+    def pull_ready(self, most: int, indices: list[int], orders: list[Any]) -> None:
+        """Do as `pull` does, without waiting."""
+
+    async def aclose(self) -> None:
+        """Close what is left."""
+
+
+class _Iterated(Source):
+    """Orders from an iterable."""
+
+    is_ready = True
+
+    def __init__(self, iterable: Iterable[object]) -> None:
+        if isinstance(iterable, Collection):
+            self.collection = iterable = tuple(iterable)
+        self._iterator = iter(iterable)
+        self._next = 0
+
+    def pull_ready(self, most: int, indices: list[int], orders: list[Any]) -> None:
+        before = len(orders)
+        try:
+            orders.extend(islice(self._iterator, most))  # what came stays, if the next raises
+        except asyncio.CancelledError as error:  # nothing is awaited: nobody else can cancel here
+            raise RuntimeError(_CANCELLED_WITHIN) from error
+        finally:
+            first, self._next = self._next, self._next + len(orders) - before
+            indices.extend(range(first, self._next))
+        self.ended = self._next - first < most
+
+    async def pull(self, most: int, indices: list[int], orders: list[Any]) -> None:
+        self.pull_ready(most, indices, orders)
+
+    async def aclose(self) -> None:
+        close = getattr(self._iterator, "close", None)
+        if close is not None:
+            close()
+
+
+class _Awaited(Source):
+    """Orders from an asynchronous iterable."""
+
+    waits = True
+
+    def __init__(self, iterable: AsyncIterable[object]) -> None:
+        self._iterator = aiter(iterable)
+        self._next = 0
+
+    async def pull(self, most: int, indices: list[int], orders: list[Any]) -> None:
+        try:
+            while most > 0:
+                orders.append(await anext(self._iterator))
+                indices.append(self._next)
+                self._next += 1
+                most -= 1
+        except StopAsyncIteration:
+            self.ended = True
+        except asyncio.CancelledError as error:
+            if is_cancelled():
+                raise
+            raise RuntimeError(_CANCELLED_WITHIN) from error
+
+    async def aclose(self) -> None:
+        aclose = getattr(self._iterator, "aclose", None)
+        if aclose is not None:
+            await aclose()
+
+
+def check_orders(orders: object, order_class: type[Any]) -> None:
+    """Check that something can be a batch's input.
+
+    Raises:
+        InvalidOrderError: For anything but an iterable or asynchronous iterable of orders.
+    """
+    is_wrong_kind = isinstance(orders, str | bytes | Mapping)
+    if is_wrong_kind or not isinstance(orders, Iterable | AsyncIterable):
+        raise InvalidOrderError(
+            f"orders: expected an iterable or asynchronous iterable of {order_class.__name__}, "
+            f"got {type(orders).__name__}; put a single order into a list"
+        )
+
+
+def open_source(orders: object) -> Source:
+    """Return the orders as a source; a collection is copied, so that it stays the same."""
+    if isinstance(orders, Source):
+        return orders
+    if isinstance(orders, AsyncIterable):
+        return _Awaited(orders)
+    if isinstance(orders, Iterable):
+        return _Iterated(orders)
+    raise InvalidOrderError(f"orders: expected an iterable, got {type(orders).__name__}")
+
+
+class OrderFeed:
+    """The orders of one batch that are not yet on their way.
+
+    Duplicates are found by 64-bit hashes: some 70 bytes an order, however long identifiers are.
+    Two different identities are taken for equal once in some 10^7 jobs of a million orders; the
+    later one is then refused, which loses no order and moves no money.
+
+    Args:
+        operation: What is asked for.
+        dialect: What the interface leaves open.
+        policy: Its `chunk_size`, `concurrency` and `duplicates`.
+        orders: The input.
+        marker: What the marker of each refund begins with, if any is sent.
+        checked: Whether the orders were checked before.
+
+    Attributes:
+        source: Where the orders come from.
+        is_broken: Whether the input raised, so that no more is taken from it.
+    """
+
+    def __init__(  # noqa: PLR0913  # what a feed is made of
+        self,
+        operation: "Operation",
+        dialect: "Dialect",
+        policy: "BatchPolicy",
+        orders: object,
+        *,
+        marker: str | None = None,
+        checked: bool = False,
+    ) -> None:
+        limit = operation.limit or 1
+        self.source = open_source(orders)
+        self.is_broken = False
+        self.marker = marker
+        self._operation = operation
+        self._dialect = dialect
+        self._size = min(policy.chunk_size or limit, limit)
+        self._identity = identity_of(operation)
+        self._is_checked = checked
+        self._is_serial = policy.duplicates == "serialize"
+        self._seen: set[int] | None = set() if policy.duplicates == "reject" else None
+        self._pulled = 0
+        self._refused: list[FailedChunk] = []
+        # The chunk that is being filled.
+        self._indices: list[int] = []
+        self._orders: list[Any] = []
+        self._identities: set[Identity] = set()
+        self._encoded: EncodedChunk | None = None
+        # Orders that may not share it, in their order; with "serialize", until others came back.
+        self._most_held = self._size * policy.concurrency
+        self._held: deque[tuple[int, Any]] = deque()
+        self._held_identities: set[Identity] = set()
+        self._in_flight: set[Identity] = set()
+        self._unknown: set[Identity] = set()
+
+    # The input
+
+    @property
+    def room(self) -> int:
+        """How many orders may be pulled now."""
+        if self.source.ended or self.is_broken:
+            return 0
+        size = self._size
+        return min(
+            size - len(self._orders), self._most_held - len(self._held), size - len(self._refused)
+        )
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether every order of the input was taken; one that raised may have held more."""
+        return self.source.ended and not self.is_broken
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every order has left."""
+        return self.source.ended and not self._orders and not self._held
+
+    async def check_all(self) -> None:
+        """Check a collection whole, so that one bad order means that nothing is sent.
+
+        Raises:
+            InvalidOrderError: Listing every bad order with its position.
+        """
+        collection = self.source.collection
+        if collection is None:
+            return
+        problems: dict[int, InvalidOrderError] = {}
+        for start in range(0, len(collection), _CHECKED_AT_ONCE):
+            problems |= self._problems(start, collection[start : start + _CHECKED_AT_ONCE])
+            await asyncio.sleep(0)
+        if problems:
+            raise _refusal(problems, len(collection))
+        self._is_checked = True
+
+    def check(self, order: Any) -> InvalidOrderError | None:  # noqa: ANN401  # anything may come in
+        """Return why an order may not be sent, or None; each is to be checked once."""
+        error = check_order(self._operation, order, self._dialect)
+        if error is not None or self._seen is None:
+            return error
+        identity = self._identity(order)
+        if self._note_new([identity]):
+            return None
+        kind, value = name_of(identity)
+        return DuplicateOrderError(
+            f"{describe(order)}: {kind} {value!r} stands in this batch already; merge the two, or "
+            'choose duplicates="serialize" or "allow"'
+        )
+
+    async def unpulled(self) -> "AsyncIterator[tuple[int, Any]]":
+        """Yield what was not pulled yet, with its index, each to be checked by the caller."""
+        while not self.source.ended:
+            indices: list[int] = []
+            orders: list[Any] = []
+            await self._pull(1, indices, orders)
+            for numbered in zip(indices, orders, strict=True):
+                yield numbered
+
+    async def aclose(self) -> None:
+        """Close an input that was not taken to its end."""
+        if not self.source.ended:
+            await self.source.aclose()
+
+    # Chunks
+
+    async def fill(self) -> None:
+        """Pull orders until a chunk is full, as far as the input has any."""
+        while (room := self.room) > 0:
+            indices: list[int] = []
+            orders: list[Any] = []
+            try:
+                await self._pull(room, indices, orders)
+            finally:
+                self._take_in(indices, orders)
+
+    def fill_ready(self) -> None:
+        """Do as `fill` does, from an input that never keeps us waiting."""
+        while (room := self.room) > 0:
+            indices: list[int] = []
+            orders: list[Any] = []
+            try:
+                self.source.pull_ready(room, indices, orders)
+            except BaseException:
+                self.is_broken = True
+                raise
+            finally:
+                self._take_in(indices, orders)
+
+    def take(self) -> Chunk | None:
+        """Return the next chunk, full or not; None if none can leave now."""
+        if not self._orders:
+            return None
+        indices, orders, encoded = self._indices, self._orders, self._encoded
+        if self._is_serial:
+            self._in_flight |= self._identities
+        self._indices, self._orders, self._identities, self._encoded = [], [], set(), None
+        self._reconsider()
+        if encoded is None:
+            indices, orders = _sorted(indices, orders)
+        return Chunk(_compact(indices), tuple(orders), encoded)
+
+    def take_refused(self) -> list[FailedChunk]:
+        """Return the orders that may not be sent, each with its error."""
+        refused, self._refused = self._refused, []
+        return refused
+
+    def release(self, result: "ChunkResult") -> None:
+        """Note that the orders of a chunk came back."""
+        if self._is_serial:
+            self._in_flight.difference_update(map(self._identity, result.orders))
+            self.note_unknown(unknown_orders(result))
+
+    def note_unknown(self, orders: "Sequence[Any]") -> None:
+        """Note orders whose outcome is unknown: with "serialize", none like them may follow."""
+        if self._is_serial:
+            self._unknown.update(map(self._identity, orders))
+            self._reconsider()
+
+    def give_up(self, error: NotSentError) -> "list[FailedChunk]":
+        """End the feed, and return all that was taken and never sent.
+
+        What a collection still held counts as taken.
+        """
+        left = self.take_refused()
+        indices, orders = self._indices, self._orders
+        for index, order in self._held:
+            indices.append(index)
+            orders.append(order)
+        self._indices, self._orders, self._encoded = [], [], None
+        self._held.clear()
+        if orders:
+            left.append(Chunk(*_sorted(indices, orders)).failed(error, OutcomeStatus.NOT_SENT))
+        if not self.source.ended and self.source.collection is not None:
+            self.source.ended = True
+            left.extend(c.failed(error, OutcomeStatus.NOT_SENT) for c in self._never_pulled())
+        return left
+
+    def encode(self, chunk: Chunk) -> EncodedChunk:
+        """Write the orders of a chunk that was not encoded as it was filled."""
+        return self._encode(chunk.indices, chunk.orders)
+
+    def _encode(self, indices: "Sequence[int]", orders: "Sequence[Any]") -> EncodedChunk:
+        marker = self.marker
+        markers = [whole_marker(marker, index) for index in indices] if marker is not None else ()
+        return encode_chunk(self._operation, orders, self._dialect, markers)
+
+    async def _pull(self, most: int, indices: list[int], orders: list[Any]) -> None:
+        try:
+            await self.source.pull(most, indices, orders)
+        except BaseException:
+            self.is_broken = True
+            raise
+
+    def _take_in(self, indices: list[int], orders: list[Any]) -> None:
+        """Check what was pulled, and put it into the chunk: nearly always all of it at once."""
+        self._pulled += len(orders)
+        if not orders:
+            return
+        try:
+            self._open_with(indices, orders)
+        finally:  # whatever was raised, every order is taken in once
+            if self._orders is not orders:
+                self._encoded = None
+                self._add_all(indices, orders)
+
+    def _add_all(self, indices: list[int], orders: list[Any]) -> None:
+        added = 0
+        try:
+            for index, order in zip(indices, orders, strict=True):
+                self._add(index, order)
+                added += 1
+        finally:
+            if added < len(orders):  # a check raised what it never should
+                self.is_broken = True
+                error = NotSentError("nothing was sent: the orders could not be checked")
+                for index, order in zip(indices[added:], orders[added:], strict=True):
+                    self._refuse(index, order, error)
+
+    def _open_with(self, indices: list[int], orders: list[Any]) -> None:
+        """Begin a chunk with orders, if each is right and none is in another's way."""
+        if self._orders or set(map(type, orders)) != {self._operation.order_class}:
+            return
+        identities = set(map(self._identity, orders))
+        if len(identities) < len(orders) or not (
+            identities.isdisjoint(self._held_identities)
+            and identities.isdisjoint(self._in_flight)
+            and identities.isdisjoint(self._unknown)
+        ):
+            return
+        if self._operation.is_look_up and len({order.kind for order in orders}) > 1:
+            return
+        try:
+            encoded = self._encode(indices, orders)
+        except GatewayError:  # each is checked by itself, which says why
+            return
+        if not (self._is_checked or self._note_new(identities)):
+            return
+        self._indices, self._identities, self._encoded = indices, identities, encoded
+        self._orders = orders
+
+    def _add(self, index: int, order: Any) -> None:  # noqa: ANN401  # anything may come in
+        """Take in one order that was pulled: into the chunk, or held back, or refused."""
+        error = None if self._is_checked else self.check(order)
+        if error is not None:
+            self._refuse(index, order, error)
+        else:
+            self._place(index, order)
+
+    def _place(self, index: int, order: Any) -> None:  # noqa: ANN401  # an order
+        identity = self._identity(order)
+        if identity in self._unknown:
+            self._refuse(
+                index,
+                order,
+                NotSentError(
+                    f"{describe(order)} was not sent: an earlier order of the same "
+                    f"{name_of(identity)[0]} has an unknown outcome"
+                ),
+            )
+        elif self._may_join(identity, order):
+            self._indices.append(index)
+            self._orders.append(order)
+            self._identities.add(identity)
+            self._encoded = None
+        else:
+            self._held.append((index, order))
+            self._held_identities.add(identity)
+
+    def _may_join(self, identity: "Identity", order: Any) -> bool:  # noqa: ANN401  # an order
+        if len(self._orders) >= self._size:
+            return False
+        if self._operation.is_look_up and self._orders and self._orders[0].kind != order.kind:
+            return False
+        return not (
+            identity in self._identities
+            or identity in self._held_identities
+            or identity in self._in_flight
+        )
+
+    def _reconsider(self) -> None:
+        """Place once more what was held back, in its order."""
+        if self._held:
+            held, self._held, self._held_identities = self._held, deque(), set()
+            for index, order in held:
+                self._place(index, order)
+
+    def _refuse(self, index: int, order: object, error: InvalidOrderError | NotSentError) -> None:
+        chunk = Chunk(range(index, index + 1), (order,))
+        self._refused.append(chunk.failed(error, OutcomeStatus.NOT_SENT))
+
+    def _note_new(self, identities: "Collection[Identity]") -> bool:
+        """Note identities if all of them are new, where duplicates are refused; else none."""
+        if self._seen is None:
+            return True
+        hashes = set(map(hash, identities))
+        if len(hashes) < len(identities) or not hashes.isdisjoint(self._seen):
+            return False
+        self._seen |= hashes
+        return True
+
+    def _problems(self, start: int, orders: "Sequence[Any]") -> "dict[int, InvalidOrderError]":
+        """Return why some orders may not be sent, each by its index; each is to be checked once."""
+        if self._are_right(orders) and self._note_new(list(map(self._identity, orders))):
+            return {}
+        checked = enumerate(map(self.check, orders), start)
+        return {index: error for index, error in checked if error is not None}
+
+    def _are_right(self, orders: "Sequence[Any]") -> bool:
+        """Return whether it is seen at once that each order can be sent."""
+        if set(map(type, orders)) != {self._operation.order_class}:
+            return False
+        if not self._operation.is_look_up:
+            return amounts_are_plain(orders, self._dialect)
+        return all(check_order(self._operation, o, self._dialect) is None for o in orders)
+
+    def _never_pulled(self) -> "Iterator[Chunk]":
+        orders = self.source.collection or ()
+        for start in range(self._pulled, len(orders), _LEFT_IN_A_CHUNK):
+            part = orders[start : start + _LEFT_IN_A_CHUNK]
+            yield Chunk(range(start, start + len(part)), part)
+
+
+def _sorted(indices: list[int], orders: list[Any]) -> tuple[list[int], list[Any]]:
+    """Return orders by ascending index: those held back join later ones."""
+    numbered = sorted(zip(indices, orders, strict=True), key=itemgetter(0))
+    return [index for index, _ in numbered], [order for _, order in numbered]
+
+
+def _compact(indices: list[int]) -> "Sequence[int]":
+    """Return ascending indices as a range where they are without a gap."""
+    span = range(indices[0], indices[-1] + 1)
+    return span if len(span) == len(indices) else indices
+
+
+def _refusal(problems: "Mapping[int, InvalidOrderError]", total: int) -> InvalidOrderError:
+    """Make one error of all that is wrong with a collection."""
+    shown = [f"  [{index}] {error}" for index, error in list(problems.items())[:_PROBLEMS_SHOWN]]
+    if len(problems) > _PROBLEMS_SHOWN:
+        shown.append(f"  and {len(problems) - _PROBLEMS_SHOWN} more, in `problems`")
+    only_duplicates = all(isinstance(error, DuplicateOrderError) for error in problems.values())
+    error_class = DuplicateOrderError if only_duplicates else InvalidOrderError
+    text = f"{len(problems)} of {total} orders are wrong, so nothing was sent:"
+    return error_class("\n".join([text, *shown]), problems=problems)

@@ -1,0 +1,190 @@
+"""Knows the usual reply at a glance: the list that was sent, with one tail of success an order.
+
+It proves all or says nothing; `judge` stays the only judge. A layout is learnt from a reply that
+`judge` found to be all of success, in our order. A later reply is proved when three things hold:
+
+- Before and after the list it is the same text, byte by byte, but for the signature.
+- Once one tail of success is cut from the end of each item, the list is the text that was sent, in
+  the gateway's spacing: so identity, amounts and currency are those sent, no field is named twice,
+  and none is extra.
+- Tails end at a brace, and the text that was sent has one brace an order, so each order has its
+  own tail. Only printable ASCII without quotes and backslashes may differ between tails.
+
+The module is pure. It does not know what a request is, and keeps one layout.
+"""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import orjson
+
+from gateway_async.signing import SIGNATURE_FIELD
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gateway_async.operations import Operation
+
+
+MOST_LAYOUTS = 16
+"""So many layouts are learnt at most: a gateway whose replies differ each time has none."""
+
+_FREE = rb'"[ !#-\[\]-~]*"'
+_SIGNATURE = rb'"([ !#-\[\]-~]*)"'
+_MESSAGES = frozenset({"error_message", "refund_message"})
+_SPACINGS = ((b":", b","), (b": ", b", "))
+"""Between a name and its value, and between two fields: compact, or as Python writes JSON."""
+
+
+@attrs.frozen
+class _Layout:
+    """The texts around the orders in a reply of success, its spacing, and its other fields."""
+
+    head: re.Pattern[bytes]
+    tail: re.Pattern[bytes]
+    end: re.Pattern[bytes]
+    colon: bytes
+    comma: bytes
+    around: "Mapping[str, Any]"
+
+
+class Glance:
+    """Recognises replies of success to one operation.
+
+    Args:
+        operation: What is asked for.
+    """
+
+    def __init__(self, operation: "Operation") -> None:
+        self._list_field = operation.list_field or ""
+        self._status_field = operation.status_field or ""
+        self._layout: _Layout | None = None
+        self._learnt = 0
+
+    @property
+    def around(self) -> "Mapping[str, Any]":
+        """The fields of the replies that are proved, but for their items."""
+        return {} if self._layout is None else self._layout.around
+
+    def prove(self, reply: bytes, listed: bytes, orders: int) -> bytes | None:
+        """Return the reply without its signature if it proves that every order succeeded.
+
+        Args:
+            reply: The reply, as it came.
+            listed: The JSON array of the orders, as it was sent.
+            orders: How many they are.
+
+        Returns:
+            None where the reply proves nothing at a glance.
+        """
+        layout = self._layout
+        if layout is None or listed.count(b"}") != orders:
+            return None
+        sent = _spaced(listed, layout.colon, layout.comma)
+        head = layout.head.match(reply)
+        close = reply.rfind(b"}]") + 1
+        end = layout.end.fullmatch(reply, close)
+        if sent is None or head is None or end is None or close < head.end():
+            return None
+        cut, tails = layout.tail.subn(b"}", reply[head.end() : close])
+        if tails != orders or cut != sent[1:-1]:
+            return None
+        signed = head if head.groups() else end
+        if not signed.groups():
+            return reply
+        start, stop = signed.span(1)
+        return reply if start == stop else reply[:start] + reply[stop:]
+
+    def learn(self, reply: bytes, payload: "Mapping[str, Any]", listed: bytes, orders: int) -> None:
+        """Learn the layout of a reply that was judged to be all of success, in our order.
+
+        Args:
+            reply: The reply; its signature may be emptied.
+            payload: The same decoded, no field of it named twice.
+            listed: The JSON array of the orders, as it was sent.
+            orders: How many they are.
+        """
+        if self._learnt < MOST_LAYOUTS and listed.count(b"}") == orders:
+            self._learnt += 1
+            layouts = (self._read_layout(reply, payload, listed, *each) for each in _SPACINGS)
+            self._layout = next(filter(None, layouts), self._layout)
+
+    def _read_layout(
+        self, reply: bytes, payload: "Mapping[str, Any]", listed: bytes, colon: bytes, comma: bytes
+    ) -> _Layout | None:
+        opening = b'"%s"%s[' % (self._list_field.encode(), colon)
+        before, found, rest = reply.partition(opening)
+        close = rest.rfind(b"}]") + 1
+        sent = _spaced(listed, colon, comma)
+        first = b"" if sent is None else sent[1 : sent.find(b"}")]
+        if not (found and close and first and rest.startswith(first)):
+            return None
+        head, end = before + opening, rest[close:]
+        added = rest[len(first) : rest.find(b"}", len(first))]
+        tail = self._tail(added, _loaded(first + b"}"), colon, comma)
+        around = _loaded(head + end)
+        if tail is None or around is None or self._list_field not in around:
+            return None
+        signature = {name: around[name] for name in around if name == SIGNATURE_FIELD}
+        if around != {**payload, self._list_field: [], **signature}:  # the list is not at the top
+            return None
+        named = b'"%s"%s' % (SIGNATURE_FIELD.encode(), colon)
+        written = named + orjson.dumps(signature.get(SIGNATURE_FIELD, ""))
+        if (head + end).count(written) != len(signature):
+            return None
+        head_pattern, end_pattern = (
+            re.compile((re.escape(named) + _SIGNATURE).join(map(re.escape, part.split(written))))
+            for part in (head, end)
+        )
+        return _Layout(head_pattern, tail, end_pattern, colon, comma, around)
+
+    def _tail(
+        self, text: bytes, sent: "Mapping[str, Any] | None", colon: bytes, comma: bytes
+    ) -> re.Pattern[bytes] | None:
+        """Return the pattern of what a reply adds to an item; None unless it is plain texts."""
+        added = _loaded(b"{" + text.removeprefix(comma) + b"}")
+        if added is None or sent is None or self._status_field not in added:
+            return None
+        written, pattern = b"", b""
+        for name, value in added.items():
+            is_known = name in sent or name == SIGNATURE_FIELD
+            if is_known or not isinstance(value, str):
+                return None
+            named = b"".join((comma, orjson.dumps(name), colon))
+            pair = named + orjson.dumps(value)
+            is_literal = name == self._status_field or name in _MESSAGES
+            written += pair
+            pattern += re.escape(pair) if is_literal else re.escape(named) + _FREE
+        return re.compile(pattern + rb"\}") if written == text else None
+
+
+def _spaced(listed: bytes, colon: bytes, comma: bytes) -> bytes | None:
+    """Return the orders that were sent in another spacing; None where it is not that simple.
+
+    All their values are texts. Where none has an escape, each name and value stands between two
+    quotes, and what stands between is counted.
+    """
+    if colon == b":":
+        return listed
+    orders = listed.count(b"}")
+    between, rest = divmod(listed.count(b'":"'), orders)
+    if (
+        rest
+        or b"\\" in listed
+        or listed.count(b'"') != 4 * between * orders
+        or listed.count(b'","') != (between - 1) * orders
+        or listed.count(b"},{") != orders - 1
+    ):
+        return None
+    spaced = listed.replace(b'":"', b'"%s"' % colon).replace(b'","', b'"%s"' % comma)
+    return spaced.replace(b"},{", b"}%s{" % comma)
+
+
+def _loaded(text: bytes) -> dict[str, Any] | None:
+    """Return the JSON object that a text is; None where it is none."""
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None

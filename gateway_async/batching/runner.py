@@ -1,0 +1,537 @@
+"""A batch under way: workers take chunks from the feed and send them, until the end or a stop.
+
+What was pulled gets exactly one outcome, however the batch ends. What may have been sent is not
+given up before the drain time is over. There are as many workers as `concurrency` says.
+"""
+
+import abc
+import asyncio
+import logging
+import math
+import uuid
+from typing import TYPE_CHECKING, Any, Self
+
+from gateway_async.batching.feed import Chunk, OrderFeed, check_order
+from gateway_async.batching.results import AnsweredChunk, FailedChunk, Results
+from gateway_async.batching.sender import Recorder, Sender
+from gateway_async.errors import (
+    CertificateError,
+    ConfigurationError,
+    EvidenceError,
+    GatewayError,
+    NotSentError,
+    RejectedError,
+    ReplyUnreadableError,
+)
+from gateway_async.models.markers import reference_of
+from gateway_async.models.orders import OrderRef
+from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.operations import REFUND, SEARCH_REFUNDS
+from gateway_async.session import CALL_CANCELLED, DEADLINE_PASSED, Gate, is_cancelled
+from gateway_async.settings import BatchPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping, Sequence
+
+    from gateway_async.batching.results import BatchResult, ChunkResult, Progress
+    from gateway_async.operations import Operation
+    from gateway_async.session import Session
+    from gateway_async.settings import RecoveryPolicy
+    from gateway_async.telemetry import BatchSpan
+
+    References = Mapping[str, frozenset[str]]
+
+_log = logging.getLogger("gateway_async.batches")
+
+_ENCODED_AT_ONCE = 8
+"""So many chunks are encoded in one turn of the loop: then it sends them, and serves others."""
+_STOP_AT_ONCE = (CertificateError, EvidenceError, ConfigurationError)
+_CUT_SHORT = (
+    "one of the batch's own tasks was cancelled from outside before all was done: does its input "
+    "have a `yield` inside a time limit or a task group?"
+)
+
+
+class Runner(abc.ABC):
+    """What awaiting and streaming need of work under way, whatever it is made of.
+
+    It ends in two steps. `drain`, unless every worker has ended by itself: nothing more is taken in
+    (`leave`), what has sent nothing is ended at once (`_end_unsent`), and what is still on its way
+    after the drain time as well (`abandon`). `finish`: what never had its turn is added
+    (`add_unsent`), the result is made, and the input closed.
+
+    Attributes:
+        results: The outcomes so far.
+        gate: Whether requests may leave.
+        result: The outcome of every order, once it is over.
+        streamed: Whether outcomes are taken as they come, so that workers wait when they pile up.
+        span: Where it is reported; None where it is a part of another that is reported.
+    """
+
+    def __init__(
+        self, record_class: type[Any], policy: BatchPolicy, gate: Gate | None = None
+    ) -> None:
+        self.results = Results(record_class)
+        self.gate = gate or Gate(
+            deadline=asyncio.get_running_loop().time() + (policy.deadline_seconds or math.inf),
+            drain_seconds=policy.drain_seconds,
+        )
+        self.result: BatchResult[Any, Any] | None = None
+        self.streamed = False
+        self.span: BatchSpan | None = None
+        self._policy = policy
+        self._changed = asyncio.Event()
+        self._workers: list[asyncio.Task[None]] = []
+        self._is_leaving = False
+
+    def reported(self, span: "BatchSpan") -> Self:
+        """Report to a span how it goes, until the `with` block around it is left."""
+        self.span = span
+        self.results.on_counts = span.settled
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if self.span is not None:
+            raised = self.failure if error is None else error
+            made = self.progress
+            self.span.end(
+                made.counts,
+                made.requests,
+                retries=made.retries,
+                stopped=self.gate.stopped_because,
+                error=raised,
+            )
+
+    @property
+    @abc.abstractmethod
+    def progress(self) -> "Progress":
+        """How far it has come."""
+
+    @abc.abstractmethod
+    async def start(self, *, streamed: bool = False) -> None:
+        """Check a collection whole, then start the workers."""
+
+    @abc.abstractmethod
+    def add_unsent(self) -> None:
+        """Add, once the workers have ended, what was never sent."""
+
+    @property
+    @abc.abstractmethod
+    def _is_exhausted(self) -> bool:
+        """Whether every order of the input was taken."""
+
+    @abc.abstractmethod
+    async def close_input(self) -> None:
+        """Close the input, if it was not taken to its end."""
+
+    @abc.abstractmethod
+    def _end_unsent(self) -> None:
+        """End what has sent nothing yet."""
+
+    def abandon(self) -> None:
+        """End what is still on its way."""
+        for worker in self._workers:
+            worker.cancel()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every worker has ended."""
+        return all(worker.done() for worker in self._workers)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended a worker: an exception of the input or a collaborator, or a cancellation."""
+        ended = [worker for worker in self._workers if worker.done()]
+        errors = [worker.exception() for worker in ended if not worker.cancelled()]
+        error = next((error for error in errors if error is not None), None)
+        is_cut = self._may_be_cut and any(worker.cancelled() for worker in ended)
+        return RuntimeError(_CUT_SHORT) if is_cut and error is None else error
+
+    @property
+    def _may_be_cut(self) -> bool:
+        """Whether a worker that ended cancelled was cancelled from outside, and is missed."""
+        if self.gate.stopped_because == CALL_CANCELLED:
+            return self.is_over and not (self._is_leaving or self._is_exhausted)
+        return self.gate.stop_reason is None
+
+    async def change(self) -> None:
+        """Wait until something is settled or taken, or a worker ends."""
+        self._changed.clear()
+        await self._changed.wait()
+
+    def take(self) -> "ChunkResult | None":
+        """Take the outcomes of a chunk, if there are any that were not taken."""
+        if not self.results.finished:
+            return None
+        self._changed.set()
+        return self.results.finished.popleft()
+
+    def leave(self, reason: str) -> None:
+        """Take nothing more in, and send nothing more; what may have been sent goes on."""
+        self._is_leaving = True
+        self.gate.stop(reason)
+        self._changed.set()
+        self._end_unsent()
+
+    async def drain(self, reason: str) -> asyncio.CancelledError | None:
+        """Send nothing more, and wait for what may have been sent, within the drain time.
+
+        Returns:
+            The cancellation that cut the waiting short, if one did.
+        """
+        self.leave(reason)
+        interruption = await self._wait(self._policy.drain_seconds)
+        while not self.is_over:
+            self.abandon()
+            interruption = await self._wait(None) or interruption
+        return interruption
+
+    async def complete(self) -> "BatchResult[Any, Any]":
+        """Start, wait for the end, and return the result; a cancellation drains first.
+
+        Raises:
+            asyncio.CancelledError: The cancellation, once `result` is there.
+            Exception: What the input or a collaborator raised, once `result` is there.
+        """
+        await self.start()
+        interruption = await self._wait(None, asyncio.FIRST_EXCEPTION)
+        if interruption is not None or not self.is_over:
+            reason = (
+                "the call was cancelled" if interruption else "the input or a collaborator failed"
+            )
+            cut_short = await self.drain(reason)
+            interruption = interruption or cut_short
+        return await self.finish(interruption)
+
+    async def finish(
+        self, interruption: BaseException | None = None, *, quiet: bool = False
+    ) -> "BatchResult[Any, Any]":
+        """Add what was never sent, make the result, and close the input.
+
+        Args:
+            interruption: A cancellation to raise at the end.
+            quiet: Whether what ended a worker is not raised, since something else will be.
+
+        Raises:
+            BaseException: The interruption, or else what ended a worker, once `result` is there.
+        """
+        self.add_unsent()
+        self.result = self.results.result(exhausted=self._is_exhausted)
+        if isinstance(interruption, asyncio.CancelledError):
+            interruption.outcome = self.result  # type: ignore[attr-defined]  # as for a single call
+        failure = self.failure  # looked at in any case, else asyncio logs that it was not
+        await self.close_input()
+        if error := interruption or (None if quiet else failure):
+            raise error
+        return self.result
+
+    async def _wait(
+        self, seconds: float | None, until: str = asyncio.ALL_COMPLETED
+    ) -> asyncio.CancelledError | None:
+        try:
+            if not self.is_over:
+                await asyncio.wait(self._workers, timeout=seconds, return_when=until)
+        except asyncio.CancelledError as cancelled:
+            return cancelled
+        return None
+
+    def _begin(self, work: "Coroutine[Any, Any, None]", name: str) -> None:
+        """Start a worker."""
+        create = asyncio.get_running_loop().create_task
+        worker = self.span.run(create, work, name=name) if self.span else create(work, name=name)
+        worker.add_done_callback(lambda _: self._changed.set())
+        self._workers.append(worker)
+
+
+class BatchRunner(Runner):
+    """A batch under way, of orders from an input, or of a job's orders.
+
+    Args:
+        session: The way to the gateway.
+        operation: What is asked for.
+        orders: The input.
+        policy: How the batch is run.
+        recovery: Whether refunds are sent with a marker or after a look at earlier ones.
+        gate: Where its requests leave, where it is a part of another; None for a gate of its own.
+        recorder: Hears of each chunk, if the orders are a job's; they were checked then.
+        marker: What the marker of each refund begins with, where markers are sent; None for a new
+            one.
+    """
+
+    def __init__(  # noqa: PLR0913  # one keyword a setting
+        self,
+        session: "Session",
+        operation: "Operation",
+        orders: object,
+        *,
+        policy: BatchPolicy,
+        recovery: "RecoveryPolicy",
+        gate: Gate | None = None,
+        recorder: Recorder | None = None,
+        marker: str | None = None,
+    ) -> None:
+        super().__init__(operation.record_class, policy, gate)
+        is_refund = operation is REFUND
+        is_marked = is_refund and recovery.refund_evidence == "marker"
+        if not is_marked:
+            marker = None
+        elif marker is None:
+            marker = f"ga-{uuid.uuid4().hex[:12]}"
+        self._session = session
+        self._operation = operation
+        self._recovery = recovery
+        self._feed = OrderFeed(
+            operation,
+            session.dialect,
+            policy,
+            orders,
+            marker=marker,
+            checked=recorder is not None,
+        )
+        self._sender = Sender(
+            session,
+            operation,
+            gate=self.gate,
+            feed=self._feed,
+            results=self.results,
+            add=self._add,
+            recorder=recorder,
+            alone=policy.duplicates == "reject",
+        )
+        self._looks_before = is_refund and (
+            recovery.record_baseline or (recorder is not None and not is_marked)
+        )
+        self._no_references: References = {}  # one for all chunks: results keep it
+        self._taking = asyncio.Lock()
+        self._turns = asyncio.Semaphore(_ENCODED_AT_ONCE)
+        self._failed_in_a_row = 0
+        self._alarm: asyncio.TimerHandle | None = None
+
+    @property
+    def progress(self) -> "Progress":
+        """How far it has come."""
+        collection = self._feed.source.collection
+        return self.results.progress(None if collection is None else len(collection))
+
+    async def start(self, *, streamed: bool = False) -> None:
+        """Check a collection whole, then start the workers.
+
+        Args:
+            streamed: Whether outcomes are taken as they come.
+
+        Raises:
+            InvalidOrderError: If any order of a collection is wrong; nothing is sent.
+            asyncio.CancelledError: The cancellation, once `result` is there; nothing is sent.
+        """
+        self.streamed = streamed
+        try:
+            await self._feed.check_all()
+        except asyncio.CancelledError as cancelled:
+            self.gate.stop("the call was cancelled")
+            await self.finish(cancelled)
+        self._begin_workers()
+        if self.gate.deadline < math.inf:
+            loop = asyncio.get_running_loop()
+            self._alarm = loop.call_at(self.gate.deadline, self._end_waiting)
+
+    def _begin_workers(self) -> None:
+        have_begun = False
+        try:
+            for number in range(self._policy.concurrency):
+                self._begin(self._work(), f"{self._operation} worker {number}")
+            have_begun = True
+        finally:
+            if not have_begun:  # those made took no step yet, and must not: nothing waits for them
+                self.gate.stop("the batch could not begin")
+                self.abandon()
+
+    def note_unknown(self, orders: "Sequence[Any]") -> None:
+        """Note orders of the same job whose outcome is unknown: none like them may follow."""
+        self._feed.note_unknown(orders)
+
+    def add_unsent(self) -> None:
+        """Add, once the workers have ended, what was never sent."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        reason = self.gate.stop_reason or "the batch ended before"
+        for chunk in self._feed.give_up(NotSentError(f"nothing was sent: {reason}")):
+            self.results.add(chunk)
+
+    @property
+    def _is_exhausted(self) -> bool:
+        return self._feed.is_exhausted
+
+    async def close_input(self) -> None:
+        """Close the input, if it was not taken to its end."""
+        await self._feed.aclose()
+
+    def _end_unsent(self) -> None:
+        self._sender.withdraw_unsent()
+        self._cancel_idle()
+
+    def _end_waiting(self) -> None:
+        """Wake, at the deadline, what would wait beyond it: for its turn, or for the input."""
+        self.gate.stop(DEADLINE_PASSED)
+        self._sender.withdraw_unsent()
+        if self._feed.source.waits:
+            self._cancel_idle()
+
+    def _cancel_idle(self) -> None:
+        for worker in self._workers:
+            if not self._sender.is_busy(worker):
+                worker.cancel()
+
+    # A worker: take a chunk, send it, add its outcomes
+
+    async def _work(self) -> None:
+        try:
+            while (chunk := await self._next_chunk()) is not None:
+                reason = self.gate.stop_reason
+                if reason is not None:
+                    self._sender.fail(chunk, NotSentError(f"nothing was sent: {reason}"))
+                    await asyncio.sleep(0)  # a long input must not keep all else from running
+                    continue
+                references: References | None = self._no_references
+                if self._looks_before:
+                    references = await self._references_before(chunk)
+                if references is not None:
+                    self._mind(await self._sender.send(chunk, references))
+        finally:
+            await self._sender.recorded()
+
+    async def _next_chunk(self) -> Chunk | None:
+        """Take the next chunk from the feed; None where there is none, or none may be taken."""
+        await self._turns.acquire()
+        asyncio.get_running_loop().call_soon(self._turns.release)  # in the loop's next turn
+        if self._feed.source.is_ready:
+            return await self._take_chunk()
+        async with self._taking:
+            return await self._take_chunk()
+
+    async def _take_chunk(self) -> Chunk | None:
+        feed = self._feed
+        while self._may_take:
+            if self.streamed and is_cancelled():
+                raise asyncio.CancelledError  # perhaps nobody is left to take the outcomes
+            if self.streamed and len(self.results.finished) >= self._policy.concurrency:
+                await self.change()
+                continue
+            try:
+                if feed.source.is_ready:
+                    feed.fill_ready()
+                else:
+                    await feed.fill()
+            finally:
+                if feed.is_broken:
+                    self._stop("the input failed")
+            for refused in feed.take_refused():  # which were never in flight
+                self.results.add(refused)
+                self._changed.set()
+            chunk = feed.take()
+            if chunk is not None or feed.is_done:
+                return chunk
+            if feed.room <= 0:
+                await self.change()
+            await asyncio.sleep(0)  # however many orders are wrong, others are to run
+        return None
+
+    @property
+    def _may_take(self) -> bool:
+        """Whether to go on taking orders in, be it only to find that they were not sent.
+
+        An input that may keep us waiting is not waited for beyond the deadline.
+        """
+        is_too_late = self._feed.source.waits and self.gate.is_too_late
+        return not (self._is_leaving or self._feed.is_broken or is_too_late)
+
+    def _mind(self, error: GatewayError | None) -> None:
+        """Stop after too many chunks in a row without a readable reply."""
+        is_answered = error is None or isinstance(error, RejectedError)
+        self._failed_in_a_row = 0 if is_answered else self._failed_in_a_row + 1
+        if isinstance(error, _STOP_AT_ONCE):
+            self._stop(f"the batch was stopped: {error}")
+        elif self._failed_in_a_row >= self._policy.stop_after_unknown:
+            self._stop(
+                f"{self._failed_in_a_row} requests in a row had no readable reply "
+                f"(stop_after_unknown), the last: {error}"
+            )
+
+    def _stop(self, reason: str) -> None:
+        """Send nothing more, not even what was about to be written."""
+        if self.gate.stop_reason is None:
+            _log.warning("%s sends nothing more: %s", self._operation, reason)
+        self.gate.stop(reason)
+        self._sender.withdraw_unsent()
+
+    def _add(self, chunk: "ChunkResult") -> None:
+        """Add the outcomes of a chunk; orders that waited for it may follow."""
+        self.results.add(chunk)
+        self._feed.release(chunk)
+        self._changed.set()
+
+    # The baseline: earlier refunds of a chunk's transactions
+
+    async def _references_before(self, chunk: Chunk) -> "References | None":
+        """Look up the earlier refunds of a chunk; where that fails, the chunk is not sent."""
+        result = None
+        cause: GatewayError | None = NotSentError("nothing was sent: the batch ended before")
+        try:
+            result = await self._find_refunds(chunk)
+            cause = failure_of(result) or refusal_of(result)
+        finally:
+            if cause is not None:
+                text = f"nothing was sent: its earlier refunds could not be looked up ({cause})"
+                self._sender.fail(chunk, NotSentError(text))
+                self._mind(cause)
+        return None if cause is not None else known_references(result)
+
+    async def _find_refunds(self, chunk: Chunk) -> "BatchResult[Any, Any]":
+        refs = [OrderRef(transaction_id=order.transaction_id) for order in chunk.orders]
+        dialect = self._session.dialect
+        look_up = BatchRunner(
+            self._session,
+            SEARCH_REFUNDS,
+            [ref for ref in refs if check_order(SEARCH_REFUNDS, ref, dialect) is None],
+            policy=BatchPolicy(concurrency=1, drain_seconds=0),
+            recovery=self._recovery,
+            gate=self.gate,
+        )
+        try:
+            return await look_up.complete()
+        finally:
+            self.results.requests += look_up.results.requests
+            self.results.retries += look_up.results.retries
+
+
+def failure_of(result: "BatchResult[OrderRef, Any]") -> GatewayError | None:
+    """Return why a request of a look-up had no readable reply; None where each had one."""
+    return next((chunk.error for chunk in result.chunks if isinstance(chunk, FailedChunk)), None)
+
+
+def refusal_of(result: "BatchResult[OrderRef, Any]") -> GatewayError | None:
+    """Return why the gateway refused a look-up as a whole; None where it refused none."""
+    for chunk in result.chunks:
+        if isinstance(chunk, AnsweredChunk) and not chunk.is_accepted:
+            errors = [outcome.error for outcome in chunk.outcomes() if outcome.error is not None]
+            return errors[0] if errors else ReplyUnreadableError("the gateway refused the look-up")
+    return None
+
+
+def known_references(result: "BatchResult[OrderRef, Any]") -> "References":
+    """Return the refund references of each transaction that a look-up lists.
+
+    A transaction that it does not list is left out: nothing is known about it. Where it also lists
+    orders that were not asked for, or was not accepted, it may leave out what was asked for, and
+    nothing is known at all.
+    """
+    answered = [chunk for chunk in result.chunks if isinstance(chunk, AnsweredChunk)]
+    if result.unexpected or not all(chunk.is_accepted for chunk in answered):
+        return {}
+    return {
+        outcome.order.value: frozenset(filter(None, map(reference_of, outcome.record or ())))
+        for outcome in result
+        if outcome.status in (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
+    }

@@ -1,0 +1,458 @@
+"""One chunk on its way: encoded, sent by the session, judged, and recorded in a job's journal.
+
+Every order of a chunk gets exactly one outcome, also where a collaborator raises. The journal of a
+job records the intent before the first byte, and the outcomes before anything else sees them.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from gateway_async.batching.glance import Glance
+from gateway_async.batching.judge import Judgement, judge, listed_items
+from gateway_async.batching.results import (
+    AnsweredChunk,
+    FailedChunk,
+    ReplyEnvelope,
+    Results,
+    Sending,
+)
+from gateway_async.errors import (
+    ConfigurationError,
+    GatewayError,
+    InvalidOrderError,
+    NotSentError,
+    OutcomeUnknownError,
+    RejectedError,
+    ReplyUnreadableError,
+)
+from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.operations import REFUND
+from gateway_async.session import HTTP_OK, Attempts, AttemptsResult, Request
+from gateway_async.wire.decoding import decode_json, decode_surely, identifier, without_signatures
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+
+    from gateway_async.batching.feed import Chunk, OrderFeed
+    from gateway_async.operations import Operation
+    from gateway_async.session import Gate, Session
+    from gateway_async.telemetry import RequestSpan
+    from gateway_async.transport import HttpResponse
+
+    References = Mapping[str, frozenset[str]]
+    Reading = tuple[bytes, Mapping[str, Any], bool]
+    """A reply as it is kept, what it says, and whether that lacks its items: read at a glance."""
+    Verdicts = Sequence[tuple[OutcomeStatus, GatewayError | None]]
+    Items = Sequence[Sequence[Mapping[str, Any]]]
+
+T = TypeVar("T")
+
+_STATUSES: "tuple[tuple[tuple[type[GatewayError], ...], OutcomeStatus], ...]" = (
+    ((NotSentError, ConfigurationError, InvalidOrderError), OutcomeStatus.NOT_SENT),
+    ((RejectedError,), OutcomeStatus.DECLINED),
+    ((GatewayError,), OutcomeStatus.UNKNOWN),
+)
+"""What an error of a whole request means for each of its orders; the first that fits counts."""
+
+
+class Recorder(Protocol):
+    """What a job needs to hear of its chunks: before the first byte, and before an outcome is seen.
+
+    Where it cannot record something, awaiting what a method returns raises `JournalError`; the
+    method itself raises nothing, but for `check`.
+    """
+
+    def intend(
+        self, chunk: "Chunk", references: "References", *, marker: str | None, alone: bool
+    ) -> "Awaitable[int]":
+        """Record that a chunk is about to be sent, and give the number of this request.
+
+        Args:
+            chunk: The orders.
+            references: Which refund references their transactions have already.
+            marker: What the marker of each refund begins with, if any is sent.
+            alone: Whether no other order of a transaction of theirs can be in flight beside it.
+        """
+        ...
+
+    def withdraw(self, request: int, chunk: "Chunk") -> "Awaitable[None]":
+        """Record that nothing of it was sent, which is proved."""
+        ...
+
+    def settle(
+        self, request: int, chunk: "Chunk", verdicts: "Verdicts", items: "Items", *, ended_at: float
+    ) -> "Awaitable[None]":
+        """Record the outcome of each order of a chunk.
+
+        Args:
+            request: Its number.
+            chunk: The orders.
+            verdicts: The status of each order with its error or None.
+            items: The items of the reply about each.
+            ended_at: When the request ended, in seconds since the epoch.
+        """
+        ...
+
+    def check(self) -> None:
+        """Raise unless the job is still ours; asked when the first byte is about to be written."""
+        ...
+
+
+class Sender:
+    """Sends the chunks of one batch.
+
+    Args:
+        session: The way to the gateway.
+        operation: What is asked for.
+        gate: Whether requests may leave.
+        feed: Encodes what comes without its encoding.
+        results: Where requests and unexpected records are counted.
+        add: Called with the outcomes of each chunk.
+        recorder: Hears of each chunk, if the orders are a job's.
+        alone: Whether no two orders of one transaction are in flight together.
+    """
+
+    def __init__(  # noqa: PLR0913  # what a chunk needs on its way
+        self,
+        session: "Session",
+        operation: "Operation",
+        *,
+        gate: "Gate",
+        feed: "OrderFeed",
+        results: Results,
+        add: "Callable[[AnsweredChunk | FailedChunk], None]",
+        recorder: Recorder | None,
+        alone: bool,
+    ) -> None:
+        self.recorder = recorder
+        self.marker = feed.marker
+        self.alone = alone
+        self._session = session
+        self._operation = operation
+        self._gate = gate
+        self._feed = feed
+        self._results = results
+        self._add = add
+        # Under other names on the wire, the text that was sent is not what a reply is to repeat.
+        is_plain = not (operation.is_look_up or session.dialect.wire_names)
+        self._glance = Glance(operation) if is_plain else None
+        # What is on its way, and what the journal may not have recorded yet, by worker.
+        self._calls: dict[asyncio.Task[Any] | None, Attempts[Reading]] = {}
+        self._recording: dict[asyncio.Task[Any] | None, asyncio.Future[None]] = {}
+
+    def is_busy(self, worker: "asyncio.Task[Any]") -> bool:
+        """Return whether a worker has a chunk on its way, or waits for the journal."""
+        recording = self._recording.get(worker)
+        return worker in self._calls or (recording is not None and not recording.done())
+
+    def withdraw_unsent(self) -> None:
+        """End the requests of which nothing was sent yet."""
+        for task, call in list(self._calls.items()):
+            if task is not None and call.withdraw():
+                task.cancel()
+
+    def fail(self, chunk: "Chunk", error: GatewayError) -> None:
+        """Add the outcomes of a chunk that is not sent."""
+        self._add(_failed(chunk, error))
+
+    async def send(self, chunk: "Chunk", references: "References") -> GatewayError | None:
+        """Send one chunk, and add the outcomes of its orders.
+
+        Args:
+            chunk: The orders.
+            references: Which refund references their transactions had before, if that is known.
+
+        Returns:
+            Why there was no readable reply; None where there was one.
+        """
+        session, operation = self._session, self._operation
+        with session.observer.request(operation.name, len(chunk)) as span:
+            intent = _Intent(self, chunk, references)
+            exchange = await self._exchange(chunk, intent, span)
+            if exchange.value is None:
+                return exchange.error
+            (reply, payload, at_a_glance), judgement, result = exchange.value, None, None
+            sending = self._sending(exchange.ended_at, references)
+            envelope = ReplyEnvelope.of(payload, http_status=HTTP_OK, received_at=exchange.ended_at)
+            try:
+                if not at_a_glance:
+                    judgement = judge(operation, chunk.orders, payload, session.dialect)
+                    if judgement.truncated and len(chunk) > 1:
+                        return await self._send_halves(chunk, references)
+                    if judgement.unexpected:
+                        self._results.add_unexpected(judgement.unexpected)
+                    if self._glance and judgement.all_echoed and chunk.encoded is not None:
+                        self._glance.learn(reply, payload, chunk.encoded.listed, len(chunk))
+                result = AnsweredChunk(
+                    chunk.indices,
+                    chunk.orders,
+                    operation,
+                    session.dialect,
+                    reply,
+                    judgement,
+                    sending,
+                    envelope,
+                )
+            finally:  # no defect in judging may lose an order
+                if result is None and not (judgement is not None and judgement.truncated):
+                    error = ReplyUnreadableError("the reply could not be judged")
+                    await self._conclude(intent, _failed(chunk, error, sending))
+            span.statuses = result.statuses
+            await self._conclude(intent, result, judgement)
+            return None
+
+    async def _exchange(
+        self, chunk: "Chunk", intent: "_Intent", span: "RequestSpan"
+    ) -> "AttemptsResult[Reading]":
+        """Make the request of a chunk; where it fails, add what that means for its orders."""
+        task = asyncio.current_task()
+        call: Attempts[Reading] | None = None
+        exchange: AttemptsResult[Reading] | None = None
+        try:
+            span.begin()
+            encoded = chunk.encoded or self._feed.encode(chunk)
+
+            def decode(raw: "HttpResponse") -> "Reading":
+                return self._read(raw.body, chunk, intent.references)
+
+            request = Request(operation=self._operation, fields=encoded.fields, decode=decode)
+            if self.recorder is None:
+                call = Attempts(self._session, request, self._gate)
+            else:
+                call = Attempts(
+                    self._session,
+                    request,
+                    self._gate,
+                    prepare=intent.keep,
+                    retract=intent.withdraw,
+                    fence=self.recorder.check,
+                )
+            self._calls[task] = call
+            exchange = await call.run()
+        finally:  # even where a collaborator of the caller's raised
+            self._calls.pop(task, None)
+            made = exchange if exchange is not None else _ended_by_itself(call, intent)
+            span.attempts = made
+            self._results.requests += made.sent
+            self._results.retries += max(0, made.tries - 1)
+            if made.error is not None:
+                sending = self._sending(made.ended_at, intent.references)
+                failed = _failed(chunk, made.error, sending, _refusal(made))
+                span.statuses = failed.statuses
+                await self._conclude(intent, failed)
+        return exchange
+
+    def _read(self, body: bytes, chunk: "Chunk", references: "References") -> "Reading":
+        """Read a reply as it is kept; what is read at a glance is not decoded."""
+        if self._glance and not references and chunk.encoded is not None:
+            kept = self._glance.prove(body, chunk.encoded.listed, len(chunk))
+            if kept is not None:
+                return kept, self._glance.around, True
+        decode = decode_json if self._operation.is_look_up else decode_surely
+        reply, payload = without_signatures(body, decode(body))
+        self._session.check_owner(payload)
+        if references:
+            listed = listed_items(REFUND, payload) or ()
+            if _shows_earlier_only(listed, references, self._session.dialect.done_statuses):
+                raise ReplyUnreadableError(
+                    "the reply lists only refunds that were done before this request"
+                )
+        return reply, payload, False
+
+    async def _send_halves(self, chunk: "Chunk", references: "References") -> GatewayError | None:
+        """Ask again in two requests: the reply was full, and may have been cut."""
+        halves = list(chunk.halves())
+        errors: list[GatewayError | None] = []
+        try:
+            while halves:
+                errors.append(await self.send(halves.pop(0), references))
+        finally:  # even where a collaborator of the caller's raised
+            for half in halves:
+                self.fail(half, NotSentError("nothing was sent: the batch ended before"))
+        return next((error for error in errors if error is not None), None)
+
+    def _sending(self, ended_at: float, references: "References") -> Sending:
+        return Sending(
+            ended_at=ended_at, references=references, marker=self.marker, alone=self.alone
+        )
+
+    async def _conclude(
+        self,
+        intent: "_Intent",
+        result: AnsweredChunk | FailedChunk,
+        judgement: Judgement | None = None,
+    ) -> None:
+        """Add the outcomes of a chunk, once the journal has recorded them."""
+        chunk, number, sending = intent.chunk, intent.number, result.sending
+        if self.recorder is None or number is None:  # no journal expects the chunk to be sent
+            self._add(result)
+            return
+        if sending is None:
+            recorded = self.recorder.withdraw(number, chunk)
+        else:
+            verdicts, items = _verdicts(result, judgement)
+            recorded = self.recorder.settle(
+                number, chunk, verdicts, items, ended_at=sending.ended_at
+            )
+        try:
+            await self.recorded()
+        finally:  # also where the outcomes of the chunk before could not be recorded
+            recording = asyncio.ensure_future(self._add_once_recorded(recorded, chunk, result))
+            self._recording[asyncio.current_task()] = recording
+
+    async def _add_once_recorded(
+        self, recorded: "Awaitable[None]", chunk: "Chunk", result: AnsweredChunk | FailedChunk
+    ) -> None:
+        is_recorded = False
+        try:
+            await recorded
+            is_recorded = True
+        finally:
+            if is_recorded or result.sending is None:
+                self._add(result)
+            else:  # the next process that resumes the job will not know it
+                error = OutcomeUnknownError(
+                    "the journal could not record the outcome; resume the job"
+                )
+                self._add(_failed(chunk, error, result.sending))
+
+    async def recorded(self) -> None:
+        """Wait until the journal has recorded what this worker concluded last.
+
+        Meanwhile its next chunk may be looked up and intended: the two then share a commit.
+        """
+        recording = self._recording.get(asyncio.current_task())
+        if recording is not None:
+            try:
+                await uninterrupted(recording)
+            finally:
+                self._recording.pop(asyncio.current_task(), None)
+
+
+class _Intent:
+    """That a chunk of a job is to be sent, which the journal records before.
+
+    Attributes:
+        chunk: The orders.
+        references: Which refund references their transactions had before, if that is known.
+        number: What the journal calls the request; None where the intent is not recorded.
+        is_refused: Whether the journal could not record it.
+    """
+
+    __slots__ = ("_sender", "chunk", "is_refused", "number", "references")
+
+    def __init__(self, sender: Sender, chunk: "Chunk", references: "References") -> None:
+        self._sender = sender
+        self.chunk = chunk
+        self.references = references
+        self.number: int | None = None
+        self.is_refused = False
+
+    async def keep(self) -> None:
+        """Have it recorded; where that raises, the chunk must not be sent."""
+        sender = self._sender
+        if sender.recorder is None:
+            return
+        recorded = asyncio.ensure_future(
+            sender.recorder.intend(
+                self.chunk, self.references, marker=sender.marker, alone=sender.alone
+            )
+        )
+        try:
+            await uninterrupted(recorded)
+        finally:  # a cancellation comes once it is recorded
+            self.is_refused = recorded.exception() is not None
+            self.number = None if self.is_refused else recorded.result()
+        await sender.recorded()
+
+    async def withdraw(self) -> None:
+        """Have it recorded that nothing was sent: the orders are new again."""
+        recorder, number = self._sender.recorder, self.number
+        if recorder is None or number is None:
+            return
+        withdrawn = asyncio.ensure_future(recorder.withdraw(number, self.chunk))
+        try:
+            await uninterrupted(withdrawn)
+        finally:  # a cancellation comes once it is recorded
+            self.number = number if withdrawn.exception() is not None else None
+
+
+async def uninterrupted(work: "Awaitable[T]") -> T:
+    """Let work end even where the waiting task is cancelled; that is raised afterwards."""
+    task = asyncio.ensure_future(work)
+    cancelled = None
+    while not task.done():
+        ended = asyncio.Event()  # not `asyncio.shield`, which may report the error by itself
+        task.add_done_callback(lambda _, ended=ended: ended.set())  # type: ignore[misc]  # an Event
+        try:
+            await ended.wait()
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None or task.cancelled() or task.exception() is not None:
+        return task.result()  # or its error, which a cancellation must not hide
+    raise cancelled
+
+
+def _failed(
+    chunk: "Chunk",
+    error: GatewayError,
+    sending: Sending | None = None,
+    envelope: ReplyEnvelope | None = None,
+) -> FailedChunk:
+    """Return what the error of a whole request means for each order of its chunk.
+
+    Only what is proved not to be sent has no `sending`: a journal calls that new again.
+    """
+    status = next(status for classes, status in _STATUSES if isinstance(error, classes))
+    return FailedChunk(
+        indices=chunk.indices,
+        orders=chunk.orders,
+        status=status,
+        error=error,
+        sending=None if status is OutcomeStatus.NOT_SENT else sending,
+        envelope=envelope,
+    )
+
+
+def _refusal(made: "AttemptsResult[Any]") -> ReplyEnvelope | None:
+    """Return the envelope of a reply whose HTTP status says that nothing was done."""
+    if not isinstance(made.error, RejectedError):
+        return None
+    status = made.attempts[-1].http_status or 0
+    return ReplyEnvelope.of({}, http_status=status, received_at=made.ended_at)
+
+
+def _verdicts(
+    result: AnsweredChunk | FailedChunk, judgement: Judgement | None
+) -> "tuple[Verdicts, Items]":
+    if isinstance(result, FailedChunk):
+        count = len(result.orders)
+        return [(result.status, result.error)] * count, [()] * count
+    judgement = judgement or result.judgement()
+    return judgement.verdicts, judgement.items
+
+
+def _ended_by_itself(
+    call: "Attempts[Reading] | None", intent: _Intent
+) -> "AttemptsResult[Reading]":
+    """Return what is proved of a request whose making raised."""
+    if call is not None and not intent.is_refused:
+        return call.so_far()
+    reason = (
+        "the journal could not record the intent" if call else "the request could not be written"
+    )
+    return AttemptsResult(error=NotSentError(f"nothing was sent: {reason}"))
+
+
+def _shows_earlier_only(
+    listed: "Sequence[Any]", references: "References", done: "Collection[str]"
+) -> bool:
+    """Return whether a reply lists done refunds, and all of them were before its request."""
+    found: list[bool] = []
+    for item in listed:
+        if isinstance(item, dict) and identifier(item.get(REFUND.status_field or "")) in done:
+            before = references.get(identifier(item.get("transaction_id")) or "")
+            reference = identifier(item.get("refund_reference_id"))
+            if before is not None and reference is not None:
+                found.append(reference in before)
+    return bool(found) and all(found)

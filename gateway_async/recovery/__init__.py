@@ -1,0 +1,1 @@
+"""Unknown outcomes, settled from the gateway's own records: `recover` asks, `evidence` decides."""

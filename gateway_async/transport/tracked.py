@@ -1,0 +1,206 @@
+"""The request as it goes out, and the proof of whether anything of it was sent.
+
+The body is handed to aiohttp in a payload of our own. Only a payload that was never asked to write
+itself, or that refused to, proves that nothing was sent; what kind of exception came proves
+nothing. This module does not know when a request is made, or how long it may take.
+"""
+
+import asyncio
+import functools
+import select
+import sys
+from typing import TYPE_CHECKING, Self
+
+import aiohttp
+import attrs
+from aiohttp.http import StreamWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from aiohttp.abc import AbstractStreamWriter
+
+UNREQUESTED = "the connection held bytes that no request had asked for"
+CLOSED = "the connection was closed before the request was written"
+
+
+@attrs.frozen
+class HttpRequest:
+    """A request as it goes out; nothing of its content shows.
+
+    Attributes:
+        path: The path below the base URL.
+        content_type: The media type of the body.
+        body: The body, with the signature.
+        signature: The signature in it, by itself.
+    """
+
+    path: str
+    content_type: str = attrs.field(repr=False)
+    body: bytes = attrs.field(repr=False)
+    signature: str = attrs.field(default="", repr=False)
+
+
+@attrs.frozen
+class HttpResponse:
+    """A response as it came, decompressed.
+
+    Attributes:
+        status: The HTTP status.
+        headers: The headers; names in any case.
+        body: The body, at most `max_reply_bytes` long.
+    """
+
+    status: int
+    headers: "Mapping[str, str]" = attrs.field(repr=False)
+    body: bytes = attrs.field(repr=False)
+
+
+class SendTracker:
+    """Whether a request was ever asked to write its body.
+
+    Attributes:
+        started: It was; from here on anything may have happened.
+        revoked: It must never be written any more; a late write raises instead.
+        fence: Called at the very last moment; where it raises, nothing is written.
+        problem: Why its connection could not take it, so that nothing was written; or empty.
+        is_reused: Whether its connection had carried another request.
+        is_trial: Whether that was the one to find out if connections may be used again.
+    """
+
+    __slots__ = ("fence", "is_reused", "is_trial", "problem", "revoked", "started")
+
+    def __init__(self, fence: "Callable[[], None] | None" = None) -> None:
+        self.started = False
+        self.revoked = False
+        self.fence = fence
+        self.problem = ""
+        self.is_reused = False
+        self.is_trial = False
+
+    def begin(self) -> None:
+        """Note that the body is about to be written.
+
+        Raises:
+            ConnectionAbortedError: If the request was given up before.
+            GatewayError: What the fence raises.
+        """
+        if self.revoked:
+            raise ConnectionAbortedError("the request was given up before it was written")
+        if self.fence is not None:
+            self.fence()
+        self.started = True
+
+    def revoke(self) -> bool:
+        """Return whether anything may have been sent, and let nothing be sent from here on."""
+        self.revoked = True
+        return self.started
+
+
+class TrackedPayload(aiohttp.BytesPayload):
+    """A body that notes when it is asked to write itself.
+
+    Attributes:
+        tracker: Noted in before the first byte is written.
+        arrivals: Looks whether anything has arrived on its connection; None where the connection
+            is not one of our own pool.
+
+    Args:
+        request: What is to be sent.
+        tracker: See above.
+        on_written: Called once the body is written.
+    """
+
+    def __init__(
+        self,
+        request: HttpRequest,
+        tracker: SendTracker,
+        on_written: "Callable[[], None]",
+    ) -> None:
+        # Not BytesPayload's own: it warns of a body above 1 MiB, which is in memory all the same.
+        super(aiohttp.BytesPayload, self).__init__(request.body, content_type=request.content_type)
+        self._size = len(request.body)
+        self.tracker = tracker
+        self.arrivals: Callable[[], object] | None = None
+        self._on_written = on_written
+        self._transport: asyncio.WriteTransport | None = None
+
+    async def write(self, writer: "AbstractStreamWriter") -> None:
+        """Write the body, once that is noted."""
+        await self.write_with_length(writer, None)
+
+    async def write_with_length(
+        self, writer: "AbstractStreamWriter", content_length: int | None
+    ) -> None:
+        """Write the body, once that is noted."""
+        if isinstance(writer, StreamWriter):
+            self._transport = writer.transport
+            if problem := await self._connection_problem(writer):
+                self.tracker.problem = problem
+                raise ConnectionAbortedError(problem)
+        self.tracker.begin()
+        await super().write_with_length(writer, content_length)
+        self._on_written()
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return the payload itself: mocks of aiohttp keep copies of what they are called with."""
+        return self
+
+    def abort_closed(self) -> None:
+        """Abort its connection if that was closed: over TLS, it would wait for a farewell."""
+        if self._transport is not None and self._transport.is_closing():
+            self._transport.abort()
+
+    async def _connection_problem(self, writer: StreamWriter) -> str:
+        """Say why a connection cannot take a request that is about to be written; empty if it can.
+
+        What came before a request is written would be taken for its reply, and a connection that
+        has ended takes none.
+        """
+        transport = writer.transport
+        is_unread = transport is not None and await has_unread(
+            self.arrivals or arrivals_on(transport)
+        )
+        transport = writer.transport
+        if transport is None or transport.is_closing():  # aiohttp would write nothing, and raise
+            return CLOSED
+        is_unread = is_unread or getattr(transport.get_protocol(), "should_close", False)
+        return UNREQUESTED if is_unread else ""
+
+
+def arrivals_on(transport: asyncio.BaseTransport) -> "Callable[[], object] | None":
+    """Return what looks, in the socket itself, for bytes or an end that the loop has not read."""
+    bare = transport.get_extra_info("socket")
+    if bare is None or bare.fileno() < 0:
+        return None
+    if sys.platform == "win32":  # which has no poll, and takes sockets of any number
+        return lambda: bare.fileno() < 0 or select.select([bare], [], [], 0)[0]
+    poll = select.poll()
+    poll.register(bare.fileno(), select.POLLIN)
+    return functools.partial(poll.poll, 0)
+
+
+async def has_unread(arrivals: "Callable[[], object] | None") -> bool:
+    """Let the loop read what has arrived by now: mostly nothing, and then nothing is awaited.
+
+    Returns:
+        Whether still more is there, such as the end behind the last bytes.
+    """
+    if arrivals is not None and not arrivals():
+        return False
+    for _ in range(3):  # the loop reads it in one turn, TLS in the next, then the connection
+        await asyncio.sleep(0)
+    return arrivals is not None and bool(arrivals())
+
+
+def wrote_nothing(response: aiohttp.ClientResponse) -> bool:
+    """Say whether aiohttp itself counted not a byte written, not even of the headers.
+
+    So it is where a reply lay in the connection already: its writer never came to its first step.
+    aiohttp has no name for that count that is not deprecated; anything but an int proves nothing.
+    """
+    kept = vars(response)
+    writer = kept.get("_stream_writer")  # None once the reply is complete, and its count kept
+    if isinstance(writer, StreamWriter):
+        return writer.output_size == 0
+    return writer is None and type(size := kept.get("_output_size")) is int and size == 0
