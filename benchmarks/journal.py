@@ -28,7 +28,7 @@ import attrs
 import orjson
 
 from benchmarks.figures import Figure, at_most, median_of, ratio_of, show
-from benchmarks.refund_batch import CONCURRENCY, REQUESTS, make_orders
+from benchmarks.refund_batch import CONCURRENCY, REQUESTS, made_orders
 from benchmarks.replies import ORDERS
 from benchmarks.stub import stub
 from gateway_async import BatchPolicy, Credentials, GatewayClient, HmacSigner, RecoveryPolicy
@@ -58,7 +58,7 @@ UNIT = "µs CPU an order"
 
 def all_orders() -> "list[RefundOrder]":
     """Return the orders of one run; the stub knows no others, so they repeat."""
-    return list(itertools.chain.from_iterable(itertools.repeat(make_orders(), REQUESTS)))
+    return list(itertools.chain.from_iterable(itertools.repeat(made_orders(), REQUESTS)))
 
 
 def client_at(url: str) -> GatewayClient:

@@ -30,7 +30,7 @@ async def batch_share(url: str, concurrency: int) -> float:
     """Run a batch in which every place is filled `TURNS` times; return the share of the ideal."""
     requests = concurrency * TURNS
     policy = BatchPolicy(concurrency=concurrency, duplicates="allow")
-    orders = itertools.repeat(refund_batch.make_orders(), requests)
+    orders = itertools.repeat(refund_batch.made_orders(), requests)
     async with refund_batch.client_at(url) as gateway:
         started = time.perf_counter()
         result = await gateway.refund(itertools.chain.from_iterable(orders), policy=policy)

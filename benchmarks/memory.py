@@ -40,7 +40,7 @@ def peak_bytes() -> int:
 
 def orders(count: int) -> "Iterator[RefundOrder]":
     """Make the stub's orders over and over."""
-    made = (order for _ in itertools.count() for order in refund_batch.make_orders())
+    made = (order for _ in itertools.count() for order in refund_batch.made_orders())
     return itertools.islice(made, count)
 
 
@@ -55,7 +55,7 @@ async def streamed(url: str, count: int) -> None:
 
 async def awaited(url: str, count: int) -> None:
     """Await a batch, and keep all of its result; the caller has the orders anyhow."""
-    kept = refund_batch.make_orders()
+    kept = refund_batch.made_orders()
     repeated = itertools.chain.from_iterable(itertools.repeat(kept, count // ORDERS))
     async with refund_batch.client_at(url) as gateway:
         result = await gateway.refund(repeated)

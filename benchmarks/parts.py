@@ -27,7 +27,7 @@ from benchmarks.refund_batch import (
     client_at,
     expect,
     floor,
-    make_orders,
+    made_orders,
 )
 from benchmarks.replies import ORDERS
 from benchmarks.stub import stub
@@ -193,7 +193,7 @@ def judge_of(session: Session) -> "Judge":
 
 async def refund(taken: int, url: str) -> None:
     """Refund all orders, with so many parts of the client's in place of those by hand."""
-    orders = make_orders()
+    orders = made_orders()
     turns = iter(range(REQUESTS))
     kept: list[tuple[HttpResponse, bool]] = []
     cookies = aiohttp.DummyCookieJar()
