@@ -146,11 +146,11 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
         if run is None or not run.streamed:
             raise RuntimeError(f"stream {self!r} inside `async with`")
         while not self._ready:
+            if run.result is not None:  # what was not yielded is in it
+                raise StopAsyncIteration
             if run.results.finished:  # taken once its outcomes are made
                 self._ready = run.results.finished[0].outcomes()[::-1]
                 run.take()
-            elif run.result is not None:
-                raise StopAsyncIteration
             elif (failure := run.failure) is not None:
                 interruption = await self._drain(run, "the input or a collaborator failed")
                 await run.finish(interruption or failure)

@@ -383,3 +383,11 @@ async def test_a_reply_that_is_nested_too_deep_for_the_reader_loses_no_outcome()
         outcomes = await deep(250, batch)
     assert [outcome.status for outcome in outcomes] == [OutcomeStatus.UNKNOWN]
     assert len(batch.result) == 0
+
+
+async def test_what_is_left_is_in_the_result_alone() -> None:
+    policy = BatchPolicy(chunk_size=5, concurrency=1)
+    async with client_over(MemoryTransport(all_done), policy=policy).refund(refunds(20)) as batch:
+        seen = [(await anext(batch)).index]
+    seen += [outcome.index async for outcome in batch]
+    assert sorted(seen + [outcome.index for outcome in batch.result]) == list(range(20))
