@@ -127,8 +127,7 @@ class OutcomeUnknownError(_OnePaymentError):
     Attributes:
         code: The gateway's code, or else its status, where a reply lists the order as neither done
             nor declined; else empty.
-        text: The gateway's text there. Read from a journal, it is the whole message, which quotes
-            the text.
+        text: The gateway's text there.
     """
 
     def __init__(

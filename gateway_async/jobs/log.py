@@ -11,7 +11,7 @@ from gateway_async.batching.feed import Source
 from gateway_async.batching.sender import Recorder
 from gateway_async.errors import JournalError, LeaseLostError, RejectedError
 from gateway_async.journal.codec import codec_of
-from gateway_async.journal.rows import Settlement
+from gateway_async.journal.rows import Settlement, kept_text
 from gateway_async.journal.states import JobState
 from gateway_async.models.statuses import OutcomeStatus
 from gateway_async.models.values import mask_card
@@ -131,7 +131,7 @@ def _settlement(
         index=index,
         state=_STATES[status],
         code=_without_cards(getattr(error, "code", "")),
-        text=_without_cards(str(error)),
+        text=_without_cards(kept_text(error)),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.batching.results import BatchResult, ListedOutcomes
-from gateway_async.journal.rows import NOT_DONE, Settlement
+from gateway_async.journal.rows import NOT_DONE, Settlement, kept_text
 from gateway_async.journal.states import JobState
 from gateway_async.models.statuses import OutcomeStatus, count_statuses
 from gateway_async.recovery.recover import Recovery
@@ -129,7 +129,7 @@ class JobRecovery:
         )
 
     def _settlement(self, outcome: "Outcome[Any, Any]", *, hold: bool) -> Settlement | None:
-        index, text = outcome.index, str(outcome.error or "")
+        index, text = outcome.index, kept_text(outcome.error)
         code = getattr(outcome.error, "code", "")
         if outcome.status is OutcomeStatus.SUCCEEDED:
             reference = getattr(outcome.record, "refund_reference_id", None) or ""

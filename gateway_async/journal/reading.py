@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from gateway_async.errors import JobNotFoundError
 from gateway_async.journal.codec import body_of, codec_of, lookup_key, unpack_keys
 from gateway_async.journal.job import JobHead, JobStatus
-from gateway_async.journal.rows import RequestNote, Row
+from gateway_async.journal.rows import RequestNote, Row, read_text
 from gateway_async.journal.schema import (
     BLOCK,
     JOBS,
@@ -309,6 +309,7 @@ def _rows(inside: "Transaction", job_id: int, pieces: "Sequence[Stretch]") -> li
         note = None if each.request_id is None else notes[each.request_id]
         if note is not None and each.ended_at is not None:
             note = attrs.evolve(note, ended_at=each.ended_at)
+        text, said = read_text(each.text)
         rows += (
             Row(
                 index=position,
@@ -316,7 +317,8 @@ def _rows(inside: "Transaction", job_id: int, pieces: "Sequence[Stretch]") -> li
                 body=body_of(next(values)),
                 operation=job.operation,
                 code=each.code,
-                text=each.text,
+                text=text,
+                said=said,
                 reference=reference,
                 proof=each.proof,
                 sending=note,

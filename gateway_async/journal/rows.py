@@ -24,6 +24,9 @@ from gateway_async.models.statuses import OutcomeStatus, status_codes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_SAID = "\x1e"
+"""In the text that a journal keeps: between the reason and the gateway's own words."""
+
 NOT_DONE = "not done"
 """The proof of a held order that was not done: it may be sent again, and nobody has said so yet."""
 
@@ -79,6 +82,7 @@ class Row:
         operation: The name of the job's operation.
         code: The gateway's code, where it declined or gave a status without a meaning.
         text: Why it is in this state.
+        said: The gateway's own text, where it gave a status without a meaning.
         reference: The gateway's reference of a refund that was made.
         proof: What proves the state, where recovery found out.
         sending: The request it went out with last; None if it never did.
@@ -90,6 +94,7 @@ class Row:
     operation: str
     code: str = ""
     text: str = ""
+    said: str = ""
     reference: str = ""
     proof: str = ""
     sending: RequestNote | None = None
@@ -148,6 +153,18 @@ class Row:
         )
 
 
+def kept_text(error: GatewayError | None) -> str:
+    """Return what is kept of an error: its message, and behind it the gateway's own text."""
+    message, said = str(error or ""), getattr(error, "text", "")
+    return f"{message}{_SAID}{said}" if said else message
+
+
+def read_text(kept: str) -> tuple[str, str]:
+    """Return message and the gateway's own text of what was kept."""
+    message, _, said = kept.partition(_SAID)
+    return message, said
+
+
 @attrs.frozen
 class StoredBlock:
     """Outcomes that are made of rows when they are read.
@@ -192,7 +209,7 @@ def _unknown(row: Row) -> GatewayError:
 
 def _said(row: Row) -> dict[str, str]:
     """Return what the gateway said of an order that it neither did nor declined."""
-    return {"code": row.code, "text": row.text if row.code else ""}
+    return {"code": row.code, "text": row.said}
 
 
 def _declined(row: Row) -> GatewayError:

@@ -117,7 +117,9 @@ async def test_a_job_settles_them_by_itself(sandbox: Sandbox, journal: Journal) 
     for outcome in result.not_sent:
         assert isinstance(outcome.error, NotDoneError)
         assert outcome.error.code.isdigit()
-        assert f"refund_status '0', {outcome.error.code}: " in str(outcome.error)
+        assert outcome.error.text
+        code, text = outcome.error.code, outcome.error.text
+        assert f"refund_status '0', {code}: {text}: this status" in str(outcome.error)
 
 
 async def test_what_the_gateway_said_survives_the_process(sandbox: Sandbox, tmp_path: Any) -> None:
@@ -140,6 +142,7 @@ async def test_what_the_gateway_said_survives_the_process(sandbox: Sandbox, tmp_
     assert statuses(before) == [UNKNOWN, *[SUCCEEDED] * 3, UNKNOWN, UNKNOWN]  # type: ignore[arg-type]  # a list of outcomes
     assert "Request accepted, in process" in str(before[0].error)
     assert before[0].error.code == "P0001"  # type: ignore[union-attr]  # as asserted
+    assert before[0].error.text == "Request accepted, in process"  # type: ignore[union-attr]  # as asserted
 
     async with (
         Journal.open(url) as journal,
@@ -151,5 +154,6 @@ async def test_what_the_gateway_said_survives_the_process(sandbox: Sandbox, tmp_
             for outcome, unclear in zip(result.not_sent, before[4:], strict=True):
                 assert str(outcome.error).endswith(f"; before: {unclear.error}")
                 assert outcome.error.code == unclear.error.code  # type: ignore[union-attr]  # as asserted
+                assert outcome.error.text == unclear.error.text  # type: ignore[union-attr]  # as asserted
     assert_books_agree(sandbox, result)
     assert sandbox.requests["refund"] == 3
