@@ -340,8 +340,11 @@ class Pool(aiohttp.TCPConnector):
 
     async def _is_at_rest(self, connection: "Connection") -> bool:
         """Say whether a connection is open and silent, once what has arrived by now is read."""
-        protocol = connection.protocol
+        protocol, transport = connection.protocol, connection.transport
         try:
+            if transport is not None and transport.get_extra_info("sslcontext") is not None:
+                for _ in range(2):  # an error of TLS is on its way to the connection for so long
+                    await asyncio.sleep(0)
             is_unread = await has_unread(self._arrivals.get(protocol))
         except BaseException:
             connection.close()

@@ -114,7 +114,7 @@ async def test_polars_makes_a_frame_of_mixed_values(sandbox: Sandbox) -> None:
     assert frame["refund_amount"].sum() == 150 * Decimal("9.90") + 50 * Decimal("1.234")
     counted = dict(frame.group_by("status").len().iter_rows())
     assert counted == {"unknown": 50, "succeeded": 100, "declined": 50}
-    assert frame["record_refund_amount"].dtype == polars.Decimal(38, 3)
+    assert frame["record_refund_amount"].dtype.scale == 3
 
 
 async def test_polars_rounds_no_amount_where_the_first_rows_have_fewer_places() -> None:
