@@ -10,7 +10,7 @@
     │   ├── CertificateError          the gateway's TLS certificate is not valid
     │   └── NotDoneError              it may have been sent, and recovery proved it was not done
     ├── OutcomeUnknownError           it may have happened: never resend blindly
-    │   ├── ReplyUnreadableError      a reply came that cannot be read or is not about the order
+    │   ├── ReplyUnreadableError      a reply came that is unreadable or unclear
     │   ├── ReplyTooLargeError        a reply came that is larger than `max_reply_bytes`
     │   ├── ReplyStatusError          a reply came with an HTTP status other than 200
     │   └── EvidenceError             a reply to a request that was never written: a defect
@@ -145,7 +145,7 @@ class OutcomeUnknownError(_OnePaymentError):
 
 
 class ReplyUnreadableError(OutcomeUnknownError):
-    """A reply came, and cannot be read or contradicts the request."""
+    """A reply came that cannot be read, contradicts itself or the request, or has no clear status."""
 
 
 class ReplyTooLargeError(OutcomeUnknownError):
