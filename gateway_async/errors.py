@@ -145,7 +145,7 @@ class OutcomeUnknownError(_OnePaymentError):
 
 
 class ReplyUnreadableError(OutcomeUnknownError):
-    """A reply came that cannot be read, contradicts itself or the request, or has no clear status."""
+    """A reply came that cannot be read, contradicts itself or the request, or leaves it open."""
 
 
 class ReplyTooLargeError(OutcomeUnknownError):
