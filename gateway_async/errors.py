@@ -85,6 +85,28 @@ class _OnePaymentError(GatewayError):
         self.request_id = request_id
 
 
+class _UnclearStatusError(_OnePaymentError):
+    """What errors share that may follow a status without a meaning.
+
+    Attributes:
+        code: The gateway's code, or else its status; empty where it gave none.
+        text: The gateway's text there.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        code: str = "",
+        text: str = "",
+        order_no: str | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message, order_no=order_no, request_id=request_id)
+        self.code = code
+        self.text = text
+
+
 class NotSentError(_OnePaymentError):
     """Nothing was sent, and that is proved; it may be tried again freely."""
 
@@ -96,7 +118,7 @@ class CertificateError(NotSentError):
     """
 
 
-class NotDoneError(NotSentError):
+class NotDoneError(_UnclearStatusError, NotSentError):
     """It may have been sent, and the gateway's own records prove that it was not done.
 
     A job holds such an order rather than send it again, unless `RecoveryPolicy.resend_absent` says
@@ -107,21 +129,8 @@ class NotDoneError(NotSentError):
         text: The gateway's text there.
     """
 
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        code: str = "",
-        text: str = "",
-        order_no: str | None = None,
-        request_id: str | None = None,
-    ) -> None:
-        super().__init__(message, order_no=order_no, request_id=request_id)
-        self.code = code
-        self.text = text
 
-
-class OutcomeUnknownError(_OnePaymentError):
+class OutcomeUnknownError(_UnclearStatusError):
     """It may have happened. Look it up; never resend it blindly.
 
     Attributes:
@@ -129,19 +138,6 @@ class OutcomeUnknownError(_OnePaymentError):
             nor declined; else empty.
         text: The gateway's text there.
     """
-
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        code: str = "",
-        text: str = "",
-        order_no: str | None = None,
-        request_id: str | None = None,
-    ) -> None:
-        super().__init__(message, order_no=order_no, request_id=request_id)
-        self.code = code
-        self.text = text
 
 
 class ReplyUnreadableError(OutcomeUnknownError):
