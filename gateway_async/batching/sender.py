@@ -173,8 +173,10 @@ class Sender:
                 return exchange.error
             (reply, payload, at_a_glance), judgement, result = exchange.value, None, None
             sending = self._sending(exchange.ended_at, references)
-            envelope = ReplyEnvelope.of(payload, http_status=HTTP_OK, received_at=exchange.ended_at)
             try:
+                envelope = ReplyEnvelope.of(
+                    payload, http_status=HTTP_OK, received_at=exchange.ended_at
+                )
                 if not at_a_glance:
                     judgement = judge(operation, chunk.orders, payload, session.dialect)
                     if judgement.truncated and len(chunk) > 1:
