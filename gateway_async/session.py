@@ -37,7 +37,12 @@ from gateway_async.models.values import MASK
 from gateway_async.operations import BodyFormat, Operation, OperationClass
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.telemetry import Attempt
-from gateway_async.transport import HttpRequest, HttpResponse, SendTracker
+from gateway_async.transport import (
+    HttpRequest,
+    HttpResponse,
+    SendTracker,
+    StaleConnectionError,
+)
 from gateway_async.wire.decoding import identifier, in_utf8, shown, without_text
 from gateway_async.wire.encoding import JsonText, encode_form, encode_json, written_fields
 
@@ -61,8 +66,8 @@ DEADLINE_PASSED = "the deadline had passed"
 HTTP_OK = 200
 _REDIRECTS = range(300, 400)
 _MOST_DOUBLINGS = 60
-_NO_TURN = -1.0
-"""The duration of an attempt whose turn never came."""
+_NO_TURN = -math.inf
+"""When an attempt began whose turn never came."""
 
 _SHORTEST_SIGNATURE = 16
 """What is shorter may be a part of anything; it is masked only where a field is named after it."""
@@ -352,7 +357,6 @@ class Attempts(Generic[T]):
         self._tracker: SendTracker | None = None
         self._ends = math.inf
         self._last: AttemptsResult[T] = _NO_ATTEMPT
-        self._seconds = _NO_TURN
 
     async def run(self) -> AttemptsResult[T]:
         """Make the request, repeated where that is allowed, and return how it ended."""
@@ -362,16 +366,16 @@ class Attempts(Generic[T]):
             return AttemptsResult(error=_bare(error))
         try:
             while True:
-                self._last = await self._attempt(message)
-                if not self._may_repeat(self._last.error) or self._is_over(pause := self._pause()):
-                    return self._last
                 try:
-                    if self._retract is not None and self._is_prepared and not self._last.sent:
-                        await self._retract()  # who dies while it waits has begun nothing
-                        self._is_prepared = False
-                    await self._gate.sleep(pause)
-                except asyncio.CancelledError:  # what the last attempt proved still holds
+                    self._last = self._result(await self._send(message), None, message.signature)
+                except JournalError:  # from `prepare`: it ends more than this request
+                    raise
+                except GatewayError as problem:
+                    self._last = self._result(None, _bare(problem), message.signature)
+                except asyncio.CancelledError:
                     self._gate.stop(CALL_CANCELLED)
+                    self._last = self._result(None, None, message.signature)
+                if not (self._may_repeat(self._last.error) and await self._paused()):
                     return self._last
                 _log.warning("%s is tried again: %s", self._request.operation, self._last.error)
         finally:  # a withdrawal cancels the attempts, and not the task that makes them
@@ -396,30 +400,59 @@ class Attempts(Generic[T]):
             attempts=self._last.attempts,
         )
 
-    async def _attempt(self, message: HttpRequest) -> AttemptsResult[T]:
-        last = self._last
+    async def _send(self, message: HttpRequest) -> HttpResponse:
+        """Send the request once, when it may leave and it is its turn."""
+        session, gate = self._session, self._gate
         tracker = self._tracker = SendTracker(self._fence)
-        raw = value = error = None
-        self._seconds = _NO_TURN
-        try:
-            raw = await self._send(message, tracker)
-            if raw.status != HTTP_OK:
-                self._heed(raw)
-            value = self._session.decode(self._request, raw, message.signature)
-        except JournalError:  # from `prepare`: it ends more than this request
-            raise
-        except GatewayError as problem:
-            error = _bare(problem)
-            if raw is None:  # it came from the limiter or the transport, and not from a reply
-                error = _proved(error, sent=tracker.revoke())
-        except asyncio.CancelledError:
-            self._gate.stop(CALL_CANCELLED)
+        self._began_at = _NO_TURN
+        response = None
+        await gate.wait_open()
+        async with session.limiter:  # its turn comes before `prepare`, which begins something
+            await gate.wait_open()
+            if not self._is_prepared and self._prepare is not None:
+                await self._prepare()
+                self._is_prepared = True
+                gate.check()
+            self._began_at = now = self._loop.time()
+            self._ends = min(self._ends, now + session.timeouts.total_seconds)
+            while response is None:
+                left = min(self._ends, gate.deadline + gate.drain_seconds) - now
+                if left <= 0:
+                    raise NotSentError("nothing was sent: the time for this call was over")
+                try:
+                    response = await session.transport.send(message, tracker=tracker, seconds=left)
+                except StaleConnectionError:  # nothing was sent: once more, by another one
+                    gate.check()
+                    tracker = self._tracker = SendTracker(self._fence)
+                    now = self._loop.time()
+        if response is None:
+            raise _given_up(sent=tracker.revoke(), reason="the limiter swallowed the error")
+        return response
+
+    def _result(
+        self, response: HttpResponse | None, error: GatewayError | None, signature: str
+    ) -> AttemptsResult[T]:
+        """Return how an attempt ended: with a response, an error, or, with neither, a cancellation.
+
+        An error of sending means only as much as the tracker bears out.
+        """
+        last, tracker, value = self._last, self._tracker or SendTracker(), None
+        if response is not None:
+            try:
+                if response.status != HTTP_OK:
+                    self._heed(response)
+                value = self._session.decode(self._request, response, signature)
+            except GatewayError as problem:
+                error = _bare(problem)
+        elif error is not None:
+            error = _proved(error, sent=tracker.revoke())
+        else:
             error = _given_up(sent=tracker.revoke(), reason=self._gate.stop_reason)
         attempts = last.attempts
-        if self._seconds != _NO_TURN:
+        if self._began_at != _NO_TURN:
             made = Attempt(
-                seconds=self._seconds,
-                http_status=None if raw is None else raw.status,
+                seconds=self._loop.time() - self._began_at,
+                http_status=None if response is None else response.status,
                 error=None if error is None else type(error).__name__,
             )
             attempts = (*attempts, made)
@@ -441,46 +474,29 @@ class Attempts(Generic[T]):
             return True
         return isinstance(error, RejectedError) and not is_read
 
-    async def _send(self, message: HttpRequest, tracker: SendTracker) -> HttpResponse:
-        session, gate = self._session, self._gate
-        await gate.wait_open()
-        raw = None
-        async with session.limiter:  # its turn comes before `prepare`: who waits has begun nothing
-            await gate.wait_open()
-            if self._prepare is not None and not self._is_prepared:
-                await self._prepare()
-                self._is_prepared = True
-                gate.check()
-            now = self._loop.time()
-            self._ends = min(self._ends, now + session.timeouts.total_seconds)
-            seconds = min(self._ends, gate.deadline + gate.drain_seconds) - now
-            if seconds <= 0:
-                raise NotSentError("nothing was sent: the time for this call was over")
-            try:
-                raw = await session.transport.send(message, tracker=tracker, seconds=seconds)
-            finally:
-                self._seconds = self._loop.time() - now
-        if raw is None:
-            raise _given_up(sent=tracker.revoke(), reason="the limiter swallowed the error")
-        return raw
-
     def _heed(self, raw: HttpResponse) -> None:
         """Pause everything behind the gate for as long as the gateway asked."""
         if (seconds := retry_after(raw.headers)) is not None:
             self._gate.pause(min(seconds, self._session.retry.max_pause_seconds))
 
-    def _pause(self) -> float:
-        retry = self._session.retry
-        limit = retry.first_pause_seconds * 2 ** min(self._last.tries - 1, _MOST_DOUBLINGS)
-        return random.uniform(0, min(limit, retry.max_pause_seconds))  # noqa: S311  # jitter
-
-    def _is_over(self, pause: float) -> bool:
+    async def _paused(self) -> bool:
+        """Wait before the next attempt; say whether there is to be one."""
+        retry, last = self._session.retry, self._last
+        limit = retry.first_pause_seconds * 2 ** min(last.tries - 1, _MOST_DOUBLINGS)
+        pause = random.uniform(0, min(limit, retry.max_pause_seconds))  # noqa: S311  # jitter
         wakes = max(self._loop.time() + pause, self._gate.paused_until)
-        return (
-            self._last.tries >= self._session.retry.attempts
-            or wakes >= min(self._ends, self._gate.deadline)
-            or self._gate.stop_reason is not None
-        )
+        is_last = last.tries >= retry.attempts or self._gate.stop_reason is not None
+        if is_last or wakes >= min(self._ends, self._gate.deadline):
+            return False
+        try:
+            if self._retract is not None and self._is_prepared and not last.sent:
+                await self._retract()  # who dies while it waits has begun nothing
+                self._is_prepared = False
+            await self._gate.sleep(pause)
+        except asyncio.CancelledError:  # what the last attempt proved still holds
+            self._gate.stop(CALL_CANCELLED)
+            return False
+        return True
 
     def _may_repeat(self, error: GatewayError | None) -> bool:
         kind = self._request.operation.kind

@@ -6,6 +6,18 @@
 """
 
 from gateway_async.transport.http import AiohttpTransport, ConnectionOptions
-from gateway_async.transport.tracked import HttpRequest, HttpResponse, SendTracker
+from gateway_async.transport.tracked import (
+    HttpRequest,
+    HttpResponse,
+    SendTracker,
+    StaleConnectionError,
+)
 
-__all__ = ["AiohttpTransport", "ConnectionOptions", "HttpRequest", "HttpResponse", "SendTracker"]
+__all__ = [
+    "AiohttpTransport",
+    "ConnectionOptions",
+    "HttpRequest",
+    "HttpResponse",
+    "SendTracker",
+    "StaleConnectionError",
+]

@@ -14,30 +14,38 @@ if TYPE_CHECKING:
 
 
 class Alarm:
-    """Ends the requests of one event loop whose time is over, by one timer for all of them."""
+    """Ends the requests of one event loop whose time is over, by one timer for all of them.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    Attributes:
+        now: The clock of the loop.
+        timeouts: How long connecting and a silence may take.
+        deadlines: Those of the requests under way.
+        looks_at: The loop time of its next look at them.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeouts: "Timeouts") -> None:
         self.now = loop.time
+        self.timeouts = timeouts
         self.deadlines: set[Deadline] = set()
+        self.looks_at = math.inf
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
-        self._looks_at = math.inf
 
-    def look_by(self, moment: float) -> None:
-        """Look at the deadlines at this loop time, if not before."""
-        if moment < self._looks_at:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._looks_at = moment
-            self._timer = self._loop.call_at(moment, self._look)
+    def look_at(self, moment: float) -> None:
+        """Look at the deadlines at this loop time, and no more at the one planned before."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.looks_at = moment
+        self._timer = self._loop.call_at(moment, self._look)
 
     def _look(self) -> None:
-        self._timer, self._looks_at = None, math.inf
         now = self.now()
         for deadline in self.deadlines:
             if deadline.due <= now:
                 deadline.expire()
-        self.look_by(min((deadline.due for deadline in self.deadlines), default=math.inf))
+        self._timer, self.looks_at = None, math.inf
+        if (next_due := min((one.due for one in self.deadlines), default=math.inf)) < math.inf:
+            self.look_at(next_due)
 
 
 class Deadline:
@@ -46,7 +54,6 @@ class Deadline:
     Args:
         alarm: Looks at it.
         tracker: Whether the request got a connection.
-        timeouts: How long connecting and a silence may take.
         seconds: How long all of it may take.
 
     Attributes:
@@ -54,39 +61,45 @@ class Deadline:
         missed: What took too long; empty while nothing did.
     """
 
-    def __init__(
-        self, alarm: Alarm, tracker: "SendTracker", timeouts: "Timeouts", seconds: float
-    ) -> None:
+    __slots__ = (
+        *("_alarm", "_cancelling", "_end", "_is_written", "_task", "_tracker"),
+        *("due", "missed"),
+    )
+
+    def __init__(self, alarm: Alarm, tracker: "SendTracker", seconds: float) -> None:
         now = alarm.now()
         self.missed = ""
         self._end = now + seconds
-        self.due = min(now + timeouts.connect_seconds, self._end)
+        self.due = min(now + alarm.timeouts.connect_seconds, self._end)
         self._alarm = alarm
         self._is_written = False
         self._task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]  # in one
         self._cancelling = self._task.cancelling()
-        self._timeouts = timeouts
         self._tracker = tracker
         alarm.deadlines.add(self)
-        alarm.look_by(self.due)
+        if self.due < alarm.looks_at:
+            alarm.look_at(self.due)
 
     def restart(self) -> None:
         """Wait anew for the next part of the reply."""
+        alarm = self._alarm
         self._is_written = True
-        self.due = min(self._alarm.now() + self._timeouts.reply_seconds, self._end)
-        self._alarm.look_by(self.due)
+        self.due = min(alarm.now() + alarm.timeouts.reply_seconds, self._end)
+        if self.due < alarm.looks_at:
+            alarm.look_at(self.due)
 
     def expire(self) -> None:
         """End the request; but one whose body is being written has all of the time."""
+        timeouts = self._alarm.timeouts
         if self.due == self._end:
             self.missed = "the time for this call was over"
         elif self._is_written:
-            self.missed = f"a silence of reply_seconds={self._timeouts.reply_seconds}"
+            self.missed = f"a silence of reply_seconds={timeouts.reply_seconds}"
         elif self._tracker.started:
             self.due = self._end
             return
         else:
-            self.missed = f"no connection within connect_seconds={self._timeouts.connect_seconds}"
+            self.missed = f"no connection within connect_seconds={timeouts.connect_seconds}"
         self.due = math.inf
         self._task.cancel()
 

@@ -35,9 +35,9 @@ from gateway_async.transport.tracked import (
     HttpRequest,
     HttpResponse,
     SendTracker,
+    StaleConnectionError,
     TrackedPayload,
     arrivals_on,
-    has_unread,
     wrote_nothing,
 )
 
@@ -165,6 +165,7 @@ class AiohttpTransport:
             seconds: The time that is left for all of it.
 
         Raises:
+            StaleConnectionError: Nothing was sent: the connection it was given had ended.
             NotSentError: Nothing was sent.
             OutcomeUnknownError: The reply was lost, unreadable or too large.
             ConfigurationError: The client is closed.
@@ -173,7 +174,7 @@ class AiohttpTransport:
         if opened is None or self._closed or opened.session.closed:
             opened = await self._open()
         session = opened.session
-        deadline = Deadline(opened.alarm, tracker, self._timeouts, seconds)
+        deadline = Deadline(opened.alarm, tracker, seconds)
         payload = TrackedPayload(request, tracker, deadline.restart)
         is_foreign = False
         failure: Exception
@@ -192,7 +193,8 @@ class AiohttpTransport:
             # Without hooks it is asyncio's TLS, or aiohttp, which asserts that it was not closed.
             is_foreign = self._given is not None and not session.closed
         else:
-            _teach(session, tracker, is_lost=response.status == HTTPStatus.REQUEST_TIMEOUT)
+            if tracker.is_reused:
+                _teach(session, tracker, is_lost=response.status == HTTPStatus.REQUEST_TIMEOUT)
             return response
         finally:
             deadline.end()
@@ -202,7 +204,7 @@ class AiohttpTransport:
         if is_foreign:
             raise _bare(failure)
         cause = None if _quotes_reply(failure) or _names_proxy(failure) else _bare(failure)
-        raise _translate(failure, sent=tracker.revoke()) from cause
+        raise _translate(failure, tracker) from cause
 
     async def aclose(self) -> None:
         """Close the session that was opened on the running loop; a caller's own is left alone.
@@ -217,7 +219,8 @@ class AiohttpTransport:
     async def _post(
         self, session: aiohttp.ClientSession, path: str, payload: TrackedPayload, deadline: Deadline
     ) -> HttpResponse:
-        payload.headers.update(self._headers)
+        if self._headers:
+            payload.headers.update(self._headers)
         response = await session.post(
             self._url(path),
             data=payload,
@@ -231,7 +234,8 @@ class AiohttpTransport:
             middlewares=(),
         )
         try:
-            _check_written(response, payload.tracker)
+            if not payload.tracker.started:
+                _check_unasked(response, payload.tracker)
             body = await self._read(response.content, deadline)
         except BaseException:
             response.close()
@@ -262,11 +266,11 @@ class AiohttpTransport:
         if self._given is None:
             generator = self._own_session()
             session = await anext(generator)  # which awaits nothing: no other task opens one too
-            opened = _Opened(session, Alarm(loop), generator)
+            opened = _Opened(session, Alarm(loop, self._timeouts), generator)
         elif self._given.closed:
             raise NotSentError("nothing was sent: the given session= is closed")
         else:
-            opened = _Opened(self._given, Alarm(loop))
+            opened = _Opened(self._given, Alarm(loop, self._timeouts))
         self._opened[loop] = opened
         return opened
 
@@ -290,7 +294,7 @@ class AiohttpTransport:
 
 
 class Pool(aiohttp.TCPConnector):
-    """A pool that gives away no connection again that may not carry another request."""
+    """A pool that serves requests in order, and learns whether connections may be used again."""
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401  # aiohttp's
         super().__init__(**options)
@@ -302,55 +306,33 @@ class Pool(aiohttp.TCPConnector):
         self._distrusts_until = 0.0
 
     async def connect(self, req: Any, traces: Any, timeout: Any) -> "Connection":  # noqa: ANN401, ASYNC109  # aiohttp's
-        """Give a connection to a request, once it is its turn.
+        """Give a connection to a request, once it is its turn; its tracker notes if it was used.
 
         aiohttp itself would serve first the task that asks in the moment in which a connection is
         free: a worker of a batch with its next request. Those of other batches would time out.
         """
         await self._places.acquire()
+        if self.closed:  # it would connect first, and keep that place for ever
+            self._places.release()
+            raise aiohttp.ClientConnectionError("the client was closed meanwhile")
         try:
-            connection = await self._usable(req, traces, timeout)
+            connection = await super().connect(req, traces, timeout)
+            while self._lost and connection.protocol in self._arrivals and not self._trusts:
+                _abort(connection)
+                connection = await super().connect(req, traces, timeout)
         except BaseException:
             self._places.release()
             raise
         connection.add_callback(self._places.release)
-        return connection
-
-    async def _usable(self, req: Any, traces: Any, timeout: Any) -> "Connection":  # noqa: ANN401, ASYNC109  # aiohttp's
-        """Find a connection for a request, and note in its tracker whether it is a used one."""
-        while True:
-            if self.closed:  # it would connect first, and keep that place for ever
-                raise aiohttp.ClientConnectionError("the client was closed meanwhile")
-            connection = await super().connect(req, traces, timeout)
-            protocol, transport = connection.protocol, connection.transport
-            if protocol is None or transport is None:
-                return connection
-            # A new one is taken as it is: there is no end to those of a gateway that speaks first.
-            is_reused = protocol in self._arrivals
-            if not is_reused:
-                self._arrivals[protocol] = arrivals_on(transport)
-            if not is_reused or (self._trusts and await self._is_at_rest(connection)):
-                if isinstance(req.body, TrackedPayload):
-                    req.body.arrivals = self._arrivals[protocol]
-                    req.body.tracker.is_reused = is_reused
-                    req.body.tracker.is_trial = is_reused and self._beware()
-                return connection
-            connection.close()
-            transport.abort()  # over TLS, a farewell would be waited for, half a minute
-
-    async def _is_at_rest(self, connection: "Connection") -> bool:
-        """Say whether a connection is open and silent, once what has arrived by now is read."""
         protocol, transport = connection.protocol, connection.transport
-        try:
-            if transport is not None and transport.get_extra_info("sslcontext") is not None:
-                for _ in range(2):  # an error of TLS is on its way to the connection for so long
-                    await asyncio.sleep(0)
-            is_unread = await has_unread(self._arrivals.get(protocol))
-        except BaseException:
-            connection.close()
-            raise
-        is_open = protocol is not None and protocol.is_connected() and not protocol.should_close
-        return is_open and not is_unread
+        if protocol is not None and transport is not None and isinstance(req.body, TrackedPayload):
+            if protocol in self._arrivals:
+                req.body.tracker.is_reused = True
+                req.body.tracker.is_trial = self._beware()
+            else:
+                self._arrivals[protocol] = arrivals_on(transport)
+            req.body.arrivals = self._arrivals[protocol]
+        return connection
 
     def note(self, tracker: SendTracker, *, is_lost: bool) -> None:
         """Learn from a request that was written whether its connection ended with a reply owing."""
@@ -374,33 +356,41 @@ class Pool(aiohttp.TCPConnector):
         return self._loop.time() >= self._distrusts_until
 
 
+def _abort(connection: "Connection") -> None:
+    """Close a connection; over TLS, a farewell would be waited for, half a minute."""
+    transport = connection.transport
+    connection.close()
+    if transport is not None:
+        transport.abort()
+
+
 def _teach(session: aiohttp.ClientSession, tracker: SendTracker, *, is_lost: bool) -> None:
     """Let a pool of ours learn from how a request ended that was written."""
     if tracker.started and isinstance(session.connector, Pool):
         session.connector.note(tracker, is_lost=is_lost)
 
 
-def _check_written(response: aiohttp.ClientResponse, tracker: SendTracker) -> None:
-    """Check that the request to which a reply came was written.
+def _check_unasked(response: aiohttp.ClientResponse, tracker: SendTracker) -> None:
+    """Raise for a reply to a request that was not written.
 
     Raises:
-        NotSentError: If it was not: the reply lay in the connection before.
-        EvidenceError: If it was not, as far as the tracker knows.
+        NotSentError: Where it lay in the connection before, so that nothing was written.
+        EvidenceError: Where aiohttp wrote something, and the tracker did not notice.
     """
-    if tracker.revoke():
-        return
-    problem = tracker.problem or (UNREQUESTED if wrote_nothing(response) else "")
-    if problem:
-        raise NotSentError(f"nothing was sent: {problem}")
+    if not tracker.problem and wrote_nothing(response):
+        tracker.problem = UNREQUESTED
+    if tracker.problem:
+        raise aiohttp.ClientConnectionError(tracker.problem)
+    tracker.revoke()
     raise EvidenceError(
         f"a reply (HTTP {response.status}) came to a request that was never written; the evidence "
         "of sending cannot be trusted with this aiohttp or this mock"
     )
 
 
-def _translate(error: Exception, *, sent: bool) -> GatewayError:
+def _translate(error: Exception, tracker: SendTracker) -> GatewayError:
     """Say what an exception of aiohttp means: the one place where they are mapped."""
-    what = _describe(error)
+    sent, what = tracker.revoke(), _describe(error)
     if not sent and isinstance(error, aiohttp.ClientHttpProxyError):
         problem = f"nothing was sent: the proxy opened no connection (HTTP {error.status})"
         if error.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:  # each try may lock the user
@@ -409,7 +399,8 @@ def _translate(error: Exception, *, sent: bool) -> GatewayError:
     if not sent and any(isinstance(link, _WRONG_CERTIFICATE) for link in _links(error)):
         return CertificateError(f"nothing was sent: the TLS certificate is not valid ({what})")
     if not sent:
-        return NotSentError(f"nothing was sent: {what}")
+        kind = StaleConnectionError if tracker.problem and tracker.is_reused else NotSentError
+        return kind(f"nothing was sent: {tracker.problem or what}")
     if isinstance(error, _SHOWS_REPLY):
         return ReplyUnreadableError(f"the request was sent and its reply is unreadable: {what}")
     return OutcomeUnknownError(f"the request was sent and its reply was lost: {what}")

@@ -15,6 +15,8 @@ import aiohttp
 import attrs
 from aiohttp.http import StreamWriter
 
+from gateway_async.errors import NotSentError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
 UNREQUESTED = "the connection held bytes that no request had asked for"
 CLOSED = "the connection was closed before the request was written"
+
+
+class StaleConnectionError(NotSentError):
+    """A used connection could not take the request: it had ended, or held bytes not asked for."""
 
 
 @attrs.frozen
@@ -152,17 +158,19 @@ class TrackedPayload(aiohttp.BytesPayload):
             self._transport.abort()
 
     async def _connection_problem(self, writer: StreamWriter) -> str:
-        """Say why a connection cannot take a request that is about to be written; empty if it can.
+        """Return why a connection cannot take a request that is about to be written, or nothing.
 
         What came before a request is written would be taken for its reply, and a connection that
         has ended takes none.
         """
         transport = writer.transport
-        is_unread = transport is not None and await has_unread(
-            self.arrivals or arrivals_on(transport)
-        )
-        transport = writer.transport
-        if transport is None or transport.is_closing():  # aiohttp would write nothing, and raise
+        if transport is None:
+            return CLOSED
+        if transport.get_extra_info("sslcontext") is not None:
+            for _ in range(2):  # an error of TLS is on its way to the connection for so long
+                await asyncio.sleep(0)
+        is_unread = await has_unread(self.arrivals or arrivals_on(transport))
+        if writer.transport is None or transport.is_closing():  # aiohttp would raise
             return CLOSED
         is_unread = is_unread or getattr(transport.get_protocol(), "should_close", False)
         return UNREQUESTED if is_unread else ""

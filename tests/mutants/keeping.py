@@ -23,7 +23,7 @@ KEEPING = (
     Mutant(
         "what waits to be tried again has no intent",
         "session.py",
-        "                        self._is_prepared = False\n",
+        "                self._is_prepared = False\n",
         "",
         "tests/jobs/test_turns.py",
     ),

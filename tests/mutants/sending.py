@@ -20,15 +20,15 @@ SENDING = (
     Mutant(
         "what is raised once something was sent proves nothing by its type",
         "session.py",
-        "                error = _proved(error, sent=tracker.revoke())\n",
-        "                pass\n",
+        "            error = _proved(error, sent=tracker.revoke())\n",
+        "            pass\n",
         "tests/session/test_repeats.py",
     ),
     Mutant(
         "a lost reply is unknown, whatever the exception",
         "transport/http.py",
-        "    if not sent:\n        return NotSentError(",
-        "    if True:\n        return NotSentError(",
+        "    if not sent:\n        kind = ",
+        "    if True:\n        kind = ",
         "tests/session/test_evidence.py tests/faults/test_broken_exchanges.py",
     ),
     Mutant(
@@ -46,8 +46,8 @@ SENDING = (
     Mutant(
         "a reply to a request that was never written is a loud error",
         "transport/http.py",
-        "    if tracker.revoke():\n        return\n",
-        "    return\n",
+        "            if not payload.tracker.started:\n",
+        "            if False:\n",
         "tests/session/test_evidence.py",
     ),
     Mutant(
@@ -60,15 +60,15 @@ SENDING = (
     Mutant(
         "nothing counts as sent on a connection that was closed before",
         "transport/tracked.py",
-        "        if transport is None or transport.is_closing():",
-        "        if transport is None:",
+        "        if writer.transport is None or transport.is_closing():",
+        "        if writer.transport is None:",
         "tests/session/test_evidence.py",
     ),
     Mutant(
-        "a connection on which something came that nobody asked for is not taken again",
-        "transport/http.py",
-        "            if not is_reused or (self._trusts and await self._is_at_rest(connection)):\n",
-        "            if True:\n",
+        "a connection that cannot take a request is no attempt",
+        "session.py",
+        "                except StaleConnectionError:",
+        "                except ZeroDivisionError:",
         "tests/session/test_evidence.py",
     ),
     Mutant(
@@ -88,8 +88,8 @@ SENDING = (
     Mutant(
         "whether a gateway still ends used connections is tried with one",
         "transport/http.py",
-        "is_reused and self._beware()",
-        "False",
+        "req.body.tracker.is_trial = self._beware()",
+        "req.body.tracker.is_trial = False",
         "tests/faults/test_idle_connections.py",
     ),
     Mutant(
@@ -109,15 +109,15 @@ SENDING = (
     Mutant(
         "a reply on a connection to which nothing was written is no reply",
         "transport/http.py",
-        'UNREQUESTED if wrote_nothing(response) else ""',
-        '""',
+        "    if not tracker.problem and wrote_nothing(response):",
+        "    if False:",
         "tests/faults/test_idle_connections.py",
     ),
     Mutant(
         "right before a request is written, what has arrived is heard of",
         "transport/tracked.py",
-        "        is_unread = transport is not None and await",
-        "        is_unread = transport is None and await",
+        "        is_unread = await has_unread(",
+        "        is_unread = False and await has_unread(",
         "tests/session/test_evidence.py",
     ),
     Mutant(

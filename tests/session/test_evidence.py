@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 from typing import Any
-from unittest.mock import AsyncMock, Mock
+from unittest.mock import Mock
 from urllib.parse import parse_qs
 
 import aiohttp
@@ -28,7 +28,6 @@ from gateway_async import (
     RetryPolicy,
 )
 from gateway_async.transport import HttpRequest, SendTracker
-from gateway_async.transport.http import Pool
 from gateway_async.transport.tracked import TrackedPayload
 from tests.orders import refunds
 from tests.session.http import BodyWriter, mocked, replied
@@ -169,7 +168,7 @@ async def test_a_reply_that_comes_twice_is_not_taken_for_the_next() -> None:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     credentials = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("s3cret"))
-    retry = RetryPolicy(first_pause_seconds=0)
+    retry = RetryPolicy(attempts=1)  # a connection that cannot take it is no attempt
     async with server, GatewayClient(address, credentials, retry=retry) as gateway:
         for name in ("first", "second", "third"):
             assert (await gateway.call("/v1/x", {"name": name}, reply="text")).data == name
@@ -178,69 +177,6 @@ async def test_a_reply_that_comes_twice_is_not_taken_for_the_next() -> None:
             repeated.clear()
             for _ in range(5):  # what lies in the socket is read in a turn of the loop
                 await asyncio.sleep(0)
-
-
-async def test_a_connection_is_taken_back_only_clean_and_a_new_one_as_it_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A gateway that speaks first would else be connected to without end."""
-    new, clean = Mock(), Mock()
-    new.protocol.should_close, clean.protocol.should_close = True, False
-    for one in (new, clean):
-        one.transport.get_extra_info.return_value = None
-    pooled = [new, clean, new, new, clean]
-    monkeypatch.setattr(aiohttp.TCPConnector, "connect", AsyncMock(side_effect=pooled))
-    async with Pool() as connector:
-
-        async def connect() -> object:
-            return await connector.connect(Mock(), [], aiohttp.ClientTimeout())
-
-        assert (await connect(), await connect()) == (new, clean)
-        assert not new.close.called
-        assert await connect() is clean
-        assert new.close.call_count == new.transport.abort.call_count == 2
-
-
-@pytest.mark.parametrize("turns", [1, 2, 3])
-async def test_a_connection_is_taken_back_only_once_its_end_would_be_seen(
-    monkeypatch: pytest.MonkeyPatch, turns: int
-) -> None:
-    """A gateway that closes after each reply, without a word, has often closed by then."""
-    loop = asyncio.get_running_loop()
-    ended, new = Mock(), Mock()
-    new.transport.get_extra_info.return_value = None
-    ended.protocol.should_close = False
-    ended.transport.get_extra_info.return_value = None
-    pooled = [ended, ended, new]
-    monkeypatch.setattr(aiohttp.TCPConnector, "connect", AsyncMock(side_effect=pooled))
-
-    def end(in_turns: int) -> None:
-        if in_turns:
-            loop.call_soon(end, in_turns - 1)
-        else:
-            ended.protocol.is_connected.return_value = False
-
-    async with Pool() as connector:
-        assert await connector.connect(Mock(), [], aiohttp.ClientTimeout()) is ended
-        end(turns)
-        assert await connector.connect(Mock(), [], aiohttp.ClientTimeout()) is new
-    assert ended.close.called
-
-
-async def test_a_connection_that_is_looked_at_is_not_lost_to_a_cancellation(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    connection = Mock()
-    connection.transport.get_extra_info.return_value = None
-    monkeypatch.setattr(aiohttp.TCPConnector, "connect", AsyncMock(return_value=connection))
-    async with Pool() as connector:
-        await connector.connect(Mock(), [], aiohttp.ClientTimeout())
-        again = asyncio.create_task(connector.connect(Mock(), [], aiohttp.ClientTimeout()))
-        await asyncio.sleep(0)
-        again.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await again
-    assert connection.close.called
 
 
 async def test_what_was_given_up_is_not_kept_half_closed() -> None:
