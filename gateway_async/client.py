@@ -312,6 +312,24 @@ class GatewayClient:
         """Look up refunds (section 4, row 9); an order may have several; see `capture`."""
         return self._batch("search_refunds", orders, policy)
 
+    def payouts(
+        self,
+        requests: "Orders[PayoutRequest]",
+        *,
+        policy: BatchPolicy | None = None,
+        job: "Job | None" = None,
+    ) -> "Batch[PayoutRequest, PayoutResult]":
+        """Pay out to any number of beneficiaries, a request each (section 4, row 10).
+
+        See `capture`; of `policy`, `chunk_size` does not count. A payout is `succeeded` by a
+        `Dialect.payout_done_statuses` without a `failure_reason`, and `declined` by a
+        `payout_declined_statuses`. It cannot be looked up: an unknown one stays unknown, and its
+        error names the `request_id` to ask the gateway for. Unless `Dialect.payout_deduplicates`
+        says that the gateway pays a `request_id` once, none is sent twice, and the same
+        `request_id` twice is a `DuplicateOrderError` whatever `policy` says.
+        """
+        return self._batch("payout", requests, policy, job)
+
     async def submit(
         self,
         operation: str,

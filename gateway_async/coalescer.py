@@ -241,7 +241,7 @@ class Coalescer:
         if error is not None:
             raise error
         identity = identity_of(operation)(order)
-        kind, value = name_of(identity)
+        kind, value = name_of(operation, identity)
         queue = self._queue(operation, kind)
         pending = queue.waiting.get(identity)
         if pending is not None and not pending.is_wanted:

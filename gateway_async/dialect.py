@@ -49,6 +49,9 @@ _OPPOSITES = (
     ("done_statuses", "declined_statuses"),
     ("done_statuses", "pending_statuses"),
     ("declined_statuses", "pending_statuses"),
+    ("payout_done_statuses", "payout_declined_statuses"),
+    ("payout_done_statuses", "pending_statuses"),
+    ("payout_declined_statuses", "pending_statuses"),
     ("done_return_statuses", "nothing_done_return_statuses"),
 )
 """Fields of which no two may hold the same value."""
@@ -216,7 +219,12 @@ class Dialect:
         declined_statuses: Values of the same fields that say "not done, and never will be"; none
             is shown, so none is set. A status that stands in none of the three leaves its order
             `unknown`.
-        pending_statuses: Values of the same fields that say neither "done" nor "not done".
+        pending_statuses: Values of the same fields, and of a payout's `status`, that say neither
+            "done" nor "not done".
+        payout_done_statuses: Values of a payout's `status` that say "done". One with a
+            `failure_reason` beside it says nothing.
+        payout_declined_statuses: Values of a payout's `status` that say "not done, and never will
+            be"; none is shown, so none is set.
         done_message_prefixes: How the code of a `refund_message` begins when the text beside it
             is one of success (section 7). The `result_info` of a payment is not judged: the result
             is returned whatever it says.
@@ -297,6 +305,8 @@ class Dialect:
     done_statuses: AbstractSet[str] = _codes("1")
     declined_statuses: AbstractSet[str] = _codes()
     pending_statuses: AbstractSet[str] = _codes()
+    payout_done_statuses: AbstractSet[str] = _codes("COMPLETED")
+    payout_declined_statuses: AbstractSet[str] = _codes()
     done_message_prefixes: tuple[str, ...] = attrs.field(
         default=("V0000", "0000"),
         converter=_text_tuple,

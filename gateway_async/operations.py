@@ -54,11 +54,15 @@ class Operation:
         body: The body format that the interface declares.
         limit: Orders in one request (section 8), None where there is no list.
         list_field: The array that carries the orders, in the reply and, for the batch
-            operations, in the request.
+            operations, in the request. Without one, a request is one order, and its reply one item.
         status_field: The field of an item that carries its status.
-        order_class: What the orders of a batch are; None for an operation that takes no batch.
-        record: The class in `gateway_async.models.records` that an item of the reply is read as.
+        identity_field: The field that names an order: two of the same value are duplicates.
+        order_class: What the orders of a batch are, or its full name; None for an operation that
+            takes no batch.
+        record_class: What an item of the reply is read as, or its full name.
         echo_fields: Fields of an item that repeat the request, and must agree with it.
+        result_fields: Fields of which the result of a single call has at least one; what only
+            repeats the request proves nothing.
         recovered_by: The look-up that shows whether an order was done; empty where none does.
     """
 
@@ -69,9 +73,11 @@ class Operation:
     limit: int | None = None
     list_field: str | None = None
     status_field: str | None = None
-    order_class: type[Any] | None = None
-    record: str = ""
+    identity_field: str = "transaction_id"
+    _order_class: type[Any] | str | None = None
+    _record_class: type[Any] | str = object
     echo_fields: tuple[str, ...] = ()
+    result_fields: tuple[str, ...] = ()
     recovered_by: str = ""
 
     def __str__(self) -> str:
@@ -83,12 +89,26 @@ class Operation:
         return self.kind is OperationClass.READ
 
     @property
+    def order_class(self) -> type[Any] | None:
+        """What the orders of a batch are; None for an operation that takes no batch."""
+        return None if self._order_class is None else _loaded(self._order_class)
+
+    @property
     def record_class(self) -> type[Any]:
-        """What an item of the reply is read as; loaded only where a reply is read."""
-        loaded: type[Any] = getattr(import_module("gateway_async.models.records"), self.record)
-        return loaded
+        """What an item of the reply is read as."""
+        return _loaded(self._record_class)
 
 
+def _loaded(model: type[Any] | str) -> type[Any]:
+    """Return a class; one that is named is loaded when it is first needed."""
+    if not isinstance(model, str):
+        return model
+    module, _, name = model.rpartition(".")
+    found: type[Any] = getattr(import_module(module), name)
+    return found
+
+
+_RECORDS = "gateway_async.models.records"
 _ORDER_ECHO = ("order_no", "currency", "amount")
 
 
@@ -110,7 +130,7 @@ def _batch(  # noqa: PLR0913  # one keyword a column
         list_field=f"{name}_orders",
         status_field=f"{name}_status",
         order_class=order_class,
-        record=record,
+        record_class=f"{_RECORDS}.{record}",
         echo_fields=echo_fields,
         recovered_by=recovered_by,
     )
@@ -128,7 +148,7 @@ def _look_up(
         list_field=list_field,
         status_field=status_field,
         order_class=OrderRef,
-        record=record,
+        record_class=f"{_RECORDS}.{record}",
     )
 
 
@@ -139,6 +159,7 @@ def _payment(name: str, path: str, echo_fields: tuple[str, ...] = _ORDER_ECHO) -
         kind=OperationClass.MONEY,
         body=BodyFormat.FORM,
         echo_fields=echo_fields,
+        result_fields=("transaction_id", "order_status", "result_info", "issuer_url"),
     )
 
 
@@ -177,11 +198,16 @@ PAYOUT = Operation(
     path="/v1/payout",
     kind=OperationClass.KEYED,
     body=BodyFormat.JSON,
+    status_field="status",
+    identity_field="request_id",
+    order_class="gateway_async.models.payouts.PayoutRequest",
+    record_class="gateway_async.models.payout_results.PayoutResult",
     echo_fields=(
         "request_id",
         *("payment_currency", "payment_amount"),
         *("source_currency", "source_amount"),
     ),
+    result_fields=("transaction_id", "status", "failure_reason", "failure_type"),
 )
 
 OPERATIONS: "Mapping[str, Operation]" = MappingProxyType(

@@ -15,12 +15,9 @@ from urllib.parse import unquote
 import attrs
 import orjson
 
-from gateway_async.batching.judge import find_contradiction
+from gateway_async.batching.judge import explain, find_contradiction, find_silence
 from gateway_async.errors import (
     ConfigurationError,
-    GatewayError,
-    NotSentError,
-    OutcomeUnknownError,
     RejectedError,
     ReplyUnreadableError,
     hide_given,
@@ -71,12 +68,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Record)
-
-_NEVER_BLINDLY = "never send it again before you know"
-
-_PAYMENT_TELLS = ("transaction_id", "order_status", "result_info", "issuer_url")
-_PAYOUT_TELLS = ("transaction_id", "status", "failure_reason", "failure_type")
-"""A result has one of these: what only repeats the request says nothing of what became of it."""
 
 _ADDED = frozenset({"merchant_id", "account_id", SIGNATURE_FIELD})
 
@@ -199,15 +190,14 @@ def _result_reader(
     operation: Operation, sent: object, result_class: type[R], session: "Session"
 ) -> "Callable[[HttpResponse], R]":
     """Return what reads the result of one payment or payout, and holds it against the request."""
-    is_payout = operation is PAYOUT
-    decode = decode_surely if is_payout else decode_respon
-    tells = _PAYOUT_TELLS if is_payout else _PAYMENT_TELLS
+    decode = decode_surely if operation is PAYOUT else decode_respon
 
     def read(raw: HttpResponse) -> R:
         fields = decode(raw.body)
         session.check_owner(fields)
-        if not any(fields.get(name) for name in tells):
-            raise _silence(fields, session.dialect)
+        silence = find_silence(operation, fields, session.dialect)
+        if silence is not None:
+            raise silence
         contradiction = find_contradiction(operation, fields, sent, session.dialect)
         if contradiction is not None:
             raise ReplyUnreadableError(contradiction)
@@ -223,18 +213,6 @@ def _without_card(raw: HttpResponse, payment: DirectPayment) -> HttpResponse:
         return raw
     body = without_text(raw.body, number, mask_card(number))
     return raw if body is raw.body else HttpResponse(raw.status, raw.headers, body)
-
-
-def _silence(
-    fields: "Mapping[str, Any]", dialect: "Dialect"
-) -> "RejectedError | ReplyUnreadableError":
-    """Make the error of a reply that does not say what became of the payment."""
-    code = identifier(fields.get("return_status")) or ""
-    text = identifier(fields.get("return_message")) or ""
-    said = f"return_status {code!r}, return_message {text!r}"
-    if code in dialect.nothing_done_return_statuses:
-        return RejectedError(f"the gateway did nothing: {said}", code=code, text=text)
-    return ReplyUnreadableError(f"the reply does not say what became of it: {said}")
 
 
 def _read_checkout(raw: HttpResponse) -> CheckoutPage:
@@ -376,14 +354,14 @@ async def carry_out(
             is_read = request.operation.kind is OperationClass.READ
             result = await _drained(task, attempts, 0 if is_read else drain_seconds)
             watch.attempts = result
-            _explain(result.error, request, about, session.dialect)
+            explain(result.error, request.operation, about, session.dialect)
             _attach(cancelled, result)
             raise
         failure = task.exception()
         result = watch.attempts = task.result() if failure is None else attempts.so_far()
         if failure is not None and not result.sent:
             raise failure
-        _explain(result.error, request, about, session.dialect)
+        explain(result.error, request.operation, about, session.dialect)
         if failure is not None and result.error is not None:
             raise result.error from failure  # a collaborator raised after the request was sent
         if result.error is not None:
@@ -424,32 +402,3 @@ def _attach(cancelled: asyncio.CancelledError, result: AttemptsResult[Any]) -> N
     cancelled.outcome = outcome  # type: ignore[attr-defined]  # a subclass would break asyncio.timeout
     note = "a reply came: see `outcome`" if result.error is None else str(result.error)
     cancelled.add_note(f"gateway_async: {note}")
-
-
-def _explain(
-    error: GatewayError | None, request: Request[Any], about: object, dialect: "Dialect"
-) -> None:
-    """Let an error say which payment it is about, and what to do."""
-    if isinstance(error, NotSentError | OutcomeUnknownError):
-        error.order_no = getattr(about, "order_no", None)
-        error.request_id = getattr(about, "request_id", None)
-    if isinstance(error, OutcomeUnknownError) and about is not None:
-        error.args = (f"{error}; {_advice(error, request, dialect)}",)
-
-
-def _advice(error: OutcomeUnknownError, request: Request[Any], dialect: "Dialect") -> str:
-    if request.operation is not PAYOUT:
-        return (
-            f"the payment of order_no {error.order_no!r} may have been made: look it up with "
-            f"query([OrderRef(order_no={error.order_no!r})]), and {_NEVER_BLINDLY}"
-        )
-    if dialect.payout_deduplicates:
-        return (
-            f"the payout {error.request_id!r} may have been made: send it again with this same "
-            "request_id, on which the gateway deduplicates"
-        )
-    return (
-        f"the payout {error.request_id!r} may have been made and cannot be looked up: ask the "
-        f"gateway, and {_NEVER_BLINDLY} (unless it deduplicates on request_id: "
-        "Dialect.payout_deduplicates)"
-    )

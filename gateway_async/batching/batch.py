@@ -222,8 +222,8 @@ def check_size(operation: "Operation", policy: "BatchPolicy") -> None:
     Raises:
         ConfigurationError: If the policy asks for larger ones than the interface allows.
     """
-    limit = operation.limit or 1
-    if policy.chunk_size is not None and policy.chunk_size > limit:
+    limit = operation.limit
+    if limit is not None and policy.chunk_size is not None and policy.chunk_size > limit:
         raise ConfigurationError(
             f"BatchPolicy.chunk_size: {policy.chunk_size} is above the {limit} orders "
             f"that one {operation} request may have"

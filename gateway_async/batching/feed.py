@@ -23,6 +23,7 @@ from gateway_async.errors import (
 from gateway_async.models.markers import whole_marker
 from gateway_async.models.statuses import OutcomeStatus
 from gateway_async.models.values import describe
+from gateway_async.operations import OperationClass
 from gateway_async.session import is_cancelled
 from gateway_async.wire.encoding import (
     EncodedChunk,
@@ -47,18 +48,21 @@ _LEFT_IN_A_CHUNK = 1000
 _PROBLEMS_SHOWN = 20
 _CANCELLED_WITHIN = "the input was cancelled from within"
 
-_TRANSACTION: "Callable[[Any], Identity]" = attrgetter("transaction_id")
 _REFERENCE: "Callable[[Any], Identity]" = attrgetter("kind", "value")
 
 
 def identity_of(operation: "Operation") -> "Callable[[Any], Identity]":
     """Return what names an order: two orders of the same identity are duplicates."""
-    return _REFERENCE if operation.is_look_up else _TRANSACTION
+    if operation.is_look_up:
+        return _REFERENCE
+    if operation.kind is OperationClass.KEYED:
+        return lambda order: getattr(order, operation.identity_field).lower()  # a UUID
+    return attrgetter(operation.identity_field)
 
 
-def name_of(identity: "Identity") -> tuple[str, str]:
+def name_of(operation: "Operation", identity: "Identity") -> tuple[str, str]:
     """Return the field that an identity is the value of, and the value."""
-    return ("transaction_id", identity) if isinstance(identity, str) else identity
+    return (operation.identity_field, identity) if isinstance(identity, str) else identity
 
 
 def check_order(
@@ -261,8 +265,11 @@ class OrderFeed:
         self._size = min(policy.chunk_size or limit, limit)
         self._identity = identity_of(operation)
         self._is_checked = checked
-        self._is_serial = policy.duplicates == "serialize"
-        self._seen: set[int] | None = set() if policy.duplicates == "reject" else None
+        # Without deduplication, the same key once more would be the same payout once more.
+        self._is_keyed = operation.kind is OperationClass.KEYED and not dialect.payout_deduplicates
+        duplicates = "reject" if self._is_keyed else policy.duplicates
+        self._is_serial = duplicates == "serialize"
+        self._seen: set[int] | None = set() if duplicates == "reject" else None
         self._pulled = 0
         self._refused: list[FailedChunk] = []
         # The chunk that is being filled.
@@ -324,10 +331,14 @@ class OrderFeed:
         identity = self._identity(order)
         if self._note_new([identity]):
             return None
-        kind, value = name_of(identity)
+        kind, value = name_of(self._operation, identity)
+        advice = (
+            f"give each its own {kind}"
+            if self._is_keyed
+            else 'merge the two, or choose duplicates="serialize" or "allow"'
+        )
         return DuplicateOrderError(
-            f"{describe(order)}: {kind} {value!r} stands in this batch already; merge the two, or "
-            'choose duplicates="serialize" or "allow"'
+            f"{describe(order)}: {kind} {value!r} stands in this batch already; {advice}"
         )
 
     async def unpulled(self) -> "AsyncIterator[tuple[int, Any]]":
@@ -497,7 +508,7 @@ class OrderFeed:
                 order,
                 NotSentError(
                     f"{describe(order)} was not sent: an earlier order of the same "
-                    f"{name_of(identity)[0]} has an unknown outcome"
+                    f"{name_of(self._operation, identity)[0]} has an unknown outcome"
                 ),
             )
         elif self._may_join(identity, order):
@@ -552,7 +563,7 @@ class OrderFeed:
         """Return whether it is seen at once that each order can be sent."""
         if set(map(type, orders)) != {self._operation.order_class}:
             return False
-        if not self._operation.is_look_up:
+        if not (self._operation.is_look_up or self._operation.list_field is None):
             return amounts_are_plain(orders, self._dialect)
         return all(check_order(self._operation, o, self._dialect) is None for o in orders)
 

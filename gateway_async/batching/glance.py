@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import orjson
 
+from gateway_async.batching.judge import MESSAGES
 from gateway_async.signing import SIGNATURE_FIELD
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ MOST_LAYOUTS = 16
 
 _FREE = rb'"[ !#-\[\]-~]*"'
 _SIGNATURE = rb'"([ !#-\[\]-~]*)"'
-_MESSAGES = frozenset({"error_message", "refund_message"})
 _SPACINGS = ((b":", b","), (b": ", b", "))
 """Between a name and its value, and between two fields: compact, or as Python writes JSON."""
 
@@ -153,7 +153,7 @@ class Glance:
                 return None
             named = b"".join((comma, orjson.dumps(name), colon))
             pair = named + orjson.dumps(value)
-            is_literal = name == self._status_field or name in _MESSAGES
+            is_literal = name == self._status_field or name in MESSAGES
             written += pair
             pattern += re.escape(pair) if is_literal else re.escape(named) + _FREE
         return re.compile(pattern + rb"\}") if written == text else None

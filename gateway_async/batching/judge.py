@@ -1,4 +1,4 @@
-"""What a reply says of each order of its chunk.
+"""What a reply says of each order of its chunk, or of a single payment or payout.
 
 Law: each order gets exactly one verdict; items are matched by identity, never by position; what
 fits no order is reported. This module is pure, and does not know how the reply came.
@@ -11,15 +11,17 @@ import attrs
 
 from gateway_async.errors import (
     GatewayError,
+    NotSentError,
     OutcomeUnknownError,
     RejectedError,
     ReplyUnreadableError,
 )
 from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.operations import OperationClass
 from gateway_async.wire.decoding import identifier, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping, Sequence, Set as AbstractSet
 
     from gateway_async.dialect import Dialect
     from gateway_async.models.orders import OrderRef
@@ -30,13 +32,14 @@ if TYPE_CHECKING:
 
 _CASELESS = frozenset({"currency", "payment_currency", "source_currency", "request_id"})
 _NAMES = ("transaction_id", "order_no")
-_MESSAGES = ("error_message", "refund_message")
-_STATUS_FIELDS = "Dialect.done_statuses, declined_statuses or pending_statuses"
+MESSAGES = ("error_message", "refund_message", "failure_reason")
+"""Fields of an item that say why it was not done."""
 _TWO_NAMES = "an item names one order by transaction_id and another by order_no"
 _NOT_LISTED = "the reply does not list this order"
 _NOT_ACCEPTED = "the gateway does not say that it accepted the request"
 _MAY_LACK_RECORDS = "the reply is full, and may lack records of this order"
 _NO_MEANING = "which has no meaning in the Dialect"
+_NEVER_BLINDLY = "never send it again before you know"
 _SUCCEEDED: "Verdict" = (OutcomeStatus.SUCCEEDED, None)
 _ABSENT: "Verdict" = (OutcomeStatus.ABSENT, None)
 
@@ -76,6 +79,8 @@ def judge(
     """
     if operation.is_look_up:
         return _judge_look_up(operation, orders, payload, dialect)
+    if operation.list_field is None:
+        return _judge_result(operation, orders[0], payload, dialect)
     return _judge_money(operation, orders, payload, dialect)
 
 
@@ -102,7 +107,7 @@ def _judge_money(
 ) -> Judgement:
     listed = listed_items(operation, payload) or []
     match = _match_by_identity(orders, listed)
-    is_denied = _vouches_for_nothing(payload, dialect)
+    denial = payload if _vouches_for_nothing(payload, dialect) else None
     verdicts: list[Verdict] = []
     for position, (order, items) in enumerate(zip(orders, match.items, strict=True)):
         if position in match.conflicts:
@@ -110,9 +115,7 @@ def _judge_money(
         elif not items:
             verdicts.append(_judge_missing(payload, dialect))
         else:
-            verdict = _judge_items(operation, items, order, dialect)
-            is_contradiction = is_denied and verdict is _SUCCEEDED
-            verdicts.append(_denied(operation, items[0], payload) if is_contradiction else verdict)
+            verdicts.append(_judge_items(operation, items, order, denial, dialect))
     return Judgement(
         verdicts,
         match.items,
@@ -200,15 +203,21 @@ def _judge_missing(payload: "Item", dialect: "Dialect") -> "Verdict":
 
 
 def _judge_items(
-    operation: "Operation", items: "tuple[Item, ...]", order: object, dialect: "Dialect"
+    operation: "Operation",
+    items: "tuple[Item, ...]",
+    order: object,
+    denial: "Item | None",
+    dialect: "Dialect",
 ) -> "Verdict":
+    """Judge an order by its items; `denial` is a reply that says that nothing was done."""
     first = items[0]
     if not _are_alike(items):
         return _unreadable("the reply lists this order several times, and differently")
     contradiction = find_contradiction(operation, first, order, dialect)
     if contradiction is not None:
         return _unreadable(contradiction)
-    return _judge_status(operation, first, dialect)
+    verdict = _judge_status(operation, first, dialect)
+    return _denied(operation, first, denial) if denial and verdict is _SUCCEEDED else verdict
 
 
 def _are_alike(items: "tuple[Item, ...]") -> bool:
@@ -224,34 +233,48 @@ def _judge_status(operation: "Operation", item: "Item", dialect: "Dialect") -> "
     field = operation.status_field or ""
     status = identifier(item.get(field))
     complaint = _complaint(item, dialect)
-    if status in dialect.done_statuses and complaint is None:
+    done, declined, fields = _meanings(operation, dialect)
+    if status in done and complaint is None:
         return _SUCCEEDED
     praise = "" if complaint else _praise(item, dialect)
     code, text = complaint or ("", praise)
     shown = f", {code}: {text}" if code else f", {text!r}" if text else ""
     said = f"{field} {status!r}{shown}"
     code = code or status or ""
-    if status in dialect.declined_statuses and not praise:
+    if status in declined and not praise:
         error = RejectedError(f"the gateway declined: {said}", code=code, text=text)
         return OutcomeStatus.DECLINED, error
     if status in dialect.pending_statuses:
         pending = OutcomeUnknownError(f"the gateway is not done: {said}", code=code, text=text)
         return OutcomeStatus.UNKNOWN, pending
-    if status in dialect.done_statuses or status in dialect.declined_statuses:
+    if status in done or status in declined:
         problem = f"{field} and text contradict each other: {said}"
     elif status is None:
-        problem = f"the reply has no readable {field}{shown}; it should be one of {_STATUS_FIELDS}"
+        problem = f"the reply has no readable {field}{shown}; it should be one of {fields}"
     else:
         problem = (
             f"{said}: this status has no meaning in the Dialect; ask the gateway, and list it in "
-            f"{_STATUS_FIELDS}"
+            f"{fields}"
         )
     return _unreadable(problem, code=code, text=text)
 
 
+def _meanings(
+    operation: "Operation", dialect: "Dialect"
+) -> "tuple[AbstractSet[str], AbstractSet[str], str]":
+    """Return which statuses mean done and which declined, and what the fields are called."""
+    if operation.kind is OperationClass.KEYED:
+        done, declined = dialect.payout_done_statuses, dialect.payout_declined_statuses
+        prefix = "payout_"
+    else:
+        done, declined, prefix = dialect.done_statuses, dialect.declined_statuses, ""
+    fields = f"Dialect.{prefix}done_statuses, {prefix}declined_statuses or pending_statuses"
+    return done, declined, fields
+
+
 def _complaint(item: "Item", dialect: "Dialect") -> tuple[str, str] | None:
     """Return code and text of a message that is not one of success."""
-    for field in _MESSAGES:
+    for field in MESSAGES:
         value = item.get(field)
         if value is None or value == "":
             continue
@@ -259,6 +282,8 @@ def _complaint(item: "Item", dialect: "Dialect") -> tuple[str, str] | None:
         if field == "refund_message" and message.startswith(dialect.done_message_prefixes):
             continue
         code, colon, text = message.partition(":")
+        if message and field == "failure_reason":
+            return identifier(item.get("failure_type")) or "", message
         if message:
             return (code, text.strip()) if colon and code.isalnum() else ("", message)
     return None
@@ -307,6 +332,68 @@ def _same_amount(sent: Decimal, value: object) -> bool:
 
 def _unreadable(problem: str, *, code: str = "", text: str = "") -> "Verdict":
     return OutcomeStatus.UNKNOWN, ReplyUnreadableError(problem, code=code, text=text)
+
+
+# The result of a single payment or payout
+
+
+def find_silence(
+    operation: "Operation", result: "Item", dialect: "Dialect"
+) -> RejectedError | ReplyUnreadableError | None:
+    """Return why a result says nothing of what was asked for; None where it does."""
+    if any(result.get(name) for name in operation.result_fields):
+        return None
+    said = _overall(result)
+    if not _vouches_for_nothing(result, dialect):
+        return ReplyUnreadableError(f"the reply does not say what became of it: {said}")
+    code = identifier(result.get("return_status")) or ""
+    text = identifier(result.get("return_message")) or ""
+    return RejectedError(f"the gateway did nothing: {said}", code=code, text=text)
+
+
+def _judge_result(
+    operation: "Operation", order: object, payload: "Item", dialect: "Dialect"
+) -> Judgement:
+    """Judge an order that has a request of its own: the reply is its one item."""
+    silence = find_silence(operation, payload, dialect)
+    if isinstance(silence, RejectedError):
+        return Judgement([(OutcomeStatus.DECLINED, silence)], [()], [])
+    if silence is not None:
+        verdict: Verdict = OutcomeStatus.UNKNOWN, silence
+    else:
+        denial = payload if _vouches_for_nothing(payload, dialect) else None
+        verdict = _judge_items(operation, (payload,), order, denial, dialect)
+    explain(verdict[1], operation, order, dialect)
+    return Judgement([verdict], [() if silence is not None else (payload,)], [])
+
+
+def explain(
+    error: GatewayError | None, operation: "Operation", sent: object, dialect: "Dialect"
+) -> None:
+    """Let the error of a single payment or payout name it, and say what to do."""
+    if isinstance(error, NotSentError | OutcomeUnknownError):
+        error.order_no = getattr(sent, "order_no", None)
+        error.request_id = getattr(sent, "request_id", None)
+    if isinstance(error, OutcomeUnknownError) and sent is not None:
+        error.args = (f"{error}; {_advice(error, operation, dialect)}",)
+
+
+def _advice(error: OutcomeUnknownError, operation: "Operation", dialect: "Dialect") -> str:
+    if operation.kind is not OperationClass.KEYED:
+        return (
+            f"the payment of order_no {error.order_no!r} may have been made: look it up with "
+            f"query([OrderRef(order_no={error.order_no!r})]), and {_NEVER_BLINDLY}"
+        )
+    if dialect.payout_deduplicates:
+        return (
+            f"the payout {error.request_id!r} may have been made: send it again with this same "
+            "request_id, on which the gateway deduplicates"
+        )
+    return (
+        f"the payout {error.request_id!r} may have been made and cannot be looked up: ask the "
+        f"gateway, and {_NEVER_BLINDLY} (unless it deduplicates on request_id: "
+        "Dialect.payout_deduplicates)"
+    )
 
 
 # Look-ups

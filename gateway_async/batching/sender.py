@@ -8,7 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gateway_async.batching.glance import Glance
-from gateway_async.batching.judge import Judgement, judge, listed_items
+from gateway_async.batching.judge import Judgement, explain, judge, listed_items
 from gateway_async.batching.results import (
     AnsweredChunk,
     FailedChunk,
@@ -238,6 +238,8 @@ class Sender:
             self._results.requests += made.sent
             self._results.retries += max(0, made.tries - 1)
             if made.error is not None:
+                if self._operation.list_field is None:
+                    explain(made.error, self._operation, chunk.orders[0], self._session.dialect)
                 sending = self._sending(made.ended_at, intent.references)
                 failed = _failed(chunk, made.error, sending, _refusal(made))
                 span.statuses = failed.statuses

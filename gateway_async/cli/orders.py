@@ -176,7 +176,7 @@ class OrderReader:
             identity = identity_of(self._operation)(order)
             first = self._places.setdefault(hash(identity), place)
             if first != place:
-                kind, _ = name_of(identity)
+                kind, _ = name_of(self._operation, identity)
                 yield kind, f"the same order as in {first}{self._advice}"
 
     @property

@@ -29,9 +29,10 @@ def job_batch(  # noqa: PLR0913  # one keyword a setting
     """Make a batch that is kept in a journal; see `check_batch`.
 
     Raises:
-        ConfigurationError: If `job` is none.
+        ConfigurationError: If `job` is none, or the operation is none of a job.
     """
     known = _checked(job)
+    codec_of(operation.name)
     check_batch(operation, orders, policy)
 
     async def open_run() -> JobRun:

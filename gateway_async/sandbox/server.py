@@ -191,6 +191,7 @@ class Sandbox:
         return Dialect(
             done_statuses={DONE},
             declined_statuses={REFUSED},
+            payout_declined_statuses={"FAILED"},
             payment_states={
                 PaymentStatus.AUTHORISED.value: PaymentState.AUTHORISED,
                 PaymentStatus.CAPTURED.value: PaymentState.CAPTURED,

@@ -109,6 +109,8 @@ def encode_chunk(
     """
     if operation.is_look_up:
         return EncodedChunk(selection_fields(orders, dialect))
+    if operation.list_field is None:
+        return EncodedChunk(payout_fields(orders[0], dialect))
     model: type[Any] = operation.order_class or object
     rows = _rows_writer(model)(orders)  # type: ignore[arg-type]  # classes can be hashed
     currencies = {row["currency"] for row in rows}
@@ -139,7 +141,8 @@ def check_amounts(order: Any, dialect: "Dialect") -> None:  # noqa: ANN401  # an
         InvalidOrderError: For an amount with more decimal places than its currency has.
     """
     for field in _amount_fields(order.__class__):
-        _amount(getattr(order, field.name), order, dialect, order, field)
+        if (amount := getattr(order, field.name)) is not None:
+            _amount(amount, order, dialect, order, field)
 
 
 def selection_fields(refs: "Iterable[OrderRef]", dialect: "Dialect") -> dict[str, str]:

@@ -1,25 +1,39 @@
-"""Payouts that are fixed on the source side, over HTTP."""
+"""Payouts over HTTP: one, or any number as a batch."""
 
 import json
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from aiohttp import web
 
 from gateway_async import (
     BankDetails,
+    BatchPolicy,
     Beneficiary,
+    ConfigurationError,
     Credentials,
+    Dialect,
+    DuplicateOrderError,
     GatewayClient,
     HmacSigner,
+    InvalidOrderError,
+    Journal,
+    OutcomeStatus,
     PayoutRequest,
+    PayoutResult,
+    RejectedError,
     ReplyUnreadableError,
 )
 from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
+from gateway_async.transport import HttpResponse
+from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import client_of
 
 KEY = uuid.UUID("5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11")
@@ -93,3 +107,167 @@ async def test_the_sandbox_pays_what_is_fixed_on_the_source_side(sandbox: Sandbo
     assert (result.status, result.payment_amount) == ("COMPLETED", None)
     (paid,) = sandbox.ledger.payouts_of(str(KEY))
     assert (paid.amount, paid.currency) == (Decimal("20.00"), "EUR")
+
+
+# Any number of payouts
+
+CLOSED = "000000000"
+
+
+def requests(count: int, account_number: str = "1") -> list[PayoutRequest]:
+    bank = BankDetails(account_number=account_number)
+    return [
+        PayoutRequest(
+            request_id=uuid.UUID(int=number),
+            payment_amount="10.00",
+            payment_currency="EUR",
+            beneficiary=Beneficiary(bank_details=bank),
+        )
+        for number in range(count)
+    ]
+
+
+def paid(sandbox: Sandbox, orders: list[PayoutRequest]) -> list[int]:
+    return [len(sandbox.ledger.payouts_of(order.request_id)) for order in orders]
+
+
+async def test_each_payout_is_a_request_of_its_own_and_has_its_result(
+    sandbox: Sandbox, gateway: GatewayClient
+) -> None:
+    orders = requests(12)
+    result = await gateway.payouts(orders, policy=BatchPolicy(chunk_size=50))
+    assert result.ok
+    assert [outcome.order for outcome in result] == orders
+    records = [outcome.record for outcome in result]
+    assert all(isinstance(record, PayoutResult) for record in records)
+    assert [record.request_id for record in records if record] == [o.request_id for o in orders]
+    assert sandbox.requests["payout"] == result.requests == 12
+    assert paid(sandbox, orders) == [1] * 12
+    assert result.to_dicts()[3]["record_status"] == "COMPLETED"
+
+
+async def test_payouts_are_streamed_from_a_generator_and_a_wrong_one_is_not_sent(
+    sandbox: Sandbox, gateway: GatewayClient
+) -> None:
+    orders = requests(6)
+    orders[2] = attrs.evolve(orders[2], payment_amount="1.005")
+    orders[4] = orders[3]
+    async with gateway.payouts(order for order in orders) as batch:
+        outcomes = {outcome.index: outcome async for outcome in batch}
+    assert {outcomes[index].status for index in (0, 1, 3, 5)} == {OutcomeStatus.SUCCEEDED}
+    assert {outcomes[index].status for index in (2, 4)} == {OutcomeStatus.NOT_SENT}
+    assert "payment_amount: 1.005" in str(outcomes[2].error)
+    assert isinstance(outcomes[4].error, DuplicateOrderError)
+    assert paid(sandbox, orders) == [1, 1, 0, 1, 1, 1]
+
+
+async def test_an_unknown_payout_is_never_sent_again_and_names_its_request_id(
+    sandbox: Sandbox, gateway: GatewayClient
+) -> None:
+    orders = requests(3)
+    sandbox.faults.add("payout", DropReply(times=1))
+    result = await gateway.payouts(orders, policy=BatchPolicy(concurrency=1))
+    (unknown,) = result.unknown
+    assert unknown.order is orders[0]
+    assert f"the payout '{orders[0].request_id}' may have been made" in str(unknown.error)
+    assert getattr(unknown.error, "request_id", None) == orders[0].request_id
+    assert list((await gateway.recover(result)).unknown) == [unknown]
+    assert sandbox.requests.total() == 3
+    assert paid(sandbox, orders) == [1, 1, 1]
+
+
+async def test_what_the_dialect_deduplicates_is_sent_again_with_the_same_request_id() -> None:
+    async with Sandbox(deduplicate_payouts=True) as sandbox, client_of(sandbox) as gateway:
+        sandbox.faults.add("payout", DropReply(times=1))
+        sandbox.faults.add("payout", ResetBeforeEffect(times=1))
+        orders = requests(2)
+        twice = BatchPolicy(duplicates="serialize")
+        result = await gateway.payouts([*orders, orders[0]], policy=twice)
+        assert result.ok
+        assert sandbox.requests["payout"] == 5
+        assert paid(sandbox, orders) == [1, 1]
+
+
+@pytest.mark.parametrize("duplicates", ["reject", "serialize", "allow"])
+async def test_the_same_payout_twice_is_refused_in_any_case_of_its_request_id(
+    sandbox: Sandbox, gateway: GatewayClient, duplicates: str
+) -> None:
+    key = "5F0C2F3E-8D43-4F5E-9A57-0C6F1F3F8D11"
+    orders = [attrs.evolve(requests(1)[0], request_id=text) for text in (key, key.lower())]
+    with pytest.raises(DuplicateOrderError, match="give each its own request_id"):
+        await gateway.payouts(orders, policy=BatchPolicy(duplicates=duplicates))
+    assert sandbox.requests.total() == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "words"),
+    [
+        ({"status": "COMPLETED"}, "succeeded", ""),
+        ({"status": "COMPLETED", "failure_type": "UNKNOWN"}, "succeeded", ""),
+        ({"status": "REFUSED", "failure_reason": "closed"}, "declined", "'closed'"),
+        ({"status": "COMPLETED", "failure_reason": "closed"}, "unknown", "contradict"),
+        ({"status": "COMPLETED", "failure_reason": ["?"]}, "unknown", "contradict"),
+        ({"status": "COMPLETED", "payment_amount": "9"}, "unknown", "payment_amount was 10.00"),
+        ({"status": "COMPLETED", "return_status": "9"}, "unknown", "contradicts itself"),
+        ({"status": "COMPLETED", "merchant_id": "M2"}, "unknown", "another merchant_id"),
+        ({"status": "PENDING"}, "unknown", "not done: status 'PENDING'"),
+        ({"status": "FAILED", "failure_reason": "x"}, "unknown", "payout_declined_statuses"),
+        ({"transaction_id": "5"}, "unknown", "no readable status"),
+        ({"return_status": "1"}, "unknown", "does not say what became of it"),
+        ({"return_status": "9", "return_message": "no"}, "declined", "did nothing"),
+    ],
+)
+async def test_what_became_of_a_payout_is_not_guessed(
+    said: dict[str, Any], status: str, words: str
+) -> None:
+    def answer(asked: Asked) -> HttpResponse:
+        return HttpResponse(200, {}, json.dumps({**asked.fields, **said}).encode())
+
+    dialect = Dialect(
+        payout_declined_statuses={"REFUSED"},
+        pending_statuses={"PENDING"},
+        nothing_done_return_statuses={"9"},
+    )
+    gateway = client_over(MemoryTransport(answer), dialect=dialect)
+    ((outcome,),) = [await gateway.payouts(requests(1))]
+    assert outcome.status == status
+    assert words in str(outcome.error or "")
+    if status == "unknown":
+        assert "cannot be looked up: ask the gateway" in str(outcome.error)
+
+
+async def test_a_declined_payout_has_the_gateways_code_and_text(
+    sandbox: Sandbox, gateway: GatewayClient
+) -> None:
+    ((outcome,),) = [await gateway.payouts(requests(1, CLOSED))]
+    assert outcome.status is OutcomeStatus.DECLINED
+    assert isinstance(outcome.error, RejectedError)
+    assert (outcome.error.code, outcome.error.text) == (
+        "UNKNOWN",
+        "the beneficiary's account is closed",
+    )
+    assert outcome.record
+    assert outcome.record.status == "FAILED"
+    assert not sandbox.ledger.payouts_of(outcome.order.request_id)
+
+
+async def test_payouts_stop_after_so_many_without_a_readable_reply(
+    sandbox: Sandbox, gateway: GatewayClient
+) -> None:
+    sandbox.faults.add("payout", DropReply())
+    policy = BatchPolicy(concurrency=1, stop_after_unknown=2)
+    result = await gateway.payouts(requests(9), policy=policy)
+    assert [outcome.status for outcome in result] == ["unknown"] * 2 + ["not_sent"] * 7
+
+
+async def test_only_payouts_are_taken(gateway: GatewayClient) -> None:
+    with pytest.raises(InvalidOrderError, match="expected PayoutRequest, got str"):
+        await gateway.payouts(["p"])  # type: ignore[list-item]  # on purpose
+    with pytest.raises(InvalidOrderError, match="put a single order into a list"):
+        gateway.payouts(KEY)  # type: ignore[arg-type]  # on purpose
+
+
+async def test_payouts_have_no_jobs_yet(gateway: GatewayClient, tmp_path: Path) -> None:
+    async with Journal.open(f"sqlite:///{tmp_path}/jobs.db") as journal:
+        with pytest.raises(ConfigurationError, match="for a job, got 'payout'"):
+            gateway.payouts(requests(1), job=journal.job("payouts"))

@@ -133,6 +133,13 @@ SENDING = (
         "if kind is OperationClass.KEYED:",
     ),
     Mutant(
+        "the same payout twice in a batch is refused whatever the policy says",
+        "batching/feed.py",
+        '        duplicates = "reject" if self._is_keyed else policy.duplicates\n',
+        "        duplicates = policy.duplicates\n",
+        "tests/client/test_payouts.py",
+    ),
+    Mutant(
         "an attempt that was not sent says nothing about the one before",
         "session.py",
         "if last.sent and error is not None and self._leaves_open(error, tracker):",

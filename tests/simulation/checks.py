@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tests.simulation.running import Story
 
 _A_MOMENT = 1e-6
+_NAMES = ("transaction_id", "order_no", "request_id")
 _ERRORS: "dict[OutcomeStatus, tuple[type[BaseException], ...]]" = {
     OutcomeStatus.SUCCEEDED: (type(None),),  # type: ignore[dict-item]  # no error at all
     OutcomeStatus.ABSENT: (type(None),),  # type: ignore[dict-item]  # no error at all
@@ -83,7 +84,7 @@ def _never_twice(story: "Story") -> "Iterator[str]":
         for name, count in story.network.gateway.effects.items():
             if count > 1:
                 yield f"{name} was done {count} times"
-    if scenario.operation == "payout" and scenario.dialect.payout_deduplicates:
+    if scenario.asks_for == "payout" and scenario.dialect.payout_deduplicates:
         return
     for name, count in _written(story).items():
         if count > 1:
@@ -106,7 +107,7 @@ def _turns(story: "Story") -> "Iterator[str]":
         return
     by_identity: dict[str, list[Carried]] = defaultdict(list)
     for one in story.carried:
-        for asked in one.asked if one.operation == story.scenario.operation else ():
+        for asked in one.asked if one.operation == story.scenario.asks_for else ():
             by_identity[_identity(asked)].append(one)
     for name, ones in by_identity.items():
         for earlier, later in itertools.pairwise(ones):
@@ -124,7 +125,7 @@ def _in_time(story: "Story") -> "Iterator[str]":
         silent_from = deadline if story.is_noticed_later else stopped_at
         if begun is not None and begun > silent_from + _A_MOMENT:
             yield f"#{carried.number} was written at {begun}, after the stop at {stopped_at}"
-        is_base_line = carried.operation != story.scenario.operation
+        is_base_line = carried.operation != story.scenario.asks_for
         is_early = (carried.left or 0) < stopped_at + policy.drain_seconds - _A_MOMENT
         may = (
             story.disturbed_again
@@ -314,7 +315,7 @@ def _written(story: "Story") -> "Counter[str]":
     return Counter(
         key(carried.operation, one)
         for carried in story.carried
-        if carried.begun is not None and carried.operation == story.scenario.operation
+        if carried.begun is not None and carried.operation == story.scenario.asks_for
         for one in carried.asked
     )
 
@@ -325,17 +326,12 @@ def _names(carried: "Carried") -> frozenset[str]:
 
 def _identity(asked: "dict[str, Any]") -> str:
     """Name what an order of a request is about."""
-    if "transaction_id" in asked:
-        return f"transaction_id/{asked['transaction_id']}"
-    return f"order_no/{asked['order_no']}"
+    name = next(name for name in _NAMES if name in asked)
+    return f"{name}/{asked[name]}"
 
 
 def _own_identity(order: Any) -> str:
     """Name what an order of the caller's is about."""
     return _identity(
-        {
-            name: value
-            for name in ("transaction_id", "order_no")
-            if (value := getattr(order, name, None)) is not None
-        }
+        {name: value for name in _NAMES if (value := getattr(order, name, None)) is not None}
     )

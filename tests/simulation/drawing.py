@@ -24,6 +24,7 @@ from tests.simulation.network import SETTLE_SECONDS, Network
 from tests.simulation.replies import (
     ABSENT_RESULT,
     DECLINED,
+    FAILED,
     NOTHING_DONE,
     NOTHING_DONE_HTTP,
     PENDING,
@@ -34,7 +35,7 @@ from tests.simulation.scenario import Consumption, Input, Interruption, Scenario
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-OPERATIONS = (*BATCHES, *LOOK_UPS, "refund", "refund", "pay_direct", "payout")
+OPERATIONS = (*BATCHES, *LOOK_UPS, "refund", "refund", "pay_direct", "payout", "payouts")
 _SIZES = (1, 2, 3, 5, 8, 13, 21, 34)
 _LARGE = (101, 230)
 
@@ -72,6 +73,7 @@ def draw(seed: int) -> Scenario:
             nothing_done_return_statuses=frozenset({NOTHING_DONE} if is_codes else ()),
             nothing_done_http_statuses=frozenset({NOTHING_DONE_HTTP} if is_codes else ()),
             absent_query_results=frozenset({ABSENT_RESULT} if is_codes else ()),
+            payout_declined_statuses=frozenset({FAILED} if is_codes else ()),
             payout_deduplicates=random.random() < 0.5,
             payment_states={
                 "3000": PaymentState.AUTHORISED,
@@ -144,18 +146,22 @@ def _orders(random: Random, operation: str, duplicates: str) -> "list[Any]":
             )
         ]
     if operation == "payout":
-        request_id = str(UUID(int=random.getrandbits(128), version=4))
-        return [
-            PayoutRequest(
-                request_id=request_id, payment_amount=Decimal("12.50"), payment_currency="EUR"
-            )
-        ]
+        return [_payout(random)]
     size = random.choice(_LARGE if random.random() < 0.04 else _SIZES)
     doubling = 0.25 if duplicates != "reject" else 0.02 * (random.random() < 0.2)
     if operation in LOOK_UPS:
         return _refs(random, size, doubling)
+    if operation == "payouts":
+        return [_payout(random) for _ in range(size)]
     shared = random.choice((1, 1, 2))
     return [_order(random, operation, n, shared, doubling) for n in range(size)]
+
+
+def _payout(random: Random) -> PayoutRequest:
+    request_id = UUID(int=random.getrandbits(128), version=4)
+    return PayoutRequest(
+        request_id=request_id, payment_amount=Decimal("12.50"), payment_currency="EUR"
+    )
 
 
 def _order(random: Random, operation: str, n: int, shared: int, doubling: float) -> Any:

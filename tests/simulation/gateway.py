@@ -32,6 +32,7 @@ LIMITS = {
     "refund": 50,
     "query": 100,
     "search_refunds": 100,
+    "payouts": 1,
 }
 BATCHES = ("capture", "cancel", "review", "refund")
 LOOK_UPS = ("query", "search_refunds")

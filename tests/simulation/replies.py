@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 DECLINED, PENDING, NOTHING_DONE, ABSENT_RESULT = "2", "3", "99", "0"
 NOTHING_DONE_HTTP = 403
+FAILED = "FAILED"
 
 _MISLEADING = (
     "complaint",
@@ -313,7 +314,7 @@ def write_payout(
     """Make a payout, as far as it is made, and write the reply."""
     fields = {**order, "transaction_id": "5", "status": "COMPLETED"}
     if key(operation, order) in manners.declined:
-        fields |= {"status": "FAILED", "failure_reason": "closed account"}
+        fields |= {"status": FAILED, "failure_reason": "closed account"}
     elif random.random() >= manners.sloppiness:
         gateway.execute(operation, order)
     else:

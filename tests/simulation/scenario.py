@@ -92,6 +92,11 @@ class Scenario:
     calms_down: bool
 
     @property
+    def asks_for(self) -> str:
+        """What its requests ask for."""
+        return "payout" if self.operation == "payouts" else self.operation
+
+    @property
     def is_batch(self) -> bool:
         """Whether it is about a batch, not about a single payment."""
         return self.operation in LIMITS
