@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate, chain, repeat
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 import attrs
@@ -22,7 +22,7 @@ from gateway_async.models.markers import whole_marker
 from gateway_async.models.statuses import (
     OutcomeStatus,
     count_status,
-    count_statuses,
+    present_statuses,
     status_codes,
     statuses_of,
 )
@@ -40,6 +40,7 @@ R_co = TypeVar("R_co", covariant=True)
 """A record, or a tuple of them."""
 
 UNEXPECTED_KEPT = 1000
+_SUCCEEDED = status_codes([OutcomeStatus.SUCCEEDED])
 _WITHOUT_ERROR = (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
 
 
@@ -105,7 +106,6 @@ class Outcome(Generic[O_co, R_co]):
         index: Its position in the input, from 0.
         status: Whether it was done.
         error: Why it did not succeed; None where it did, or is absent.
-        items: What the reply says of it, as it came.
         record_class: What an item is read as.
         many: Whether `record` is a tuple, as for look-ups.
         sending: What was noted when it was sent; None if it never was.
@@ -117,11 +117,17 @@ class Outcome(Generic[O_co, R_co]):
     index: int
     status: OutcomeStatus
     error: GatewayError | None = None
-    items: Sequence[Mapping[str, Any]] = attrs.field(default=(), repr=False)
+    _items: "Sequence[Mapping[str, Any]] | _LaterItems" = attrs.field(default=(), repr=False)
     record_class: type[Any] = attrs.field(default=object, repr=False)
     many: bool = attrs.field(default=False, repr=False)
     sending: Sending | None = attrs.field(default=None, repr=False)
     reply: ReplyEnvelope | None = attrs.field(default=None, repr=False)
+
+    @property
+    def items(self) -> Sequence[Mapping[str, Any]]:
+        """What the reply says of it, as it came."""
+        found = self._items
+        return (found.of(self.index),) if isinstance(found, _LaterItems) else found
 
     @property
     def record(self) -> R_co | None:
@@ -130,12 +136,18 @@ class Outcome(Generic[O_co, R_co]):
         For a look-up it is a tuple, since an order may have several records. It is read anew at
         every access; reading never raises.
         """
-        if not self.items:
+        items = self.items
+        if not items:
             return None
         read = _reader()
         if self.many:
-            return tuple([read(self.record_class, item) for item in self.items])  # type: ignore[return-value]  # by operation
-        return read(self.record_class, self.items[0])  # type: ignore[no-any-return]  # by operation
+            return tuple([read(self.record_class, item) for item in items])  # type: ignore[return-value]  # by operation
+        return read(self.record_class, items[0])  # type: ignore[no-any-return]  # by operation
+
+    def __reduce__(self) -> "tuple[Callable[..., Any], tuple[()]]":
+        """Pickle the items of this order alone, and not the reply in which they came."""
+        kept = {field.alias or "": getattr(self, field.name) for field in attrs.fields(Outcome)}
+        return functools.partial(Outcome, **{**kept, "items": tuple(self.items)}), ()
 
 
 @functools.cache
@@ -147,7 +159,7 @@ def _reader() -> "Callable[[type[Any], object], Any]":
 
 _Draft: Any = attrs.make_class(
     "_Draft",
-    [field.name for field in attrs.fields(Outcome)],
+    {field.name: attrs.field(alias=field.name) for field in attrs.fields(Outcome)},
     bases=(Generic[O_co],),  # type: ignore[index]  # a base, and not a value
     slots=True,
     weakref_slot=False,
@@ -257,7 +269,7 @@ class AnsweredChunk:
         self.sending = sending
         self.is_echoed = judgement is None or judgement.all_echoed
         self.statuses = (
-            status_codes([OutcomeStatus.SUCCEEDED]) * len(orders)
+            _SUCCEEDED * len(orders)
             if judgement is None or judgement.all_echoed
             else status_codes([status for status, _ in judgement.verdicts])
         )
@@ -271,17 +283,29 @@ class AnsweredChunk:
     def outcomes(self) -> list[Outcome[Any, Any]]:
         """Make the outcomes; those that succeeded in their order decode the reply when read."""
         if self.is_echoed:
-            listed = _Listed(self)
-            later = [_LaterItems(listed, place) for place in range(len(self.orders))]
-            succeeded: Any = ((OutcomeStatus.SUCCEEDED, None),) * len(self.orders)
-            return self._made(succeeded, later)
-        judgement = self.judgement()
-        return self._made(judgement.verdicts, judgement.items)
+            later = _LaterItems(self)
+            verdicts: Any = repeat((OutcomeStatus.SUCCEEDED, None))
+            items: Any = repeat(later)
+        else:
+            judgement = self.judgement()
+            verdicts, items = judgement.verdicts, judgement.items
+        record_class, many = self.operation.record_class, self.operation.is_look_up
+        sending, envelope = self.sending, self.envelope
+        made: list[Outcome[Any, Any]] = []
+        for order, index, (status, error), found in zip(
+            self.orders, self.indices, verdicts, items, strict=False
+        ):
+            outcome = _Draft(
+                order, index, status, error, found, record_class, many, sending, envelope
+            )
+            outcome.__class__ = Outcome
+            made.append(outcome)
+        return made
 
     def judgement(self) -> Judgement:
         """Read the reply once more, and judge it as before."""
         if self.is_echoed:
-            return all_echoed(_Listed(self).items)
+            return all_echoed(_LaterItems(self).listed)
         try:
             payload = (decode_json if self.operation.is_look_up else decode_surely)(self.reply)
         except ReplyUnreadableError as error:  # nested so deep that this stack cannot take it
@@ -293,64 +317,31 @@ class AnsweredChunk:
             return Judgement(verdicts, [()] * len(verdicts), [])
         return judge(self.operation, self.orders, payload, self._dialect)
 
-    def _made(
-        self,
-        verdicts: "Sequence[tuple[OutcomeStatus, GatewayError | None]]",
-        items: Sequence[Sequence[Mapping[str, Any]]],
-    ) -> list[Outcome[Any, Any]]:
-        record_class, many = self.operation.record_class, self.operation.is_look_up
-        made: list[Outcome[Any, Any]] = []
-        for order, index, (status, error), found in zip(
-            self.orders, self.indices, verdicts, items, strict=True
-        ):
-            outcome = _Draft(
-                order, index, status, error, found, record_class, many, self.sending, self.envelope
-            )
-            outcome.__class__ = Outcome
-            made.append(outcome)
-        return made
 
-
-class _Listed:
-    """The items of a reply, decoded once for all outcomes that are read together."""
+class _LaterItems:
+    """The items of a reply that repeats the orders of its chunk, decoded when one is read."""
 
     def __init__(self, chunk: AnsweredChunk) -> None:
-        self._chunk = chunk
+        self._indices = chunk.indices
+        self._reply = chunk.reply
+        self._list_field = chunk.operation.list_field or ""
 
     @cached_property
-    def items(self) -> list[Any]:
-        """The items."""
-        listed: list[Any] = decode_json(self._chunk.reply)[self._chunk.operation.list_field or ""]
+    def listed(self) -> list[Any]:
+        """The items, one for each order."""
+        listed: list[Any] = decode_json(self._reply)[self._list_field]
         return listed
 
-
-class _LaterItems(Sequence[Mapping[str, Any]]):
-    """The one item of an order in the reply of its chunk, which is decoded when it is read."""
-
-    __slots__ = ("_listed", "_place")
-
-    def __init__(self, listed: _Listed, place: int) -> None:
-        self._listed = listed
-        self._place = place
-
-    def __len__(self) -> int:
-        return 1
-
-    @overload
-    def __getitem__(self, position: int) -> Mapping[str, Any]: ...
-    @overload
-    def __getitem__(self, position: slice) -> tuple[Mapping[str, Any], ...]: ...
-    def __getitem__(self, position: int | slice) -> Any:
-        return (self._listed.items[self._place],)[position]
+    def of(self, index: int) -> Mapping[str, Any]:
+        """Return the item of the order at this position of the input."""
+        item: Mapping[str, Any] = self.listed[self._indices.index(index)]
+        return item
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+        return isinstance(other, _LaterItems) and self._reply == other._reply
 
     def __hash__(self) -> int:
-        return hash((id(self._listed), self._place))
-
-    def __reduce__(self) -> "tuple[Callable[..., Any], tuple[Any, ...]]":
-        return tuple, (list(self),)
+        return hash(self._reply)
 
 
 @attrs.frozen
@@ -644,7 +635,7 @@ class Results:
     def add(self, chunk: ChunkResult, *, known: bool = False) -> None:
         """Add the outcomes of a chunk; `known` where an earlier process has reported them."""
         self.finished.append(chunk)
-        counts = count_statuses(chunk.statuses)
+        counts = present_statuses(chunk.statuses)
         for status, count in counts.items():
             self._counts[status] += count
         if self.on_counts is not None and not known:

@@ -404,26 +404,22 @@ class BatchRunner(Runner):
 
     async def _next_chunk(self) -> Chunk | None:
         """Take the next chunk from the feed; None where there is none, or none may be taken."""
+        feed = self._feed
         await self._turns.acquire()
         asyncio.get_running_loop().call_soon(self._turns.release)  # in the loop's next turn
-        if self._feed.source.is_ready:
-            return await self._take_chunk()
-        async with self._taking:
-            return await self._take_chunk()
-
-    async def _take_chunk(self) -> Chunk | None:
-        feed = self._feed
         while self._may_take:
-            if self.streamed and is_cancelled():
-                raise asyncio.CancelledError  # perhaps nobody is left to take the outcomes
-            if self.streamed and len(self.results.finished) >= self._policy.concurrency:
-                await self.change()
-                continue
+            if self.streamed:
+                if is_cancelled():
+                    raise asyncio.CancelledError  # perhaps nothing is left to take the outcomes
+                if len(self.results.finished) >= self._policy.concurrency:
+                    await self.change()
+                    continue
             try:
                 if feed.source.is_ready:
                     feed.fill_ready()
                 else:
-                    await feed.fill()
+                    async with self._taking:
+                        await feed.fill()
             finally:
                 if feed.is_broken:
                     self._stop("the input failed")

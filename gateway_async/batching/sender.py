@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from gateway_async.batching.feed import Chunk, OrderFeed
     from gateway_async.operations import Operation
     from gateway_async.session import Gate, Session
-    from gateway_async.telemetry import RequestSpan
     from gateway_async.transport import HttpResponse
 
     References = Mapping[str, frozenset[str]]
@@ -165,86 +164,80 @@ class Sender:
         Returns:
             Why there was no readable reply; None where there was one.
         """
-        session, operation = self._session, self._operation
-        with session.observer.request(operation.name, len(chunk)) as span:
-            intent = _Intent(self, chunk, references)
-            exchange = await self._exchange(chunk, intent, span)
-            if exchange.value is None:
-                return exchange.error
-            (reply, payload, at_a_glance), judgement, result = exchange.value, None, None
-            sending = self._sending(exchange.ended_at, references)
-            try:
-                envelope = ReplyEnvelope.of(
-                    payload, http_status=HTTP_OK, received_at=exchange.ended_at
-                )
-                if not at_a_glance:
-                    judgement = judge(operation, chunk.orders, payload, session.dialect)
-                    if judgement.truncated and len(chunk) > 1:
-                        return await self._send_halves(chunk, references)
-                    if judgement.unexpected:
-                        self._results.add_unexpected(judgement.unexpected)
-                    if self._glance and judgement.all_echoed and chunk.encoded is not None:
-                        self._glance.learn(reply, payload, chunk.encoded.listed, len(chunk))
-                result = AnsweredChunk(
-                    chunk.indices,
-                    chunk.orders,
-                    operation,
-                    session.dialect,
-                    reply,
-                    judgement,
-                    sending,
-                    envelope,
-                )
-            finally:  # no defect in judging may lose an order
-                if result is None and not (judgement is not None and judgement.truncated):
-                    error = ReplyUnreadableError("the reply could not be judged")
-                    await self._conclude(intent, _failed(chunk, error, sending))
-            span.statuses = result.statuses
-            await self._conclude(intent, result, judgement)
-            return None
-
-    async def _exchange(
-        self, chunk: "Chunk", intent: "_Intent", span: "RequestSpan"
-    ) -> "AttemptsResult[Reading]":
-        """Make the request of a chunk; where it fails, add what that means for its orders."""
         task = asyncio.current_task()
         call: Attempts[Reading] | None = None
-        exchange: AttemptsResult[Reading] | None = None
-        try:
-            span.begin()
-            encoded = chunk.encoded or self._feed.encode(chunk)
+        made: AttemptsResult[Reading] | None = None
+        result: AnsweredChunk | FailedChunk | None = None
+        judgement = None
+        intent = None if self.recorder is None else _Intent(self, self.recorder, chunk, references)
+        with self._session.observer.request(self._operation.name, len(chunk)) as span:
+            try:
+                span.begin()
+                call = self._calls[task] = self._attempts(chunk, references, intent)
+                made = await call.run()
+                if made.value is not None:
+                    result, judgement = self._judge(chunk, references, made)
+                    if judgement is not None and judgement.truncated and len(chunk) > 1:
+                        return await self._send_halves(chunk, references)
+            finally:  # even where a collaborator of the caller's raised, or a judge has a defect
+                self._calls.pop(task, None)
+                made = span.attempts = _ended_by_itself(call, intent) if made is None else made
+                self._results.requests += made.sent
+                self._results.retries += max(0, made.tries - 1)
+                if result is None:
+                    error = made.error or ReplyUnreadableError("the reply could not be judged")
+                    if self._operation.list_field is None:
+                        explain(error, self._operation, chunk.orders[0], self._session.dialect)
+                    result = _failed(chunk, error, self._sending(made, references), _refusal(made))
+                if judgement is None or not (judgement.truncated and len(chunk) > 1):
+                    span.statuses = result.statuses
+                    await self._conclude(chunk, intent, result, judgement)
+        return made.error
 
-            def decode(raw: "HttpResponse") -> "Reading":
-                return self._read(raw.body, chunk, intent.references)
+    def _attempts(
+        self, chunk: "Chunk", references: "References", intent: "_Intent | None"
+    ) -> "Attempts[Reading]":
+        """Write the request of a chunk, and prepare its attempts."""
+        encoded = chunk.encoded or self._feed.encode(chunk)
 
-            request = Request(operation=self._operation, fields=encoded.fields, decode=decode)
-            if self.recorder is None:
-                call = Attempts(self._session, request, self._gate)
-            else:
-                call = Attempts(
-                    self._session,
-                    request,
-                    self._gate,
-                    prepare=intent.keep,
-                    retract=intent.withdraw,
-                    fence=self.recorder.check,
-                )
-            self._calls[task] = call
-            exchange = await call.run()
-        finally:  # even where a collaborator of the caller's raised
-            self._calls.pop(task, None)
-            made = exchange if exchange is not None else _ended_by_itself(call, intent)
-            span.attempts = made
-            self._results.requests += made.sent
-            self._results.retries += max(0, made.tries - 1)
-            if made.error is not None:
-                if self._operation.list_field is None:
-                    explain(made.error, self._operation, chunk.orders[0], self._session.dialect)
-                sending = self._sending(made.ended_at, intent.references)
-                failed = _failed(chunk, made.error, sending, _refusal(made))
-                span.statuses = failed.statuses
-                await self._conclude(intent, failed)
-        return exchange
+        def decode(response: "HttpResponse") -> "Reading":
+            return self._read(response.body, chunk, references)
+
+        request = Request(operation=self._operation, fields=encoded.fields, decode=decode)
+        if intent is None:
+            return Attempts(self._session, request, self._gate)
+        return Attempts(
+            self._session,
+            request,
+            self._gate,
+            prepare=intent.keep,
+            retract=intent.withdraw,
+            fence=intent.recorder.check,
+        )
+
+    def _judge(
+        self, chunk: "Chunk", references: "References", made: "AttemptsResult[Reading]"
+    ) -> "tuple[AnsweredChunk, Judgement | None]":
+        """Judge a reply, unless it was proved at a glance that every order succeeded."""
+        (reply, payload, is_proved), judgement = made.value or (b"", {}, False), None
+        envelope = ReplyEnvelope.of(payload, http_status=HTTP_OK, received_at=made.ended_at)
+        if not is_proved:
+            judgement = judge(self._operation, chunk.orders, payload, self._session.dialect)
+            if judgement.unexpected and not (judgement.truncated and len(chunk) > 1):
+                self._results.add_unexpected(judgement.unexpected)
+            if self._glance and judgement.all_echoed and chunk.encoded is not None:
+                self._glance.learn(reply, payload, chunk.encoded.listed, len(chunk))
+        answered = AnsweredChunk(
+            chunk.indices,
+            chunk.orders,
+            self._operation,
+            self._session.dialect,
+            reply,
+            judgement,
+            self._sending(made, references),
+            envelope,
+        )
+        return answered, judgement
 
     def _read(self, body: bytes, chunk: "Chunk", references: "References") -> "Reading":
         """Read a reply as it is kept; what is read at a glance is not decoded."""
@@ -275,28 +268,28 @@ class Sender:
                 self.fail(half, NotSentError("nothing was sent: the batch ended before"))
         return next((error for error in errors if error is not None), None)
 
-    def _sending(self, ended_at: float, references: "References") -> Sending:
+    def _sending(self, made: "AttemptsResult[Any]", references: "References") -> Sending:
         return Sending(
-            ended_at=ended_at, references=references, marker=self.marker, alone=self.alone
+            ended_at=made.ended_at, references=references, marker=self.marker, alone=self.alone
         )
 
     async def _conclude(
         self,
-        intent: "_Intent",
+        chunk: "Chunk",
+        intent: "_Intent | None",
         result: AnsweredChunk | FailedChunk,
-        judgement: Judgement | None = None,
+        judgement: Judgement | None,
     ) -> None:
         """Add the outcomes of a chunk, once the journal has recorded them."""
-        chunk, number, sending = intent.chunk, intent.number, result.sending
-        if self.recorder is None or number is None:  # no journal expects the chunk to be sent
+        if intent is None or intent.number is None:  # no journal expects the chunk to be sent
             self._add(result)
             return
-        if sending is None:
-            recorded = self.recorder.withdraw(number, chunk)
+        if result.sending is None:
+            recorded = intent.recorder.withdraw(intent.number, chunk)
         else:
             verdicts, items = _verdicts(result, judgement)
-            recorded = self.recorder.settle(
-                number, chunk, verdicts, items, ended_at=sending.ended_at
+            recorded = intent.recorder.settle(
+                intent.number, chunk, verdicts, items, ended_at=result.sending.ended_at
             )
         try:
             await self.recorded()
@@ -337,29 +330,27 @@ class _Intent:
     """That a chunk of a job is to be sent, which the journal records before.
 
     Attributes:
-        chunk: The orders.
-        references: Which refund references their transactions had before, if that is known.
+        recorder: Tells the journal.
         number: What the journal calls the request; None where the intent is not recorded.
         is_refused: Whether the journal could not record it.
     """
 
-    __slots__ = ("_sender", "chunk", "is_refused", "number", "references")
-
-    def __init__(self, sender: Sender, chunk: "Chunk", references: "References") -> None:
+    def __init__(
+        self, sender: Sender, recorder: Recorder, chunk: "Chunk", references: "References"
+    ) -> None:
         self._sender = sender
-        self.chunk = chunk
-        self.references = references
+        self._chunk = chunk
+        self._references = references
+        self.recorder = recorder
         self.number: int | None = None
         self.is_refused = False
 
     async def keep(self) -> None:
         """Have it recorded; where that raises, the chunk must not be sent."""
         sender = self._sender
-        if sender.recorder is None:
-            return
         recorded = asyncio.ensure_future(
-            sender.recorder.intend(
-                self.chunk, self.references, marker=sender.marker, alone=sender.alone
+            self.recorder.intend(
+                self._chunk, self._references, marker=sender.marker, alone=sender.alone
             )
         )
         try:
@@ -371,10 +362,10 @@ class _Intent:
 
     async def withdraw(self) -> None:
         """Have it recorded that nothing was sent: the orders are new again."""
-        recorder, number = self._sender.recorder, self.number
-        if recorder is None or number is None:
+        number = self.number
+        if number is None:
             return
-        withdrawn = asyncio.ensure_future(recorder.withdraw(number, self.chunk))
+        withdrawn = asyncio.ensure_future(self.recorder.withdraw(number, self._chunk))
         try:
             await uninterrupted(withdrawn)
         finally:  # a cancellation comes once it is recorded
@@ -437,10 +428,10 @@ def _verdicts(
 
 
 def _ended_by_itself(
-    call: "Attempts[Reading] | None", intent: _Intent
+    call: "Attempts[Reading] | None", intent: _Intent | None
 ) -> "AttemptsResult[Reading]":
     """Return what is proved of a request whose making raised."""
-    if call is not None and not intent.is_refused:
+    if call is not None and not (intent is not None and intent.is_refused):
         return call.so_far()
     reason = (
         "the journal could not record the intent" if call else "the request could not be written"

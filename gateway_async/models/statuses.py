@@ -45,3 +45,8 @@ def count_status(codes: bytes, status: OutcomeStatus) -> int:
 def count_statuses(codes: bytes) -> dict[OutcomeStatus, int]:
     """Count each status in such bytes."""
     return {status: codes.count(code) for status, code in _CODES.items()}
+
+
+def present_statuses(codes: bytes) -> dict[OutcomeStatus, int]:
+    """Count each status that is in such bytes."""
+    return {_STATUSES[code]: codes.count(code) for code in set(codes)}
