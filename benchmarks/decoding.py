@@ -21,7 +21,7 @@ import pydantic
 from benchmarks.figures import alternate, at_most, median_of, ratio_of, show
 from benchmarks.replies import RECORDS, transactions_json
 from gateway_async.models.records import Record, TransactionRecord
-from gateway_async.wire.converter import read_page
+from gateway_async.wire.records import read_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -36,8 +36,8 @@ from gateway_async.batching.judge import judge
 from gateway_async.operations import REFUND
 from gateway_async.session import Request, Session
 from gateway_async.transport import HttpRequest, HttpResponse, SendTracker
-from gateway_async.wire.decoding import decode_surely, without_signatures
-from gateway_async.wire.encoding import EncodedChunk, encode_chunk
+from gateway_async.wire.decode import decode_surely, without_signatures
+from gateway_async.wire.encode import EncodedChunk, encode_chunk
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine

@@ -40,10 +40,10 @@ from gateway_async.models.orders import (
     CancelOrder,
     CaptureOrder,
     OrderRef,
+    OutcomeStatus,
     RefundOrder,
     ReviewOrder,
 )
-from gateway_async.models.statuses import OutcomeStatus
 from gateway_async.operations import OPERATIONS, BodyFormat, Operation, OperationClass
 from gateway_async.settings import BatchPolicy, RecoveryPolicy, RetryPolicy, Timeouts
 from gateway_async.signing import Credentials, HmacSigner, Signer
@@ -53,57 +53,59 @@ if TYPE_CHECKING:
 
     from gateway_async.coalescer import Coalescer
     from gateway_async.journal import Job, JobHead, JobState, JobStatus, Journal, SliceStatus
-    from gateway_async.models.payment_parts import (
+    from gateway_async.models.payments import (
         AccountOwner,
         AdditionalInformation,
+        ApmPayment,
+        Bank,
+        BankAccount,
         BasicItemData,
         CartItem,
+        DirectPayment,
         Discount,
         Item,
+        Labels,
         MpiInfo,
+        Person,
+        PersonDocuments,
         Price,
+        RedirectPayment,
         Subscription,
-    )
-    from gateway_async.models.payments import ApmPayment, DirectPayment, RedirectPayment
-    from gateway_async.models.payout_results import (
-        BankDetailsRecord,
-        BeneficiaryAddressRecord,
-        BeneficiaryInfoRecord,
-        BeneficiaryRecord,
-        PayerAddressRecord,
-        PayerInfoRecord,
-        PayerRecord,
-        PayoutResult,
-        PersonDocumentRecord,
     )
     from gateway_async.models.payouts import (
         BankDetails,
+        BankDetailsRecord,
         Beneficiary,
         BeneficiaryAddress,
+        BeneficiaryAddressRecord,
         BeneficiaryInfo,
+        BeneficiaryInfoRecord,
+        BeneficiaryRecord,
         Payer,
         PayerAddress,
+        PayerAddressRecord,
         PayerInfo,
+        PayerInfoRecord,
+        PayerRecord,
         PayoutRequest,
+        PayoutResult,
         PersonDocument,
+        PersonDocumentRecord,
     )
-    from gateway_async.models.person import Bank, BankAccount, Labels, Person, PersonDocuments
     from gateway_async.models.records import (
+        ApmPaymentResult,
         CancelRecord,
         CaptureRecord,
+        CheckoutPage,
         DeliveryInformation,
+        DirectPaymentResult,
         FraudCheckResult,
         Page,
         RefundRecord,
         ReviewRecord,
+        RiskReasons,
         SubscriptionResult,
         TransactionRecord,
-    )
-    from gateway_async.models.results import (
-        ApmPaymentResult,
-        CheckoutPage,
-        DirectPaymentResult,
-        RiskReasons,
     )
     from gateway_async.payments import Reply
 
@@ -224,57 +226,59 @@ _LATER = {
         "Journal",
         "SliceStatus",
     ),
-    "gateway_async.models.payment_parts": (
+    "gateway_async.models.payments": (
         "AccountOwner",
         "AdditionalInformation",
+        "ApmPayment",
+        "Bank",
+        "BankAccount",
         "BasicItemData",
         "CartItem",
+        "DirectPayment",
         "Discount",
         "Item",
+        "Labels",
         "MpiInfo",
+        "Person",
+        "PersonDocuments",
         "Price",
+        "RedirectPayment",
         "Subscription",
-    ),
-    "gateway_async.models.payments": ("ApmPayment", "DirectPayment", "RedirectPayment"),
-    "gateway_async.models.payout_results": (
-        "BankDetailsRecord",
-        "BeneficiaryAddressRecord",
-        "BeneficiaryInfoRecord",
-        "BeneficiaryRecord",
-        "PayerAddressRecord",
-        "PayerInfoRecord",
-        "PayerRecord",
-        "PayoutResult",
-        "PersonDocumentRecord",
     ),
     "gateway_async.models.payouts": (
         "BankDetails",
+        "BankDetailsRecord",
         "Beneficiary",
         "BeneficiaryAddress",
+        "BeneficiaryAddressRecord",
         "BeneficiaryInfo",
+        "BeneficiaryInfoRecord",
+        "BeneficiaryRecord",
         "Payer",
         "PayerAddress",
+        "PayerAddressRecord",
         "PayerInfo",
+        "PayerInfoRecord",
+        "PayerRecord",
         "PayoutRequest",
+        "PayoutResult",
         "PersonDocument",
+        "PersonDocumentRecord",
     ),
-    "gateway_async.models.person": ("Bank", "BankAccount", "Labels", "Person", "PersonDocuments"),
     "gateway_async.models.records": (
+        "ApmPaymentResult",
         "CancelRecord",
         "CaptureRecord",
+        "CheckoutPage",
         "DeliveryInformation",
+        "DirectPaymentResult",
         "FraudCheckResult",
         "Page",
         "RefundRecord",
         "ReviewRecord",
+        "RiskReasons",
         "SubscriptionResult",
         "TransactionRecord",
-    ),
-    "gateway_async.models.results": (
-        "ApmPaymentResult",
-        "CheckoutPage",
-        "DirectPaymentResult",
-        "RiskReasons",
     ),
 }
 """Where the names are that many users never need; each module is loaded with its first name."""

@@ -53,20 +53,17 @@ if TYPE_CHECKING:
         ReviewOrder,
     )
     from gateway_async.models.payments import ApmPayment, DirectPayment, RedirectPayment
-    from gateway_async.models.payout_results import PayoutResult
-    from gateway_async.models.payouts import PayoutRequest
+    from gateway_async.models.payouts import PayoutRequest, PayoutResult
     from gateway_async.models.records import (
+        ApmPaymentResult,
         CancelRecord,
         CaptureRecord,
+        CheckoutPage,
+        DirectPaymentResult,
         Page,
         RefundRecord,
         ReviewRecord,
         TransactionRecord,
-    )
-    from gateway_async.models.results import (
-        ApmPaymentResult,
-        CheckoutPage,
-        DirectPaymentResult,
     )
     from gateway_async.payments import Reply
     from gateway_async.session import Request
@@ -84,8 +81,8 @@ DEFAULT_MAX_CONNECTIONS = 100
 
 _NEEDED_UNDER_WAY = (
     "cattrs",
-    "gateway_async.wire.converter",
-    "gateway_async.wire.respon",
+    "gateway_async.wire.records",
+    "gateway_async.wire.documents",
 )
 """Loaded with the first client: once requests are under way, loading could fail, and lose one."""
 

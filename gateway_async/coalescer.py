@@ -24,7 +24,7 @@ from gateway_async.errors import (
     NotSentError,
     OutcomeUnknownError,
 )
-from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.values import describe
 from gateway_async.operations import OPERATIONS, Operation
 

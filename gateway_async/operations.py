@@ -201,7 +201,7 @@ PAYOUT = Operation(
     status_field="status",
     identity_field="request_id",
     order_class="gateway_async.models.payouts.PayoutRequest",
-    record_class="gateway_async.models.payout_results.PayoutResult",
+    record_class="gateway_async.models.payouts.PayoutResult",
     echo_fields=(
         "request_id",
         *("payment_currency", "payment_amount"),

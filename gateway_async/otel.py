@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
     from opentelemetry.util.types import AttributeValue
 
-    from gateway_async.models.statuses import OutcomeStatus
+    from gateway_async.models.orders import OutcomeStatus
     from gateway_async.telemetry import Attempt, BatchEnd, BatchStart, RequestEnd, RequestStart
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60)

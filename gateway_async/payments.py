@@ -23,10 +23,14 @@ from gateway_async.errors import (
     hide_given,
 )
 from gateway_async.models.payments import ApmPayment, DirectPayment, RedirectPayment
-from gateway_async.models.payout_results import PayoutResult
-from gateway_async.models.payouts import PayoutRequest
-from gateway_async.models.records import Page, Record
-from gateway_async.models.results import ApmPaymentResult, CheckoutPage, DirectPaymentResult
+from gateway_async.models.payouts import PayoutRequest, PayoutResult
+from gateway_async.models.records import (
+    ApmPaymentResult,
+    CheckoutPage,
+    DirectPaymentResult,
+    Page,
+    Record,
+)
 from gateway_async.models.values import (
     SHORTEST_CARD,
     SensitiveText,
@@ -47,8 +51,7 @@ from gateway_async.session import CALL_CANCELLED, Attempts, AttemptsResult, Gate
 from gateway_async.settings import plain_text
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.transport import HttpResponse
-from gateway_async.wire.converter import read_page, read_record
-from gateway_async.wire.decoding import (
+from gateway_async.wire.decode import (
     charset_of,
     codec_of,
     decode_json,
@@ -56,9 +59,9 @@ from gateway_async.wire.decoding import (
     identifier,
     without_text,
 )
-from gateway_async.wire.encoding import JsonText, payment_fields, payout_fields
-from gateway_async.wire.pages import decode_page
-from gateway_async.wire.respon import decode_respon
+from gateway_async.wire.documents import decode_page, decode_respon
+from gateway_async.wire.encode import JsonText, payment_fields, payout_fields
+from gateway_async.wire.records import read_page, read_record
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

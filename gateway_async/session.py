@@ -43,8 +43,8 @@ from gateway_async.transport import (
     SendTracker,
     StaleConnectionError,
 )
-from gateway_async.wire.decoding import identifier, in_utf8, shown, without_text
-from gateway_async.wire.encoding import JsonText, encode_form, encode_json, written_fields
+from gateway_async.wire.decode import identifier, in_utf8, shown, without_text
+from gateway_async.wire.encode import JsonText, encode_form, encode_json, written_fields
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -273,7 +273,7 @@ class Session:
         verify = getattr(self.credentials.signer, "verify", None)
         if verify is None:
             return
-        from gateway_async.wire.respon import reply_fields  # noqa: PLC0415  # few signers verify
+        from gateway_async.wire.documents import reply_fields  # noqa: PLC0415  # few signers verify
 
         try:
             fields = reply_fields(body)

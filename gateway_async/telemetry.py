@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from gateway_async.errors import ConfigurationError, OutcomeUnknownError
-from gateway_async.models.statuses import OutcomeStatus, count_status, count_statuses
+from gateway_async.models.orders import OutcomeStatus, count_status, count_statuses
 from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:

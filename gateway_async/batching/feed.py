@@ -20,12 +20,11 @@ from gateway_async.errors import (
     InvalidOrderError,
     NotSentError,
 )
-from gateway_async.models.markers import whole_marker
-from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.models.orders import OutcomeStatus, whole_marker
 from gateway_async.models.values import describe
 from gateway_async.operations import OperationClass
 from gateway_async.session import is_cancelled
-from gateway_async.wire.encoding import (
+from gateway_async.wire.encode import (
     EncodedChunk,
     amounts_are_plain,
     check_amounts,

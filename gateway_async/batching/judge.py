@@ -16,9 +16,9 @@ from gateway_async.errors import (
     RejectedError,
     ReplyUnreadableError,
 )
-from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OperationClass
-from gateway_async.wire.decoding import identifier, shown
+from gateway_async.wire.decode import identifier, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set as AbstractSet

@@ -18,15 +18,15 @@ import attrs
 from gateway_async.batching.judge import Judgement, all_echoed, judge
 from gateway_async.batching.table import make_rows
 from gateway_async.errors import BatchIncompleteError, GatewayError, ReplyUnreadableError
-from gateway_async.models.markers import whole_marker
-from gateway_async.models.statuses import (
+from gateway_async.models.orders import (
     OutcomeStatus,
     count_status,
     present_statuses,
     status_codes,
     statuses_of,
+    whole_marker,
 )
-from gateway_async.wire.decoding import decode_json, decode_surely, identifier
+from gateway_async.wire.decode import decode_json, decode_surely, identifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,7 +152,7 @@ class Outcome(Generic[O_co, R_co]):
 
 @functools.cache
 def _reader() -> "Callable[[type[Any], object], Any]":
-    from gateway_async.wire.converter import read_record  # noqa: PLC0415  # a client has loaded it
+    from gateway_async.wire.records import read_record  # noqa: PLC0415  # a client has loaded it
 
     return read_record
 
@@ -643,7 +643,7 @@ class Results:
 
     def add_unexpected(self, items: "Sequence[object]") -> None:
         """Add items of a reply that belong to no order; the first thousand are kept."""
-        from gateway_async.wire.converter import without_secrets  # noqa: PLC0415  # likewise
+        from gateway_async.wire.records import without_secrets  # noqa: PLC0415  # likewise
 
         self._unexpected_count += len(items)
         room = UNEXPECTED_KEPT - len(self._unexpected)

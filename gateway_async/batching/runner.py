@@ -23,9 +23,7 @@ from gateway_async.errors import (
     RejectedError,
     ReplyUnreadableError,
 )
-from gateway_async.models.markers import reference_of
-from gateway_async.models.orders import OrderRef
-from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.models.orders import OrderRef, OutcomeStatus, reference_of
 from gateway_async.operations import REFUND, SEARCH_REFUNDS
 from gateway_async.session import CALL_CANCELLED, DEADLINE_PASSED, Gate, is_cancelled
 from gateway_async.settings import BatchPolicy

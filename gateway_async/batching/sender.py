@@ -25,10 +25,10 @@ from gateway_async.errors import (
     RejectedError,
     ReplyUnreadableError,
 )
-from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import REFUND
 from gateway_async.session import HTTP_OK, Attempts, AttemptsResult, Request
-from gateway_async.wire.decoding import decode_json, decode_surely, identifier, without_signatures
+from gateway_async.wire.decode import decode_json, decode_surely, identifier, without_signatures
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence

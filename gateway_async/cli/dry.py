@@ -13,10 +13,10 @@ from rich.table import Table
 from gateway_async.batching.feed import OrderFeed
 from gateway_async.cli.talk import standard_output
 from gateway_async.errors import NotSentError
-from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.values import MASK
 from gateway_async.operations import OPERATIONS, PAYOUT
-from gateway_async.wire.encoding import JsonText, encode_chunk, payout_fields, written_fields
+from gateway_async.wire.encode import JsonText, encode_chunk, payout_fields, written_fields
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

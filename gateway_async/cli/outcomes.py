@@ -21,7 +21,7 @@ from gateway_async.cli.layouts import (
 )
 from gateway_async.cli.orders import make_order
 from gateway_async.errors import OutcomeUnknownError, RejectedError
-from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS
 from gateway_async.report.collecting import Told as Reported
 

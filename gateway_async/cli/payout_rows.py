@@ -24,7 +24,6 @@ from gateway_async.cli.inputs import explain
 from gateway_async.cli.layouts import STATUS, Layout, results_of
 from gateway_async.cli.orders import why_not_again
 from gateway_async.errors import InvalidOrderError
-from gateway_async.models.payout_results import PayoutResult
 from gateway_async.models.payouts import (
     BankDetails,
     Beneficiary,
@@ -34,9 +33,10 @@ from gateway_async.models.payouts import (
     PayerAddress,
     PayerInfo,
     PayoutRequest,
+    PayoutResult,
     PersonDocument,
 )
-from gateway_async.wire.encoding import payout_fields
+from gateway_async.wire.encode import payout_fields
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -18,8 +18,8 @@ from gateway_async.errors import (
     OutcomeUnknownError,
     RejectedError,
 )
-from gateway_async.models.payout_results import PayoutResult
-from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.models.orders import OutcomeStatus
+from gateway_async.models.payouts import PayoutResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -13,9 +13,9 @@ from gateway_async.errors import JournalError, LeaseLostError, RejectedError
 from gateway_async.journal.codec import codec_of
 from gateway_async.journal.rows import Settlement, kept_text
 from gateway_async.journal.states import JobState
-from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.values import mask_card
-from gateway_async.wire.decoding import identifier
+from gateway_async.wire.decode import identifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence

@@ -13,7 +13,7 @@ import attrs
 from gateway_async.batching.results import BatchResult, ListedOutcomes
 from gateway_async.journal.rows import NOT_DONE, Settlement, kept_text
 from gateway_async.journal.states import JobState
-from gateway_async.models.statuses import OutcomeStatus, count_statuses
+from gateway_async.models.orders import OutcomeStatus, count_statuses
 from gateway_async.recovery.recover import Recovery
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from gateway_async.batching.results import FailedChunk, ListedOutcomes
 from gateway_async.errors import GatewayError, LeaseLostError, NotSentError, OutcomeUnknownError
 from gateway_async.journal.rows import StoredBlock
 from gateway_async.journal.states import JobState
-from gateway_async.models.statuses import OutcomeStatus, count_statuses
+from gateway_async.models.orders import OutcomeStatus, count_statuses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

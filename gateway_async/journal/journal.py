@@ -10,7 +10,7 @@ from gateway_async.errors import ConfigurationError, JournalError
 from gateway_async.journal.job import Job, JobStatus, SliceStatus
 from gateway_async.journal.location import locate
 from gateway_async.journal.states import JobState
-from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.models.orders import OutcomeStatus
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -17,9 +17,8 @@ from gateway_async.errors import (
 )
 from gateway_async.journal.codec import codec_of
 from gateway_async.journal.states import JobState
-from gateway_async.models.orders import RefundOrder
+from gateway_async.models.orders import OutcomeStatus, RefundOrder, status_codes
 from gateway_async.models.records import RefundRecord
-from gateway_async.models.statuses import OutcomeStatus, status_codes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,24 +1,36 @@
-"""Orders: the elements of a batch (sections 2.7 and 4 of the interface)."""
+"""Orders: the elements of a batch (sections 2.7 and 4 of the interface), and the outcome of each.
+
+Also what tells a refund from any other: its reference, or our marker in `refund_reason`.
+"""
 
 import functools
+import re
+from collections.abc import Iterable
 from decimal import Decimal
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from gateway_async.errors import InvalidOrderError
-from gateway_async.models.fields import (
+from gateway_async.models.values import (
     AMOUNT,
     as_amount,
     as_identifier,
     as_text,
+    describe,
     identifier_field,
     text_field,
+    to_amount,
+    to_identifier,
+    to_text,
 )
-from gateway_async.models.values import describe, to_amount, to_identifier, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from gateway_async.models.records import RefundRecord
+
 
 _CONVERTER = "converter"
 """Metadata of a field of an order: what converts and checks its value."""
@@ -191,3 +203,77 @@ class OrderRef:
     def value(self) -> str:
         """The reference itself."""
         return self.order_no or self.transaction_id or ""
+
+
+class OutcomeStatus(StrEnum):
+    """Whether one order was done, and with it what to do next."""
+
+    SUCCEEDED = "succeeded"
+    """The gateway says it did it; for a look-up: here is the record. Do nothing."""
+
+    DECLINED = "declined"
+    """The gateway says it did not, and why. Show the reason."""
+
+    ABSENT = "absent"
+    """Look-ups only: the gateway answered without this order. It describes; it proves nothing."""
+
+    UNKNOWN = "unknown"
+    """It may have happened. Recover, never resend."""
+
+    NOT_SENT = "not_sent"
+    """Nothing was sent, or recovery proved that it was not done. Resend freely."""
+
+
+_STATUSES = tuple(OutcomeStatus)
+_CODES = {status: code for code, status in enumerate(_STATUSES)}
+
+
+def status_codes(statuses: Iterable[OutcomeStatus]) -> bytes:
+    """Write statuses as one byte each."""
+    return bytes([_CODES[status] for status in statuses])
+
+
+def statuses_of(codes: bytes) -> list[OutcomeStatus]:
+    """Read such bytes."""
+    return [_STATUSES[code] for code in codes]
+
+
+def count_status(codes: bytes, status: OutcomeStatus) -> int:
+    """Count one status in such bytes."""
+    return codes.count(_CODES[status])
+
+
+def count_statuses(codes: bytes) -> dict[OutcomeStatus, int]:
+    """Count each status in such bytes."""
+    return {status: codes.count(code) for status, code in _CODES.items()}
+
+
+def present_statuses(codes: bytes) -> dict[OutcomeStatus, int]:
+    """Count each status that is in such bytes."""
+    return {_STATUSES[code]: codes.count(code) for code in set(codes)}
+
+
+ANY_MARKER = re.compile(r"\[ga-[0-9a-f]{12}-\d{10}\]")
+"""What every marker looks like."""
+
+
+def whole_marker(marker: str, index: int) -> str:
+    """Return the marker of one order.
+
+    All are equally long, so that a gateway that cuts reasons cuts all of them or none.
+
+    Args:
+        marker: What every marker of the batch begins with.
+        index: The order's position in the input.
+    """
+    return f"[{marker}-{index:010}]"
+
+
+def marked(reason: str, marker: str) -> str:
+    """Put a marker before a reason: at its end it might be cut off."""
+    return f"{marker} {reason}".rstrip()
+
+
+def reference_of(record: "RefundRecord") -> str:
+    """Return the gateway's reference of a refund; "" where it is missing or blank."""
+    return (record.refund_reference_id or "").strip()

@@ -8,38 +8,366 @@ array. The merchant's identity and the signature are added when a payment is sen
 # ruff: noqa: RUF009  # the calls declare fields; attrs makes no default of them
 
 import inspect
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
 from gateway_async.errors import InvalidOrderError, hide_arguments
-from gateway_async.models.fields import (
+from gateway_async.models.values import (
     AMOUNT,
+    JOINED,
+    PLAIN_NUMBER,
     as_amount,
     as_identifier,
     as_optional_amount,
+    as_optional_number,
     card_field,
+    converter,
+    describe,
     integer_field,
     object_field,
     objects_field,
     secret_field,
     text_field,
+    to_text,
 )
-from gateway_async.models.payment_parts import (
-    AccountOwner,
-    AdditionalInformation,
-    CartItem,
-    Discount,
-    Item,
-    Subscription,
-    join_items,
-)
-from gateway_async.models.person import Person
-from gateway_async.models.values import JOINED, describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from decimal import Decimal
+
+
+ITEM_SEPARATOR = "#;#"
+PART_SEPARATOR = "#,#"
+
+
+def _to_parts(
+    value: object, instance: object, field: "attrs.Attribute[Any]"
+) -> tuple[str | None, ...]:
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise InvalidOrderError(
+            f"Item.parts: expected an iterable of str, got {type(value).__name__}; "
+            'use ("SKU-1", "Tea", "2", "9.90")'
+        )
+    parts = tuple(to_text(part, instance, field) for part in value)
+    if not parts:
+        raise InvalidOrderError("Item.parts: expected at least one part, got none")
+    return parts
+
+
+if TYPE_CHECKING:
+
+    def _as_parts(value: Iterable[str]) -> tuple[str, ...]: ...  # as in `values`
+
+else:
+    _as_parts = converter(_to_parts)
+
+
+@attrs.frozen(kw_only=True)
+class Item:
+    """One entry of `items`.
+
+    On the wire the parts are joined by `#,#` and the entries by `#;#`. The interface shows four
+    parts in an entry, and does not show what each of them means.
+
+    Attributes:
+        parts: The parts, each sent as it is.
+    """
+
+    parts: tuple[str, ...] = attrs.field(converter=_as_parts)
+
+
+def split_items(text: str) -> tuple[tuple[str, ...], ...]:
+    """Return the parts of each entry of an `items` text."""
+    return tuple(tuple(entry.split(PART_SEPARATOR)) for entry in text.split(ITEM_SEPARATOR))
+
+
+def join_items(items: tuple[Item, ...]) -> str:
+    """Return items as the text of the field `items`.
+
+    Raises:
+        InvalidOrderError: For parts that would not come out again when the text is split.
+    """
+    parts = tuple(item.parts for item in items)
+    text = ITEM_SEPARATOR.join(PART_SEPARATOR.join(entry) for entry in parts)
+    if split_items(text) != parts:
+        raise InvalidOrderError(
+            f"items: a part holds {PART_SEPARATOR!r} or {ITEM_SEPARATOR!r}, or forms one with its "
+            "neighbour; the text would be split elsewhere than you mean, so change that part"
+        )
+    return text
+
+
+@attrs.frozen(kw_only=True)
+class Price:
+    """The price of a cart item.
+
+    Attributes:
+        amount_usd: The price in US dollars, a number.
+        amount_local_currency: The price in `currency`, a number.
+        currency: Currency code.
+    """
+
+    amount_usd: "Decimal | None" = attrs.field(
+        default=None, converter=as_optional_number, metadata=PLAIN_NUMBER
+    )
+    amount_local_currency: "Decimal | None" = attrs.field(
+        default=None, converter=as_optional_number, metadata=PLAIN_NUMBER
+    )
+    currency: str | None = text_field(default=None)
+
+
+@attrs.frozen(kw_only=True)
+class BasicItemData:
+    """What a cart item is.
+
+    Attributes:
+        name: Its name.
+        quantity: How many of it, as text.
+        type: Its type.
+        category: Its category.
+        productId: The merchant's identifier of the product.
+        price: Its price.
+    """
+
+    name: str | None = text_field(default=None)
+    quantity: str | None = text_field(default=None)
+    type: str | None = text_field(default=None)
+    category: str | None = text_field(default=None)
+    productId: str | None = text_field(default=None)  # noqa: N815  # the interface's own name
+    price: Price | None = object_field(Price, default=None)
+
+
+@attrs.frozen(kw_only=True)
+class CartItem:
+    """One element of `cart_items`.
+
+    Attributes:
+        basic_item_data: What the item is.
+    """
+
+    basic_item_data: BasicItemData | None = object_field(BasicItemData, default=None)
+
+
+@attrs.frozen(kw_only=True)
+class AccountOwner:
+    """One element of `account_owner`: the shopper's account with the merchant.
+
+    Attributes:
+        first_name: First name.
+        last_name: Last name.
+        email: Email address.
+        account_id: The identifier of the account.
+        created: When it was made, a number whose unit is not shown.
+        past_orders_count: How many orders came before, a number.
+        past_orders_sum: What they came to, a number.
+        lastLogin_ip: The IP address of the last login.
+        registration_ip: The IP address of the registration.
+    """
+
+    first_name: str | None = text_field(default=None)
+    last_name: str | None = text_field(default=None)
+    email: str | None = text_field(default=None)
+    account_id: str | None = text_field(default=None)
+    created: "Decimal | None" = attrs.field(
+        default=None, converter=as_optional_number, metadata=PLAIN_NUMBER
+    )
+    past_orders_count: "Decimal | None" = attrs.field(
+        default=None, converter=as_optional_number, metadata=PLAIN_NUMBER
+    )
+    past_orders_sum: "Decimal | None" = attrs.field(
+        default=None, converter=as_optional_number, metadata=PLAIN_NUMBER
+    )
+    lastLogin_ip: str | None = text_field(default=None)  # noqa: N815  # the interface's own name
+    registration_ip: str | None = text_field(default=None)
+
+
+@attrs.frozen(kw_only=True)
+class Discount:
+    """One element of `total_discount`.
+
+    Attributes:
+        coupon_code_used: The coupon code.
+        discount_type: The kind of discount.
+    """
+
+    coupon_code_used: str | None = text_field(default=None)
+    discount_type: str | None = text_field(default=None)
+
+
+@hide_arguments
+@attrs.frozen(kw_only=True)
+class MpiInfo:
+    """What the merchant's own 3-D Secure authentication came to.
+
+    Attributes:
+        eci: Electronic commerce indicator.
+        cavv: Authentication value. Never shown.
+        xid: Transaction identifier of 3-D Secure 1.
+        dsTransID: Transaction identifier of the directory server.
+    """
+
+    eci: str | None = text_field(default=None)
+    cavv: str | None = secret_field(default=None)
+    xid: str | None = text_field(default=None)
+    dsTransID: str | None = text_field(default=None)  # noqa: N815  # the interface's own name
+
+
+@attrs.frozen(kw_only=True)
+class AdditionalInformation:
+    """One element of `additional_information`.
+
+    Attributes:
+        mpi_info: What the merchant's own 3-D Secure authentication came to.
+    """
+
+    mpi_info: MpiInfo | None = object_field(MpiInfo, default=None)
+
+
+@attrs.frozen(kw_only=True)
+class Subscription:
+    """A subscription that the payment begins or belongs to.
+
+    Attributes:
+        contract: The contract.
+        contract_name: Its name.
+        contract_amount: What each payment comes to, in units of the payment's currency.
+        interval: The unit of the interval; day occurs.
+        interval_count: How many of the unit, as text.
+        billing_cycle: How many payments.
+        promotion_cycle: How many of them are promotional.
+        contract_start: When it starts, as text: the format is not shown.
+        contract_end: When it ends, as text: the format is not shown.
+        price_id: The identifier of a price.
+    """
+
+    contract: str | None = text_field(default=None)
+    contract_name: str | None = text_field(default=None)
+    contract_amount: "Decimal | None" = attrs.field(
+        default=None, converter=as_optional_amount, metadata=AMOUNT
+    )
+    interval: str | None = text_field(default=None)
+    interval_count: str | None = text_field(default=None)
+    billing_cycle: int | None = integer_field(default=None)
+    promotion_cycle: int | None = integer_field(default=None)
+    contract_start: str | None = text_field(default=None)
+    contract_end: str | None = text_field(default=None)
+    price_id: str | None = text_field(default=None)
+
+
+@attrs.frozen(kw_only=True)
+class Bank:
+    """A bank.
+
+    Attributes:
+        code: Its code.
+        name: Its name.
+    """
+
+    code: str | None = text_field(default=None)
+    name: str | None = text_field(default=None)
+
+
+@attrs.frozen(kw_only=True)
+class BankAccount:
+    """A bank account of the person.
+
+    Attributes:
+        account_type: The kind of account.
+        account_number: Its number. Not in the repr.
+        branch_number: The number of the branch.
+        owner_document_number: The number of the owner's document. Not in the repr.
+        owner_name: The owner's name.
+        branch_country: The country of the branch.
+        currency: Currency code.
+        bank: The bank.
+    """
+
+    account_type: str | None = text_field(default=None)
+    account_number: str | None = text_field(default=None, repr=False)
+    branch_number: str | None = text_field(default=None)
+    owner_document_number: str | None = text_field(default=None, repr=False)
+    owner_name: str | None = text_field(default=None)
+    branch_country: str | None = text_field(default=None)
+    currency: str | None = text_field(default=None)
+    bank: Bank | None = object_field(Bank, default=None)
+
+
+@attrs.frozen(kw_only=True)
+class Labels:
+    """What a document belongs to.
+
+    Attributes:
+        person_bank_account_id: The identifier of a bank account that the gateway knows.
+        bank_account: The bank account itself.
+    """
+
+    person_bank_account_id: str | None = text_field(default=None)
+    bank_account: BankAccount | None = object_field(BankAccount, default=None)
+
+
+@attrs.frozen(kw_only=True)
+class PersonDocuments:
+    """A document of the person.
+
+    Attributes:
+        file_type: The kind of file.
+        file_data: The file, as text: its encoding is not shown. Not in the repr.
+        file_url: Where the file is.
+        labels: What the document belongs to.
+    """
+
+    file_type: str | None = text_field(default=None)
+    file_data: str | None = text_field(default=None, repr=False)
+    file_url: str | None = text_field(default=None)
+    labels: Labels | None = object_field(Labels, default=None)
+
+
+@attrs.frozen(kw_only=True)
+class Person:
+    """The person who pays.
+
+    Attributes:
+        document_number: The number of an identity document. Not in the repr.
+        document_type: The kind of document.
+        social_name: The name that the person goes by.
+        email: Email address.
+        phone_country_code: Country code of the telephone number.
+        phone_area_code: Its area code.
+        phone_number: Its local part.
+        birth_date: Date of birth, as text: hyphens between its parts, whose order is not shown.
+        net_monthly_average_income: Monthly income, as text.
+        address_street: Street.
+        address_number: House number.
+        address_complement: Further address line.
+        address_postal_code: Postal code.
+        address_city: City.
+        address_state: State or province.
+        address_country: Country.
+        fiscal_country: The country where the person is taxed.
+        documents: A document of the person.
+    """
+
+    document_number: str | None = text_field(default=None, repr=False)
+    document_type: str | None = text_field(default=None)
+    social_name: str | None = text_field(default=None)
+    email: str | None = text_field(default=None)
+    phone_country_code: str | None = text_field(default=None)
+    phone_area_code: str | None = text_field(default=None)
+    phone_number: str | None = text_field(default=None)
+    birth_date: str | None = text_field(default=None)
+    net_monthly_average_income: str | None = text_field(default=None)
+    address_street: str | None = text_field(default=None)
+    address_number: str | None = text_field(default=None)
+    address_complement: str | None = text_field(default=None)
+    address_postal_code: str | None = text_field(default=None)
+    address_city: str | None = text_field(default=None)
+    address_state: str | None = text_field(default=None)
+    address_country: str | None = text_field(default=None)
+    fiscal_country: str | None = text_field(default=None)
+    documents: PersonDocuments | None = object_field(PersonDocuments, default=None)
+
 
 _Model = TypeVar("_Model", bound=type)
 _FIELDS = "\n\nAttributes:\n"

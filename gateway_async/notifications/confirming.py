@@ -19,7 +19,7 @@ import attrs
 import orjson
 
 from gateway_async.errors import InvalidOrderError
-from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.models.orders import OutcomeStatus
 from gateway_async.notifications.reading import plain_fields
 from gateway_async.signing import SIGNATURE_FIELD
 

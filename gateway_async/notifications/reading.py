@@ -16,13 +16,13 @@ from gateway_async.dialect import Dialect
 from gateway_async.errors import NotificationError, ReplyUnreadableError
 from gateway_async.models.orders import OrderRef
 from gateway_async.models.values import SignatureText, is_encodable
-from gateway_async.wire.converter import without_secrets
-from gateway_async.wire.decoding import (
+from gateway_async.wire.decode import (
     charset_of,
     codec_of,
     decode_json,
 )
-from gateway_async.wire.respon import decode_respon, reply_fields
+from gateway_async.wire.documents import decode_respon, reply_fields
+from gateway_async.wire.records import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.errors import InvalidOrderError
-from gateway_async.models.fields import (
+from gateway_async.models.orders import OrderRef
+from gateway_async.models.values import (
     AMOUNT,
     as_amount,
     as_identifier,
+    describe,
     identifier_field,
     text_field,
 )
-from gateway_async.models.orders import OrderRef
-from gateway_async.models.values import describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -20,7 +20,7 @@ from gateway_async.errors import (
     NotSentError,
     OutcomeUnknownError,
 )
-from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.models.orders import OutcomeStatus
 from gateway_async.reconciliation.comparing import Case, Rules, compare
 from gateway_async.reconciliation.entries import LedgerEntry, check_entries, entry_problem
 from gateway_async.reconciliation.summary import Books, Summary

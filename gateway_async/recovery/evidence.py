@@ -14,8 +14,7 @@ import attrs
 from gateway_async.batching.results import BatchResult, ListedOutcomes, Outcome
 from gateway_async.dialect import PaymentState
 from gateway_async.errors import ConfigurationError
-from gateway_async.models.markers import ANY_MARKER, reference_of
-from gateway_async.models.statuses import OutcomeStatus, count_statuses
+from gateway_async.models.orders import ANY_MARKER, OutcomeStatus, count_statuses, reference_of
 from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:

@@ -18,9 +18,7 @@ from gateway_async.batching.feed import check_order
 from gateway_async.batching.results import AnsweredChunk, BatchResult, ListedOutcomes
 from gateway_async.batching.runner import BatchRunner
 from gateway_async.errors import NotDoneError, OutcomeUnknownError
-from gateway_async.models.markers import marked
-from gateway_async.models.orders import OrderRef
-from gateway_async.models.statuses import OutcomeStatus, count_statuses
+from gateway_async.models.orders import OrderRef, OutcomeStatus, count_statuses, marked
 from gateway_async.operations import OPERATIONS, QUERY
 from gateway_async.recovery.evidence import (
     BESIDE_ITSELF,
@@ -46,7 +44,7 @@ from gateway_async.recovery.evidence import (
     settled_of,
 )
 from gateway_async.settings import BatchPolicy
-from gateway_async.wire.decoding import decode_json
+from gateway_async.wire.decode import decode_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 
 from gateway_async.errors import RejectedError
-from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.models.orders import OutcomeStatus
 from gateway_async.reconciliation.differences import Difference, Unanswered, Unreadable
 from gateway_async.report.advice import KINDS, Advice, advise
 from gateway_async.report.elements import LONGEST_TEXT

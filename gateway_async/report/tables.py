@@ -4,7 +4,7 @@ from collections import defaultdict
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.models.orders import OutcomeStatus
 from gateway_async.report.elements import Markup, element, foreign, joined
 
 if TYPE_CHECKING:

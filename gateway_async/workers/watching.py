@@ -9,7 +9,7 @@ from gateway_async.batching.results import BatchResult
 from gateway_async.errors import JobConflictError
 from gateway_async.journal.rows import StoredBlock
 from gateway_async.journal.states import UNFINISHED, JobState
-from gateway_async.models.statuses import OutcomeStatus, count_statuses
+from gateway_async.models.orders import OutcomeStatus, count_statuses
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

@@ -11,7 +11,7 @@ from gateway_async import Dialect, OutcomeStatus
 from gateway_async.batching.judge import judge
 from gateway_async.batching.results import AnsweredChunk, ReplyEnvelope, Sending
 from gateway_async.operations import OPERATIONS
-from gateway_async.wire.decoding import decode_json, decode_surely, without_signatures
+from gateway_async.wire.decode import decode_json, decode_surely, without_signatures
 from tests.orders import (
     LIST_FIELDS,
     LOOK_UPS,

@@ -10,7 +10,7 @@ import pytest
 
 import gateway_async
 from gateway_async import BatchPolicy, GatewayClient, Outcome, OutcomeStatus, RefundRecord
-from gateway_async.wire import converter
+from gateway_async.wire import records
 from tests.fuzz.memory import MemoryGateway, client_of
 from tests.orders import refunds
 from tests.steps import count_calls
@@ -59,8 +59,8 @@ async def test_an_order_costs_few_calls(
 
 
 def test_the_record_of_an_outcome_is_read_in_few_calls() -> None:
-    converter._reader.cache_clear()  # which may have met other records with as many fields before
-    converter._converter.cache_clear()
+    records._reader.cache_clear()  # which may have met other records with as many fields before
+    records._converter.cache_clear()
     item = {
         "transaction_id": "T1",
         "order_no": "A",

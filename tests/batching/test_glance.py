@@ -11,8 +11,8 @@ from gateway_async.batching import judge as judging
 from gateway_async.batching.glance import MOST_LAYOUTS, Glance
 from gateway_async.operations import OPERATIONS
 from gateway_async.transport import HttpResponse
-from gateway_async.wire.decoding import decode_surely, without_signatures
-from gateway_async.wire.encoding import encode_chunk
+from gateway_async.wire.decode import decode_surely, without_signatures
+from gateway_async.wire.encode import encode_chunk
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import MONEY_OPERATIONS, item_of, made_up, orders_for, refunds, reply_to
 

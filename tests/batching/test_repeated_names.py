@@ -8,7 +8,7 @@ import pytest
 
 from gateway_async import OutcomeStatus
 from gateway_async.transport import HttpResponse
-from gateway_async.wire.decoding import decode_surely
+from gateway_async.wire.decode import decode_surely
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.models.examples import payout_request
 from tests.orders import refunds

@@ -25,7 +25,7 @@ from gateway_async.batching.results import (
     OutcomeView,
     Results,
 )
-from gateway_async.wire.decoding import decode_json, without_signatures
+from gateway_async.wire.decode import decode_json, without_signatures
 from tests.memory import Asked, MemoryTransport, all_done, client_over
 from tests.orders import refunds
 

@@ -15,9 +15,8 @@ from gateway_async.cli.files.writing import CsvSink, JsonSink
 from gateway_async.cli.layouts import EVIDENCE_COLUMNS, LAYOUTS
 from gateway_async.cli.outcomes import EvidenceError, operation_of, outcome_cells, read_outcome
 from gateway_async.errors import OutcomeUnknownError, RejectedError
-from gateway_async.models.orders import RefundOrder
+from gateway_async.models.orders import OutcomeStatus, RefundOrder
 from gateway_async.models.records import RefundRecord
-from gateway_async.models.statuses import OutcomeStatus
 
 REFUND, CAPTURE, QUERY = LAYOUTS["refund"], LAYOUTS["capture"], LAYOUTS["query"]
 NOT_SENT_YET = (None,) * len(EVIDENCE_COLUMNS)

@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from gateway_async.models.payout_results import PayoutResult
+from gateway_async.models.payouts import PayoutResult
 from gateway_async.models.records import RefundRecord, TransactionRecord
 from tests.cli.running import outcomes, run, write
 from tests.interface_fields import RESULT_FIELDS

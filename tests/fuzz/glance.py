@@ -22,8 +22,8 @@ from gateway_async.batching.glance import Glance
 from gateway_async.batching.judge import judge
 from gateway_async.operations import OPERATIONS, Operation
 from gateway_async.signing import SIGNATURE_FIELD
-from gateway_async.wire.decoding import decode_surely, without_signatures
-from gateway_async.wire.encoding import encode_chunk
+from gateway_async.wire.decode import decode_surely, without_signatures
+from gateway_async.wire.encode import encode_chunk
 from tests.orders import MONEY_OPERATIONS, ORDER_CLASSES
 
 DIALECT = Dialect()

@@ -16,7 +16,7 @@ from gateway_async.batching.results import Sending
 from gateway_async.journal import JobState
 from gateway_async.journal.codec import codec_of
 from gateway_async.journal.rows import RequestNote, Row, StoredBlock
-from gateway_async.models.statuses import status_codes
+from gateway_async.models.orders import status_codes
 from tests.orders import made_up, orders_for, refunds
 
 

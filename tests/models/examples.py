@@ -6,18 +6,25 @@ from typing import Any, TypeVar
 
 import attrs
 
-from gateway_async.models.payment_parts import (
+from gateway_async.models.payments import (
     AccountOwner,
     AdditionalInformation,
+    ApmPayment,
+    Bank,
+    BankAccount,
     BasicItemData,
     CartItem,
+    DirectPayment,
     Discount,
     Item,
+    Labels,
     MpiInfo,
+    Person,
+    PersonDocuments,
     Price,
+    RedirectPayment,
     Subscription,
 )
-from gateway_async.models.payments import ApmPayment, DirectPayment, RedirectPayment
 from gateway_async.models.payouts import (
     BankDetails,
     Beneficiary,
@@ -29,7 +36,6 @@ from gateway_async.models.payouts import (
     PayoutRequest,
     PersonDocument,
 )
-from gateway_async.models.person import Bank, BankAccount, Labels, Person, PersonDocuments
 from gateway_async.models.values import to_amount, to_number
 
 CARD = "4111111111111111"

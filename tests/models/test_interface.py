@@ -6,20 +6,11 @@ from types import ModuleType
 import attrs
 import pytest
 
-from gateway_async.models import (
-    orders,
-    payment_parts,
-    payments,
-    payout_results,
-    payouts,
-    person,
-    records,
-    results,
-)
+from gateway_async.models import orders, payments, payouts, records
 from gateway_async.models.records import Record
 from tests import interface_fields
 
-MODULES = (orders, payment_parts, payments, person, payouts, records, results, payout_results)
+MODULES = (orders, payments, payouts, records)
 LISTED = {
     **interface_fields.REQUEST_FIELDS,
     **interface_fields.PAYOUT_FIELDS,

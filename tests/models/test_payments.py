@@ -14,20 +14,22 @@ from hypothesis import given, strategies as st
 
 from gateway_async.dialect import Dialect
 from gateway_async.errors import InvalidOrderError
-from gateway_async.models.payment_parts import (
+from gateway_async.models.payments import (
+    ApmPayment,
     CartItem,
+    DirectPayment,
     Discount,
     Item,
     MpiInfo,
     Price,
+    RedirectPayment,
     Subscription,
     join_items,
     split_items,
 )
-from gateway_async.models.payments import ApmPayment, DirectPayment, RedirectPayment
 from gateway_async.models.payouts import Beneficiary, Payer, PayoutRequest, PersonDocument
 from gateway_async.models.values import MaskedCard
-from gateway_async.wire.encoding import payout_fields
+from gateway_async.wire.encode import payout_fields
 from tests.models import examples
 
 _Model = TypeVar("_Model")

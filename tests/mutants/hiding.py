@@ -5,14 +5,14 @@ from tests.mutants.mutant import Mutant
 HIDING = (
     Mutant(
         "no signature is kept with a reply",
-        "wire/decoding.py",
+        "wire/decode.py",
         "    if first < 0 and not is_escaped:\n",
         "    if True:\n",
         "tests/batching/test_results.py tests/secrets/test_replies.py",
     ),
     Mutant(
         "a signature is found however its name is written",
-        "wire/decoding.py",
+        "wire/decode.py",
         '    is_escaped = b"\\\\" in reply and _ESCAPED_LETTER in reply\n',
         "    is_escaped = False\n",
         "tests/batching/test_results.py",

@@ -8,7 +8,7 @@ _FUZZ = "tests/fuzz/test_glance.py"
 READING = (
     Mutant(
         "a field that is named twice, and differently, has no value",
-        "wire/decoding.py",
+        "wire/decode.py",
         "    return value if _is_unambiguous(trimmed, value) else _without_doubt(trimmed, value)\n",
         "    return value\n",
         "tests/batching/test_repeated_names.py",
@@ -22,10 +22,10 @@ READING = (
     ),
     Mutant(
         "a document type definition is refused",
-        "wire/respon.py",
+        "wire/documents.py",
         "forbid_dtd=True, forbid_entities=True, forbid_external=True",
         "forbid_dtd=False, forbid_entities=False, forbid_external=False",
-        "tests/wire/test_decoding.py tests/faults/test_hostile_replies.py",
+        "tests/wire/test_decode.py tests/faults/test_hostile_replies.py",
     ),
     Mutant(
         "items are matched by identity, not by position",

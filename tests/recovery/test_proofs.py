@@ -16,7 +16,7 @@ from gateway_async.recovery.evidence import (
     prove_refunds,
     prove_state,
 )
-from gateway_async.wire.converter import read_record
+from gateway_async.wire.records import read_record
 
 ORDER = RefundOrder(
     transaction_id="T1",

@@ -5,7 +5,7 @@ from gateway_async.dialect import Dialect
 from gateway_async.operations import PAY_DIRECT
 from gateway_async.signing import HmacSigner
 from gateway_async.transport import HttpResponse
-from gateway_async.wire.encoding import encode_form, payment_fields
+from gateway_async.wire.encode import encode_form, payment_fields
 from tests.memory import MemoryTransport, all_done, client_over
 from tests.models import examples
 from tests.steps import count_calls

@@ -31,7 +31,7 @@ from gateway_async import (
     ReviewRecord,
     TransactionRecord,
 )
-from gateway_async.models.payment_parts import Item, Price, Subscription
+from gateway_async.models.payments import Item, Price, Subscription
 from gateway_async.models.payouts import PersonDocument
 from gateway_async.reconciliation import LedgerEntry
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway_async.errors import ReplyUnreadableError
-from gateway_async.wire.pages import decode_page
+from gateway_async.wire.documents import decode_page
 from tests.interface_fields import PAGE_INPUTS
 from tests.wire.refusals import SECRET, assert_tells_nothing
 

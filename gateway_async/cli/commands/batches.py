@@ -54,7 +54,7 @@ from gateway_async.cli.reports import About, Reporting, reporting
 from gateway_async.cli.runs import make_client
 from gateway_async.cli.stopping import Stop
 from gateway_async.errors import InvalidOrderError, JournalError
-from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from gateway_async.cli.reports import Reporting
 from gateway_async.cli.runs import Tally, drive, note_totals
 from gateway_async.cli.shows import gauged
 from gateway_async.errors import GatewayError
-from gateway_async.models.statuses import OutcomeStatus
+from gateway_async.models.orders import OutcomeStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -28,9 +28,8 @@ from gateway_async.cli.talk import Talk
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
 from gateway_async.errors import NotSentError, OutcomeUnknownError
-from gateway_async.models.orders import CaptureOrder, OrderRef
+from gateway_async.models.orders import CaptureOrder, OrderRef, OutcomeStatus
 from gateway_async.models.payments import DirectPayment
-from gateway_async.models.statuses import OutcomeStatus
 from gateway_async.models.values import CardNumber, SensitiveText
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply

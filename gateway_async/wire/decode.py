@@ -14,7 +14,7 @@ import orjson
 
 from gateway_async.errors import ReplyUnreadableError
 from gateway_async.signing import SIGNATURE_FIELD
-from gateway_async.wire.encoding import JsonText
+from gateway_async.wire.encode import JsonText
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -14,28 +14,29 @@ import orjson
 import pytest
 from hypothesis import given, strategies as st
 
-from gateway_async.models import payout_results, records, results
-from gateway_async.models.payout_results import PayoutResult
+from gateway_async.models import payouts, records
+from gateway_async.models.payouts import PayoutResult
 from gateway_async.models.records import (
     CaptureRecord,
     DeliveryInformation,
+    DirectPaymentResult,
     FraudCheckResult,
     Page,
     Record,
     RefundRecord,
+    RiskReasons,
     SubscriptionResult,
     TransactionRecord,
 )
-from gateway_async.models.results import DirectPaymentResult, RiskReasons
 from gateway_async.models.values import MASK
-from gateway_async.wire import converter
-from gateway_async.wire.converter import read_page, read_record
+from gateway_async.wire import records as reader
+from gateway_async.wire.records import read_page, read_record
 from tests.steps import count_calls
 
 RECORD_MODELS: list[type[Record]] = sorted(
     {
         value
-        for module in (records, results, payout_results)
+        for module in (records, payouts)
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Record)
     },
@@ -331,9 +332,9 @@ def _spoil(value: object, data: st.DataObject) -> object:
 def _careful_converter() -> cattrs.Converter:
     """Return the converter, with all that makes it quick left out."""
     careful = cattrs.Converter()
-    converter.configure_values(careful)
-    converter.configure_lists(careful)
-    careful.register_structure_hook_factory(converter._is_record, converter._careful_reader)
+    reader.configure_values(careful)
+    reader.configure_lists(careful)
+    careful.register_structure_hook_factory(reader._is_record, reader._careful_reader)
     return careful
 
 
@@ -361,17 +362,17 @@ def test_a_clean_record_is_read_in_few_calls(lacking: tuple[str, ...]) -> None:
 
 def test_what_lacks_fields_is_read_by_few_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[int] = []
-    compile_reader = converter._compiled
+    compile_reader = reader._compiled
 
     def note(fields: Any, present: Any, names: Any) -> Any:
         compiled.append(len(present))
         return compile_reader(fields, present, names)
 
-    monkeypatch.setattr(converter, "_compiled", note)
+    monkeypatch.setattr(reader, "_compiled", note)
     quick = cattrs.Converter()
-    converter.configure_values(quick)
-    converter.configure_records(quick)
-    names = [name for name, _, _ in converter._own_fields(DeliveryInformation)]
+    reader.configure_values(quick)
+    reader.configure_records(quick)
+    names = [name for name, _, _ in reader._own_fields(DeliveryInformation)]
     for size in range(len(names) + 1):
         for present in itertools.combinations(names, size):
             whole = {name: f"{name} of {size}" for name in present}

@@ -20,11 +20,17 @@ from gateway_async.models.orders import (
     RefundOrder,
     ReviewOrder,
 )
-from gateway_async.models.payment_parts import BasicItemData, CartItem, Item, Price, Subscription
-from gateway_async.models.payments import RedirectPayment
+from gateway_async.models.payments import (
+    BasicItemData,
+    CartItem,
+    Item,
+    Price,
+    RedirectPayment,
+    Subscription,
+)
 from gateway_async.models.payouts import PayoutRequest
 from gateway_async.operations import CANCEL, CAPTURE, REFUND, REVIEW, Operation
-from gateway_async.wire.encoding import (
+from gateway_async.wire.encode import (
     JsonText,
     encode_chunk,
     encode_form,

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from gateway_async.errors import ReplyUnreadableError
-from gateway_async.wire import respon
-from gateway_async.wire.decoding import decode_json, decode_surely
-from gateway_async.wire.encoding import JsonText
-from gateway_async.wire.pages import decode_page
-from gateway_async.wire.respon import decode_respon, reply_fields
+from gateway_async.wire import documents
+from gateway_async.wire.decode import decode_json, decode_surely
+from gateway_async.wire.documents import decode_page, decode_respon, reply_fields
+from gateway_async.wire.encode import JsonText
 from tests.wire.refusals import assert_tells_nothing
 
 
@@ -258,12 +257,12 @@ def test_plain_xml_is_read_as_the_parser_reads_it(
     for place, piece in changes:
         text = text[:place] + piece + text[place:]
     trimmed = text.strip(" \t\r\n").encode(errors="replace")
-    plain = respon._plain_fields(trimmed)
-    assert plain is None or plain == respon._parsed_fields(trimmed, len(trimmed))
+    plain = documents._plain_fields(trimmed)
+    assert plain is None or plain == documents._parsed_fields(trimmed, len(trimmed))
 
 
 def test_a_usual_reply_needs_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(respon, "_parsed_fields")
+    monkeypatch.delattr(documents, "_parsed_fields")
     body = b"""<?xml version="1.0" encoding="UTF-8"?>
         <respon>
           <order_no>A</order_no><note></note>
@@ -276,7 +275,7 @@ def test_a_usual_reply_needs_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_plain_xml_takes_a_time_in_proportion_to_its_size() -> None:
     for piece in (b"<a> </a>", b"<a><b> </b>", b"<a>", b" ", b"<a> <b> </b> <c>"):
         body = b"<respon>" + piece * (60_000 // len(piece)) + b"<respon>"
-        assert respon._plain_fields(body) is None  # in the square of its size, this would hang
+        assert documents._plain_fields(body) is None  # in the square of its size, this would hang
 
 
 def refusal(decode: Any, *arguments: object) -> ReplyUnreadableError | None:

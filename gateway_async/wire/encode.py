@@ -17,7 +17,7 @@ import attrs
 import orjson
 
 from gateway_async.errors import ConfigurationError, InvalidOrderError
-from gateway_async.models.markers import marked
+from gateway_async.models.orders import marked
 from gateway_async.models.values import (
     CURRENCY,
     JOINED,
