@@ -33,6 +33,7 @@ from benchmarks.replies import ORDERS
 from benchmarks.stub import stub
 from gateway_async.batching.glance import Glance
 from gateway_async.batching.judge import judge
+from gateway_async.batching.results import overall_of
 from gateway_async.operations import REFUND
 from gateway_async.session import Request, Session
 from gateway_async.transport import HttpRequest, HttpResponse, SendTracker
@@ -185,7 +186,7 @@ def judge_of(session: Session) -> "Judge":
         kept, payload = without_signatures(body, decode_surely(body))
         judgement = judge(REFUND, orders, payload, session.dialect)
         if judgement.all_echoed:
-            glance.learn(kept, payload, listed, len(orders))
+            glance.learn(kept, payload, listed, len(orders), overall_of(payload))
         return judgement.all_echoed
 
     return is_done

@@ -81,7 +81,7 @@ def check_order(
     return None
 
 
-@attrs.frozen(weakref_slot=False)
+@attrs.define(eq=False, weakref_slot=False)
 class Chunk:
     """The orders of one request.
 
@@ -290,10 +290,10 @@ class OrderFeed:
         """How many orders may be pulled now."""
         if self.source.ended or self.is_broken:
             return 0
-        size = self._size
-        return min(
-            size - len(self._orders), self._most_held - len(self._held), size - len(self._refused)
-        )
+        room = self._size - len(self._orders)
+        if self._held or self._refused:
+            room = min(room, self._most_held - len(self._held), self._size - len(self._refused))
+        return room
 
     @property
     def is_exhausted(self) -> bool:
@@ -387,7 +387,8 @@ class OrderFeed:
         if self._is_serial:
             self._in_flight |= self._identities
         self._indices, self._orders, self._identities, self._encoded = [], [], set(), None
-        self._reconsider()
+        if self._held:
+            self._reconsider()
         if encoded is None:
             indices, orders = _sorted(indices, orders)
         return Chunk(_compact(indices), tuple(orders), encoded)
@@ -474,10 +475,10 @@ class OrderFeed:
         if self._orders or set(map(type, orders)) != {self._operation.order_class}:
             return
         identities = set(map(self._identity, orders))
-        if len(identities) < len(orders) or not (
-            identities.isdisjoint(self._held_identities)
-            and identities.isdisjoint(self._in_flight)
-            and identities.isdisjoint(self._unknown)
+        if len(identities) < len(orders) or not all(
+            identities.isdisjoint(others)
+            for others in (self._held_identities, self._in_flight, self._unknown)
+            if others
         ):
             return
         if self._operation.is_look_up and len({order.kind for order in orders}) > 1:
@@ -532,10 +533,9 @@ class OrderFeed:
 
     def _reconsider(self) -> None:
         """Place once more what was held back, in its order."""
-        if self._held:
-            held, self._held, self._held_identities = self._held, deque(), set()
-            for index, order in held:
-                self._place(index, order)
+        held, self._held, self._held_identities = self._held, deque(), set()
+        for index, order in held:
+            self._place(index, order)
 
     def _refuse(self, index: int, order: object, error: InvalidOrderError | NotSentError) -> None:
         chunk = Chunk(range(index, index + 1), (order,))

@@ -39,14 +39,13 @@ _SPACINGS = ((b":", b","), (b": ", b", "))
 
 @attrs.frozen
 class _Layout:
-    """The texts around the orders in a reply of success, its spacing, and its other fields."""
+    """The texts around the orders in a reply of success, and its spacing."""
 
     head: re.Pattern[bytes]
     tail: re.Pattern[bytes]
     end: re.Pattern[bytes]
     colon: bytes
     comma: bytes
-    around: "Mapping[str, Any]"
 
 
 class Glance:
@@ -54,18 +53,17 @@ class Glance:
 
     Args:
         operation: What is asked for.
+
+    Attributes:
+        overall: Code and text of the overall result, in the replies that it proves.
     """
 
     def __init__(self, operation: "Operation") -> None:
         self._list_field = operation.list_field or ""
         self._status_field = operation.status_field or ""
+        self.overall: tuple[str | None, str | None] = (None, None)
         self._layout: _Layout | None = None
         self._learnt = 0
-
-    @property
-    def around(self) -> "Mapping[str, Any]":
-        """The fields of the replies that are proved, but for their items."""
-        return {} if self._layout is None else self._layout.around
 
     def prove(self, reply: bytes, listed: bytes, orders: int) -> bytes | None:
         """Return the reply without its signature if it proves that every order succeeded.
@@ -96,7 +94,14 @@ class Glance:
         start, stop = signed.span(1)
         return reply if start == stop else reply[:start] + reply[stop:]
 
-    def learn(self, reply: bytes, payload: "Mapping[str, Any]", listed: bytes, orders: int) -> None:
+    def learn(
+        self,
+        reply: bytes,
+        payload: "Mapping[str, Any]",
+        listed: bytes,
+        orders: int,
+        overall: tuple[str | None, str | None],
+    ) -> None:
         """Learn the layout of a reply that was judged to be all of success, in our order.
 
         Args:
@@ -104,11 +109,13 @@ class Glance:
             payload: The same decoded, no field of it named twice.
             listed: The JSON array of the orders, as it was sent.
             orders: How many they are.
+            overall: Code and text of its overall result.
         """
         if self._learnt < MOST_LAYOUTS and listed.count(b"}") == orders:
             self._learnt += 1
             layouts = (self._read_layout(reply, payload, listed, *each) for each in _SPACINGS)
-            self._layout = next(filter(None, layouts), self._layout)
+            if (layout := next(filter(None, layouts), None)) is not None:
+                self._layout, self.overall = layout, overall
 
     def _read_layout(
         self, reply: bytes, payload: "Mapping[str, Any]", listed: bytes, colon: bytes, comma: bytes
@@ -137,7 +144,7 @@ class Glance:
             re.compile((re.escape(named) + _SIGNATURE).join(map(re.escape, part.split(written))))
             for part in (head, end)
         )
-        return _Layout(head_pattern, tail, end_pattern, colon, comma, around)
+        return _Layout(head_pattern, tail, end_pattern, colon, comma)
 
     def _tail(
         self, text: bytes, sent: "Mapping[str, Any] | None", colon: bytes, comma: bytes

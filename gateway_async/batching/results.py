@@ -39,6 +39,9 @@ O_co = TypeVar("O_co", covariant=True)
 R_co = TypeVar("R_co", covariant=True)
 """A record, or a tuple of them."""
 
+Overall = tuple[str | None, str | None]
+"""Code and text of the overall result that a reply names."""
+
 UNEXPECTED_KEPT = 1000
 _SUCCEEDED = status_codes([OutcomeStatus.SUCCEEDED])
 _WITHOUT_ERROR = (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
@@ -82,19 +85,12 @@ class ReplyEnvelope:
     http_status: int
     received_at: datetime
 
-    @classmethod
-    def of(
-        cls, payload: Mapping[str, Any], *, http_status: int, received_at: float
-    ) -> "ReplyEnvelope":
-        """Take it from a decoded reply, received at this time in seconds since the epoch."""
-        code = identifier(payload.get("return_status"))
-        text = identifier(payload.get("return_message"))
-        return cls(
-            return_status=code,
-            return_message="OK" if text == "OK" else text,  # one text for all of a kept result
-            http_status=http_status,
-            received_at=datetime.fromtimestamp(received_at, UTC),
-        )
+
+def overall_of(payload: Mapping[str, Any]) -> Overall:
+    """Return `return_status` and `return_message` of a decoded reply."""
+    code = identifier(payload.get("return_status"))
+    text = identifier(payload.get("return_message"))
+    return code, "OK" if text == "OK" else text  # one text for all of a kept result
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
@@ -242,11 +238,11 @@ class AnsweredChunk:
         judgement: What it says of each order; None where it says at a glance that all succeeded,
             in their order.
         sending: What was noted when they were sent.
-        envelope: What the reply says as a whole.
+        overall: The overall result that the reply names.
     """
 
     __slots__ = (
-        *("_dialect", "envelope", "indices", "is_echoed", "operation", "orders"),
+        *("_dialect", "_envelope", "_overall", "indices", "is_echoed", "operation", "orders"),
         *("reply", "sending", "statuses"),
     )
 
@@ -259,9 +255,10 @@ class AnsweredChunk:
         reply: bytes,
         judgement: Judgement | None,
         sending: Sending,
-        envelope: ReplyEnvelope,
+        overall: Overall,
     ) -> None:
-        self.envelope = envelope
+        self._overall = overall
+        self._envelope: ReplyEnvelope | None = None
         self.indices = indices
         self.orders = orders
         self.operation = operation
@@ -278,7 +275,19 @@ class AnsweredChunk:
     @property
     def is_accepted(self) -> bool:
         """Whether the reply says that the request as a whole was accepted."""
-        return self.envelope.return_status in self._dialect.done_return_statuses
+        return self._overall[0] in self._dialect.done_return_statuses
+
+    @property
+    def envelope(self) -> ReplyEnvelope:
+        """What the reply says as a whole: one object for all outcomes."""
+        if self._envelope is None:
+            self._envelope = ReplyEnvelope(
+                return_status=self._overall[0],
+                return_message=self._overall[1],
+                http_status=200,
+                received_at=datetime.fromtimestamp(self.sending.ended_at, UTC),
+            )
+        return self._envelope
 
     def outcomes(self) -> list[Outcome[Any, Any]]:
         """Make the outcomes; those that succeeded in their order decode the reply when read."""

@@ -5,6 +5,7 @@ job records the intent before the first byte, and the outcomes before anything e
 """
 
 import asyncio
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gateway_async.batching.glance import Glance
@@ -15,6 +16,7 @@ from gateway_async.batching.results import (
     ReplyEnvelope,
     Results,
     Sending,
+    overall_of,
 )
 from gateway_async.errors import (
     ConfigurationError,
@@ -27,20 +29,21 @@ from gateway_async.errors import (
 )
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import REFUND
-from gateway_async.session import HTTP_OK, Attempts, AttemptsResult, Request
+from gateway_async.session import Attempts, AttemptsResult, Request
 from gateway_async.wire.decode import decode_json, decode_surely, identifier, without_signatures
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from gateway_async.batching.feed import Chunk, OrderFeed
+    from gateway_async.batching.results import Overall
     from gateway_async.operations import Operation
     from gateway_async.session import Gate, Session
     from gateway_async.transport import HttpResponse
 
     References = Mapping[str, frozenset[str]]
-    Reading = tuple[bytes, Mapping[str, Any], bool]
-    """A reply as it is kept, what it says, and whether that lacks its items: read at a glance."""
+    Reading = tuple[bytes, Mapping[str, Any] | None, Overall]
+    """A reply as it is kept, decoded unless it was proved at a glance, and its overall result."""
     Verdicts = Sequence[tuple[OutcomeStatus, GatewayError | None]]
     Items = Sequence[Sequence[Mapping[str, Any]]]
 
@@ -219,14 +222,13 @@ class Sender:
         self, chunk: "Chunk", references: "References", made: "AttemptsResult[Reading]"
     ) -> "tuple[AnsweredChunk, Judgement | None]":
         """Judge a reply, unless it was proved at a glance that every order succeeded."""
-        (reply, payload, is_proved), judgement = made.value or (b"", {}, False), None
-        envelope = ReplyEnvelope.of(payload, http_status=HTTP_OK, received_at=made.ended_at)
-        if not is_proved:
+        (reply, payload, overall), judgement = made.value or (b"", {}, (None, None)), None
+        if payload is not None:
             judgement = judge(self._operation, chunk.orders, payload, self._session.dialect)
             if judgement.unexpected and not (judgement.truncated and len(chunk) > 1):
                 self._results.add_unexpected(judgement.unexpected)
             if self._glance and judgement.all_echoed and chunk.encoded is not None:
-                self._glance.learn(reply, payload, chunk.encoded.listed, len(chunk))
+                self._glance.learn(reply, payload, chunk.encoded.listed, len(chunk), overall)
         answered = AnsweredChunk(
             chunk.indices,
             chunk.orders,
@@ -235,7 +237,7 @@ class Sender:
             reply,
             judgement,
             self._sending(made, references),
-            envelope,
+            overall,
         )
         return answered, judgement
 
@@ -244,7 +246,7 @@ class Sender:
         if self._glance and not references and chunk.encoded is not None:
             kept = self._glance.prove(body, chunk.encoded.listed, len(chunk))
             if kept is not None:
-                return kept, self._glance.around, True
+                return kept, None, self._glance.overall
         decode = decode_json if self._operation.is_look_up else decode_surely
         reply, payload = without_signatures(body, decode(body))
         self._session.check_owner(payload)
@@ -254,7 +256,7 @@ class Sender:
                 raise ReplyUnreadableError(
                     "the reply lists only refunds that were done before this request"
                 )
-        return reply, payload, False
+        return reply, payload, overall_of(payload)
 
     async def _send_halves(self, chunk: "Chunk", references: "References") -> GatewayError | None:
         """Ask again in two requests: the reply was full, and may have been cut."""
@@ -414,7 +416,10 @@ def _refusal(made: "AttemptsResult[Any]") -> ReplyEnvelope | None:
     if not isinstance(made.error, RejectedError):
         return None
     status = made.attempts[-1].http_status or 0
-    return ReplyEnvelope.of({}, http_status=status, received_at=made.ended_at)
+    received_at = datetime.fromtimestamp(made.ended_at, UTC)
+    return ReplyEnvelope(
+        return_status=None, return_message=None, http_status=status, received_at=received_at
+    )
 
 
 def _verdicts(

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from gateway_async import Dialect, OutcomeStatus
 from gateway_async.batching.judge import judge
-from gateway_async.batching.results import AnsweredChunk, ReplyEnvelope, Sending
+from gateway_async.batching.results import AnsweredChunk, Sending, overall_of
 from gateway_async.operations import OPERATIONS
 from gateway_async.wire.decode import decode_json, decode_surely, without_signatures
 from tests.orders import (
@@ -215,8 +215,8 @@ def test_a_kept_reply_is_read_again_as_it_was_judged(
     judgement = judge(row, orders, decode(body), Dialect())
     kept, _ = without_signatures(body, decode(body))
     sending = Sending(ended_at=0.0)
-    envelope = ReplyEnvelope.of(decode(body), http_status=200, received_at=0.0)
-    chunk = AnsweredChunk(range(count), orders, row, Dialect(), kept, judgement, sending, envelope)
+    overall = overall_of(decode(body))
+    chunk = AnsweredChunk(range(count), orders, row, Dialect(), kept, judgement, sending, overall)
     outcomes = chunk.outcomes()
     assert [outcome.status for outcome in outcomes] == [s for s, _ in judgement.verdicts]
     assert list(map(str, chunk.judgement().verdicts)) == list(map(str, judgement.verdicts))

@@ -9,6 +9,7 @@ import pytest
 from gateway_async import BatchPolicy, Dialect, OutcomeStatus, RecoveryPolicy
 from gateway_async.batching import judge as judging
 from gateway_async.batching.glance import MOST_LAYOUTS, Glance
+from gateway_async.batching.results import overall_of
 from gateway_async.operations import OPERATIONS
 from gateway_async.transport import HttpResponse
 from gateway_async.wire.decode import decode_surely, without_signatures
@@ -50,7 +51,8 @@ class _Reader:
 
     def learn(self, reply: bytes, orders: Sequence[Any]) -> None:
         kept, payload = without_signatures(reply, decode_surely(reply))
-        self.glance.learn(kept, payload, _listed(self.operation, orders), len(orders))
+        listed = _listed(self.operation, orders)
+        self.glance.learn(kept, payload, listed, len(orders), overall_of(payload))
 
     def prove(self, reply: bytes, orders: Sequence[Any]) -> bytes | None:
         return self.glance.prove(reply, _listed(self.operation, orders), len(orders))

@@ -20,6 +20,7 @@ import orjson
 from gateway_async import Dialect, OutcomeStatus, ReplyUnreadableError
 from gateway_async.batching.glance import Glance
 from gateway_async.batching.judge import judge
+from gateway_async.batching.results import overall_of
 from gateway_async.operations import OPERATIONS, Operation
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.wire.decode import decode_surely, without_signatures
@@ -399,7 +400,7 @@ def mutated(random: Random, chunk: Chunk) -> bytes:
 def learnt(glance: Glance, chunk: Chunk) -> None:
     """Let a glance learn from a right reply, as a batch does."""
     reply, payload = without_signatures(chunk.reply, decode_surely(chunk.reply))
-    glance.learn(reply, payload, chunk.listed, len(chunk.orders))
+    glance.learn(reply, payload, chunk.listed, len(chunk.orders), overall_of(payload))
 
 
 def check(chunk: Chunk, reply: bytes, kept: bytes) -> None:
