@@ -118,13 +118,11 @@ class Source:
         ended: Whether every order was pulled.
         collection: All orders, where the input is a collection; None where it is not.
         waits: Whether pulling an order may take time that is not ours.
-        is_ready: Whether orders are pulled without waiting, by `pull_ready`.
     """
 
     ended: bool = False
     collection: tuple[object, ...] | None = None
     waits: bool = False
-    is_ready: bool = False
 
     async def pull(self, most: int, indices: list[int], orders: list[Any]) -> None:
         """Append the next orders, `most` of them at most, and their positions.
@@ -133,9 +131,6 @@ class Source:
         before counts as pulled.
         """
 
-    def pull_ready(self, most: int, indices: list[int], orders: list[Any]) -> None:
-        """Do as `pull` does, without waiting."""
-
     async def aclose(self) -> None:
         """Close what is left."""
 
@@ -143,27 +138,22 @@ class Source:
 class _Iterated(Source):
     """Orders from an iterable."""
 
-    is_ready = True
-
     def __init__(self, iterable: Iterable[object]) -> None:
         if isinstance(iterable, Collection):
             self.collection = iterable = tuple(iterable)
         self._iterator = iter(iterable)
         self._next = 0
 
-    def pull_ready(self, most: int, indices: list[int], orders: list[Any]) -> None:
+    async def pull(self, most: int, indices: list[int], orders: list[Any]) -> None:
         before = len(orders)
         try:
             orders.extend(islice(self._iterator, most))  # what came stays, if the next raises
-        except asyncio.CancelledError as error:  # nothing is awaited: nobody else can cancel here
+        except asyncio.CancelledError as error:  # nothing is awaited, so none came from outside
             raise RuntimeError(_CANCELLED_WITHIN) from error
         finally:
             first, self._next = self._next, self._next + len(orders) - before
             indices.extend(range(first, self._next))
         self.ended = self._next - first < most
-
-    async def pull(self, most: int, indices: list[int], orders: list[Any]) -> None:
-        self.pull_ready(most, indices, orders)
 
     async def aclose(self) -> None:
         close = getattr(self._iterator, "close", None)
@@ -364,20 +354,8 @@ class OrderFeed:
             try:
                 await self._pull(room, indices, orders)
             finally:
-                self._take_in(indices, orders)
-
-    def fill_ready(self) -> None:
-        """Do as `fill` does, from an input that never keeps us waiting."""
-        while (room := self.room) > 0:
-            indices: list[int] = []
-            orders: list[Any] = []
-            try:
-                self.source.pull_ready(room, indices, orders)
-            except BaseException:
-                self.is_broken = True
-                raise
-            finally:
-                self._take_in(indices, orders)
+                if orders:
+                    self._take_in(indices, orders)
 
     def take(self) -> Chunk | None:
         """Return the next chunk, full or not; None if none can leave now."""
@@ -448,49 +426,42 @@ class OrderFeed:
     def _take_in(self, indices: list[int], orders: list[Any]) -> None:
         """Check what was pulled, and put it into the chunk: nearly always all of it at once."""
         self._pulled += len(orders)
-        if not orders:
-            return
-        try:
-            self._open_with(indices, orders)
-        finally:  # whatever was raised, every order is taken in once
-            if self._orders is not orders:
-                self._encoded = None
-                self._add_all(indices, orders)
-
-    def _add_all(self, indices: list[int], orders: list[Any]) -> None:
         added = 0
         try:
+            if not self._orders and self._open_with(indices, orders):
+                return
             for index, order in zip(indices, orders, strict=True):
                 self._add(index, order)
                 added += 1
         finally:
-            if added < len(orders):  # a check raised what it never should
+            if added < len(orders) and self._orders is not orders:  # a check raised
                 self.is_broken = True
                 error = NotSentError("nothing was sent: the orders could not be checked")
                 for index, order in zip(indices[added:], orders[added:], strict=True):
                     self._refuse(index, order, error)
 
-    def _open_with(self, indices: list[int], orders: list[Any]) -> None:
+    def _open_with(self, indices: list[int], orders: list[Any]) -> bool:
         """Begin a chunk with orders, if each is right and none is in another's way."""
-        if self._orders or set(map(type, orders)) != {self._operation.order_class}:
-            return
+        operation = self._operation
+        if set(map(type, orders)) != {operation.order_class}:
+            return False
         identities = set(map(self._identity, orders))
-        if len(identities) < len(orders) or not all(
-            identities.isdisjoint(others)
-            for others in (self._held_identities, self._in_flight, self._unknown)
-            if others
+        others = (self._held_identities, self._in_flight, self._unknown)
+        if (
+            len(identities) < len(orders)
+            or not all(map(identities.isdisjoint, filter(None, others)))
+            or (operation.is_look_up and len({order.kind for order in orders}) > 1)
         ):
-            return
-        if self._operation.is_look_up and len({order.kind for order in orders}) > 1:
-            return
+            return False
         try:
             encoded = self._encode(indices, orders)
         except GatewayError:  # each is checked by itself, which says why
-            return
+            return False
         if not (self._is_checked or self._note_new(identities)):
-            return
+            return False
         self._indices, self._identities, self._encoded = indices, identities, encoded
         self._orders = orders
+        return True
 
     def _add(self, index: int, order: Any) -> None:  # noqa: ANN401  # anything may come in
         """Take in one order that was pulled: into the chunk, or held back, or refused."""

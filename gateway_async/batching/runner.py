@@ -413,11 +413,8 @@ class BatchRunner(Runner):
                     await self.change()
                     continue
             try:
-                if feed.source.is_ready:
-                    feed.fill_ready()
-                else:
-                    async with self._taking:
-                        await feed.fill()
+                async with self._taking:
+                    await feed.fill()
             finally:
                 if feed.is_broken:
                     self._stop("the input failed")

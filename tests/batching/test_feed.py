@@ -1,5 +1,6 @@
 """Every order that is pulled leaves the feed once, and none in another's way."""
 
+import contextlib
 import itertools
 from collections.abc import AsyncIterator
 from typing import Any
@@ -31,12 +32,11 @@ UNKNOWN, DECLINED = OutcomeStatus.UNKNOWN, OutcomeStatus.DECLINED
 class _Portions(Source):
     """Gives orders in portions of any size, as readily as is drawn."""
 
-    def __init__(self, orders: list[Any], sizes: list[int], *, is_ready: bool) -> None:
-        self.is_ready = is_ready
+    def __init__(self, orders: list[Any], sizes: list[int]) -> None:
         self._left = list(enumerate(orders))
         self._sizes = itertools.cycle(sizes)
 
-    def pull_ready(self, most: int, indices: list[int], orders: list[Any]) -> None:
+    async def pull(self, most: int, indices: list[int], orders: list[Any]) -> None:
         size = min(next(self._sizes), most)
         for index, order in self._left[:size]:
             indices.append(index)
@@ -44,12 +44,15 @@ class _Portions(Source):
         del self._left[:size]
         self.ended = not self._left
 
-    async def pull(self, most: int, indices: list[int], orders: list[Any]) -> None:
-        self.pull_ready(most, indices, orders)
-
     @property
     def never_pulled(self) -> list[int]:
         return [index for index, _ in self._left]
+
+
+def fill(feed: OrderFeed) -> None:
+    """Fill a feed whose source keeps nothing waiting."""
+    with contextlib.suppress(StopIteration):
+        feed.fill().send(None)
 
 
 class _Workers:
@@ -59,7 +62,7 @@ class _Workers:
         self, operation: Operation, policy: BatchPolicy, orders: list[Any], data: st.DataObject
     ) -> None:
         sizes = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=4))
-        self.source = _Portions(orders, sizes, is_ready=data.draw(st.booleans()))
+        self.source = _Portions(orders, sizes)
         self.feed = OrderFeed(operation, Dialect(), policy, self.source)
         self.identity = identity_of(operation)
         self.orders = orders
@@ -81,17 +84,10 @@ class _Workers:
         if is_full or (self.in_flight and self.data.draw(st.booleans())):
             self._release()
             return
-        self._fill()
+        fill(self.feed)
         if self.data.draw(st.booleans()) and self.in_flight:
             self._release()  # while a worker waits for more
         self._take()
-
-    def _fill(self) -> None:
-        if self.source.is_ready:
-            self.feed.fill_ready()
-        else:
-            with pytest.raises(StopIteration):
-                self.feed.fill().send(None)
 
     def _take(self) -> None:
         refused = self.feed.take_refused()
@@ -291,7 +287,7 @@ async def test_a_collection_is_taken_as_it_was_checked(orders: list[Any], size: 
     await feed.check_all()
     taken: list[CaptureOrder] = []
     while not feed.is_done:
-        feed.fill_ready()
+        fill(feed)
         taken += (feed.take() or Chunk((), ())).orders
     assert taken == captures
     assert feed.take_refused() == []
@@ -299,9 +295,9 @@ async def test_a_collection_is_taken_as_it_was_checked(orders: list[Any], size: 
 
 async def test_what_a_collection_still_held_is_given_up_too() -> None:
     feed = OrderFeed(REFUND, Dialect(), BatchPolicy(chunk_size=10), refunds(2500))
-    feed.fill_ready()
+    fill(feed)
     assert feed.take() is not None
-    feed.fill_ready()
+    fill(feed)
     left = feed.give_up(LEFT)
     assert [n for chunk in left for n in chunk.indices] == list(range(10, 2500))
     assert {chunk.error for chunk in left} == {LEFT}
@@ -324,7 +320,7 @@ def test_one_like_an_unknown_one_of_before_is_refused() -> None:
     policy = BatchPolicy(duplicates="serialize", chunk_size=10)
     feed = OrderFeed(REFUND, Dialect(), policy, [first, second])
     feed.note_unknown([first])
-    feed.fill_ready()
+    fill(feed)
     chunk = feed.take()
     assert chunk is not None
     assert list(chunk.orders) == [second]
@@ -334,13 +330,13 @@ def test_one_like_an_unknown_one_of_before_is_refused() -> None:
 def test_a_declined_one_lets_the_next_of_its_identity_follow() -> None:
     one = refunds(1)[0]
     feed = OrderFeed(REFUND, Dialect(), BatchPolicy(duplicates="serialize"), [one, one])
-    feed.fill_ready()
+    fill(feed)
     chunk = feed.take()
     assert chunk is not None
-    feed.fill_ready()
+    fill(feed)
     assert feed.take() is None
     feed.release(chunk.failed(RejectedError("no"), DECLINED))
-    feed.fill_ready()
+    fill(feed)
     later = feed.take()
     assert later is not None
     assert list(later.indices) == [1]
@@ -358,7 +354,7 @@ def test_halves_are_the_whole(size: int) -> None:
 
 def test_indices_without_a_gap_take_no_memory() -> None:
     feed = OrderFeed(REFUND, Dialect(), BatchPolicy(), iter(refunds(50)))
-    feed.fill_ready()
+    fill(feed)
     chunk = feed.take()
     assert chunk is not None
     assert chunk.indices == range(50)
@@ -384,11 +380,11 @@ def test_what_joins_a_chunk_while_it_is_filled_is_written_with_it() -> None:
     a, b, c, d, e = refunds(5)
     policy = BatchPolicy(duplicates="serialize", chunk_size=2)
     feed = OrderFeed(REFUND, Dialect(), policy, [a, b, a, c, d, e])
-    feed.fill_ready()
+    fill(feed)
     ahead = feed.take()
-    feed.fill_ready()  # the second `a` is held back
+    fill(feed)  # the second `a` is held back
     beside = feed.take()
-    feed.fill_ready()
+    fill(feed)
     assert ahead is not None
     assert beside is not None
     assert list(beside.orders) == [c, d]

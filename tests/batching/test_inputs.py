@@ -235,12 +235,12 @@ async def test_what_raises_while_orders_are_taken_in_neither_loses_nor_repeats_o
 ) -> None:
     open_with, count = OrderFeed._open_with, itertools.count(1)
 
-    def break_off(self: OrderFeed, indices: list[int], orders: list[Any]) -> None:
+    def break_off(self: OrderFeed, indices: list[int], orders: list[Any]) -> bool:
         breaks = next(count) == 2
-        if is_opened or not breaks:
-            open_with(self, indices, orders)
+        is_begun = (is_opened or not breaks) and open_with(self, indices, orders)
         if breaks:
             raise _BrokenError  # as a signal handler may, anywhere
+        return is_begun
 
     async def answer(asked: Asked) -> Any:
         await asyncio.sleep(0)
