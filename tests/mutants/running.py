@@ -18,8 +18,8 @@ RUNNING = (
     Mutant(
         "orders are taken in once, whatever is raised meanwhile",
         "batching/feed.py",
-        "            if self._orders is not orders:\n",
-        "            if True:\n",
+        "            if added < len(orders) and self._orders is not orders:",
+        "            if added < len(orders):",
         "tests/batching/test_inputs.py",
     ),
     Mutant(
@@ -80,8 +80,8 @@ RUNNING = (
     Mutant(
         "from an iterable that raised no more is taken",
         "batching/feed.py",
-        "            except BaseException:\n                self.is_broken = True\n",
-        "            except BaseException:\n",
+        "        except BaseException:\n            self.is_broken = True\n",
+        "        except BaseException:\n",
     ),
     Mutant(
         "from an asynchronous iterable that raised no more is taken",
