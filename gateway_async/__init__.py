@@ -15,6 +15,7 @@ from gateway_async.batching.results import (
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect, PaymentState
 from gateway_async.errors import (
+    AlikeRefundError,
     BatchIncompleteError,
     CertificateError,
     ConfigurationError,
@@ -112,6 +113,7 @@ if TYPE_CHECKING:
 __all__ = [  # noqa: RUF022  # in the order of sorted()
     "AccountOwner",
     "AdditionalInformation",
+    "AlikeRefundError",
     "ApmPayment",
     "ApmPaymentResult",
     "Bank",

@@ -89,6 +89,11 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+def _is_offset(value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(value) <= 24  # type: ignore[arg-type]  # noqa: PLR2004  # hours a day
+
+
 def _is_media_type(value: object) -> bool:
     return isinstance(value, str) and _MEDIA_TYPE.fullmatch(value) is not None
 
@@ -235,6 +240,8 @@ class Dialect:
         nothing_done_http_statuses: HTTP statuses by which the gateway vouches for the same.
         found_query_results: Values of `query_result` that say "here is the record".
         absent_query_results: Values of `query_result` that say "no such order".
+        utc_offset_hours: How far the gateway's clock is ahead of UTC, where its dates have no zone,
+            in hours; `RecoveryPolicy.hold_alike_hours` counts by it.
         payment_states: What values of `payment_status` mean; none is shown, so none is set.
             Recovery settles captures and cancels by it.
         payout_deduplicates: Whether the gateway executes a payout once for one `request_id`.
@@ -321,6 +328,9 @@ class Dialect:
     )
     found_query_results: AbstractSet[str] = _codes("1")
     absent_query_results: AbstractSet[str] = _codes()
+    utc_offset_hours: float = attrs.field(
+        default=0.0, validator=check(_is_offset, "a number of hours from -24 to 24")
+    )
     payment_states: "Mapping[str, PaymentState]" = attrs.field(
         factory=dict, converter=_states, validator=[_table, _only(PaymentState)]
     )

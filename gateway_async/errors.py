@@ -7,6 +7,7 @@
     ├── InvalidOrderError             an order or payment is wrong; nothing was sent (a ValueError)
     │   └── DuplicateOrderError       the same order twice in one batch
     ├── NotSentError                  proved: not one byte of the body was written
+    │   ├── AlikeRefundError          the gateway lists a refund like it already
     │   ├── CertificateError          the gateway's TLS certificate is not valid
     │   └── NotDoneError              it may have been sent, and recovery proved it was not done
     ├── OutcomeUnknownError           it may have happened: never resend blindly
@@ -34,6 +35,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime
 
 _Model = TypeVar("_Model", bound=type)
 _Given = ParamSpec("_Given")
@@ -109,6 +111,30 @@ class _UnclearStatusError(_OnePaymentError):
 
 class NotSentError(_OnePaymentError):
     """Nothing was sent, and that is proved; it may be tried again freely."""
+
+
+class AlikeRefundError(NotSentError):
+    """The gateway lists a refund of the same transaction and amount already; this one was not sent.
+
+    `RecoveryPolicy.hold_alike_hours` says how far back.
+
+    Attributes:
+        reference: The `refund_reference_id` of the one that is listed; empty where it has none.
+        refund_date: Its date, as the gateway gave it; None where it cannot be read.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        reference: str = "",
+        refund_date: "datetime | None" = None,
+        order_no: str | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message, order_no=order_no, request_id=request_id)
+        self.reference = reference
+        self.refund_date = refund_date
 
 
 class CertificateError(NotSentError):

@@ -180,12 +180,23 @@ class RecoveryPolicy:
             where it stays visible.
         record_baseline: Look up, before each chunk of refunds is sent, which refund references
             its transactions have already. One more request a chunk.
+        hold_alike_hours: How far back a refund that this look-up lists keeps another one of the
+            same transaction and amount from being sent, counted from the start of the batch; one
+            without a readable date does, too. Refunds of the same batch do not. None switches it
+            off.
     """
 
     settle_seconds: float = attrs.field(default=60.0, validator=_not_negative)
     resend_absent: bool = attrs.field(default=False, validator=is_flag)
     refund_evidence: str = attrs.field(default="references", validator=_one_of(*REFUND_EVIDENCE))
     record_baseline: bool = attrs.field(default=False, validator=is_flag)
+    hold_alike_hours: float | None = attrs.field(
+        default=24.0,
+        validator=check(
+            lambda value: value is None or is_duration(value),
+            "a number of hours, 0 or more, or None",
+        ),
+    )
 
 
 @attrs.frozen(kw_only=True)

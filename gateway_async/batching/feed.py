@@ -101,10 +101,12 @@ class Chunk:
     def halves(self) -> "tuple[Chunk, Chunk]":
         """Return the chunk as two, neither empty."""
         middle = len(self.orders) // 2
-        return (
-            Chunk(self.indices[:middle], self.orders[:middle]),
-            Chunk(self.indices[middle:], self.orders[middle:]),
-        )
+        return self.part(range(middle)), self.part(range(middle, len(self.orders)))
+
+    def part(self, places: "Iterable[int]") -> "Chunk":
+        """Return the orders at some places, by ascending index."""
+        picked = tuple(places)
+        return Chunk([self.indices[n] for n in picked], tuple(self.orders[n] for n in picked))
 
     def failed(self, error: GatewayError, status: OutcomeStatus) -> FailedChunk:
         """Return the chunk with an error that all of its orders share."""

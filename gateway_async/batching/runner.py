@@ -8,11 +8,20 @@ import abc
 import asyncio
 import logging
 import math
+import time
 import uuid
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Self
 
+from gateway_async.batching.baseline import (
+    SECONDS_AN_HOUR,
+    failure_of,
+    find_alike,
+    known_references,
+    refusal_of,
+)
 from gateway_async.batching.feed import Chunk, OrderFeed, check_order
-from gateway_async.batching.results import AnsweredChunk, FailedChunk, Results
+from gateway_async.batching.results import Results
 from gateway_async.batching.sender import Recorder, Sender
 from gateway_async.errors import (
     CertificateError,
@@ -21,23 +30,21 @@ from gateway_async.errors import (
     GatewayError,
     NotSentError,
     RejectedError,
-    ReplyUnreadableError,
 )
-from gateway_async.models.orders import OrderRef, OutcomeStatus, reference_of
+from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.operations import REFUND, SEARCH_REFUNDS
 from gateway_async.session import CALL_CANCELLED, DEADLINE_PASSED, Gate, is_cancelled
 from gateway_async.settings import BatchPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Coroutine, Sequence
 
+    from gateway_async.batching.baseline import References
     from gateway_async.batching.results import BatchResult, ChunkResult, Progress
     from gateway_async.operations import Operation
     from gateway_async.session import Session
     from gateway_async.settings import RecoveryPolicy
     from gateway_async.telemetry import BatchSpan
-
-    References = Mapping[str, frozenset[str]]
 
 _log = logging.getLogger("gateway_async.batches")
 
@@ -303,6 +310,10 @@ class BatchRunner(Runner):
             recovery.record_baseline or (recorder is not None and not is_marked)
         )
         self._no_references: References = {}  # one for all chunks: results keep it
+        hours = recovery.hold_alike_hours if recorder is None else None
+        self._alike_since = None if hours is None else time.time() - hours * SECONDS_AN_HOUR
+        self._keeps_made = policy.duplicates != "reject"
+        self._made: Counter[int] = Counter()
         self._taking = asyncio.Lock()
         self._turns = asyncio.Semaphore(_ENCODED_AT_ONCE)
         self._failed_in_a_row = 0
@@ -392,11 +403,15 @@ class BatchRunner(Runner):
                     self._sender.fail(chunk, NotSentError(f"nothing was sent: {reason}"))
                     await asyncio.sleep(0)  # a long input must not keep all else from running
                     continue
-                references: References | None = self._no_references
+                references = self._no_references
                 if self._looks_before:
-                    references = await self._references_before(chunk)
-                if references is not None:
-                    self._mind(await self._sender.send(chunk, references))
+                    if (result := await self._look_before(chunk)) is None:
+                        continue
+                    references = known_references(result)
+                    if (rest := self._hold_alike(chunk, result)) is None:
+                        continue
+                    chunk = rest
+                self._mind(await self._sender.send(chunk, references))
         finally:
             await self._sender.recorded()
 
@@ -465,7 +480,7 @@ class BatchRunner(Runner):
 
     # The baseline: earlier refunds of a chunk's transactions
 
-    async def _references_before(self, chunk: Chunk) -> "References | None":
+    async def _look_before(self, chunk: Chunk) -> "BatchResult[OrderRef, Any] | None":
         """Look up the earlier refunds of a chunk; where that fails, the chunk is not sent."""
         result = None
         cause: GatewayError | None = NotSentError("nothing was sent: the batch ended before")
@@ -477,7 +492,32 @@ class BatchRunner(Runner):
                 text = f"nothing was sent: its earlier refunds could not be looked up ({cause})"
                 self._sender.fail(chunk, NotSentError(text))
                 self._mind(cause)
-        return None if cause is not None else known_references(result)
+        return None if cause is not None else result
+
+    def _hold_alike(self, chunk: Chunk, result: "BatchResult[OrderRef, Any]") -> Chunk | None:
+        """Return what may be sent of a chunk: refunds that may be done already are not."""
+        if self._alike_since is None:
+            return chunk
+        listed = {outcome.order.value: outcome.record or () for outcome in result}
+        rest: list[int] = []
+        for place, order in enumerate(chunk.orders):
+            key = hash((order.transaction_id, order.refund_amount))
+            error = find_alike(
+                order,
+                listed.get(order.transaction_id, ()),
+                self._session.dialect,
+                since=self._alike_since,
+                made=self._made[key],
+            )
+            if error is not None:
+                self._add(chunk.part([place]).failed(error, OutcomeStatus.NOT_SENT))
+                continue
+            rest.append(place)
+            if self._keeps_made:
+                self._made[key] += 1
+        if len(rest) == len(chunk):
+            return chunk
+        return chunk.part(rest) if rest else None
 
     async def _find_refunds(self, chunk: Chunk) -> "BatchResult[Any, Any]":
         refs = [OrderRef(transaction_id=order.transaction_id) for order in chunk.orders]
@@ -495,34 +535,3 @@ class BatchRunner(Runner):
         finally:
             self.results.requests += look_up.results.requests
             self.results.retries += look_up.results.retries
-
-
-def failure_of(result: "BatchResult[OrderRef, Any]") -> GatewayError | None:
-    """Return why a request of a look-up had no readable reply; None where each had one."""
-    return next((chunk.error for chunk in result.chunks if isinstance(chunk, FailedChunk)), None)
-
-
-def refusal_of(result: "BatchResult[OrderRef, Any]") -> GatewayError | None:
-    """Return why the gateway refused a look-up as a whole; None where it refused none."""
-    for chunk in result.chunks:
-        if isinstance(chunk, AnsweredChunk) and not chunk.is_accepted:
-            errors = [outcome.error for outcome in chunk.outcomes() if outcome.error is not None]
-            return errors[0] if errors else ReplyUnreadableError("the gateway refused the look-up")
-    return None
-
-
-def known_references(result: "BatchResult[OrderRef, Any]") -> "References":
-    """Return the refund references of each transaction that a look-up lists.
-
-    A transaction that it does not list is left out: nothing is known about it. Where it also lists
-    orders that were not asked for, or was not accepted, it may leave out what was asked for, and
-    nothing is known at all.
-    """
-    answered = [chunk for chunk in result.chunks if isinstance(chunk, AnsweredChunk)]
-    if result.unexpected or not all(chunk.is_accepted for chunk in answered):
-        return {}
-    return {
-        outcome.order.value: frozenset(filter(None, map(reference_of, outcome.record or ())))
-        for outcome in result
-        if outcome.status in (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
-    }

@@ -365,7 +365,10 @@ class Recovery:
                 OPERATIONS[operation],
                 [_as_sent(absent[twins[0]]) for twins in groups],
                 policy=attrs.evolve(self._batch, duplicates="serialize", chunk_size=None),
-                recovery=attrs.evolve(self._policy, refund_evidence="references"),
+                # Two look-ups have just proved that none of the refunds listed is one of these.
+                recovery=attrs.evolve(
+                    self._policy, refund_evidence="references", hold_alike_hours=None
+                ),
             )
             result = await batch
             self._requests += result.requests

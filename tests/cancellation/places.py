@@ -169,4 +169,4 @@ def refs(orders: list[RefundOrder]) -> list[OrderRef]:
     return [OrderRef(transaction_id=order.transaction_id) for order in orders]
 
 
-BASELINE = RecoveryPolicy(record_baseline=True, settle_seconds=0)
+BASELINE = RecoveryPolicy(record_baseline=True, settle_seconds=0, hold_alike_hours=None)

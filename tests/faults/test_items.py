@@ -163,7 +163,7 @@ async def test_the_reply_to_an_earlier_refund_of_the_same_orders(
 
     proxy.always(Rewrite(first_again))
     deed = trial.kind(trial.sandbox)
-    recovery = RecoveryPolicy(record_baseline=True)
+    recovery = RecoveryPolicy(record_baseline=True, hold_alike_hours=None)
     async with trial.client(proxy.base_url, recovery=recovery) as gateway:
         said: list[Told] = [await deed.do(gateway) for _ in range(2)]
     assert [told.status for told in said] == [SUCCEEDED, UNKNOWN]

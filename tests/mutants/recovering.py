@@ -64,4 +64,30 @@ RECOVERING = (
         "    before = _references_before(outcome)\n",
         "    before = _references_before(outcome) or set()\n",
     ),
+    Mutant(
+        "a refund like one that the gateway lists already is not sent",
+        "batching/runner.py",
+        "        if self._alike_since is None:\n",
+        "        if True:\n",
+    ),
+    Mutant(
+        "an alike refund without a readable date counts",
+        "batching/baseline.py",
+        "    if date is None:\n        return True\n",
+        "    if date is None:\n        return False\n",
+    ),
+    Mutant(
+        "an alike refund counts however many hours ago the policy says",
+        "batching/baseline.py",
+        "    return date.replace(tzinfo=UTC).timestamp() - ahead > since\n",
+        "    return date.replace(tzinfo=UTC).timestamp() - ahead > since + 3600\n",
+        "tests/recovery/test_alike.py",
+    ),
+    Mutant(
+        "one refund of this batch explains one that is listed",
+        "batching/baseline.py",
+        "    if len(alike) <= made:\n",
+        "    if not alike or made:\n",
+        "tests/recovery/test_alike.py",
+    ),
 )

@@ -4,10 +4,13 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+import attrs
+
 from gateway_async import BatchResult, GatewayClient, OutcomeStatus, RecoveryPolicy, RefundOrder
 from gateway_async.sandbox import Sandbox, SeededOrder
 
 REFERENCES = RecoveryPolicy(settle_seconds=0, record_baseline=True)
+AGAIN = attrs.evolve(REFERENCES, hold_alike_hours=None)
 NO_BASELINE = RecoveryPolicy(settle_seconds=0)
 MARKER = RecoveryPolicy(settle_seconds=0, refund_evidence="marker")
 EVIDENCE = [REFERENCES, MARKER]

@@ -23,6 +23,7 @@ from gateway_async.sandbox.faults import (
 )
 from gateway_async.transport import AiohttpTransport, HttpRequest, HttpResponse, SendTracker
 from tests.recovery.books import (
+    AGAIN,
     EVIDENCE,
     NO_BASELINE,
     NOT_SENT,
@@ -103,7 +104,7 @@ async def test_a_refund_that_never_arrived_is_proved_and_not_resent(
 async def test_an_equal_refund_made_before_is_not_taken_for_this_one(
     sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
 ) -> None:
-    gateway = client(recovery)
+    gateway = client(attrs.evolve(recovery, hold_alike_hours=None))
     orders = refunds(sandbox)
     await client(NO_BASELINE).refund(orders)
     sandbox.faults.add("refund", ResetBeforeEffect(times=1))
@@ -294,7 +295,7 @@ def replace_fourth_reply(
 async def test_the_reply_to_an_earlier_request_is_none_to_the_refunds(
     sandbox: Sandbox, client: MakeClient, monkeypatch: pytest.MonkeyPatch, earlier: int
 ) -> None:
-    gateway = client(REFERENCES)
+    gateway = client(AGAIN)
     orders = refunds(sandbox, 2)
 
     with monkeypatch.context() as patch:
@@ -321,7 +322,7 @@ async def test_a_reply_with_one_earlier_refund_and_no_new_one_is_none(
     monkeypatch: pytest.MonkeyPatch,
     listed: Callable[[Any, Any], Any],
 ) -> None:
-    gateway = client(REFERENCES)
+    gateway = client(AGAIN)
     orders = refunds(sandbox, 2)
 
     def changed(replies: list[HttpResponse]) -> HttpResponse:

@@ -3,9 +3,11 @@
 import asyncio
 import itertools
 from collections import Counter, defaultdict
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from gateway_async import (
+    AlikeRefundError,
     ConfigurationError,
     DuplicateOrderError,
     InvalidOrderError,
@@ -14,7 +16,8 @@ from gateway_async import (
     OutcomeUnknownError,
     RejectedError,
 )
-from tests.simulation.gateway import LIMITS, key
+from tests.simulation.gateway import BY_HAND, LIMITS, key
+from tests.simulation.network import EPOCH
 from tests.simulation.recovery_checks import find_recovery_problems
 from tests.simulation.running import InputError, LeavingError, LimiterError
 
@@ -153,6 +156,8 @@ def _batch(story: "Story") -> "Iterator[str]":
     yield from _settled_when_calm(story, outcomes)
     if story.scenario.is_read:
         yield from _looked_up(story, outcomes)
+    if story.scenario.operation == "refund":
+        yield from _held_back(story, outcomes)
     if story.recovered is not None:
         yield from find_recovery_problems(story, story.recovered)
     allowed = (asyncio.CancelledError, TimeoutError, InputError, LimiterError, LeavingError)
@@ -252,10 +257,45 @@ def _settled_when_calm(story: "Story", outcomes: "list[Outcome[Any, Any]]") -> "
         expected = refused if is_declined else OutcomeStatus.SUCCEEDED
         if scenario.policy.duplicates == "serialize" and identity in stuck:
             expected = OutcomeStatus.NOT_SENT
+        if isinstance(outcome.error, AlikeRefundError):
+            expected = OutcomeStatus.NOT_SENT
         if outcome.status is OutcomeStatus.UNKNOWN:
             stuck.add(identity)
         if outcome.status is not expected:
             yield f"{outcome.index} is {outcome.status} on a calm day: {outcome.error}"
+
+
+def _alike_before(story: "Story") -> set[tuple[str, str]]:
+    """Return transaction and amount of the recent refunds that a baseline shows, if it is kept."""
+    recovery, gateway = story.scenario.recovery, story.network.gateway
+    if not recovery.record_baseline or recovery.hold_alike_hours is None:
+        return set()
+    begins = f"{datetime.fromtimestamp(EPOCH, UTC) - timedelta(hours=24):%Y%m%d%H%M%S}"
+    return {
+        (record["transaction_id"], record["refund_amount"])
+        for of_transaction in gateway.refunds.values()
+        for record in of_transaction
+        if record["refund_reason"] == BY_HAND
+        and not (record["refund_date"].isdigit() and record["refund_date"] <= begins)
+    }
+
+
+def _held_back(story: "Story", outcomes: "list[Outcome[Any, Any]]") -> "Iterator[str]":
+    """Check that an order is held back where a refund like it was listed before, and only there."""
+    alike = _alike_before(story)
+    shown = alike if story.network.gateway.lists_refunds else set()
+    is_sure = not story.scenario.manners.sloppiness
+    few = {name for name, listed in story.network.gateway.refunds.items() if len(listed) < 10}
+    for carried in story.carried:
+        for asked in carried.asked if carried.operation == "refund" and carried.begun else ():
+            name = asked["transaction_id"], asked["refund_amount"]
+            if name in shown and is_sure and name[0] in few:
+                yield f"#{carried.number} refunds {name}, as was done by hand before"
+    for outcome in outcomes:
+        if isinstance(outcome.error, AlikeRefundError):
+            name = outcome.order.transaction_id, str(outcome.order.refund_amount)
+            if name not in alike:
+                yield f"{outcome.index} was held back for nothing: {outcome.error}"
 
 
 def _looked_up(story: "Story", outcomes: "list[Outcome[Any, Any]]") -> "Iterator[str]":

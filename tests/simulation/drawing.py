@@ -19,7 +19,7 @@ from gateway_async import (
     Timeouts,
 )
 from tests.orders import ORDER_CLASSES
-from tests.simulation.gateway import BATCHES, LIMITS, LOOK_UPS, Gateway
+from tests.simulation.gateway import BATCHES, BY_HAND, LIMITS, LOOK_UPS, Gateway
 from tests.simulation.network import SETTLE_SECONDS, Network
 from tests.simulation.replies import (
     ABSENT_RESULT,
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 OPERATIONS = (*BATCHES, *LOOK_UPS, "refund", "refund", "pay_direct", "payout", "payouts")
 _SIZES = (1, 2, 3, 5, 8, 13, 21, 34)
 _LARGE = (101, 230)
+_OLD = ("20231113221320", "20230516120000", "20231113221319")
+_RECENT = ("20231113221321", "20231114210000", "", "soon")
+"""Dates of refunds: from a day and less before the start, or such as cannot be read."""
 
 
 def draw(seed: int) -> Scenario:
@@ -93,6 +96,7 @@ def draw(seed: int) -> Scenario:
             refund_evidence=random.choice(("references", "marker")),
             record_baseline=random.random() < 0.5,
             resend_absent=random.random() < 0.3,
+            hold_alike_hours=random.choice((24.0, None)),
         ),
         recovers=operation in BATCHES and random.random() < 0.7,
         calms_down=random.random() < 0.7,
@@ -211,7 +215,8 @@ def _fill(random: Random, gateway: Gateway, refs: "Sequence[OrderRef]") -> None:
                     "amount": "10.00",
                     "refund_amount": "1.00",
                     "refund_reason": "",
-                }
+                },
+                "20230516120000",
             )
 
 
@@ -229,8 +234,9 @@ def _know(random: Random, gateway: Gateway, orders: "Sequence[Any]") -> None:
                     "currency": order.currency,
                     "amount": f"{order.amount:.2f}",
                     "refund_amount": amount,
-                    "refund_reason": "by hand",
-                }
+                    "refund_reason": BY_HAND,
+                },
+                random.choice((*_OLD, *_RECENT)),
             )
 
 

@@ -5,6 +5,7 @@ may do to the truth is known to `replies`.
 """
 
 from collections import Counter
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -42,6 +43,8 @@ LISTS = {
     "search_refunds": "refund_orders",
 }
 REPLY_LIMIT = 100
+BY_HAND = "by hand"
+"""The reason of refunds that were made in the portal, before the run."""
 AUTHORISED = "3000"
 _STATES = {"capture": "4100", "cancel": "5000"}
 
@@ -85,6 +88,7 @@ class Gateway:
         lists_refunds: Whether a refund search finds anything at all.
         keeps_reasons: Whether a refund record shows the reason it was made with.
         is_flaky: Whether each new refund is left out of one of the searches that ask for it.
+        now: What its clock shows.
     """
 
     def __init__(self, *, deduplicates: bool) -> None:
@@ -96,6 +100,7 @@ class Gateway:
         self.lists_refunds = True
         self.keeps_reasons = True
         self.is_flaky = False
+        self.now = datetime.fromtimestamp(0, UTC)
         self._landed = 0
         self._left_out_in: dict[str, int] = {}
 
@@ -106,14 +111,14 @@ class Gateway:
             return
         self.effects[name] += 1
         if operation == "refund":
-            record = self.add_refund(order)
+            record = self.add_refund(order, f"{self.now:%Y%m%d%H%M%S}")
             if self.is_flaky:
                 self._left_out_in[record["refund_reference_id"]] = self._landed % 3 + 1
         for record in self.transactions:
             if record["transaction_id"] == order.get("transaction_id"):
                 record["payment_status"] = _STATES.get(operation, record["payment_status"])
 
-    def add_refund(self, order: Item) -> Item:
+    def add_refund(self, order: Item, date: str) -> Item:
         """Note a refund as a search lists it; it may be one made in the portal."""
         self._landed += 1
         of_transaction = self.refunds.setdefault(order["transaction_id"], [])
@@ -123,7 +128,7 @@ class Gateway:
             "refund_reference": "",
             "refund_reference_id": f"{order['transaction_id']}-{len(of_transaction) + 1:02d}",
             "payment_status": "4100",
-            "refund_date": f"20240501{self._landed:06d}",
+            "refund_date": date,
             "refund_processing_date": "",
         }
         of_transaction.append(record)

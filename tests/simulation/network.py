@@ -176,6 +176,8 @@ class Network:
 
     def arrive(self, carried: Carried) -> bytes:
         """Have the gateway do what the request asks for."""
+        now = EPOCH + asyncio.get_running_loop().time()
+        self.gateway.now = datetime.fromtimestamp(now, UTC)
         body = write_reply(
             self._random, self.gateway, self._manners, carried.operation, carried.asked
         )

@@ -1,0 +1,212 @@
+"""Refunds that the gateway lists already: the same money does not go out under another batch."""
+
+import pickle
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import attrs
+import pytest
+
+from gateway_async import (
+    AlikeRefundError,
+    BatchPolicy,
+    Dialect,
+    GatewayClient,
+    RecoveryPolicy,
+    RefundOrder,
+)
+from gateway_async.batching.baseline import find_alike
+from gateway_async.models.records import RefundRecord
+from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.faults import ResetBeforeEffect
+from tests.memory import Asked, MemoryTransport, client_over
+from tests.orders import client_of, reply_to
+from tests.recovery.books import (
+    NO_BASELINE,
+    NOT_SENT,
+    REFERENCES,
+    SUCCEEDED,
+    MakeClient,
+    refund_of,
+    refunds,
+    statuses,
+)
+
+MARKED = RecoveryPolicy(refund_evidence="marker", record_baseline=True)
+
+
+@pytest.mark.parametrize("recovery", [REFERENCES, MARKED])
+async def test_the_same_refunds_in_another_batch_are_not_sent_and_the_others_are(
+    sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
+) -> None:
+    done, new = refunds(sandbox), refunds(sandbox)
+    await client(NO_BASELINE).refund(done[::2])
+    orders = [order for pair in zip(done, new, strict=True) for order in pair]
+
+    result = await client(recovery, policy=BatchPolicy(chunk_size=5)).refund(orders)
+
+    assert [outcome.order for outcome in result.not_sent] == done[::2]
+    assert [outcome.order for outcome in result] == orders
+    assert len(result.succeeded) == 9
+    for outcome in result.not_sent:
+        error = outcome.error
+        assert isinstance(error, AlikeRefundError)
+        assert error.reference == f"{outcome.order.transaction_id}-01"
+        assert error.refund_date is not None
+        assert f"{error.reference!r}, refund_date {error.refund_date}" in str(error)
+        assert pickle.loads(pickle.dumps(error)).reference == error.reference  # noqa: S301  # our own
+    assert {sandbox.ledger.effects("refund", order.transaction_id) for order in orders} == {1}
+
+
+@pytest.mark.parametrize("recovery", [NO_BASELINE, attrs.evolve(REFERENCES, hold_alike_hours=None)])
+async def test_without_a_baseline_or_where_it_is_switched_off_they_are_sent(
+    sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
+) -> None:
+    orders = refunds(sandbox)
+    for _ in range(2):
+        assert (await client(recovery).refund(orders)).ok
+    assert {sandbox.ledger.effects("refund", order.transaction_id) for order in orders} == {2}
+
+
+async def test_refunds_of_another_amount_and_alike_ones_of_one_batch_are_sent(
+    sandbox: Sandbox, client: MakeClient
+) -> None:
+    seeded = sandbox.seed(3, status="captured")
+    gateway = client(REFERENCES)
+    assert (await gateway.refund([refund_of(one, "2.00") for one in seeded])).ok
+    orders = [refund_of(one) for one in [*seeded, *seeded]]
+    for duplicates in ("serialize", "allow"):
+        policy = BatchPolicy(chunk_size=2, concurrency=1, duplicates=duplicates)
+        result = await gateway.refund(orders, policy=policy)
+        held = duplicates == "allow"  # those of the batch before
+        assert Counter(statuses(result)) == {NOT_SENT if held else SUCCEEDED: 6}
+    assert {sandbox.ledger.effects("refund", one.transaction_id) for one in seeded} == {3}
+
+
+async def test_as_many_of_one_batch_are_sent_as_were_not_done_before(
+    sandbox: Sandbox, client: MakeClient
+) -> None:
+    (seeded,) = sandbox.seed(1, status="captured")
+    order = refund_of(seeded)
+    await client(NO_BASELINE).refund([order])
+    policy = BatchPolicy(duplicates="serialize")
+    result = await client(REFERENCES).refund(
+        [order, refund_of(seeded, "3.00"), order], policy=policy
+    )
+    assert statuses(result) == [NOT_SENT, SUCCEEDED, NOT_SENT]
+
+
+@pytest.mark.parametrize(("hours", "held"), [(25, False), (23, True), (-1, True)])
+@pytest.mark.parametrize("ahead", [0, 8, -8])
+async def test_refunds_count_back_from_the_start_by_the_gateways_clock(
+    hours: int, held: bool, ahead: int
+) -> None:
+    def clock() -> datetime:
+        return datetime.now(UTC) + timedelta(hours=ahead - shift)
+
+    shift = hours
+    async with Sandbox(clock=clock) as sandbox:
+        dialect = attrs.evolve(sandbox.dialect, utc_offset_hours=ahead)
+        async with client_of(sandbox, dialect=dialect, recovery=REFERENCES) as gateway:
+            orders = refunds(sandbox, 2)
+            assert (await gateway.refund(orders)).ok
+            shift = 0
+            assert statuses(await gateway.refund(orders)) == [NOT_SENT if held else SUCCEEDED] * 2
+
+
+ORDER = RefundOrder(
+    transaction_id="T1", order_no="N1", currency="EUR", amount="10.00", refund_amount="1.00"
+)
+RECENT = f"{datetime.now(UTC):%Y%m%d%H%M%S}"
+
+
+@pytest.mark.parametrize(
+    ("listed", "held"),
+    [
+        ({}, True),
+        ({"refund_amount": 1}, True),
+        ({"refund_amount": "1.01"}, False),
+        ({"refund_date": "20200101000000"}, False),
+        ({"refund_date": "2020-01-01T00:00:00+08:00"}, False),
+        ({"refund_date": ""}, True),
+        ({"refund_date": "yesterday"}, True),
+        ({"refund_date": ["20200101000000"]}, True),
+        ({"refund_reference_id": ""}, True),
+        ({"refund_status": "7"}, True),
+        ({"refund_status": "2"}, False),
+        ({"transaction_id": "T2"}, False),
+    ],
+)
+async def test_what_is_unclear_of_a_listed_refund_counts(
+    listed: dict[str, Any], held: bool
+) -> None:
+    def answer(asked: Asked) -> dict[str, Any]:
+        if asked.operation.name == "refund":
+            return asked.done()
+        record = {
+            "transaction_id": "T1",
+            "refund_amount": "1.00",
+            "refund_status": "1",
+            "refund_reference_id": "T1-01",
+            "refund_date": RECENT,
+        }
+        return reply_to("search_refunds", [{**record, **listed}])
+
+    dialect = Dialect(declined_statuses={"2"})
+    gateway = client_over(MemoryTransport(answer), recovery=REFERENCES, dialect=dialect)
+    (outcome,) = await gateway.refund([ORDER])
+    assert isinstance(outcome.error, AlikeRefundError) is held
+    assert (outcome.status is SUCCEEDED) is not held
+
+
+async def test_a_refund_that_leaves_alone_is_held_back_too(
+    sandbox: Sandbox, client: MakeClient
+) -> None:
+    gateway: GatewayClient = client(REFERENCES)
+    (order,) = refunds(sandbox, 1)
+    async with gateway.coalesced() as single:
+        first, second = [await single.refund(order) for _ in range(2)]
+    assert (first.status, second.status) == (SUCCEEDED, NOT_SENT)
+    assert isinstance(second.error, AlikeRefundError)
+
+
+async def test_what_recovery_sends_again_is_not_held_back_by_one_like_it(
+    sandbox: Sandbox, client: MakeClient
+) -> None:
+    (seeded,) = sandbox.seed(1, status="captured")
+    order = refund_of(seeded, str(Decimal(1)))
+    gateway = client(attrs.evolve(REFERENCES, resend_absent=True))
+    policy = BatchPolicy(chunk_size=1, concurrency=1, duplicates="allow")
+
+    def losing_the_second() -> Any:
+        yield order
+        sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+        yield order
+
+    result = await gateway.recover(await gateway.refund(losing_the_second(), policy=policy))
+    assert statuses(result) == [SUCCEEDED, SUCCEEDED]
+    assert sandbox.ledger.effects("refund", seeded.transaction_id) == 2
+
+
+@pytest.mark.parametrize(
+    ("own", "made", "found"),
+    [
+        ((), 0, "T1-01"),
+        ((), 1, "T1-02"),
+        ((), 2, None),
+        (("T1-01",), 0, "T1-02"),
+        (("T1-01",), 1, None),
+        (("T1-01", "T1-02"), 0, None),
+    ],
+)
+def test_each_own_refund_explains_one_that_is_listed(
+    own: tuple[str, ...], made: int, found: str | None
+) -> None:
+    listed = [
+        RefundRecord(refund_amount=Decimal(1), refund_reference_id=reference)
+        for reference in ("T1-01", "T1-02")
+    ]
+    error = find_alike(ORDER, listed, Dialect(), since=0, own=own, made=made)
+    assert (None if error is None else error.reference) == found
