@@ -60,7 +60,7 @@ from gateway_async.wire.decode import (
     without_text,
 )
 from gateway_async.wire.documents import decode_page, decode_respon
-from gateway_async.wire.encode import JsonText, payment_fields, payout_fields
+from gateway_async.wire.encode import JsonText, encode_fields
 from gateway_async.wire.records import read_page, read_record
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def direct_request(payment: DirectPayment, session: "Session") -> Request[Direct
     read = _result_reader(PAY_DIRECT, payment, DirectPaymentResult, session)
     return Request(
         operation=PAY_DIRECT,
-        fields=payment_fields(payment, session.dialect),
+        fields=encode_fields(payment, session.dialect),
         decode=lambda raw: read(_without_card(raw, payment)),
     )
 
@@ -111,7 +111,7 @@ def apm_request(payment: ApmPayment, session: "Session") -> Request[ApmPaymentRe
     _check_type(payment, ApmPayment)
     return Request(
         operation=PAY_APM,
-        fields=payment_fields(payment, session.dialect),
+        fields=encode_fields(payment, session.dialect),
         decode=_result_reader(PAY_APM, payment, ApmPaymentResult, session),
     )
 
@@ -121,7 +121,7 @@ def checkout_request(payment: RedirectPayment, dialect: "Dialect") -> Request[Ch
     _check_type(payment, RedirectPayment)
     return Request(
         operation=CHECKOUT,
-        fields=payment_fields(payment, dialect),
+        fields=encode_fields(payment, dialect),
         decode=_read_checkout,
         is_verbatim=True,
     )
@@ -132,7 +132,7 @@ def payout_request(request: PayoutRequest, session: "Session") -> Request[Payout
     _check_type(request, PayoutRequest)
     return Request(
         operation=PAYOUT,
-        fields=payout_fields(request, session.dialect),
+        fields=encode_fields(request, session.dialect),
         decode=_result_reader(PAYOUT, request, PayoutResult, session),
     )
 

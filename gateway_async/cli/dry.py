@@ -16,7 +16,7 @@ from gateway_async.errors import NotSentError
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.values import MASK
 from gateway_async.operations import OPERATIONS, PAYOUT
-from gateway_async.wire.encode import JsonText, encode_chunk, payout_fields, written_fields
+from gateway_async.wire.encode import JsonText, encode_chunk, encode_fields, written_fields
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -93,7 +93,7 @@ def show_payouts(settings: "Settings", file: "InputFile") -> None:
     requests = _plural(file.totals.orders, "request")
     _print(console, f"{requests} to {settings.address_of(PAYOUT.path)}, one a payout")
     _print(console, "the first request, without identity and signature; accounts are not shown:")
-    fields = payout_fields(_masked(next(file.orders())), settings.dialect)
+    fields = encode_fields(_masked(next(file.orders())), settings.dialect)
     for name, text in _written(fields, PAYOUT, settings).items():
         _print(console, f"{name} = {_indented(text)}")
     _print(console, "nothing was sent")

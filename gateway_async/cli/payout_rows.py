@@ -36,7 +36,7 @@ from gateway_async.models.payouts import (
     PayoutResult,
     PersonDocument,
 )
-from gateway_async.wire.encode import payout_fields
+from gateway_async.wire.encode import encode_fields
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -137,7 +137,7 @@ class PayoutReader:
             return
         try:
             request = self.make(cells)
-            payout_fields(request, self._dialect)
+            encode_fields(request, self._dialect)
         except _WrongCellsError as error:
             yield from error.problems
             return

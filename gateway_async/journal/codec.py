@@ -19,7 +19,7 @@ import orjson
 
 from gateway_async.errors import ConfigurationError, InvalidOrderError, JournalError
 from gateway_async.models.orders import CancelOrder, CaptureOrder, RefundOrder, ReviewOrder
-from gateway_async.models.values import CURRENCY
+from gateway_async.models.values import currency_field
 from gateway_async.operations import CANCEL, CAPTURE, REFUND, REVIEW
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ def _codec(operation: "Operation", order_class: "type[Any]") -> OrderCodec:
         required=frozenset(field.name for field in fields if field.default is attrs.NOTHING),
         read=attrgetter(*names),
         write=tuple(getattr(order_class, name).__set__ for name in names),
-        amounts=tuple(at for at, field in enumerate(fields) if CURRENCY in field.metadata),
+        amounts=tuple(at for at, field in enumerate(fields) if currency_field(field)),
     )
 
 

@@ -14,7 +14,8 @@ import attrs
 
 from gateway_async.errors import InvalidOrderError
 from gateway_async.models.values import (
-    AMOUNT,
+    CONVERTER,
+    SensitiveText,
     as_amount,
     as_identifier,
     as_text,
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 
     from gateway_async.models.records import RefundRecord
 
-
-_CONVERTER = "converter"
-"""Metadata of a field of an order: what converts and checks its value."""
 
 _PLAIN = {
     to_identifier: "type(o.{0}) is str and o.{0} and o.{0}.isascii() and o.{0}.strip() is o.{0}",
@@ -52,7 +50,7 @@ def _converted_at_once(
         if field.converter is None
         else field.evolve(
             converter=None,
-            metadata={**field.metadata, _CONVERTER: field.converter.converter},  # type: ignore[attr-defined]  # an attrs.Converter
+            metadata={**field.metadata, CONVERTER: field.converter.converter},  # type: ignore[attr-defined]  # an attrs.Converter
         )
         for field in fields
     ]
@@ -62,9 +60,9 @@ def _converted_at_once(
 def _plain_check(model: type) -> "Callable[[object], bool]":
     """Compile the check whether every field of an order is right as it is."""
     checks = [
-        _PLAIN.get(field.metadata[_CONVERTER], "False").format(field.name)
+        _PLAIN.get(field.metadata[CONVERTER], "False").format(field.name)
         for field in attrs.fields(model)
-        if _CONVERTER in field.metadata  # a field of a subclass has a converter of its own
+        if CONVERTER in field.metadata  # a field of a subclass has a converter of its own
     ]
     source = f"lambda o: {' and '.join(checks)}"
     check: Callable[[object], bool] = eval(source, {"Decimal": Decimal})  # noqa: S307  # from the table above
@@ -78,15 +76,17 @@ class _Order:
     transaction_id: str = attrs.field(converter=as_identifier)
     order_no: str = attrs.field(converter=as_identifier)
     currency: str = attrs.field(converter=as_identifier)
-    amount: Decimal = attrs.field(converter=as_amount, metadata=AMOUNT)
+    amount: Decimal = attrs.field(converter=as_amount)
 
     def __attrs_post_init__(self) -> None:
         model = type(self)
         if _plain_check(model)(self):  # type: ignore[arg-type]  # classes can be hashed
             return
         for field in attrs.fields(model):
-            if convert := field.metadata.get(_CONVERTER):
+            if convert := field.metadata.get(CONVERTER):
                 value = convert(getattr(self, field.name), self, field)
+                if isinstance(value, SensitiveText):  # an order is shown, and holds no secret
+                    value = value.reveal()
                 object.__setattr__(self, field.name, value)
 
 
@@ -161,7 +161,7 @@ class RefundOrder(_Order):
             `refund_amount` above `amount`.
     """
 
-    refund_amount: Decimal = attrs.field(converter=as_amount, metadata=AMOUNT)
+    refund_amount: Decimal = attrs.field(converter=as_amount)
     refund_reason: str = text_field(default="")
 
     def __attrs_post_init__(self) -> None:

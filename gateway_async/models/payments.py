@@ -15,9 +15,7 @@ import attrs
 
 from gateway_async.errors import InvalidOrderError, hide_arguments
 from gateway_async.models.values import (
-    AMOUNT,
     JOINED,
-    PLAIN_NUMBER,
     as_amount,
     as_identifier,
     as_optional_amount,
@@ -109,11 +107,9 @@ class Price:
         currency: Currency code.
     """
 
-    amount_usd: "Decimal | None" = attrs.field(
-        default=None, converter=as_optional_number, metadata=PLAIN_NUMBER
-    )
+    amount_usd: "Decimal | None" = attrs.field(default=None, converter=as_optional_number)
     amount_local_currency: "Decimal | None" = attrs.field(
-        default=None, converter=as_optional_number, metadata=PLAIN_NUMBER
+        default=None, converter=as_optional_number
     )
     currency: str | None = text_field(default=None)
 
@@ -170,15 +166,9 @@ class AccountOwner:
     last_name: str | None = text_field(default=None)
     email: str | None = text_field(default=None)
     account_id: str | None = text_field(default=None)
-    created: "Decimal | None" = attrs.field(
-        default=None, converter=as_optional_number, metadata=PLAIN_NUMBER
-    )
-    past_orders_count: "Decimal | None" = attrs.field(
-        default=None, converter=as_optional_number, metadata=PLAIN_NUMBER
-    )
-    past_orders_sum: "Decimal | None" = attrs.field(
-        default=None, converter=as_optional_number, metadata=PLAIN_NUMBER
-    )
+    created: "Decimal | None" = attrs.field(default=None, converter=as_optional_number)
+    past_orders_count: "Decimal | None" = attrs.field(default=None, converter=as_optional_number)
+    past_orders_sum: "Decimal | None" = attrs.field(default=None, converter=as_optional_number)
     lastLogin_ip: str | None = text_field(default=None)  # noqa: N815  # the interface's own name
     registration_ip: str | None = text_field(default=None)
 
@@ -244,9 +234,7 @@ class Subscription:
 
     contract: str | None = text_field(default=None)
     contract_name: str | None = text_field(default=None)
-    contract_amount: "Decimal | None" = attrs.field(
-        default=None, converter=as_optional_amount, metadata=AMOUNT
-    )
+    contract_amount: "Decimal | None" = attrs.field(default=None, converter=as_optional_amount)
     interval: str | None = text_field(default=None)
     interval_count: str | None = text_field(default=None)
     billing_cycle: int | None = integer_field(default=None)
@@ -457,28 +445,14 @@ class _Payment:
 
     order_no: str = attrs.field(converter=as_identifier)
     currency: str = attrs.field(converter=as_identifier)
-    amount: "Decimal" = attrs.field(converter=as_amount, metadata=AMOUNT)
-    item_total: "Decimal | None" = attrs.field(
-        default=None, converter=as_optional_amount, metadata=AMOUNT
-    )
-    shipping: "Decimal | None" = attrs.field(
-        default=None, converter=as_optional_amount, metadata=AMOUNT
-    )
-    handling: "Decimal | None" = attrs.field(
-        default=None, converter=as_optional_amount, metadata=AMOUNT
-    )
-    tax_total: "Decimal | None" = attrs.field(
-        default=None, converter=as_optional_amount, metadata=AMOUNT
-    )
-    insurance: "Decimal | None" = attrs.field(
-        default=None, converter=as_optional_amount, metadata=AMOUNT
-    )
-    shipping_discount: "Decimal | None" = attrs.field(
-        default=None, converter=as_optional_amount, metadata=AMOUNT
-    )
-    discount: "Decimal | None" = attrs.field(
-        default=None, converter=as_optional_amount, metadata=AMOUNT
-    )
+    amount: "Decimal" = attrs.field(converter=as_amount)
+    item_total: "Decimal | None" = attrs.field(default=None, converter=as_optional_amount)
+    shipping: "Decimal | None" = attrs.field(default=None, converter=as_optional_amount)
+    handling: "Decimal | None" = attrs.field(default=None, converter=as_optional_amount)
+    tax_total: "Decimal | None" = attrs.field(default=None, converter=as_optional_amount)
+    insurance: "Decimal | None" = attrs.field(default=None, converter=as_optional_amount)
+    shipping_discount: "Decimal | None" = attrs.field(default=None, converter=as_optional_amount)
+    discount: "Decimal | None" = attrs.field(default=None, converter=as_optional_amount)
     website: str | None = text_field(default=None)
     items: "Sequence[Item] | str | None" = _items_field(default=None)
     note: str | None = text_field(default=None)

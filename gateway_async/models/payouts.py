@@ -14,7 +14,7 @@ import attrs
 
 from gateway_async.models.records import Record
 from gateway_async.models.values import (
-    CURRENCY,
+    AMOUNT_IN,
     SignatureText,
     as_optional_amount,
     as_optional_date,
@@ -292,7 +292,7 @@ class PayoutRequest:
 
     request_id: str = attrs.field(converter=as_uuid_text)
     payment_amount: Decimal | None = attrs.field(
-        default=None, converter=as_optional_amount, metadata={CURRENCY: "payment_currency"}
+        default=None, converter=as_optional_amount, metadata={AMOUNT_IN: "payment_currency"}
     )
     payment_currency: str | None = identifier_field(default=None)
     beneficiary: Beneficiary | None = object_field(Beneficiary, default=None)
@@ -301,7 +301,7 @@ class PayoutRequest:
     fee_paid_by: str | None = text_field(default=None)
     payer: Payer | None = object_field(Payer, default=None)
     source_amount: Decimal | None = attrs.field(
-        default=None, converter=as_optional_amount, metadata={CURRENCY: "source_currency"}
+        default=None, converter=as_optional_amount, metadata={AMOUNT_IN: "source_currency"}
     )
     source_currency: str | None = text_field(default=None)
     payment_date: date | None = attrs.field(default=None, converter=as_optional_date)

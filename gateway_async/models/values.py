@@ -6,6 +6,7 @@ are declared by one function a kind of value. Nothing here knows which model a f
 except for naming it in an error.
 """
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
 
 AMOUNT_HINT = 'use Decimal("12.50") or "12.50"'
-NUMBER = "number"
-"""Metadata of a field that the interface calls a number: it goes out as one, not as text."""
-CURRENCY = "currency"
-"""Metadata of an amount: the name of the field that holds its currency."""
+AMOUNT_IN = "currency field"
+"""Metadata of an amount whose currency stands in another field than `currency`: its name."""
+CONVERTER = "converter"
+"""Metadata of a field of an order: what converts and checks its value."""
 JOINED = "joined"
 """Metadata of an array that goes out as one text: what makes the text."""
 MASK = "***"
@@ -144,29 +145,6 @@ def _decimal(value: Decimal | str | int) -> Decimal | None:
         return None
 
 
-def to_amount(value: object, instance: object, field: "attrs.Attribute[Any]") -> Decimal | None:
-    """Convert `str` and `int` to `Decimal`.
-
-    Raises:
-        InvalidOrderError: For a `float`, which cannot hold cents exactly, for any other type, for
-            text that is no number, and for NaN, infinite or negative amounts.
-    """
-    if value is None and field.default is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, Decimal | str | int):
-        raise wrong_type(instance, field, "Decimal, str or int", value, AMOUNT_HINT)
-    amount = _decimal(value)
-    if amount is None:
-        raise _wrong(
-            instance, field.name, f"{_shown(value)} is not a decimal amount; {AMOUNT_HINT}"
-        )
-    if not amount.is_finite() or amount.is_signed():
-        raise _wrong(
-            instance, field.name, f"{_shown(value)} must be a finite amount that is not negative"
-        )
-    return amount
-
-
 def is_left_out(value: object, field: "attrs.Attribute[Any]") -> bool:
     """Say whether the value is the None of a field that is None where it is not given."""
     return value is None and field.default is None
@@ -270,6 +248,18 @@ def to_number(value: object, instance: object, field: "attrs.Attribute[Any]") ->
     return number
 
 
+def to_amount(value: object, instance: object, field: "attrs.Attribute[Any]") -> Decimal | None:
+    """Convert `str` and `int` to `Decimal`, not below zero.
+
+    Raises:
+        InvalidOrderError: As `to_number`, and for a negative amount.
+    """
+    amount = to_number(value, instance, field)
+    if amount is not None and amount.is_signed():
+        raise _wrong(instance, field.name, f"{_shown(amount)} is negative; an amount never is")
+    return amount
+
+
 def to_integer(value: object, instance: object, field: "attrs.Attribute[Any]") -> int | None:
     """Let an `int` pass.
 
@@ -292,25 +282,17 @@ def to_date(value: object, instance: object, field: "attrs.Attribute[Any]") -> d
     """
     if is_left_out(value, field):
         return None
-    if isinstance(value, str):
-        return _read_date(value, instance, field)
     if isinstance(value, datetime):
         raise wrong_type(instance, field, "a date without a time of day", value, "use its date()")
-    if not isinstance(value, date):
+    if isinstance(value, date):
+        return value
+    if not isinstance(value, str):
         raise wrong_type(instance, field, "date or str", value, 'use "2026-01-31"')
-    return value
-
-
-def _read_date(text: str, instance: object, field: "attrs.Attribute[Any]") -> date:
-    try:
-        found = date.fromisoformat(text)
-    except ValueError:
-        found = None
-    if found is None or found.isoformat() != text:  # Python reads weeks and bare digits, too
-        raise _wrong(
-            instance, field.name, f"{_shown(text)} is not a date; write it like '2026-01-31'"
-        )
-    return found
+    with contextlib.suppress(ValueError):
+        found = date.fromisoformat(value)
+        if found.isoformat() == value:  # Python reads weeks and bare digits, too
+            return found
+    raise _wrong(instance, field.name, f"{_shown(value)} is not a date; write it like '2026-01-31'")
 
 
 def to_uuid_text(value: object, instance: object, field: "attrs.Attribute[Any]") -> str:
@@ -331,40 +313,36 @@ def to_uuid_text(value: object, instance: object, field: "attrs.Attribute[Any]")
     return text
 
 
-AMOUNT = {CURRENCY: "currency"}
-"""Metadata of an amount in the currency that the field `currency` holds."""
-PLAIN_NUMBER = {NUMBER: True}
-"""Metadata of what the interface calls a number."""
-
-
 def converter(convert: "Callable[[Any, Any, attrs.Attribute[Any]], object]") -> Any:  # noqa: ANN401  # typed below
     """Return what attrs calls with a value, its model and its field."""
     return attrs.Converter(convert, takes_self=True, takes_field=True)
 
 
-def text_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare a text."""
-    return attrs.field(converter=converter(to_text), **options)
+def converter_of(field: "attrs.Attribute[Any]") -> object:
+    """Return the function that converts the values of a field; None for a field without one."""
+    return field.metadata.get(CONVERTER) or getattr(field.converter, "converter", None)
 
 
-def identifier_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare an identifier: text that is not empty."""
-    return attrs.field(converter=converter(to_identifier), **options)
+def currency_field(field: "attrs.Attribute[Any]") -> str | None:
+    """Return the name of the field that holds an amount's currency; None if it is no amount."""
+    is_amount = converter_of(field) is to_amount
+    return field.metadata.get(AMOUNT_IN, "currency") if is_amount else None
 
 
-def secret_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare a text that is never shown."""
-    return attrs.field(converter=converter(to_secret), **options)
+def _declare(convert: "Callable[[Any, Any, attrs.Attribute[Any]], object]") -> "Callable[..., Any]":
+    """Return what declares fields of one kind of value; it takes what `attrs.field` takes."""
+
+    def declare(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
+        return attrs.field(converter=converter(convert), **options)
+
+    return declare
 
 
-def card_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare a card number: digits, shown as the first six and last four of them."""
-    return attrs.field(converter=converter(to_card), **options)
-
-
-def integer_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare an integer."""
-    return attrs.field(converter=converter(to_integer), **options)
+text_field = _declare(to_text)
+identifier_field = _declare(to_identifier)
+secret_field = _declare(to_secret)
+card_field = _declare(to_card)
+integer_field = _declare(to_integer)
 
 
 def object_field(model: type, **options: Any) -> Any:  # noqa: ANN401  # as attrs.field
@@ -375,7 +353,7 @@ def object_field(model: type, **options: Any) -> Any:  # noqa: ANN401  # as attr
             return value
         raise wrong_type(instance, field, f"{model.__name__}(...)", value)
 
-    return attrs.field(converter=converter(to_object), **options)
+    return _declare(to_object)(**options)
 
 
 def objects_field(model: type, *, or_text: bool = False, **options: Any) -> Any:  # noqa: ANN401  # as attrs.field
@@ -394,7 +372,7 @@ def objects_field(model: type, *, or_text: bool = False, **options: Any) -> Any:
             return to_text(value, instance, field)
         return _to_tuple(value, instance, field, model, ", or a str" if or_text else "")
 
-    return attrs.field(converter=converter(to_objects), **options)
+    return _declare(to_objects)(**options)
 
 
 def _to_tuple(

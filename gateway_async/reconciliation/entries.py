@@ -8,7 +8,6 @@ import attrs
 from gateway_async.errors import InvalidOrderError
 from gateway_async.models.orders import OrderRef
 from gateway_async.models.values import (
-    AMOUNT,
     as_amount,
     as_identifier,
     describe,
@@ -59,10 +58,8 @@ class LedgerEntry:
     order_no: str | None = identifier_field(default=None)
     transaction_id: str | None = identifier_field(default=None)
     currency: str = attrs.field(converter=as_identifier)
-    amount: Decimal = attrs.field(converter=as_amount, metadata=AMOUNT, validator=_summable)
-    refunded: Decimal = attrs.field(
-        default=Decimal(0), converter=as_amount, metadata=AMOUNT, validator=_summable
-    )
+    amount: Decimal = attrs.field(converter=as_amount, validator=_summable)
+    refunded: Decimal = attrs.field(default=Decimal(0), converter=as_amount, validator=_summable)
     state: str | None = text_field(default=None)
 
     def __attrs_post_init__(self) -> None:

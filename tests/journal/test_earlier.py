@@ -231,7 +231,7 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     last = '    refund_reason: str = text_field(default="")\n'
     added = (
         '    urgency: str = text_field(default="low")\n'
-        '    fee: Decimal = attrs.field(default="0.00", converter=as_amount, metadata=AMOUNT)\n'
+        '    fee: Decimal = attrs.field(default="0.00", converter=as_amount)\n'
     )
     text = module.read_text(encoding="utf-8")
     assert last in text

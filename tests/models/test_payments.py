@@ -29,7 +29,7 @@ from gateway_async.models.payments import (
 )
 from gateway_async.models.payouts import Beneficiary, Payer, PayoutRequest, PersonDocument
 from gateway_async.models.values import MaskedCard
-from gateway_async.wire.encode import payout_fields
+from gateway_async.wire.encode import encode_fields
 from tests.models import examples
 
 _Model = TypeVar("_Model")
@@ -169,7 +169,7 @@ def test_a_date_may_be_iso_text() -> None:
     assert payout.payment_date == date(2026, 1, 31)
     assert payout.beneficiary is not None
     assert payout.beneficiary.date_of_birth == date(1990, 2, 28)
-    assert payout_fields(payout, Dialect())["payment_date"] == "2026-01-31"
+    assert encode_fields(payout, Dialect())["payment_date"] == "2026-01-31"
 
 
 @pytest.mark.parametrize(

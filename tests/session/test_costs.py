@@ -5,7 +5,7 @@ from gateway_async.dialect import Dialect
 from gateway_async.operations import PAY_DIRECT
 from gateway_async.signing import HmacSigner
 from gateway_async.transport import HttpResponse
-from gateway_async.wire.encode import encode_form, payment_fields
+from gateway_async.wire.encode import encode_fields, encode_form
 from tests.memory import MemoryTransport, all_done, client_over
 from tests.models import examples
 from tests.steps import count_calls
@@ -21,9 +21,9 @@ SIGNER = HmacSigner("5ecret")
 
 def test_a_payment_is_written_and_signed_in_few_calls() -> None:
     payment = examples.direct_payment()
-    fields = payment_fields(payment, DIALECT)
+    fields = encode_fields(payment, DIALECT)
     assert len(fields) > 70
-    assert count_calls(lambda: payment_fields(payment, DIALECT)) < 8 * len(fields)
+    assert count_calls(lambda: encode_fields(payment, DIALECT)) < 8 * len(fields)
     assert count_calls(lambda: encode_form(fields)) < 2 * len(fields)
     assert count_calls(lambda: SIGNER.sign(PAY_DIRECT, fields)) < len(fields)
 

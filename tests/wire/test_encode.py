@@ -33,10 +33,9 @@ from gateway_async.operations import CANCEL, CAPTURE, REFUND, REVIEW, Operation
 from gateway_async.wire.encode import (
     JsonText,
     encode_chunk,
+    encode_fields,
     encode_form,
     encode_json,
-    payment_fields,
-    payout_fields,
     selection_fields,
 )
 from tests.models import examples
@@ -61,11 +60,11 @@ ORDERS: dict[Operation, Any] = {
 @pytest.mark.parametrize("name", sorted(PAYMENTS))
 def test_a_payment_body_is_this_form(name: str) -> None:
     payment = getattr(examples, name)()
-    assert encode_form(payment_fields(payment, DIALECT)).decode() == PAYMENTS[name]
+    assert encode_form(encode_fields(payment, DIALECT)).decode() == PAYMENTS[name]
 
 
 def test_a_payout_body_is_this_json() -> None:
-    body = encode_json(payout_fields(examples.payout_request(), DIALECT))
+    body = encode_json(encode_fields(examples.payout_request(), DIALECT))
     assert body.decode() == PAYOUT
 
 
@@ -105,14 +104,14 @@ def test_numbers_keep_their_digits() -> None:
         amount_usd=Decimal("10.80"), amount_local_currency=Decimal("123456789012345678901.10")
     )
     payment = payment_with(cart_items=[CartItem(basic_item_data=BasicItemData(price=price))])
-    assert payment_fields(payment, DIALECT)["cart_items"] == (
+    assert encode_fields(payment, DIALECT)["cart_items"] == (
         '[{"basic_item_data":{"price":'
         '{"amount_usd":10.80,"amount_local_currency":123456789012345678901.10}}}]'
     )
 
 
 def test_empty_arrays_are_left_out() -> None:
-    fields = payment_fields(payment_with(items=[], cart_items=[]), DIALECT)
+    fields = encode_fields(payment_with(items=[], cart_items=[]), DIALECT)
     assert fields == {"order_no": "ORD-1", "currency": "EUR", "amount": "1.00"}
 
 
@@ -134,14 +133,14 @@ def test_amounts_have_the_places_of_their_currency(
     currency: str, amount: object, text: str
 ) -> None:
     dialect = dialect_with(currency_places={"JPY": 0, "KWD": 3})
-    assert payment_fields(payment_with(currency=currency, amount=amount), dialect)["amount"] == text
+    assert encode_fields(payment_with(currency=currency, amount=amount), dialect)["amount"] == text
 
 
 @pytest.mark.parametrize("amount", ["9.999", "0.001", "1E-9", "1E+99999", "1E-99999"])
 def test_too_precise_or_absurd_amounts_are_refused(amount: str) -> None:
     expected = r"ORD-1'.*\.amount: .*2 decimal places \(EUR\)"
     with pytest.raises(InvalidOrderError, match=expected):
-        payment_fields(payment_with(amount=amount), DIALECT)
+        encode_fields(payment_with(amount=amount), DIALECT)
     with pytest.raises(InvalidOrderError, match=expected):
         encode_chunk(CAPTURE, [CaptureOrder(**{**ORDER, "amount": amount})], DIALECT)
 
@@ -153,7 +152,7 @@ def test_a_nested_amount_goes_by_the_currency_of_its_payment() -> None:
     dialect = dialect_with(currency_places={"JPY": 0})
     expected = r"RedirectPayment\(order_no='ORD-1'\)\.Subscription\.contract_amount: 10\.5.*JPY"
     with pytest.raises(InvalidOrderError, match=expected):
-        payment_fields(payment, dialect)
+        encode_fields(payment, dialect)
 
 
 def test_each_amount_of_a_payout_goes_by_its_own_currency() -> None:
@@ -164,13 +163,13 @@ def test_each_amount_of_a_payout_goes_by_its_own_currency() -> None:
         source_amount=Decimal("1.5"),
         source_currency="EUR",
     )
-    fields = payout_fields(request, dialect_with(currency_places={"JPY": 0}))
+    fields = encode_fields(request, dialect_with(currency_places={"JPY": 0}))
     assert (fields["payment_amount"], fields["source_amount"]) == ("100", "1.50")
 
 
 def test_wire_names_rename_fields() -> None:
     dialect = dialect_with(wire_names={"antifraud_token_cookie": "provider_cookie"})
-    fields = payment_fields(payment_with(antifraud_token_cookie="c"), dialect)
+    fields = encode_fields(payment_with(antifraud_token_cookie="c"), dialect)
     assert fields["provider_cookie"] == "c"
     assert "antifraud_token_cookie" not in fields
 
@@ -200,7 +199,7 @@ def test_texts_and_numbers_with_names_go_out_as_what_they_are() -> None:
         antifraud_token_cookie="c",
         items=[Item(parts=(Named.EURO,))],
     )
-    form = parse_qs(encode_form(payment_fields(payment, dialect)).decode())
+    form = parse_qs(encode_form(encode_fields(payment, dialect)).decode())
     assert (form["currency"], form["token_id"]) == (["EUR"], ["EUR"])
     assert (form["checkout_time"], form["items"]) == (["5"], ["EUR"])
     assert form["provider_cookie"] == ["c"]
@@ -209,7 +208,7 @@ def test_texts_and_numbers_with_names_go_out_as_what_they_are() -> None:
 
 
 def test_secrets_go_out_as_plain_text() -> None:
-    fields = payment_fields(examples.direct_payment(), DIALECT)
+    fields = encode_fields(examples.direct_payment(), DIALECT)
     assert (fields["card"], fields["security_code"]) == (examples.CARD, examples.SECURITY_CODE)
     assert {type(text) for text in fields.values()} == {str, JsonText}
     assert examples.CAVV in fields["additional_information"]
@@ -240,6 +239,39 @@ def payment_with(**fields: Any) -> RedirectPayment:
     return RedirectPayment(**{"order_no": "ORD-1", "currency": "EUR", "amount": 1, **fields})
 
 
+_characters = st.characters(exclude_categories=["Cs"]) | st.sampled_from(
+    '"\\\\\0\x1f\x7f\u2028{}%,.'
+)
+_words = st.text(_characters, max_size=6)
+_amounts = st.sampled_from(["1.00", "9.9", "0.50", "12", "1E+3", "0E-7", "1.500", "1" * 20]) | (
+    st.decimals(0, 10**6, places=2)
+)
+
+
+@given(st.lists(st.tuples(_words, _words, _amounts), min_size=1, max_size=3))
+def test_orders_go_out_as_orjson_writes_them(drawn: list[tuple[str, str, Any]]) -> None:
+    orders = [
+        RefundOrder(
+            transaction_id=f"T{word}T",
+            order_no="A-1",
+            currency="EUR",
+            amount="1" * 20 + ".00",
+            refund_amount=amount,
+            refund_reason=reason,
+        )
+        for word, reason, amount in drawn
+    ]
+    rows = [
+        {
+            **attrs.asdict(order),
+            "amount": "1" * 20 + ".00",
+            "refund_amount": f"{order.refund_amount:.2f}",
+        }
+        for order in orders
+    ]
+    assert encode_chunk(REFUND, orders, DIALECT).listed == orjson.dumps(rows)
+
+
 def dialect_with(**choices: Any) -> Dialect:
     return Dialect(**choices)
 
@@ -247,7 +279,7 @@ def dialect_with(**choices: Any) -> Dialect:
 def test_the_traceback_of_a_refused_payment_holds_no_secret() -> None:
     payment = attrs.evolve(examples.direct_payment(), discount=Decimal("0.001"))
     with pytest.raises(InvalidOrderError) as caught:
-        payment_fields(payment, DIALECT)
+        encode_fields(payment, DIALECT)
     shown = repr([frame.f_locals for frame, _ in traceback.walk_tb(caught.tb)])
     assert [secret for secret in examples.SECRETS if secret in shown] == []
 
@@ -257,4 +289,4 @@ def test_two_fields_never_share_a_name_on_the_wire() -> None:
     with pytest.raises(ConfigurationError, match=r"Dialect\.wire_names"):
         encode_chunk(REFUND, [ORDERS[REFUND]], dialect)
     with pytest.raises(ConfigurationError, match=r"Dialect\.wire_names"):
-        payment_fields(payment_with(note="n"), dialect)
+        encode_fields(payment_with(note="n"), dialect)
