@@ -327,6 +327,23 @@ class GatewayClient:
         """
         return self._batch("payout", requests, policy, job)
 
+    def batch(
+        self,
+        operation: str,
+        orders: "Orders[Any]",
+        *,
+        policy: BatchPolicy | None = None,
+        job: "Job | None" = None,
+    ) -> "Batch[Any, Any]":
+        """Do or look up any number of orders by the name of an operation of `OPERATIONS`.
+
+        ``gateway.batch("refund", orders)`` is ``gateway.refund(orders)``; see `capture`.
+
+        Raises:
+            ConfigurationError: If there is no such operation, or it takes no batch.
+        """
+        return self._batch(operation, orders, policy, job)
+
     async def submit(
         self,
         operation: str,
@@ -579,7 +596,10 @@ class GatewayClient:
         self, name: str, orders: object, policy: BatchPolicy | None, job: "Job | None" = None
     ) -> "Batch[Any, Any]":
         self._check_open()
-        operation, policy = OPERATIONS[name], self._batch_policy(policy)
+        operation, policy = OPERATIONS.get(name), self._batch_policy(policy)
+        if operation is None or operation.order_class is object:
+            names = [row.name for row in OPERATIONS.values() if row.order_class is not object]
+            raise ConfigurationError(f"operation: expected one of {', '.join(names)}, got {name!r}")
         if job is None:
             return plain_batch(
                 self._session, operation, orders, policy=policy, recovery=self._recovery

@@ -57,13 +57,16 @@ class Operation:
             operations, in the request. Without one, a request is one order, and its reply one item.
         status_field: The field of an item that carries its status.
         identity_field: The field that names an order: two of the same value are duplicates.
-        order_class: What the orders of a batch are, or its full name; None for an operation that
+        order_class: What the orders of a batch are, or its full name; object for an operation that
             takes no batch.
         record_class: What an item of the reply is read as, or its full name.
         echo_fields: Fields of an item that repeat the request, and must agree with it.
-        result_fields: Fields of which the result of a single call has at least one; what only
-            repeats the request proves nothing.
+        result_fields: What the reply adds to what it repeats. The result of a single call has at
+            least one of them; else it proves nothing.
         recovered_by: The look-up that shows whether an order was done; empty where none does.
+        done_state: The `PaymentState` that shows so, where that is a look-up of payments.
+        moved_field: The amount that an order moves, by its field.
+        confirms: Whether the command line asks before it sends: money leaves the merchant.
     """
 
     name: str
@@ -74,11 +77,14 @@ class Operation:
     list_field: str | None = None
     status_field: str | None = None
     identity_field: str = "transaction_id"
-    _order_class: type[Any] | str | None = None
+    _order_class: type[Any] | str = object
     _record_class: type[Any] | str = object
     echo_fields: tuple[str, ...] = ()
     result_fields: tuple[str, ...] = ()
     recovered_by: str = ""
+    done_state: str = ""
+    moved_field: str = "amount"
+    confirms: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -89,9 +95,14 @@ class Operation:
         return self.kind is OperationClass.READ
 
     @property
-    def order_class(self) -> type[Any] | None:
-        """What the orders of a batch are; None for an operation that takes no batch."""
-        return None if self._order_class is None else _loaded(self._order_class)
+    def is_money_batch(self) -> bool:
+        """Whether it moves money, for a list of orders a request."""
+        return self.list_field is not None and not self.is_look_up
+
+    @property
+    def order_class(self) -> type[Any]:
+        """What the orders of a batch are; object for an operation that takes no batch."""
+        return _loaded(self._order_class)
 
     @property
     def record_class(self) -> type[Any]:
@@ -112,27 +123,25 @@ _RECORDS = "gateway_async.models.records"
 _ORDER_ECHO = ("order_no", "currency", "amount")
 
 
-def _batch(  # noqa: PLR0913  # one keyword a column
+def _batch(
     name: str,
     order_class: type[Any],
     *,
-    limit: int,
     record: str,
     echo_fields: tuple[str, ...] = _ORDER_ECHO,
-    recovered_by: str = "",
+    **columns: Any,  # noqa: ANN401  # those of Operation, which checks their names
 ) -> Operation:
     return Operation(
         name=name,
         path=f"/v1/{name}",
         kind=OperationClass.MONEY,
         body=BodyFormat.JSON,
-        limit=limit,
         list_field=f"{name}_orders",
         status_field=f"{name}_status",
         order_class=order_class,
         record_class=f"{_RECORDS}.{record}",
         echo_fields=echo_fields,
-        recovered_by=recovered_by,
+        **{"result_fields": (f"{name}_status", "error_message"), **columns},
     )
 
 
@@ -173,7 +182,14 @@ QUERY = _look_up(
     record="TransactionRecord",
     status_field="query_result",
 )
-CAPTURE = _batch("capture", CaptureOrder, limit=50, record="CaptureRecord", recovered_by="query")
+CAPTURE = _batch(
+    "capture",
+    CaptureOrder,
+    limit=50,
+    record="CaptureRecord",
+    recovered_by="query",
+    done_state="captured",
+)
 REVIEW = _batch(
     "review",
     ReviewOrder,
@@ -181,14 +197,24 @@ REVIEW = _batch(
     record="ReviewRecord",
     echo_fields=(*_ORDER_ECHO, "review_flag"),
 )
-CANCEL = _batch("cancel", CancelOrder, limit=50, record="CancelRecord", recovered_by="query")
+CANCEL = _batch(
+    "cancel",
+    CancelOrder,
+    limit=50,
+    record="CancelRecord",
+    recovered_by="query",
+    done_state="cancelled",
+)
 REFUND = _batch(
     "refund",
     RefundOrder,
     limit=50,
     record="RefundRecord",
     echo_fields=(*_ORDER_ECHO, "refund_amount"),
+    result_fields=("refund_status", "refund_reference", "refund_reference_id", "refund_message"),
     recovered_by="search_refunds",
+    moved_field="refund_amount",
+    confirms=True,
 )
 SEARCH_REFUNDS = _look_up(
     "search_refunds", "/v1/retrievalRefund", list_field="refund_orders", record="RefundRecord"

@@ -212,7 +212,7 @@ def check_batch(operation: "Operation", orders: object, policy: "BatchPolicy") -
         InvalidOrderError: If `orders` is no iterable of orders.
         ConfigurationError: If the policy asks for larger requests than the interface allows.
     """
-    check_orders(orders, operation.order_class or object)
+    check_orders(orders, operation.order_class)
     check_size(operation, policy)
 
 

@@ -68,12 +68,12 @@ def check_order(
     operation: "Operation", order: object, dialect: "Dialect"
 ) -> InvalidOrderError | None:
     """Return why an order cannot be sent, or None."""
-    wanted = operation.order_class or object
+    wanted = operation.order_class
     if not isinstance(order, wanted):
         return InvalidOrderError(f"expected {wanted.__name__}, got {type(order).__name__}")
     try:
         if operation.is_look_up:
-            selection_fields([order], dialect)  # type: ignore[list-item]  # of its class
+            selection_fields([order], dialect)
         else:
             check_amounts(order, dialect)
     except InvalidOrderError as error:

@@ -5,11 +5,13 @@ import itertools
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+import attrs
 from cyclopts import App, CycloptsError
 
 from gateway_async.cli.again import line_again
 from gateway_async.cli.commands.common import USAGE
 from gateway_async.cli.talk import Talk
+from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,12 +26,15 @@ sent; 3, some outcomes are unknown, some orders were not sent, or the outcomes h
 elsewhere."""
 
 _COMMANDS = "gateway_async.cli.commands"
-_ORDER = "transaction_id, order_no, currency, amount"
 COMMANDS = {
-    "capture": ("batches:capture", f"Capture orders: {_ORDER}."),
-    "cancel": ("batches:cancel", f"Cancel orders: {_ORDER}."),
-    "review": ("batches:review", f"Review orders: {_ORDER}, review_flag."),
-    "refund": ("batches:refund", f"Refund orders: {_ORDER}, refund_amount, refund_reason."),
+    **{
+        name: (
+            "batches:commands",
+            f"{name.capitalize()} orders: {', '.join(attrs.fields_dict(row.order_class))}.",
+        )
+        for name, row in OPERATIONS.items()
+        if row.is_money_batch
+    },
     "query": ("look_ups:query", "Look up transactions: order_no or transaction_id."),
     "search-refunds": ("look_ups:search_refunds", "Look up refunds: order_no or transaction_id."),
     "payout": (
@@ -79,16 +84,17 @@ def make_app(arguments: "Sequence[str]") -> App:
     chosen = next((one for one in arguments if not one.startswith("-")), None)
     app = App(name="gateway-async", help=_HELP, version=_version)
     for rank, (name, (place, text)) in enumerate(COMMANDS.items()):
-        found = _load(place) if name == chosen else _only_listed
+        found = _load(place, name) if name == chosen else _only_listed
         own: dict[str, Any] = {"help_flags": ()} if name in _HELP_THEMSELVES else {}
         described = {} if isinstance(found, App) else {"help": text, "sort_key": rank, **own}
         app.command(found, name=name, **described)
     return app
 
 
-def _load(place: str) -> Any:  # noqa: ANN401  # a function, or an application of several
+def _load(place: str, command: str) -> Any:  # noqa: ANN401  # a function, or an application of several
     module, _, name = place.partition(":")
-    return getattr(importlib.import_module(f"{_COMMANDS}.{module}"), name)
+    found = getattr(importlib.import_module(f"{_COMMANDS}.{module}"), name)
+    return found[command] if isinstance(found, dict) else found
 
 
 def _only_listed() -> int:

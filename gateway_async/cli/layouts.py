@@ -10,15 +10,10 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import attrs
 
-from gateway_async.models.orders import (
-    CancelOrder,
-    CaptureOrder,
-    OrderRef,
-    RefundOrder,
-    ReviewOrder,
-)
-from gateway_async.models.records import Record, RefundRecord, TransactionRecord
-from gateway_async.models.values import SignatureText
+from gateway_async.models.orders import OrderRef
+from gateway_async.models.records import Record
+from gateway_async.models.values import SignatureText, currency_field
+from gateway_async.operations import OPERATIONS, Operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -42,8 +37,6 @@ EVIDENCE_COLUMNS = (
 STATUS_FROM = "status_from"
 """The column that names, in a copy, the file in which an order has its status: a row is sent again
 only from there, so that no two files send it."""
-
-_RECOVERABLE = frozenset({"capture", "cancel", "review", "refund"})
 
 
 @attrs.frozen(kw_only=True)
@@ -94,7 +87,7 @@ class Layout:
     @property
     def keeps_evidence(self) -> bool:
         """Whether what is unknown may be settled later, by columns beside its outcome."""
-        return self.operation in _RECOVERABLE
+        return OPERATIONS[self.method].is_money_batch
 
     @property
     def result_columns(self) -> tuple[str, ...]:
@@ -114,7 +107,6 @@ class Layout:
         return attrs.evolve(self, required=(column,), either=(), identity=(column,))
 
 
-_ORDER = ("transaction_id", "order_no", "currency", "amount")
 _REFERENCES = ("order_no", "transaction_id")
 _UNWRITTEN = frozenset(attrs.fields_dict(Record))
 """Fields of records that are not the interface's."""
@@ -154,61 +146,40 @@ def results_of(record_class: type, inputs: "Collection[str]", **named: str) -> d
 
 _INPUTS = frozenset(
     name
-    for order_class in (CaptureOrder, CancelOrder, ReviewOrder, RefundOrder)
-    for name in attrs.fields_dict(order_class)
+    for operation in OPERATIONS.values()
+    if operation.is_money_batch
+    for name in attrs.fields_dict(operation.order_class)
 )
 
 
-def _same(*fields: str) -> dict[str, str]:
-    return {field: field for field in fields}
+def _batch(operation: Operation) -> Layout:
+    fields = attrs.fields(operation.order_class)
+    return Layout(
+        operation=operation.name,
+        order=operation.order_class,
+        required=tuple(field.name for field in fields if field.default is attrs.NOTHING),
+        optional=tuple(field.name for field in fields if field.default is not attrs.NOTHING),
+        amounts=frozenset(field.name for field in fields if currency_field(field)),
+        identity=(operation.identity_field,),
+        total=operation.moved_field,
+        results={field: field for field in operation.result_fields},
+        confirms=operation.confirms,
+    )
+
+
+def _look_up(operation: Operation) -> Layout:
+    return Layout(
+        operation=operation.name.replace("_", "-"),
+        order=OrderRef,
+        either=_REFERENCES,
+        identity=_REFERENCES,
+        results=results_of(operation.record_class, _INPUTS),
+    )
 
 
 _LAYOUTS = (
-    Layout(
-        operation="capture",
-        order=CaptureOrder,
-        required=_ORDER,
-        identity=("transaction_id",),
-        results=_same("capture_status", "error_message"),
-    ),
-    Layout(
-        operation="cancel",
-        order=CancelOrder,
-        required=_ORDER,
-        identity=("transaction_id",),
-        results=_same("cancel_status", "error_message"),
-    ),
-    Layout(
-        operation="review",
-        order=ReviewOrder,
-        required=(*_ORDER, "review_flag"),
-        identity=("transaction_id",),
-        results=_same("review_status", "error_message"),
-    ),
-    Layout(
-        operation="refund",
-        order=RefundOrder,
-        required=(*_ORDER, "refund_amount"),
-        optional=("refund_reason",),
-        identity=("transaction_id",),
-        total="refund_amount",
-        results=_same("refund_status", "refund_reference", "refund_reference_id", "refund_message"),
-        confirms=True,
-    ),
-    Layout(
-        operation="query",
-        order=OrderRef,
-        either=_REFERENCES,
-        identity=_REFERENCES,
-        results=results_of(TransactionRecord, _INPUTS),
-    ),
-    Layout(
-        operation="search-refunds",
-        order=OrderRef,
-        either=_REFERENCES,
-        identity=_REFERENCES,
-        results=results_of(RefundRecord, _INPUTS),
-    ),
+    *(_batch(operation) for operation in OPERATIONS.values() if operation.is_money_batch),
+    *(_look_up(operation) for operation in OPERATIONS.values() if operation.is_look_up),
 )
 
 LAYOUTS: "Mapping[str, Layout]" = MappingProxyType(

@@ -18,9 +18,8 @@ import attrs
 import orjson
 
 from gateway_async.errors import ConfigurationError, InvalidOrderError, JournalError
-from gateway_async.models.orders import CancelOrder, CaptureOrder, RefundOrder, ReviewOrder
 from gateway_async.models.values import currency_field
-from gateway_async.operations import CANCEL, CAPTURE, REFUND, REVIEW
+from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -268,13 +267,9 @@ def _codec(operation: "Operation", order_class: "type[Any]") -> OrderCodec:
 
 CODECS: "Mapping[str, OrderCodec]" = MappingProxyType(
     {
-        operation.name: _codec(operation, order_class)
-        for operation, order_class in (
-            (CAPTURE, CaptureOrder),
-            (CANCEL, CancelOrder),
-            (REVIEW, ReviewOrder),
-            (REFUND, RefundOrder),
-        )
+        name: _codec(operation, operation.order_class)
+        for name, operation in OPERATIONS.items()
+        if operation.is_money_batch
     }
 )
 """The codec of each operation that a job may be of, by its name."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.batching.results import BatchResult, ListedOutcomes, Outcome
-from gateway_async.dialect import PaymentState
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.orders import ANY_MARKER, OutcomeStatus, count_statuses, reference_of
 from gateway_async.operations import OPERATIONS
@@ -126,14 +125,12 @@ SHARED = Finding(
 )
 _NO_LOOK = "the look-up does not prove that the gateway would have listed it"
 
-_STATE_DONE = {"capture": PaymentState.CAPTURED, "cancel": PaymentState.CANCELLED}
-
 
 def prove_state(operation: str, lookup: LookupResult, dialect: "Dialect") -> Finding:
     """Judge a capture or cancel by the `payment_status` of its transaction.
 
     Args:
-        operation: ``"capture"`` or ``"cancel"``.
+        operation: One that is recovered by a look-up of payments, such as ``"capture"``.
         lookup: What a query says of the transaction; nothing, where the query was not answered.
         dialect: Whose `payment_states` give the values a meaning.
     """
@@ -147,7 +144,7 @@ def prove_state(operation: str, lookup: LookupResult, dialect: "Dialect") -> Fin
         reason = f"payment_status {status!r} has no meaning in Dialect.payment_states"
         return Finding(Proof.NOTHING, reason, lookup.items[0])
     reason = f"payment_status {status!r} means {state}"
-    if state is _STATE_DONE[operation]:
+    if state == OPERATIONS[operation].done_state:
         return Finding(Proof.DONE, reason, lookup.items[0])
     return Finding(Proof.NOT_DONE if lookup.complete else Proof.NOTHING, reason, lookup.items[0])
 
@@ -303,9 +300,7 @@ def _is_done(record: "RefundRecord", outcome: "Outcome[Any, Any]", dialect: "Dia
 # Inputs: the outcomes that are given
 
 _OPERATIONS: "Mapping[type, str]" = {
-    row.order_class: name
-    for name, row in OPERATIONS.items()
-    if row.recovered_by and row.order_class is not None
+    row.order_class: name for name, row in OPERATIONS.items() if row.recovered_by
 }
 """What can be recovered by look-up, by the type of the order."""
 

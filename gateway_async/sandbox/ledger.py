@@ -79,7 +79,6 @@ _RULES: "Mapping[str, tuple[_Rule, ...]]" = MappingProxyType(
     {
         "capture": (*_SAME_ORDER, *_AUTHORISED, _ABOVE_AUTHORISED),
         "cancel": (*_SAME_ORDER, _SAME_AMOUNT, *_AUTHORISED),
-        "review": (*_SAME_ORDER, _SAME_AMOUNT),
         "refund": (
             *_SAME_ORDER,
             _SAME_AMOUNT,
@@ -122,6 +121,11 @@ def _refund(transaction: Transaction, instruction: Instruction, now: "datetime")
     transaction.refunds.append(refund)
     transaction.refunded_amount += refund.amount
     return Verdict(done=True, refund=refund)
+
+
+def _only_note(transaction: Transaction, instruction: Instruction, now: "datetime") -> Verdict:
+    del transaction, instruction, now
+    return Verdict(done=True)
 
 
 _EFFECTS: "Mapping[str, Callable[[Transaction, Instruction, datetime], Verdict]]" = (
@@ -202,7 +206,7 @@ class Ledger:
         return True
 
     def carry_out(self, operation: str, instruction: Instruction, now: "datetime") -> Verdict:
-        """Carry out one instruction of `capture`, `cancel`, `review` or `refund`, or refuse it."""
+        """Carry out one instruction of a batch, or refuse it."""
         transaction = self._transactions.get(instruction.transaction_id)
         if transaction is None:
             return _UNKNOWN
@@ -213,11 +217,13 @@ class Ledger:
     def _judge(
         self, operation: str, transaction: Transaction, instruction: Instruction, now: "datetime"
     ) -> Verdict:
-        broken = next((r for r in _RULES[operation] if r.broken(transaction, instruction)), None)
+        rules = _RULES.get(operation, (*_SAME_ORDER, _SAME_AMOUNT))
+        broken = next((r for r in rules if r.broken(transaction, instruction)), None)
         if broken is not None:
             transaction.refusals[operation] += 1
             return Verdict(done=False, code=broken.code, text=broken.text)
-        verdict = _EFFECTS[operation](transaction, instruction, now)
+        carry_out = _EFFECTS.get(operation, _only_note)
+        verdict = carry_out(transaction, instruction, now)
         transaction.effects[operation] += 1
         if verdict.refund is not None:
             self._refunds.append(verdict.refund)

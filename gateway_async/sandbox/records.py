@@ -1,7 +1,6 @@
 """The records of a reply, field by field as in sections 2.3 to 2.8 of the interface."""
 
 from decimal import Decimal
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from gateway_async.operations import REFUND, Operation
@@ -36,11 +35,6 @@ _SHOWN_DETAILS = ("website", "shopper_email", "shopper_phone")
 _ON_PAGES = ("first_name", "last_name", "items", "note", "payment_method")
 _KEPT_DETAILS = (*_SHOWN_DETAILS, *_DELIVERY, *_ON_PAGES, "notify_url")
 _PAYOUT_OBJECTS = ("beneficiary", "payer")
-_BATCH_FIELDS = ("transaction_id", "order_no", "currency", "amount")
-_REFUND_FIELDS = (*_BATCH_FIELDS, "refund_amount", "refund_reason", "refund_reference")
-_ECHOED: "Mapping[str, tuple[str, ...]]" = MappingProxyType(
-    {"refund": _REFUND_FIELDS, "review": (*_BATCH_FIELDS, "review_flag")}
-)
 
 
 def amount_text(amount: Decimal) -> str:
@@ -67,13 +61,19 @@ def batch_record(
     operation: Operation, item: "Mapping[str, object]", verdict: "Verdict"
 ) -> dict[str, Any]:
     """Return one element of a batch reply: what was asked (2.6, 2.7), and what became of it."""
-    echoed = {n: to_text(item.get(n)) for n in _ECHOED.get(operation.name, _BATCH_FIELDS)}
+    echoed = {n: to_text(item.get(n)) for n in ("transaction_id", *operation.echo_fields)}
     status = {f"{operation.name}_status": DONE if verdict.done else REFUSED}
     if operation != REFUND:
         return {**echoed, **status, "error_message": "" if verdict.done else verdict.text}
     reference = verdict.refund.refund_reference_id if verdict.refund else ""
     message = f"{verdict.code}:{verdict.text}"
-    return {**echoed, **status, "refund_reference_id": reference, "refund_message": message}
+    return {
+        **echoed,
+        **{name: to_text(item.get(name)) for name in ("refund_reason", "refund_reference")},
+        **status,
+        "refund_reference_id": reference,
+        "refund_message": message,
+    }
 
 
 def transaction_record(transaction: "Transaction") -> dict[str, Any]:

@@ -13,15 +13,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.operations import (
-    CANCEL,
-    CAPTURE,
     CHECKOUT,
     PAY_APM,
     PAY_DIRECT,
     PAYOUT,
     QUERY,
-    REFUND,
-    REVIEW,
     SEARCH_REFUNDS,
     Operation,
 )
@@ -101,10 +97,11 @@ class Service:
 
     def perform(self, operation: Operation, fields: "Mapping[str, str]", now: "datetime") -> Answer:
         """Carry out a request that is not refused, and answer it."""
-        return _PERFORMERS[operation.name](self, operation, with_brackets_joined(fields), now)
+        perform = _PERFORMERS.get(operation.name, Service.batch)
+        return perform(self, operation, with_brackets_joined(fields), now)
 
     def batch(self, operation: Operation, fields: "Mapping[str, str]", now: "datetime") -> Answer:
-        """Capture, cancel, review or refund."""
+        """Capture, cancel, review, refund, or do what else takes a list of orders."""
         items = read_nested(fields.get(operation.list_field or ""))
         problem = list_problem(operation, items)
         if problem:
@@ -224,7 +221,7 @@ def _split(text: str) -> list[str]:
 
 def count_orders(operation: Operation, fields: "Mapping[str, str]") -> int:
     """Return how many orders a request names, whether or not it is right."""
-    if operation in (QUERY, SEARCH_REFUNDS):
+    if operation.is_look_up:
         return sum(len(_split(fields.get(name, ""))) for name in SELECTION_FIELDS)
     items = read_nested(with_brackets_joined(fields).get(operation.list_field or ""))
     return len(items) if isinstance(items, list) else 0
@@ -233,7 +230,6 @@ def count_orders(operation: Operation, fields: "Mapping[str, str]") -> int:
 _PERFORMERS: "Mapping[str, Callable[[Service, Operation, Mapping[str, str], datetime], Answer]]" = (
     MappingProxyType(
         {
-            **dict.fromkeys((op.name for op in (CAPTURE, CANCEL, REVIEW, REFUND)), Service.batch),
             **dict.fromkeys((op.name for op in (QUERY, SEARCH_REFUNDS)), Service.look_up),
             PAY_DIRECT.name: Service.pay_direct,
             PAY_APM.name: Service.pay_apm,

@@ -109,7 +109,7 @@ def encode_chunk(
             attrs.evolve(order, refund_reason=marked(order.refund_reason, marker))
             for order, marker in zip(orders, markers, strict=True)
         ]
-    model, name = operation.order_class or object, operation.list_field
+    model, name = operation.order_class, operation.list_field
     listed = _written_plainly(model, orders, dialect) or orjson.dumps(
         [_values(order, model, dialect, order) for order in orders]
     )

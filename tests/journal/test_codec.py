@@ -110,7 +110,7 @@ def test_an_order_of_another_operation_is_refused() -> None:
 
 @pytest.mark.parametrize("operation", ["query", "payout", ""])
 def test_no_job_of_another_operation(operation: str) -> None:
-    with pytest.raises(ConfigurationError, match="capture, cancel, review, refund"):
+    with pytest.raises(ConfigurationError, match="capture, review, cancel, refund"):
         codec_of(operation)
     assert OrderRef not in {codec.order_class for codec in CODECS.values()}
 

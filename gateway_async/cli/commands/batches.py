@@ -216,7 +216,7 @@ class BatchCommand:
                 options["job"] = ToldJob(name=job.name, journal=journal, kept=kept)
             client = make_client(self.settings, credentials, results.told.telemetry)
             gateway = await opened.enter_async_context(client)
-            send: Callable[..., Any] = getattr(gateway, self.layout.method)
+            send = functools.partial(gateway.batch, self.layout.method)
             await collect(
                 send(file.orders(), **options),
                 talk=self.talk,
@@ -352,7 +352,4 @@ def _order_command(layout: Layout) -> Callable[..., int]:
     return command
 
 
-capture = _order_command(LAYOUTS["capture"])
-cancel = _order_command(LAYOUTS["cancel"])
-review = _order_command(LAYOUTS["review"])
-refund = _order_command(LAYOUTS["refund"])
+commands = {name: _order_command(layout) for name, layout in LAYOUTS.items() if not layout.looks_up}

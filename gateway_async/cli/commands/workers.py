@@ -40,6 +40,7 @@ from gateway_async.cli.stopping import Stop
 from gateway_async.errors import ConfigurationError, InvalidOrderError
 from gateway_async.journal import JobState
 from gateway_async.journal.location import locate
+from gateway_async.operations import OPERATIONS
 from gateway_async.settings import WorkerPolicy
 from gateway_async.workers import Workers
 from gateway_async.workers.watching import watch as watch_job
@@ -63,7 +64,10 @@ _QUEUE_LOGS = ("aio_pika", "aiormq", "taskiq")
 _POLICY = WorkerPolicy()
 _AtLeastOne = Parameter(validator=Number(gte=1))
 
-Operation = Literal["refund", "capture", "cancel", "review"]
+if TYPE_CHECKING:
+    Operation = str
+else:
+    Operation = Literal[tuple(name for name, row in OPERATIONS.items() if row.is_money_batch)]
 
 
 @Parameter(name="*", group="Queue")

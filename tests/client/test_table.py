@@ -1,0 +1,99 @@
+"""A new operation is its models and one row, and a new field one line: shown on a copy."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway_async import ConfigurationError, GatewayClient
+from gateway_async.sandbox import Sandbox
+from tests.client import rooms
+from tests.orders import orders_for
+
+ROOT = Path(__file__).parents[2]
+
+ORDER = '''
+
+@attrs.frozen(kw_only=True, field_transformer=_converted_at_once)
+class AdjustOrder(_Order):
+    """One order to adjust."""
+
+    adjusted_amount: Decimal = attrs.field(converter=as_amount)
+'''
+RECORD = '''
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class AdjustRecord(_OrderRecord):
+    """One adjusted order."""
+
+    adjusted_amount: Decimal | None = None
+    adjust_status: str | None = None
+    error_message: str | None = None
+'''
+ROW = """            _batch(
+                "adjust",
+                "gateway_async.models.orders.AdjustOrder",
+                limit=20,
+                record="AdjustRecord",
+                echo_fields=(*_ORDER_ECHO, "adjusted_amount"),
+            ),
+"""
+FIELD = '    refund_note: str = text_field(default="")\n'
+
+
+def copy_library(target: Path, **added: tuple[str, str]) -> Path:
+    """Copy the library, with text added behind other text of its modules."""
+    copy = target / "copy"
+    shutil.copytree(ROOT / "gateway_async", copy / "gateway_async")
+    for name, (behind, text) in added.items():
+        path = copy / "gateway_async" / f"{name.replace('__', '/')}.py"
+        source = path.read_text()
+        assert source.count(behind) == 1
+        path.write_text(source.replace(behind, behind + text))
+    return copy
+
+
+def show(scene: str, copy: Path, folder: Path) -> None:
+    """Run a scene with a copy of the library."""
+    environment = {**os.environ, "PYTHONPATH": str(copy)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # several processes use the copy
+    done = subprocess.run(  # noqa: S603  # this very interpreter
+        (sys.executable, "-W", "error", str(Path(__file__).with_name("rooms.py")), scene, folder),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_eleventh_batch_operation_is_its_models_and_one_row(tmp_path: Path) -> None:
+    orders = (ROOT / "gateway_async/models/orders.py").read_text()
+    records = (ROOT / "gateway_async/models/records.py").read_text()
+    copy = copy_library(
+        tmp_path,
+        operations=("            REFUND,\n", ROW),
+        models__orders=(orders[orders.index("class RefundOrder") :], ORDER),
+        models__records=(records[records.index("class Page") :], RECORD),
+    )
+    show("show_the_operation", copy, tmp_path)
+
+
+async def test_a_new_field_of_an_order_is_one_line(tmp_path: Path) -> None:
+    await rooms.keep_refunds(tmp_path)
+    behind = '    refund_reason: str = text_field(default="")\n'
+    show("show_the_field", copy_library(tmp_path, models__orders=(behind, FIELD)), tmp_path)
+
+
+async def test_a_batch_by_name_is_that_of_the_operations_own_method(
+    sandbox: Sandbox, gateway: GatewayClient
+) -> None:
+    orders = orders_for("capture", sandbox.seed(2))
+    assert (await gateway.batch("capture", orders)).ok
+    assert (await gateway.batch("query", orders_for("query", sandbox.seed(2)))).ok
+    for name in ("adjust", "checkout"):
+        with pytest.raises(ConfigurationError, match=f"one of query, capture, .*got '{name}'"):
+            gateway.batch(name, orders)
