@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from gateway_async.batching.batch import Batch
     from gateway_async.batching.results import BatchResult, Outcome
     from gateway_async.coalescer import Coalescer
-    from gateway_async.journal.job import Job
+    from gateway_async.journal import Job
     from gateway_async.models.orders import (
         CancelOrder,
         CaptureOrder,

@@ -120,8 +120,10 @@ class Source:
         ended: Whether every order was pulled.
         collection: All orders, where the input is a collection; None where it is not.
         waits: Whether pulling an order may take time that is not ours.
+        packs: Whether each pull gives the orders of one request, which others may not join.
     """
 
+    packs: bool = False
     ended: bool = False
     collection: tuple[object, ...] | None = None
     waits: bool = False
@@ -234,6 +236,7 @@ class OrderFeed:
 
     Attributes:
         source: Where the orders come from.
+        chunk_size: How many orders a request has at most.
         is_broken: Whether the input raised, so that no more is taken from it.
     """
 
@@ -253,7 +256,7 @@ class OrderFeed:
         self.marker = marker
         self._operation = operation
         self._dialect = dialect
-        self._size = min(policy.chunk_size or limit, limit)
+        self.chunk_size = min(policy.chunk_size or limit, limit)
         self._identity = identity_of(operation)
         self._is_checked = checked
         # Without deduplication, the same key once more would be the same payout once more.
@@ -269,7 +272,7 @@ class OrderFeed:
         self._identities: set[Identity] = set()
         self._encoded: EncodedChunk | None = None
         # Orders that may not share it, in their order; with "serialize", until others came back.
-        self._most_held = self._size * policy.concurrency
+        self._most_held = self.chunk_size * policy.concurrency
         self._held: deque[tuple[int, Any]] = deque()
         self._held_identities: set[Identity] = set()
         self._in_flight: set[Identity] = set()
@@ -280,11 +283,13 @@ class OrderFeed:
     @property
     def room(self) -> int:
         """How many orders may be pulled now."""
-        if self.source.ended or self.is_broken:
+        if self.source.ended or self.is_broken or (self.source.packs and self._orders):
             return 0
-        room = self._size - len(self._orders)
+        room = self.chunk_size - len(self._orders)
         if self._held or self._refused:
-            room = min(room, self._most_held - len(self._held), self._size - len(self._refused))
+            room = min(
+                room, self._most_held - len(self._held), self.chunk_size - len(self._refused)
+            )
         return room
 
     @property
@@ -494,7 +499,7 @@ class OrderFeed:
             self._held_identities.add(identity)
 
     def _may_join(self, identity: "Identity", order: Any) -> bool:  # noqa: ANN401  # an order
-        if len(self._orders) >= self._size:
+        if len(self._orders) >= self.chunk_size:
             return False
         if self._operation.is_look_up and self._orders and self._orders[0].kind != order.kind:
             return False

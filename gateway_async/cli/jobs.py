@@ -162,13 +162,10 @@ class ToldJob(Job):
         merchant_id: str,
         account_id: str,
         pages: "AsyncIterator[Sequence[Any]]",
-        *,
-        slice_size: int = 0,
+        **sizes: Any,  # noqa: ANN401  # as `Job.submit` takes them
     ) -> int:
         """Keep the orders of the job; see `Job.submit`."""
-        count = await super().submit(
-            operation, merchant_id, account_id, pages, slice_size=slice_size
-        )
+        count = await super().submit(operation, merchant_id, account_id, pages, **sizes)
         self.kept()
         return count
 
@@ -180,11 +177,11 @@ def layout_of(status: "JobStatus") -> Layout:
 
 async def rows_of(journal: "Journal", name: str) -> "AsyncIterator[Row]":
     """Read the orders of a job, in the order of the input."""
-    rows = await journal.store.page(name, -1, _PAGE)
+    rows = await journal.rows(name, limit=_PAGE)
     while rows:
         for row in rows:
             yield row
-        rows = await journal.store.page(name, rows[-1].index, _PAGE)
+        rows = await journal.rows(name, after=rows[-1].index, limit=_PAGE)
 
 
 def job_columns(layout: Layout) -> list[str]:

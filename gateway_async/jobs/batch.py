@@ -7,8 +7,8 @@ from gateway_async.batching.feed import OrderFeed
 from gateway_async.errors import ConfigurationError, JobConflictError
 from gateway_async.jobs.run import JobRun
 from gateway_async.jobs.submitting import submit_job
-from gateway_async.journal.codec import codec_of
-from gateway_async.journal.job import Job
+from gateway_async.journal import Job
+from gateway_async.journal.rows import codec_of
 from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ async def keep_orders(  # noqa: PLR0913  # one keyword a setting
         InvalidOrderError: If any order is wrong; nothing is kept.
     """
     known = _checked(job)
-    operation = OPERATIONS[codec_of(name).operation]
+    operation = codec_of(name).operation
     check_batch(operation, orders, policy)
     feed = OrderFeed(operation, session.dialect, policy, orders)
     try:

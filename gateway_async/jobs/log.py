@@ -5,13 +5,13 @@ Law: what is kept is what the gateway said, order by order; of a card or a signa
 
 import asyncio
 import re
+from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway_async.batching.feed import Source
 from gateway_async.batching.sender import Recorder
 from gateway_async.errors import JournalError, LeaseLostError, RejectedError
-from gateway_async.journal.codec import codec_of
-from gateway_async.journal.rows import Settlement, kept_text
+from gateway_async.journal.rows import Settlement
 from gateway_async.journal.states import JobState
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.values import mask_card
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from gateway_async.errors import GatewayError
     from gateway_async.journal.lease import Lease
 
-    Numbered = list[tuple[int, object]]
+    Group = tuple[Sequence[int], Sequence[Any]]
+    """The orders of one chunk that are new, with their positions."""
 
 T = TypeVar("T")
 
@@ -131,7 +132,8 @@ def _settlement(
         index=index,
         state=_STATES[status],
         code=_without_cards(getattr(error, "code", "")),
-        text=_without_cards(kept_text(error)),
+        text=_without_cards(str(error or "")),
+        said=_without_cards(getattr(error, "text", "")),
     )
 
 
@@ -161,35 +163,49 @@ def _is_card(text: str) -> bool:
 
 
 class NewOrders(Source):
-    """The orders of a job that are new and were not told yet, read a page ahead.
+    """The orders of a job that are new and were not yielded yet, read a page ahead.
+
+    Whole chunks are handed over together, as far as they fit: what is written of a chunk as a whole
+    is one row.
 
     Args:
-        read: Returns the next page of new orders, from behind a position.
-        is_told: Says which orders were told.
+        read: Returns the next page of new orders, chunk by chunk, from behind a position.
+        is_told: Says which orders were yielded.
     """
+
+    packs = True
 
     def __init__(
         self,
-        read: "Callable[[int], Coroutine[Any, Any, Numbered]]",
+        read: "Callable[[int], Coroutine[Any, Any, list[Group]]]",
         is_told: "Callable[[int], bool]",
     ) -> None:
         self.failure: JournalError | None = None
         self._read = read
         self._is_told = is_told
         self._last = -1
-        self._page: Numbered = []
-        self._ahead: asyncio.Task[Numbered] | None = None
+        self._page: deque[Group] = deque()
+        self._ahead: asyncio.Task[list[Group]] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     async def pull(self, most: int, indices: list[int], orders: list[Any]) -> None:
-        """Append the next orders, as many as are at hand."""
+        """Append the next orders, as many chunks as are at hand and fit."""
         while not self._page:
             if not await self._turn():
                 return
-        for index, order in self._page[:most]:
-            indices.append(index)
-            orders.append(order)
-        del self._page[:most]
+        room = most
+        while self._page and room:
+            positions, found = self._page.popleft()
+            if len(positions) > room:
+                if room == most:  # a smaller `chunk_size` than the job was submitted with
+                    indices += positions[:room]
+                    orders += found[:room]
+                    positions, found = positions[room:], found[room:]
+                self._page.appendleft((positions, found))
+                return
+            indices += positions
+            orders += found
+            room -= len(positions)
 
     async def _turn(self) -> bool:
         """Read the next page, and return whether there was one."""
@@ -202,13 +218,21 @@ class NewOrders(Source):
         if not page:
             self.ended = True
             return False
-        self._last = page[-1][0]
+        self._last = page[-1][0][-1]
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(_PATIENCE_SECONDS, self._reading)
-        self._page = [one for one in page if not self._is_told(one[0])]
+        self._page.extend(filter(None, map(self._left, page)))
         return True
 
-    def _reading(self) -> "asyncio.Task[Numbered]":
+    def _left(self, group: "Group") -> "Group | None":
+        """Return what of a chunk was not yielded yet."""
+        positions, orders = group
+        if not any(map(self._is_told, positions)):
+            return group
+        left = [(p, o) for p, o in zip(positions, orders, strict=True) if not self._is_told(p)]
+        return ([p for p, _ in left], [o for _, o in left]) if left else None
+
+    def _reading(self) -> "asyncio.Task[list[Group]]":
         """Begin to read the next page, if that was not begun."""
         if self._timer is not None:
             self._timer.cancel()
@@ -217,7 +241,7 @@ class NewOrders(Source):
         return self._ahead
 
     async def aclose(self) -> None:
-        """End what is being read; the lease is ended by whoever took it."""
+        """End what is being read; the lease is ended elsewhere."""
         if self._timer is not None:
             self._timer.cancel()
         if self._ahead is not None:
@@ -229,7 +253,6 @@ class NewOrders(Source):
 
 def new_orders(
     lease: "Lease",
-    operation: str,
     collection: "Sequence[object] | None",
     is_told: "Callable[[int], bool]",
 ) -> NewOrders:
@@ -237,21 +260,18 @@ def new_orders(
 
     Args:
         lease: Under which they are read.
-        operation: The operation of the job.
         collection: All of its orders, found to be equal to those that the journal has; or None.
-        is_told: Says which orders were told.
+        is_told: Says which orders were yielded.
     """
 
-    async def read(after: int) -> "Numbered":
-        page = await lease.new(after=after, limit=_READ_AHEAD)
-        orders = codec_of(operation).build([values for _, values in page])
-        return list(zip([index for index, _ in page], orders, strict=True))
+    async def read(after: int) -> "list[Group]":
+        return await lease.new_orders(after=after, limit=_READ_AHEAD)
 
     if collection is None:
         return NewOrders(read, is_told)
 
-    async def pick(after: int) -> "Numbered":
-        found = await lease.new_positions(after=after, limit=_READ_AHEAD)
-        return [(index, collection[index]) for index in found]
+    async def pick(after: int) -> "list[Group]":
+        found = await lease.new(after=after, limit=_READ_AHEAD)
+        return [(positions, [collection[at] for at in positions]) for positions in found]
 
     return NewOrders(pick, is_told)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.batching.results import BatchResult, ListedOutcomes
-from gateway_async.journal.rows import NOT_DONE, Settlement, kept_text
+from gateway_async.journal.rows import NOT_DONE, Settlement
 from gateway_async.journal.states import JobState
 from gateway_async.models.orders import OutcomeStatus, count_statuses
 from gateway_async.recovery.recover import Recovery
@@ -98,7 +98,7 @@ class JobRecovery:
                 together[name].append(settlement)
         kept = await asyncio.gather(
             *(
-                self.lease.resolve_unknown(settlements, beside=found.beside[name])
+                self.lease.recover(settlements, beside=found.beside[name])
                 for name, settlements in together.items()
             )
         )
@@ -129,18 +129,22 @@ class JobRecovery:
         )
 
     def _settlement(self, outcome: "Outcome[Any, Any]", *, hold: bool) -> Settlement | None:
-        index, text = outcome.index, kept_text(outcome.error)
-        code = getattr(outcome.error, "code", "")
+        index, error = outcome.index, outcome.error
         if outcome.status is OutcomeStatus.SUCCEEDED:
             reference = getattr(outcome.record, "refund_reference_id", None) or ""
             return Settlement(index=index, state=JobState.SUCCEEDED, reference=reference.strip())
         is_absent = outcome.status is OutcomeStatus.NOT_SENT
-        if is_absent and self.policy.resend_absent:
-            return Settlement(index=index, state=JobState.NEW, code=code, text=text)
-        if not hold:
+        again = is_absent and self.policy.resend_absent
+        if not (again or hold):
             return None
-        proof = NOT_DONE if is_absent else ""
-        return Settlement(index=index, state=JobState.HELD, code=code, text=text, proof=proof)
+        return Settlement(
+            index=index,
+            state=JobState.NEW if again else JobState.HELD,
+            code=getattr(error, "code", ""),
+            text=str(error or ""),
+            said=getattr(error, "text", ""),
+            proof=NOT_DONE if is_absent and not again else "",
+        )
 
 
 def _states(rows: "Sequence[Row]") -> "dict[str, dict[int, JobState]]":

@@ -25,7 +25,7 @@ from gateway_async.jobs.log import ROWS_AT_ONCE, IntentRecorder, new_orders
 from gateway_async.jobs.recovering import JobRecovery
 from gateway_async.jobs.submitting import submit_job
 from gateway_async.jobs.telling import Telling
-from gateway_async.journal.rows import StoredBlock
+from gateway_async.journal.rows import StoredChunk
 from gateway_async.journal.states import JobState
 from gateway_async.session import is_cancelled
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 
     from gateway_async.batching.results import ChunkResult, Progress
-    from gateway_async.journal.job import Job, JobHead
+    from gateway_async.journal import Job, JobHead
     from gateway_async.journal.lease import Lease
     from gateway_async.journal.rows import Row
     from gateway_async.operations import Operation
@@ -224,8 +224,7 @@ class JobRun(Runner):
         # Only an import sees to it that no two are equal, and an earlier run may have waived it.
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
-        operation = self._operation.name
-        source = new_orders(lease, operation, self._collection, self._telling.is_told)
+        source = new_orders(lease, self._collection, self._telling.is_told)
         log = IntentRecorder(lease, self._lose)
         run = self._run = BatchRunner(
             self._session,
@@ -292,7 +291,7 @@ class JobRun(Runner):
     async def _tell_settled(self, lease: "Lease") -> None:
         """Tell what earlier processes settled."""
         async for rows in self._rows(lease, _SETTLED):
-            await self._tell(StoredBlock(tuple(rows)), again=True)
+            await self._tell(StoredChunk(tuple(rows)), again=True)
 
     async def _tell_left(self, lease: "Lease") -> None:
         """Tell what was not told so far, as it stands in the journal."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from gateway_async.batching.feed import OrderFeed
-    from gateway_async.journal.job import Job
+    from gateway_async.journal import Job
     from gateway_async.operations import Operation
     from gateway_async.session import Session
 
@@ -43,6 +43,7 @@ async def submit_job(
         who.merchant_id,
         who.account_id,
         _pages(feed),
+        chunk_size=feed.chunk_size,
         slice_size=slice_size,
     )
 

@@ -12,7 +12,7 @@ import attrs
 
 from gateway_async.batching.results import FailedChunk, ListedOutcomes
 from gateway_async.errors import GatewayError, LeaseLostError, NotSentError, OutcomeUnknownError
-from gateway_async.journal.rows import StoredBlock
+from gateway_async.journal.rows import StoredChunk
 from gateway_async.journal.states import JobState
 from gateway_async.models.orders import OutcomeStatus, count_statuses
 
@@ -98,7 +98,7 @@ class Telling:
         rows = [row for row in rows if not self.is_told(row.index)]
         new = [row for row in rows if row.state is JobState.NEW and unsent]
         blocks: list[ChunkResult] = [
-            StoredBlock(tuple(r for r in rows if r.state is not JobState.NEW))
+            StoredChunk(tuple(r for r in rows if r.state is not JobState.NEW))
         ]
         blocks.extend(self._not_sent(new, reason))
         for block in blocks:

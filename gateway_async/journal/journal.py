@@ -6,23 +6,29 @@ thread that a journal owns; nothing of a database is imported before a journal i
 
 from typing import TYPE_CHECKING, Any, Self
 
-from gateway_async.errors import ConfigurationError, JournalError
-from gateway_async.journal.job import Job, JobStatus, SliceStatus
+import attrs
+
+from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
 from gateway_async.journal.location import locate
+from gateway_async.journal.rows import JobHead, JobStatus, SliceStatus, codec_of
 from gateway_async.journal.states import JobState
 from gateway_async.models.orders import OutcomeStatus
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from types import TracebackType
 
     from gateway_async.batching.results import Outcome
+    from gateway_async.journal.database import Database
+    from gateway_async.journal.lease import Lease
     from gateway_async.journal.location import Location
-    from gateway_async.journal.store import Store
+    from gateway_async.journal.rows import Row
 
 _EXTRA = frozenset({"sqlalchemy", "psycopg", "psycopg_binary", "psycopg_c"})
 _PAGE = 1000
 _LONGEST_NAME = 200
+_SLICES_AT_MOST = 2**31
+"""More than any database's column of their numbers holds."""
 _LONGEST_LEASE_SECONDS = 86_400
 
 _DECISIONS = {
@@ -46,7 +52,7 @@ class Journal:
         self._location = location
         self._lease_seconds = lease_seconds
         self._create = create
-        self._store: Store | None = None
+        self._database: Database | None = None
 
     def __repr__(self) -> str:
         return f"<Journal {self._location.shown}>"
@@ -87,12 +93,12 @@ class Journal:
             JournalError: If the database cannot be opened, or is of another version, or there is no
                 journal and `create` is not set.
         """
-        if self._store is not None:
+        if self._database is not None:
             raise JournalError(f"{self!r} is open already")
         try:
-            from gateway_async.journal.store import open_store  # noqa: PLC0415  # an extra
+            from gateway_async.journal.database import open_database
 
-            self._store = await open_store(self._location, self._lease_seconds, create=self._create)
+            self._database = await open_database(self._location, create=self._create)
         except ModuleNotFoundError as error:
             if str(error.name).partition(".")[0] not in _EXTRA:
                 raise
@@ -108,22 +114,22 @@ class Journal:
         traceback: "TracebackType | None",
     ) -> None:
         """Carry out what was asked for, and end the thread."""
-        store, self._store = self._store, None
-        if store is not None:
-            await store.aclose()
+        database, self._database = self._database, None
+        if database is not None:
+            await database.aclose()
 
     @property
-    def store(self) -> "Store":
-        """What carries out the statements; for the modules of this package.
+    def database(self) -> "Database":
+        """Where operations run; for the modules of this package.
 
         Raises:
             JournalError: If the journal is not open.
         """
-        if self._store is None:
+        if self._database is None:
             raise JournalError(f"{self!r} is not open: use it as `async with ... as journal`")
-        return self._store
+        return self._database
 
-    def job(self, name: str) -> Job:
+    def job(self, name: str) -> "Job":
         """Name a job, which may or may not exist.
 
         Raises:
@@ -137,7 +143,9 @@ class Journal:
 
     async def jobs(self) -> list[JobStatus]:
         """Return every job, the oldest first."""
-        return await self.store.statuses()
+        from gateway_async.journal import reads
+
+        return await self.database.run("cannot read the jobs", reads.read_statuses)
 
     async def status(self, name: str) -> JobStatus:
         """Return how far a job has come.
@@ -145,7 +153,10 @@ class Journal:
         Raises:
             JobNotFoundError: If there is no job of this name.
         """
-        return await self.store.status(self.job(name).name)
+        from gateway_async.journal import reads
+
+        name = self.job(name).name
+        return await self.database.run(f"cannot read job {name!r}", reads.read_status, name)
 
     async def slices(self, name: str) -> "list[SliceStatus]":
         """Return how far each slice of a job has come; none where the job is in one piece.
@@ -153,7 +164,10 @@ class Journal:
         Raises:
             JobNotFoundError: If there is no job of this name.
         """
-        return await self.store.slices(self.job(name).name)
+        from gateway_async.journal import leases
+
+        name = self.job(name).name
+        return await self.database.run(f"cannot read job {name!r}", leases.read_slices, name)
 
     async def outcomes(self, name: str) -> "AsyncIterator[Outcome[Any, Any]]":
         """Yield what became of each order of a job, in the order of the input.
@@ -161,12 +175,23 @@ class Journal:
         Raises:
             JobNotFoundError: If there is no job of this name.
         """
-        name = self.job(name).name
-        rows = await self.store.page(name, -1, _PAGE)
+        rows = await self.rows(name)
         while rows:
             for row in rows:
                 yield row.outcome()
-            rows = await self.store.page(name, rows[-1].index, _PAGE)
+            rows = await self.rows(name, after=rows[-1].index)
+
+    async def rows(self, name: str, *, after: int = -1, limit: int = _PAGE) -> "list[Row]":
+        """Return what is known of so many orders of a job, from behind a position.
+
+        Raises:
+            JobNotFoundError: If there is no job of this name.
+        """
+        from gateway_async.journal import reads
+
+        name = self.job(name).name
+        what = f"cannot read job {name!r}"
+        return await self.database.run(what, reads.read_page, name, after, limit)
 
     async def resolve(
         self, name: str, order: object, status: OutcomeStatus | str, note: str
@@ -197,7 +222,149 @@ class Journal:
             raise ConfigurationError(
                 f"status: expected one of {', '.join(_DECISIONS)}, got {status!r}"
             ) from None
-        await self.store.resolve(self.job(name).name, order, state, note)
+        from gateway_async.journal import writes
+
+        name = self.job(name).name
+        what = f"cannot keep a decision on job {name!r}"
+        await self.database.run(what, writes.resolve, name, order, state, note)
+
+    async def claim_due(
+        self, merchant: tuple[str, str], seconds: float, most: int
+    ) -> list[tuple[str, int]]:
+        """Return slices that no process has and that are due, job and number.
+
+        They are not returned again for so many seconds, to any process.
+        """
+        from gateway_async.journal import leases
+
+        what = "cannot find slices that wait"
+        return await self.database.run(what, leases.claim_due, merchant, seconds, most)
+
+    async def postpone(self, slices: "Sequence[tuple[str, int]]", seconds: float) -> None:
+        """Let slices, job and number, be due in so long."""
+        from gateway_async.journal import leases
+
+        await self.database.run("cannot postpone slices", leases.postpone, slices, seconds)
+
+
+@attrs.frozen(kw_only=True)
+class Job:
+    """One job of a journal; whether it exists is not known here.
+
+    Attributes:
+        name: Its name.
+        journal: Where it is kept.
+    """
+
+    name: str
+    journal: "Journal"
+
+    async def submit(  # noqa: PLR0913  # what a job is made of
+        self,
+        operation: str,
+        merchant_id: str,
+        account_id: str,
+        pages: "AsyncIterator[Sequence[Any]]",
+        *,
+        chunk_size: int | None = None,
+        slice_size: int = 0,
+    ) -> int:
+        """Keep the orders of the job, or find that they are the ones that it has.
+
+        Args:
+            operation: The name of the operation.
+            merchant_id: The merchant that orders are sent for.
+            account_id: The account that orders are sent for.
+            pages: The orders, piece by piece.
+            chunk_size: How many orders a chunk has; None for as many as a request may have.
+            slice_size: How many orders a slice has; 0 where the job stays in one piece.
+
+        Returns:
+            How many they are; all of them are on the disk.
+
+        Raises:
+            ConfigurationError: For an operation that moves no money in a batch.
+            InvalidOrderError: For an order of another operation.
+            JobConflictError: If the job exists, with other orders or for another operation,
+                merchant or account, or was cut and is not to be. Nothing was changed.
+            JobBusyError: If another process is submitting it.
+            LeaseLostError: If submitting took so long that another process began anew.
+        """
+        from gateway_async.journal.submit import Submission
+
+        codec = codec_of(operation)
+        submission = Submission(
+            database=self.journal.database,
+            name=self.name,
+            subject=(operation, merchant_id, account_id),
+            seconds=self.journal.lease_seconds,
+            codec=codec,
+            chunk_size=chunk_size or codec.operation.limit or 1,
+            slice_size=slice_size,
+        )
+        return await submission.carry_out(pages)
+
+    async def head(self) -> JobHead:
+        """Return what the job is.
+
+        Raises:
+            JobNotFoundError: If there is no such job.
+        """
+        from gateway_async.journal import reads
+
+        what = f"cannot read job {self.name!r}"
+        return await self.journal.database.run(what, reads.read_head, self.name)
+
+    async def slice(self, slice_number: int) -> SliceStatus:
+        """Return how far a slice of the job has come.
+
+        Raises:
+            ConfigurationError: If the number is no int.
+            JobNotFoundError: If there is no such job, or no such slice.
+        """
+        from gateway_async.journal import leases
+
+        number, what = self._numbered(slice_number), f"cannot read job {self.name!r}"
+        return await self.journal.database.run(what, leases.read_slice, self.name, number)
+
+    async def take(self, owner: str, slice_number: int = 0) -> "Lease":
+        """Take the job, or one slice of one that was cut, for this process.
+
+        What was in flight under the lease before, and what is held, becomes `unknown`.
+
+        Args:
+            owner: Who takes it, for others to read.
+            slice_number: Which slice, from 1; 0 for a job that is in one piece.
+
+        Raises:
+            ConfigurationError: If the number is no int.
+            JobNotFoundError: If there is no such job, or no such slice of it.
+            JobConflictError: If it was cut into slices, and none is named.
+            JobBusyError: If another process has it.
+            JournalError: If not all of its orders were submitted.
+        """
+        from gateway_async.journal.lease import take_lease
+
+        journal, number = self.journal, self._numbered(slice_number)
+        return await take_lease(journal.database, self.name, number, owner, journal.lease_seconds)
+
+    def _numbered(self, slice_number: object) -> int:
+        """Return the number of a slice; a database would take a text for one, and we would not.
+
+        Raises:
+            ConfigurationError: If it is no int.
+            JobNotFoundError: If no slice can have it.
+        """
+        if isinstance(slice_number, bool) or not isinstance(slice_number, int):
+            raise ConfigurationError(
+                f"slice_number: expected an int, got {slice_number!r} "
+                f"({type(slice_number).__name__})"
+            )
+        if not 0 <= slice_number < _SLICES_AT_MOST:
+            raise JobNotFoundError(
+                f"the journal has no slice {slice_number} of job {self.name!r}", job=self.name
+            )
+        return slice_number
 
 
 def _is_name(name: object) -> bool:

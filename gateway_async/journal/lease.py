@@ -4,21 +4,19 @@ Law: every write finds, in its own transaction, that the lease is still ours. Th
 long it runs is always shorter than the database's, as long as one of its clocks goes on.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from gateway_async.errors import LeaseLostError
-from gateway_async.journal import leases, reading, slices, writing
+from gateway_async.errors import JournalError, LeaseLostError
+from gateway_async.journal import leases, reads, writes
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from gateway_async.journal.leases import LeaseKey
-    from gateway_async.journal.rows import Row, Settlement
+    from gateway_async.journal.database import Database, Transaction
+    from gateway_async.journal.rows import LeaseKey, Row, Settlement
     from gateway_async.journal.states import JobState
-    from gateway_async.journal.writer import Transaction, Writer
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,16 +37,16 @@ class Lease:
     """The right to write to a job, or to one slice of it.
 
     Args:
-        writer: Where operations run.
+        database: Where operations run.
         key: What names it.
         seconds: How long it runs after it was taken or renewed.
         taken_at: What `read_clocks` said before it was asked for.
     """
 
     def __init__(
-        self, writer: "Writer", key: "LeaseKey", seconds: float, taken_at: tuple[float, float]
+        self, database: "Database", key: "LeaseKey", seconds: float, taken_at: tuple[float, float]
     ) -> None:
-        self._writer = writer
+        self._database = database
         self._key = key
         self._seconds = seconds
         self._runs_from = taken_at
@@ -69,7 +67,7 @@ class Lease:
 
     @property
     def epoch(self) -> int:
-        """How often it was taken, by anybody."""
+        """How often it was taken, by any process."""
         return self._key.epoch
 
     @property
@@ -107,7 +105,7 @@ class Lease:
         self._runs_from = max(self._runs_from, asked_at)
 
     async def confirm(self) -> None:
-        """Make sure, by the database, that nobody else took the lease.
+        """Make sure, by the database, that no other process took the lease.
 
         Raises:
             LeaseLostError: If another process took it.
@@ -130,7 +128,7 @@ class Lease:
         Raises:
             LeaseLostError: If another process took the lease.
         """
-        return await self._run("finish the slice", slices.finish, self._key, self._seconds)
+        return await self._run("finish the slice", leases.finish_slice, self._key, self._seconds)
 
     async def rows(
         self, states: "Collection[JobState]", *, after: int = -1, limit: int = 1000
@@ -142,43 +140,41 @@ class Lease:
             after: Behind which position to begin.
             limit: How many at most.
         """
-        return await self._run(
-            "read the orders", reading.read_rows, self._key, states, after, limit
-        )
+        return await self._run("read the orders", reads.read_rows, self._key, states, after, limit)
 
-    async def new(self, *, after: int, limit: int) -> "list[tuple[int, Sequence[Any]]]":
-        """Return position and values of orders that are new, by position.
+    async def new(self, *, after: int, limit: int) -> "list[Sequence[int]]":
+        """Return the positions of new orders, chunk by chunk.
 
         Args:
             after: Behind which position to begin.
-            limit: How many at most.
+            limit: After how many orders no further chunk is begun.
         """
-        return await self._run("read the orders", reading.read_new, self._key, after, limit)
+        return await self._run("read the orders", reads.read_new, self._key, after, limit)
 
-    async def new_positions(self, *, after: int, limit: int) -> list[int]:
-        """Return the positions of orders that are new, ascending, as `new` does."""
-        return await self._run(
-            "read the orders", reading.read_new_positions, self._key, after, limit
-        )
+    async def new_orders(
+        self, *, after: int, limit: int
+    ) -> "list[tuple[Sequence[int], Sequence[Any]]]":
+        """Return new orders with their positions, as `new` does."""
+        return await self._run("read the orders", reads.read_new_orders, self._key, after, limit)
 
     async def rows_between(self, first: int, last: int) -> "list[Row]":
         """Return the rows from one position to another, both included, in all states."""
-        return await self._run("read the orders", reading.read_between, self._key, first, last)
+        return await self._run("read the orders", reads.read_between, self._key, first, last)
 
     async def rows_of(
         self, transaction_ids: Collection[str], states: "Collection[JobState]"
     ) -> "list[Row]":
         """Return the rows of these transactions in these states, by position, of all slices."""
-        read = reading.read_of_transactions
+        read = reads.read_of_transactions
         return await self._run("read the orders", read, self._key.job_id, transaction_ids, states)
 
     async def witness(self) -> "Row | None":
         """Return a row that succeeded and has a reference; None if none is found."""
-        return await self._run("read the orders", reading.read_witness, self._key.job_id)
+        return await self._run("read the orders", reads.read_witness, self._key.job_id)
 
     async def counts(self) -> "Mapping[JobState, int]":
         """Return how many orders are in each state."""
-        return await self._run("count the orders", reading.read_counts, self._key)
+        return await self._run("count the orders", reads.read_counts, self._key)
 
     def intend(
         self,
@@ -205,7 +201,7 @@ class Lease:
         """
         return self._run(
             "keep what is about to be sent",
-            writing.intend,
+            writes.intend,
             self._key,
             indices,
             references,
@@ -220,9 +216,7 @@ class Lease:
             LeaseLostError: If the lease is no longer ours.
             JournalError: If one of them is not in flight with this request.
         """
-        return self._run(
-            "keep that nothing was sent", writing.withdraw, self._key, request, indices
-        )
+        return self._run("keep that nothing was sent", writes.withdraw, self._key, request, indices)
 
     def settle(
         self, request: int, settlements: "Sequence[Settlement]", *, ended_at: float
@@ -239,7 +233,7 @@ class Lease:
             JournalError: If one of them is not in flight with this request.
         """
         what = "keep what became of the orders"
-        return self._run(what, writing.settle, self._key, request, settlements, ended_at)
+        return self._run(what, writes.settle, self._key, request, settlements, ended_at)
 
     def succeed(
         self,
@@ -262,9 +256,9 @@ class Lease:
             JournalError: If one of them is not in flight with this request.
         """
         what = "keep what became of the orders"
-        return self._run(what, writing.succeed, self._key, request, indices, references, ended_at)
+        return self._run(what, writes.succeed, self._key, request, indices, references, ended_at)
 
-    async def resolve_unknown(
+    async def recover(
         self,
         settlements: "Sequence[Settlement]",
         *,
@@ -285,8 +279,8 @@ class Lease:
             LeaseLostError: If the lease is no longer ours.
             JournalError: If what is unknown cannot become that.
         """
-        resolve = writing.resolve_unknown
-        return await self._run("keep what was found out", resolve, self._key, settlements, beside)
+        recover = writes.recover
+        return await self._run("keep what was found out", recover, self._key, settlements, beside)
 
     def _run(
         self,
@@ -296,10 +290,43 @@ class Lease:
         *arguments: P.args,
         **named: P.kwargs,
     ) -> "asyncio.Future[T]":
-        done = self._writer.run(f"job {self.job!r}: cannot {what}", operation, *arguments, **named)
+        done = self._database.run(
+            f"job {self.job!r}: cannot {what}", operation, *arguments, **named
+        )
         done.add_done_callback(self._note_loss)
         return done
 
     def _note_loss(self, done: "asyncio.Future[Any]") -> None:
         if not done.cancelled() and isinstance(done.exception(), LeaseLostError):
             self._is_lost = True
+
+
+async def take_lease(
+    database: "Database", name: str, slice_number: int, owner: str, seconds: float
+) -> Lease:
+    """Take a lease; one that was taken, or may have been, and reaches no caller is released.
+
+    Raises:
+        JobNotFoundError: If there is no such job, or no such slice of it.
+        JobConflictError: If it was cut into slices, and none is named.
+        JobBusyError: If another process has it.
+        JournalError: If not all of its orders were submitted.
+    """
+    asked_at, what = read_clocks(), f"cannot take job {name!r}"
+    taken: list[LeaseKey] = []
+
+    def take(transaction: "Transaction") -> "LeaseKey":
+        taken.clear()  # of an attempt that was rolled back
+        taken[:] = [leases.take_job(transaction, name, slice_number, owner, seconds)]
+        return taken[0]
+
+    def give_back(transaction: "Transaction") -> None:
+        for key in taken:
+            leases.release_of(transaction, key.job_id, slice_number, owner)
+
+    try:
+        key = await database.run(what, take)
+    except (asyncio.CancelledError, JournalError):
+        database.post(what, give_back)
+        raise
+    return Lease(database, key, seconds, asked_at)

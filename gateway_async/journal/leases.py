@@ -1,7 +1,8 @@
-"""Leases in the database: who may write to a job, by the database's own clock.
+"""Leases, and the slices that they are taken on: who may write to a job, by the database's clock.
 
-Law: a lease has an epoch, which grows whenever it is taken. Whoever writes under a lease first
-finds its epoch unchanged, in the same transaction, so that one who lost it changes no row.
+A lease has an epoch, which grows whenever it is taken. A write under a lease first finds its epoch
+unchanged, in the same transaction: a process that lost its lease changes no row. All orders of one
+transaction are in one slice, so that under a slice's lease no other process moves them.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -16,41 +17,29 @@ from gateway_async.errors import (
     JournalError,
     LeaseLostError,
 )
-from gateway_async.journal.rows import NOT_DONE
-from gateway_async.journal.schema import JOBS, LEASES, SECONDS_FROM_NOW, SLICES, STATES, DatabaseNow
-from gateway_async.journal.states import TRANSITIONS, JobState, Move
+from gateway_async.journal.reads import find_job, read_counts
+from gateway_async.journal.rows import NOT_DONE, LeaseKey, SliceStatus, storable
+from gateway_async.journal.schema import (
+    CHUNKS,
+    EXCEPTIONS,
+    JOBS,
+    LEASES,
+    SECONDS_FROM_NOW,
+    SLICES,
+    DatabaseNow,
+)
+from gateway_async.journal.states import TRANSITIONS, UNFINISHED, JobState, Transition
 
 if TYPE_CHECKING:
-    from gateway_async.journal.writer import Transaction
+    from collections.abc import Sequence
+
+    from gateway_async.journal.database import Transaction
 
 IMPORT_SLICE = -1
-"""The lease of one who submits a job."""
+"""The lease of a process that submits a job."""
 _INTERRUPTED = "it was in flight when its process ended"
 _EARLIER = "earlier, "
-
-
-@attrs.frozen
-class LeaseKey:
-    """What names a lease that was taken.
-
-    Attributes:
-        name: The name of the job.
-        job_id: The job's number in the database.
-        slice_number: Which slice of the job.
-        epoch: How often this lease was taken; 0 for one that is to be taken.
-        first: The position of the first order that it is about.
-        last: The position of the last; of a slice, not all between them need be its own.
-        total: How many they are.
-    """
-
-    name: str
-    job_id: int
-    slice_number: int = 0
-    epoch: int = 0
-    first: int = 0
-    last: int = -1
-    total: int = 0
-
+_MOST_DOUBLINGS = 6
 
 _IS_LEASE = sa.and_(
     LEASES.c.job_id == sa.bindparam("the_job"), LEASES.c.slice == sa.bindparam("the_slice")
@@ -61,13 +50,13 @@ _LEFT = (LEASES.c.expires_at - DatabaseNow()).label("seconds_left")
 _FIND_JOB = sa.select(JOBS.c.id, JOBS.c.imported, JOBS.c.total, JOBS.c.slice_size).where(
     JOBS.c.name == sa.bindparam("the_name")
 )
-IS_SLICE = sa.and_(
+_IS_SLICE = sa.and_(
     SLICES.c.job_id == sa.bindparam("the_job"), SLICES.c.slice == sa.bindparam("the_slice")
 )
-_FIND_SLICE = sa.select(SLICES.c.first, SLICES.c.last, SLICES.c.total).where(IS_SLICE)
-PUT_OFF = SLICES.update().where(IS_SLICE).values(due_at=SECONDS_FROM_NOW)
-"""Lets a slice be due, for somebody to be told of it, in so long."""
-_BEGIN = PUT_OFF.values(finished=False)
+_FIND_SLICE = sa.select(SLICES.c.first, SLICES.c.last, SLICES.c.total).where(_IS_SLICE)
+_POSTPONE = SLICES.update().where(_IS_SLICE).values(due_at=SECONDS_FROM_NOW)
+"""Lets a slice be due, to be handed to a queue, in so long."""
+_BEGIN_SLICE = _POSTPONE.values(finished=False)
 """The same, and a finished one has something to do again: what was held is looked at."""
 _READ = sa.select(LEASES.c.epoch, _LEFT, LEASES.c.owner).where(_IS_LEASE)
 _READ_SHARED = _READ.with_for_update(read=True)
@@ -95,23 +84,82 @@ _RELEASE_OF = (
     .where(_IS_LEASE, LEASES.c.owner == sa.bindparam("the_owner"))
     .values(expires_at=0.0)
 )
-_REOPEN = (
-    STATES.update()
+_FOUND_IN_DOUBT = [str(state) for state in sorted(TRANSITIONS[Transition.REOPEN])]
+_REOPEN = tuple(
+    table.update()
     .where(
-        STATES.c.job_id == sa.bindparam("the_job"),
-        STATES.c.slice == sa.bindparam("the_slice"),
-        STATES.c.first.between(sa.bindparam("the_first"), sa.bindparam("the_last")),
-        STATES.c.state.in_([str(state) for state in sorted(TRANSITIONS[Move.REOPEN])]),
+        table.c.job_id == sa.bindparam("the_job"),
+        table.c.slice == sa.bindparam("the_slice"),
+        position.between(sa.bindparam("the_first"), sa.bindparam("the_last")),
+        table.c.state.in_(_FOUND_IN_DOUBT),
     )
     .values(
         state=str(JobState.UNKNOWN),
         text=sa.case(
-            (STATES.c.state == str(JobState.INTENT), _INTERRUPTED),
-            (STATES.c.proof == NOT_DONE, _EARLIER + STATES.c.text),
-            else_=STATES.c.text,
+            (table.c.state == str(JobState.INTENT), _INTERRUPTED),
+            (table.c.proof == NOT_DONE, _EARLIER + table.c.text),
+            else_=table.c.text,
         ),
         proof="",
     )
+    for table, position in ((CHUNKS, CHUNKS.c.first), (EXCEPTIONS, EXCEPTIONS.c.position))
+)
+
+_LIST = SLICES.insert().from_select(
+    ["job_id", "slice", "first", "last", "total", "finished", "due_at", "tries"],
+    sa.select(
+        CHUNKS.c.job_id,
+        CHUNKS.c.slice,
+        sa.func.min(CHUNKS.c.first),
+        sa.func.max(CHUNKS.c.last),
+        sa.func.sum(CHUNKS.c.last - CHUNKS.c.first + 1),
+        sa.false(),
+        sa.literal(0.0, sa.Double),
+        sa.literal(0, sa.Integer),
+    )
+    .where(CHUNKS.c.job_id == sa.bindparam("the_job"), CHUNKS.c.slice > 0)
+    .group_by(CHUNKS.c.job_id, CHUNKS.c.slice),
+)
+_LOCK_SLICE = sa.select(SLICES.c.tries).where(_IS_SLICE).with_for_update()
+_FINISH_SLICE = SLICES.update().where(_IS_SLICE).values(finished=True)
+_LEAVE = SLICES.update().where(_IS_SLICE).values(due_at=SECONDS_FROM_NOW, tries=SLICES.c.tries + 1)
+_MAKE_DUE = SLICES.update().where(_IS_SLICE).values(due_at=0.0, tries=0)
+_OPEN_SLICE = _MAKE_DUE.values(finished=False)
+
+_IS_TAKEN = sa.exists().where(
+    LEASES.c.job_id == SLICES.c.job_id,
+    LEASES.c.slice == SLICES.c.slice,
+    LEASES.c.expires_at > DatabaseNow(),
+)
+_SLICES = (
+    sa.select(SLICES, _IS_TAKEN.label("is_running"))
+    .join(JOBS, JOBS.c.id == SLICES.c.job_id)
+    .where(JOBS.c.name == sa.bindparam("the_name"))
+    .order_by(SLICES.c.slice)
+)
+_ONE_SLICE = _SLICES.where(SLICES.c.slice == sa.bindparam("the_slice"))
+_DUE = (
+    sa.select(SLICES.c.job_id, SLICES.c.slice, JOBS.c.name)
+    .join(JOBS, JOBS.c.id == SLICES.c.job_id)
+    .where(
+        SLICES.c.finished.is_(False),
+        SLICES.c.due_at <= DatabaseNow(),
+        ~_IS_TAKEN,
+        JOBS.c.merchant_id == sa.bindparam("the_merchant"),
+        JOBS.c.account_id == sa.bindparam("the_account"),
+    )
+    .order_by(SLICES.c.due_at, SLICES.c.job_id, SLICES.c.slice)
+    .limit(sa.bindparam("most"))
+    .with_for_update(of=SLICES, skip_locked=True)
+)
+_POSTPONE_NAMED = (
+    SLICES.update()
+    .where(
+        SLICES.c.slice == sa.bindparam("the_slice"),
+        SLICES.c.job_id
+        == sa.select(JOBS.c.id).where(JOBS.c.name == sa.bindparam("the_name")).scalar_subquery(),
+    )
+    .values(due_at=SECONDS_FROM_NOW)
 )
 
 
@@ -120,7 +168,7 @@ def _parameters(key: LeaseKey) -> dict[str, object]:
 
 
 def take_job(
-    inside: "Transaction", name: str, slice_number: int, owner: str, seconds: float
+    transaction: "Transaction", name: str, slice_number: int, owner: str, seconds: float
 ) -> LeaseKey:
     """Take a lease on a job whose orders are all there, and reopen what was left in doubt.
 
@@ -130,22 +178,23 @@ def take_job(
         JobBusyError: If another has it.
         JournalError: If not all of its orders were submitted.
     """
-    found = inside.execute(_FIND_JOB.with_for_update(), {"the_name": name}).one_or_none()
+    found = transaction.execute(_FIND_JOB.with_for_update(), {"the_name": name}).one_or_none()
     if found is None:
         raise JobNotFoundError(f"the journal has no job {name!r}", job=name)
     if not found.imported:
         raise JournalError(
             f"job {name!r} was not submitted to its end: submit all of its orders again", job=name
         )
-    key = take(inside, _key(inside, name, found, slice_number), owner, seconds)
+    key = take(transaction, _key(transaction, name, found, slice_number), owner, seconds)
     named = {"the_job": key.job_id, "the_slice": slice_number}
-    inside.execute(_REOPEN, {**named, "the_first": key.first, "the_last": key.last})
-    if slice_number:  # else whoever was told of it last may have died with that
-        inside.execute(_BEGIN, {**named, "seconds": seconds})
+    for statement in _REOPEN:
+        transaction.execute(statement, {**named, "the_first": key.first, "the_last": key.last})
+    if slice_number:  # else a worker that was handed it, and died, would leave it for good
+        transaction.execute(_BEGIN_SLICE, {**named, "seconds": seconds})
     return key
 
 
-def _key(inside: "Transaction", name: str, job: "sa.Row[Any]", slice_number: int) -> LeaseKey:
+def _key(transaction: "Transaction", name: str, job: "sa.Row[Any]", slice_number: int) -> LeaseKey:
     """Name the lease on a job in one piece, or on a slice.
 
     Raises:
@@ -159,7 +208,7 @@ def _key(inside: "Transaction", name: str, job: "sa.Row[Any]", slice_number: int
     if not slice_number:
         return LeaseKey(name, job.id, first=0, last=job.total - 1, total=job.total)
     named = {"the_job": job.id, "the_slice": slice_number}
-    found = inside.execute(_FIND_SLICE, named).one_or_none()
+    found = transaction.execute(_FIND_SLICE, named).one_or_none()
     if found is None:
         raise JobNotFoundError(f"job {name!r} has no slice {slice_number}", job=name)
     return LeaseKey(
@@ -167,17 +216,17 @@ def _key(inside: "Transaction", name: str, job: "sa.Row[Any]", slice_number: int
     )
 
 
-def take(inside: "Transaction", key: LeaseKey, owner: str, seconds: float) -> LeaseKey:
+def take(transaction: "Transaction", key: LeaseKey, owner: str, seconds: float) -> LeaseKey:
     """Take a lease, whatever its epoch was; the job's own row is locked, or new.
 
     Raises:
         JobBusyError: If another has it.
     """
-    inside.leases.clear()
+    transaction.leases.clear()
     parameters = {**_parameters(key), "the_owner": owner, "seconds": seconds}
-    row = inside.execute(_READ_ALONE, parameters).one_or_none()
+    row = transaction.execute(_READ_ALONE, parameters).one_or_none()
     if row is None:
-        inside.execute(_INSERT, parameters)
+        transaction.execute(_INSERT, parameters)
         return attrs.evolve(key, epoch=1)
     if row.seconds_left > 0:
         raise JobBusyError(
@@ -186,56 +235,163 @@ def take(inside: "Transaction", key: LeaseKey, owner: str, seconds: float) -> Le
             job=key.name,
             seconds_left=row.seconds_left,
         )
-    inside.execute(_TAKE_OVER, {**parameters, "the_epoch": row.epoch})
+    transaction.execute(_TAKE_OVER, {**parameters, "the_epoch": row.epoch})
     return attrs.evolve(key, epoch=row.epoch + 1)
 
 
-def verify(inside: "Transaction", key: LeaseKey, *, alive: bool = False) -> None:
+def verify(transaction: "Transaction", key: LeaseKey, *, alive: bool = False) -> None:
     """Make sure that a lease is still ours, until the transaction ends.
 
     Args:
-        inside: The transaction.
+        transaction: The transaction.
         key: The lease.
         alive: Whether it must not have run out either.
 
     Raises:
         LeaseLostError: If it is not.
     """
-    is_alive = inside.leases.get(key)
+    is_alive = transaction.leases.get(key)
     if is_alive is None:
-        row = inside.hot(_READ_SHARED, the_job=key.job_id, the_slice=key.slice_number).fetchone()
+        row = transaction.execute_fast(
+            _READ_SHARED, the_job=key.job_id, the_slice=key.slice_number
+        ).fetchone()
         if row is None or row[0] != key.epoch:
             raise _lost(key, "another process took it")
-        is_alive = inside.leases[key] = row[1] > 0
+        is_alive = transaction.leases[key] = row[1] > 0
     if alive and not is_alive:
         raise _lost(key, "it ran out")
 
 
-def renew(inside: "Transaction", key: LeaseKey, seconds: float) -> None:
+def renew(transaction: "Transaction", key: LeaseKey, seconds: float) -> None:
     """Let a lease run for so long from now.
 
     Raises:
         LeaseLostError: If it is no longer ours.
     """
-    inside.leases.clear()
-    if inside.execute(_RENEW, {**_parameters(key), "seconds": seconds}).rowcount != 1:
+    transaction.leases.clear()
+    if transaction.execute(_RENEW, {**_parameters(key), "seconds": seconds}).rowcount != 1:
         raise _lost(key, "another process took it")
 
 
-def release(inside: "Transaction", key: LeaseKey) -> None:
+def release(transaction: "Transaction", key: LeaseKey) -> None:
     """End a lease, if it is ours still."""
-    inside.leases.clear()
-    inside.execute(_RELEASE, _parameters(key))
+    transaction.leases.clear()
+    transaction.execute(_RELEASE, _parameters(key))
 
 
-def release_of(inside: "Transaction", job_id: int, slice_number: int, owner: str) -> None:
+def release_of(transaction: "Transaction", job_id: int, slice_number: int, owner: str) -> None:
     """End a lease, if it is this owner's, whatever its epoch is."""
-    inside.leases.clear()
+    transaction.leases.clear()
     parameters = {"the_job": job_id, "the_slice": slice_number, "the_owner": owner}
-    inside.execute(_RELEASE_OF, parameters)
+    transaction.execute(_RELEASE_OF, parameters)
 
 
 def _lost(key: LeaseKey, reason: str) -> LeaseLostError:
     return LeaseLostError(
         f"the lease on job {key.name!r} is lost: {reason}; nothing was changed", job=key.name
+    )
+
+
+# Slices
+
+
+def list_slices(transaction: "Transaction", job_id: int) -> None:
+    """Write down which slices a job has, once each of its orders is in one."""
+    transaction.execute(_LIST, {"the_job": job_id})
+
+
+def read_slices(transaction: "Transaction", name: str) -> list[SliceStatus]:
+    """Return how far every slice of a job has come; none where it is in one piece.
+
+    Raises:
+        JobNotFoundError: If there is no such job.
+    """
+    find_job(transaction, name)
+    return [_status(row) for row in transaction.execute(_SLICES, {"the_name": name})]
+
+
+def read_slice(transaction: "Transaction", name: str, slice_number: int) -> SliceStatus:
+    """Return how far a slice has come.
+
+    Raises:
+        JobNotFoundError: If there is no such job, or no such slice.
+    """
+    parameters = {"the_name": name, "the_slice": slice_number}
+    row = transaction.execute(_ONE_SLICE, parameters).one_or_none()
+    if row is None:
+        raise JobNotFoundError(f"the journal has no slice {slice_number} of job {name!r}", job=name)
+    return _status(row)
+
+
+def finish_slice(transaction: "Transaction", key: LeaseKey, seconds: float) -> bool:
+    """Note that a slice is finished, if it is; return whether it is.
+
+    Otherwise nobody is handed it for so long, and for twice as long the next time.
+
+    Raises:
+        LeaseLostError: If the lease is no longer ours.
+    """
+    verify(transaction, key)
+    named = {"the_job": key.job_id, "the_slice": key.slice_number}
+    # Locked before it is counted: an operator may decide at this very moment.
+    tries = transaction.execute(_LOCK_SLICE, named).scalar_one()
+    counts = read_counts(transaction, key)
+    if any(counts[state] for state in UNFINISHED):
+        transaction.execute(
+            _LEAVE, {**named, "seconds": seconds * 2 ** min(tries, _MOST_DOUBLINGS)}
+        )
+        return False
+    transaction.execute(_FINISH_SLICE, named)
+    return True
+
+
+def reopen_slice(transaction: "Transaction", job_id: int, slice_number: int) -> None:
+    """Note that there is something to do again in a slice, where the job was cut."""
+    transaction.execute(_OPEN_SLICE, {"the_job": job_id, "the_slice": slice_number})
+
+
+def make_due(transaction: "Transaction", job_id: int, slice_number: int) -> None:
+    """Let a slice that is not finished be due now: what held it up may be settled."""
+    transaction.execute(_MAKE_DUE, {"the_job": job_id, "the_slice": slice_number})
+
+
+def claim_due(
+    transaction: "Transaction", merchant: tuple[str, str], seconds: float, most: int
+) -> list[tuple[str, int]]:
+    """Return slices that nobody has and that are due, job and number, and postpone them.
+
+    Args:
+        transaction: The transaction.
+        merchant: Whose jobs: `merchant_id` and `account_id`.
+        seconds: For how long nobody else is handed them.
+        most: How many at most.
+    """
+    merchant_id, account_id = map(storable, merchant)
+    whose = {"the_merchant": merchant_id, "the_account": account_id, "most": most}
+    found = transaction.execute(_DUE, whose).all()
+    if found:
+        transaction.execute(
+            _POSTPONE,
+            [{"the_job": row.job_id, "the_slice": row.slice, "seconds": seconds} for row in found],
+        )
+    return [(row.name, row.slice) for row in found]
+
+
+def postpone(
+    transaction: "Transaction", names: "Sequence[tuple[str, int]]", seconds: float
+) -> None:
+    """Let slices, job and number, be due in so long."""
+    for name, slice_number in names:
+        parameters = {"the_name": name, "the_slice": slice_number, "seconds": seconds}
+        transaction.execute(_POSTPONE_NAMED, parameters)
+
+
+def _status(row: "sa.Row[tuple[int, ...]]") -> SliceStatus:
+    return SliceStatus(
+        number=row.slice,
+        first=row.first,
+        last=row.last,
+        total=row.total,
+        finished=bool(row.finished),
+        is_running=bool(row.is_running),
     )

@@ -1,44 +1,283 @@
-"""One order of a job, as the journal knows it, and the outcome that it stands for. Pure."""
+"""Orders as the journal stores them, what it knows of each, and the outcomes of that. Pure.
+
+A block of orders is one JSON object with a list of values for each field of their class, so that
+what one release stored another one reads, although its orders have more fields.
+"""
 
 import math
+import struct
+import zlib
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
+import orjson
 
 from gateway_async.batching.results import Outcome, Sending
 from gateway_async.errors import (
+    ConfigurationError,
     GatewayError,
+    InvalidOrderError,
+    JournalError,
     NotDoneError,
     NotSentError,
     OutcomeUnknownError,
     RejectedError,
 )
-from gateway_async.journal.codec import codec_of
-from gateway_async.journal.states import JobState
+from gateway_async.journal.states import UNFINISHED, JobState
 from gateway_async.models.orders import OutcomeStatus, RefundOrder, status_codes
 from gateway_async.models.records import RefundRecord
+from gateway_async.models.values import currency_field
+from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
-_SAID = "\x1e"
-"""In the text that a journal keeps: between the reason and the gateway's own words."""
+    from gateway_async.operations import Operation
 
 NOT_DONE = "not done"
-"""The proof of a held order that was not done: it may be sent again, and nobody has said so yet."""
+"""The proof of a held order that was not done: it may be sent again once a person says so."""
+
+_LONGEST_TEXT = 1000
+_NO_TEXT = str.maketrans(dict.fromkeys([0, *range(0xD800, 0xE000)], "\ufffd"))
+
+
+def storable(text: str) -> str:
+    """Return a text as every database can hold it: half surrogate pairs and NUL as U+FFFD."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.translate(_NO_TEXT)
+
+
+def cut(text: str) -> str:
+    """Return as much of a text as is stored beside an order."""
+    return storable(text[:_LONGEST_TEXT])
+
+
+# Orders
+
+
+@attrs.frozen
+class OrderCodec:
+    """How the orders of one operation are stored.
+
+    Attributes:
+        operation: The operation.
+        order_class: What its orders are.
+        names: The fields of the class.
+        required: Those of them that have no default.
+        read: Reads all fields of an order at once.
+        write: For each field, what fills it in; orders are frozen, and were checked when made.
+        amounts: Which of the fields are amounts, by position.
+    """
+
+    operation: "Operation"
+    order_class: type[Any]
+    names: tuple[str, ...]
+    required: frozenset[str]
+    read: "Callable[[Any], tuple[Any, ...]]"
+    write: "tuple[Callable[[Any, Any], None], ...]"
+    amounts: tuple[int, ...]
+
+    def check(self, order: object) -> None:
+        """Refuse anything but an order of this operation.
+
+        Raises:
+            InvalidOrderError: If it is something else.
+        """
+        if type(order) is not self.order_class:
+            raise InvalidOrderError(
+                f"expected {self.order_class.__name__}, got {type(order).__name__}"
+            )
+
+    def encode(self, orders: "Sequence[object]") -> str:
+        """Return a block of orders as text.
+
+        Raises:
+            InvalidOrderError: For anything but orders of this operation.
+        """
+        for order in orders:
+            self.check(order)
+        columns: list[Sequence[Any]] = list(zip(*map(self.read, orders), strict=True))
+        for at in self.amounts:
+            columns[at] = list(map(str, columns[at]))
+        return orjson.dumps(dict(zip(self.names, columns, strict=True))).decode()
+
+    def decode(self, block: str, job: str) -> list[Any]:
+        """Return the orders of a block; a field that it was stored without has its default.
+
+        Args:
+            block: The text of the block.
+            job: The name of its job, for an error.
+
+        Raises:
+            JournalError: If this release cannot make orders of it.
+        """
+        columns: dict[str, list[Any]] = orjson.loads(block)
+        if tuple(columns) != self.names:
+            return self._decode_others(columns, job)
+        orders = [object.__new__(self.order_class) for _ in columns[self.names[0]]]
+        for at, column in enumerate(columns.values()):
+            given = map(Decimal, column) if at in self.amounts else column
+            list(map(self.write[at], orders, given))  # quicker than a loop
+        return orders
+
+    def _decode_others(self, columns: "Mapping[str, Sequence[Any]]", job: str) -> list[Any]:
+        """Return the orders of a block that a release with other fields stored."""
+        unknown = ", ".join(name for name in columns if name not in self.names)
+        lacking = ", ".join(sorted(self.required.difference(columns)))
+        if unknown or lacking:
+            problem = f"this release does not know {unknown}" if unknown else f"lack {lacking}"
+            raise JournalError(
+                f"job {job!r}: its orders were stored by another release, and {problem}; finish "
+                "the job with the release that stored it",
+                job=job,
+            )
+        try:
+            return [
+                self.order_class(**dict(zip(columns, values, strict=True)))
+                for values in zip(*columns.values(), strict=True)
+            ]
+        except InvalidOrderError as error:
+            raise JournalError(
+                f"job {job!r}: this release refuses an order that another one stored: {error}",
+                job=job,
+            ) from None
+
+
+def _codec(operation: "Operation", order_class: "type[Any]") -> OrderCodec:
+    fields = attrs.fields(order_class)
+    names = tuple(field.name for field in fields)
+    return OrderCodec(
+        operation=operation,
+        order_class=order_class,
+        names=names,
+        required=frozenset(field.name for field in fields if field.default is attrs.NOTHING),
+        read=attrgetter(*names),
+        write=tuple(getattr(order_class, name).__set__ for name in names),
+        amounts=tuple(at for at, field in enumerate(fields) if currency_field(field)),
+    )
+
+
+CODECS: Mapping[str, OrderCodec] = MappingProxyType(
+    {
+        name: _codec(operation, operation.order_class)
+        for name, operation in OPERATIONS.items()
+        if operation.is_money_batch
+    }
+)
+"""The codec of each operation that a job may be of, by its name."""
+
+
+def codec_of(operation: str) -> OrderCodec:
+    """Return the codec of an operation.
+
+    Raises:
+        ConfigurationError: For an operation that moves no money in a batch.
+    """
+    try:
+        return CODECS[operation]
+    except KeyError:
+        raise ConfigurationError(
+            f"operation: expected one of {', '.join(CODECS)} for a job, got {operation!r}"
+        ) from None
+
+
+def lookup_key(transaction_id: str) -> int:
+    """Return what an order is found by: 32 bits, which others may share."""
+    return zlib.crc32(transaction_id.encode())
+
+
+def pack_keys(keys: "Sequence[int]") -> bytes:
+    """Write the keys of a block."""
+    return struct.pack(f"<{len(keys)}I", *keys)
+
+
+def unpack_keys(packed: bytes) -> tuple[int, ...]:
+    """Read the keys of a block."""
+    return struct.unpack(f"<{len(packed) // 4}I", packed)
+
+
+# What is known of an order
+
+
+class Known(NamedTuple):
+    """What the journal knows of an order: columns of its chunk's row, or of its own.
+
+    Attributes:
+        state: Its state.
+        request_id: The request it went out with last; None if it never did.
+        ended_at: When that request ended, in seconds since the epoch; None if that is not known.
+        code: The gateway's code, where it declined or gave a status without a meaning.
+        text: Why it is in this state.
+        said: The gateway's own text, where it gave a status without a meaning.
+        reference: The gateway's reference of a refund that was made.
+        proof: What proves the state, where recovery found out.
+        note: Why an operator decided, if one did.
+    """
+
+    state: str
+    request_id: int | None = None
+    ended_at: float | None = None
+    code: str = ""
+    text: str = ""
+    said: str = ""
+    reference: str = ""
+    proof: str = ""
+    note: str = ""
+
+
+@attrs.frozen
+class ChunkState:
+    """What is known of the orders of a chunk.
+
+    Attributes:
+        first: The first position.
+        last: The last one.
+        slice: Which slice of the job they belong to.
+        alike: What is known of all but the exceptions; without a reference.
+        references: The gateway's reference of each order; none where it gave none.
+        exceptions: What is known of those that differ, by position.
+    """
+
+    first: int
+    last: int
+    slice: int
+    alike: Known
+    references: Sequence[str]
+    exceptions: Mapping[int, Known]
+
+    def at(self, position: int) -> Known:
+        """Return what is known of one of the orders."""
+        known = self.exceptions.get(position)
+        if known is not None:
+            return known
+        if not self.references:
+            return self.alike
+        return self.alike._replace(reference=self.references[position - self.first])
+
+    def in_states(self, states: "frozenset[str]", start: int, stop: int) -> Sequence[int]:
+        """Return the positions from `start` to before `stop` whose orders are in these states."""
+        span = range(max(start, self.first), min(stop, self.last + 1))
+        if not self.exceptions:
+            return span if self.alike.state in states else ()
+        return [position for position in span if self.at(position).state in states]
 
 
 @attrs.frozen(kw_only=True)
 class Settlement:
-    """What became of one order; of each text, the first 1,000 characters are kept.
+    """The new state of one order; of each text, the first 1,000 characters are stored.
 
     Attributes:
         index: Its position in the job, from 0.
         state: What it becomes.
         code: The gateway's code, where it declined or gave a status without a meaning.
         text: Why it is so.
+        said: The gateway's own text, where it gave a status without a meaning.
         reference: The gateway's reference of a refund that was made.
         proof: What proves it, where recovery found out.
     """
@@ -47,6 +286,7 @@ class Settlement:
     state: JobState
     code: str = ""
     text: str = ""
+    said: str = ""
     reference: str = ""
     proof: str = ""
 
@@ -76,37 +316,25 @@ class Row:
 
     Attributes:
         index: Its position in the job, from 0.
-        state: What is known of it.
-        body: The text that its order is kept as.
-        operation: The name of the job's operation.
-        code: The gateway's code, where it declined or gave a status without a meaning.
-        text: Why it is in this state.
-        said: The gateway's own text, where it gave a status without a meaning.
-        reference: The gateway's reference of a refund that was made.
-        proof: What proves the state, where recovery found out.
+        order: The order.
+        known: What is known of it.
         sending: The request it went out with last; None if it never did.
     """
 
     index: int
-    state: JobState
-    body: str = attrs.field(repr=False)
-    operation: str
-    code: str = ""
-    text: str = ""
-    said: str = ""
-    reference: str = ""
-    proof: str = ""
+    order: Any = attrs.field(repr=False)
+    known: Known
     sending: RequestNote | None = None
 
     @property
-    def order(self) -> Any:  # noqa: ANN401  # of the operation's class
-        """The order, read anew at every access."""
-        return codec_of(self.operation).decode(self.body)
+    def state(self) -> JobState:
+        """The state of the order."""
+        return JobState(self.known.state)
 
     @property
     def status(self) -> OutcomeStatus:
         """The status of its outcome."""
-        if self.state is JobState.HELD and self.proof == NOT_DONE:
+        if self.known.state == JobState.HELD and self.known.proof == NOT_DONE:
             return OutcomeStatus.NOT_SENT
         return _STATUSES[self.state]
 
@@ -117,26 +345,26 @@ class Row:
             ended_at: Stands in where the end of its request was not recorded, in seconds since
                 the epoch: by default it may not have ended yet.
         """
-        order = self.order
         return Outcome(
-            order=order,
+            order=self.order,
             index=self.index,
             status=self.status,
-            error=_ERRORS[self.status](self),
-            items=self._items(order),
-            record_class=RefundRecord if self.reference else object,
+            error=_error_of(self),
+            items=self._items(),
+            record_class=RefundRecord if self.known.reference else object,
             sending=self._sending(ended_at),
         )
 
-    def _items(self, order: Any) -> tuple[Mapping[str, Any], ...]:  # noqa: ANN401  # any order
-        if not self.reference or not isinstance(order, RefundOrder):
+    def _items(self) -> tuple[Mapping[str, Any], ...]:
+        order = self.order
+        if not self.known.reference or not isinstance(order, RefundOrder):
             return ()
         item = {
             "transaction_id": order.transaction_id,
             "order_no": order.order_no,
             "currency": order.currency,
             "refund_amount": format(order.refund_amount, "f"),
-            "refund_reference_id": self.reference,
+            "refund_reference_id": self.known.reference,
         }
         return (item,)
 
@@ -152,27 +380,44 @@ class Row:
         )
 
 
-def kept_text(error: GatewayError | None) -> str:
-    """Return what is kept of an error: its message, and behind it the gateway's own text."""
-    message, said = str(error or ""), getattr(error, "text", "")
-    return f"{message}{_SAID}{said}" if said else message
+_STATUSES: Mapping[JobState, OutcomeStatus] = MappingProxyType(
+    {
+        JobState.NEW: OutcomeStatus.NOT_SENT,
+        JobState.INTENT: OutcomeStatus.UNKNOWN,
+        JobState.SUCCEEDED: OutcomeStatus.SUCCEEDED,
+        JobState.DECLINED: OutcomeStatus.DECLINED,
+        JobState.UNKNOWN: OutcomeStatus.UNKNOWN,
+        JobState.HELD: OutcomeStatus.UNKNOWN,
+    }
+)
 
 
-def read_text(kept: str) -> tuple[str, str]:
-    """Return message and the gateway's own text of what was kept."""
-    message, _, said = kept.partition(_SAID)
-    return message, said
+def _error_of(row: Row) -> GatewayError | None:
+    known, state = row.known, row.state
+    said = {"code": known.code, "text": known.said}
+    if state is JobState.SUCCEEDED:
+        return None
+    if state is JobState.DECLINED:
+        text = known.text or "the gateway declined it"
+        return RejectedError(text, code=known.code, text=known.text)
+    if state is JobState.NEW:
+        return NotSentError(f"not sent yet: {known.text or 'the job has not come to it'}")
+    if state is JobState.INTENT:
+        return OutcomeUnknownError("it was in flight when its process ended, or still is")
+    if row.status is OutcomeStatus.NOT_SENT:
+        return NotDoneError(known.text or "it was looked up, and was not done", **said)
+    return OutcomeUnknownError(known.text or "its outcome is not known", **said)
 
 
 @attrs.frozen
-class StoredBlock:
+class StoredChunk:
     """Outcomes that are made of rows when they are read.
 
     Attributes:
         rows: The rows, by ascending index.
     """
 
-    rows: tuple[Row, ...]
+    rows: Sequence[Row]
 
     @property
     def indices(self) -> Sequence[int]:
@@ -181,7 +426,7 @@ class StoredBlock:
 
     @property
     def orders(self) -> Sequence[Any]:
-        """The orders, read anew."""
+        """The orders."""
         return [row.order for row in self.rows]
 
     @property
@@ -194,43 +439,94 @@ class StoredBlock:
         return [row.outcome() for row in self.rows]
 
 
-def _not_sent(row: Row) -> GatewayError:
-    if row.state is JobState.HELD:
-        return NotDoneError(row.text or "it was looked up, and was not done", **_said(row))
-    return NotSentError(f"not sent yet: {row.text or 'the job has not come to it'}")
+# Leases
 
 
-def _unknown(row: Row) -> GatewayError:
-    if row.state is JobState.INTENT:
-        return OutcomeUnknownError("it was in flight when its process ended, or still is")
-    return OutcomeUnknownError(row.text or "what became of it is not known", **_said(row))
+@attrs.frozen
+class LeaseKey:
+    """What names a lease that was taken.
+
+    Attributes:
+        name: The name of the job.
+        job_id: The job's number in the database.
+        slice_number: Which slice of the job.
+        epoch: How often this lease was taken; 0 for one that is to be taken.
+        first: The position of the first order that it is about.
+        last: The position of the last; of a slice, not all between them need be its own.
+        total: How many they are.
+    """
+
+    name: str
+    job_id: int
+    slice_number: int = 0
+    epoch: int = 0
+    first: int = 0
+    last: int = -1
+    total: int = 0
 
 
-def _said(row: Row) -> dict[str, str]:
-    """Return what the gateway said of an order that it neither did nor declined."""
-    return {"code": row.code, "text": row.said}
+# Jobs
 
 
-def _declined(row: Row) -> GatewayError:
-    return RejectedError(row.text or "the gateway declined it", code=row.code, text=row.text)
+@attrs.frozen(kw_only=True)
+class JobHead:
+    """What a job is, however far it has come.
+
+    Attributes:
+        name: Its name.
+        operation: The name of its operation.
+        merchant_id: The merchant that it was submitted for.
+        account_id: The account that it was submitted for.
+        created_at: When it was first submitted, in UTC.
+        imported: Whether the journal has all of its orders.
+        is_cut: Whether it was cut into slices.
+    """
+
+    name: str
+    operation: str
+    merchant_id: str
+    account_id: str
+    created_at: "datetime"
+    imported: bool
+    is_cut: bool
 
 
-_STATUSES: Mapping[JobState, OutcomeStatus] = MappingProxyType(
-    {
-        JobState.NEW: OutcomeStatus.NOT_SENT,
-        JobState.INTENT: OutcomeStatus.UNKNOWN,
-        JobState.SUCCEEDED: OutcomeStatus.SUCCEEDED,
-        JobState.DECLINED: OutcomeStatus.DECLINED,
-        JobState.UNKNOWN: OutcomeStatus.UNKNOWN,
-        JobState.HELD: OutcomeStatus.UNKNOWN,
-    }
-)
+@attrs.frozen(kw_only=True)
+class JobStatus(JobHead):
+    """How far a job has come.
 
-_ERRORS: "Mapping[OutcomeStatus, Callable[[Row], GatewayError | None]]" = MappingProxyType(
-    {
-        OutcomeStatus.NOT_SENT: _not_sent,
-        OutcomeStatus.UNKNOWN: _unknown,
-        OutcomeStatus.SUCCEEDED: lambda _: None,
-        OutcomeStatus.DECLINED: _declined,
-    }
-)
+    Attributes:
+        total: How many orders the journal has of it.
+        counts: How many of them are in each state.
+        is_running: Whether a process has it.
+    """
+
+    total: int
+    counts: Mapping[JobState, int]
+    is_running: bool
+
+    @property
+    def done(self) -> bool:
+        """Whether a run has nothing more to do; orders may still be held for an operator."""
+        return self.imported and not any(self.counts[state] for state in UNFINISHED)
+
+
+@attrs.frozen(kw_only=True)
+class SliceStatus:
+    """How far one slice of a job has come.
+
+    Attributes:
+        number: Its number, from 1.
+        first: The position of its first order in the job, from 0.
+        last: The position of its last; not all between them need be its own.
+        total: How many orders it has.
+        finished: Whether a run has nothing more to do in it; orders may still be held.
+        is_running: Whether a process has it.
+    """
+
+    number: int
+    first: int
+    last: int
+    total: int
+    finished: bool
+    is_running: bool

@@ -1,10 +1,14 @@
-"""The tables of a journal, the same in SQLite and PostgreSQL.
+"""The tables of a journal, the same in SQLite and PostgreSQL, and their versions.
 
-Law: what changes often is narrow, and apart from what never changes; a row stands for many orders
-wherever they are alike: a chunk is one row, of a few bytes, however many orders it has. There are
-no foreign keys, since nothing is ever deleted but an import that was not finished.
+What changes often is narrow, and apart from what never changes. A chunk of orders that are alike is
+one row, however many they are; an order that differs from its chunk has a row of its own. There are
+no foreign keys, since only an import that was not finished is ever deleted.
 """
 
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -18,12 +22,13 @@ if TYPE_CHECKING:
 
     from gateway_async.journal.location import Location
 
-VERSION = 3
-"""Version 3 names the fields of orders; in version 2 they stand by position."""
-_READ = (2, VERSION)
+VERSION = "2"
+_EARLIEST = "1"
+_CLOSED_TO_EARLIER = 4
 _ADVISORY_LOCK = 0x6761_6A6F_7572
 _LOCK_OF_JOBS = 0x6761_6A6F_0000_0000
 _ANY_TEXT = ("UTF8", "SQL_ASCII")
+_VERSIONS = Path(__file__).with_name("versions")
 
 
 class DatabaseNow(FunctionElement[float]):
@@ -56,12 +61,24 @@ def _text(name: str) -> "sa.Column[str]":
     return sa.Column(name, sa.Text, nullable=False, server_default="")
 
 
-SCHEMA = sa.Table(
+def _key(name: str, kind: Any = _NUMBER) -> "sa.Column[int]":  # noqa: ANN401  # SQLAlchemy's types
+    return sa.Column(name, kind, primary_key=True, autoincrement=False)
+
+
+EARLIER_SCHEMA = sa.Table(
     "gateway_journal",
     _METADATA,
-    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+    _key("id", sa.Integer),
     sa.Column("version", sa.Integer, nullable=False),
 )
+"""Releases before version 2 look here, and leave a journal alone whose version they do not know."""
+
+SCHEMA = sa.Table(
+    "gateway_journal_version",
+    _METADATA,
+    sa.Column("version_num", sa.String(32), primary_key=True),
+)
+"""The version, kept by Alembic."""
 
 JOBS = sa.Table(
     "gateway_jobs",
@@ -74,7 +91,6 @@ JOBS = sa.Table(
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("imported", sa.Boolean, nullable=False),
     sa.Column("total", _NUMBER, nullable=False),
-    _text("digest"),
     sa.Column("slice_size", _NUMBER, nullable=False, server_default="0"),
 )
 """The jobs; `slice_size` is 0 where a job is in one piece."""
@@ -82,8 +98,8 @@ JOBS = sa.Table(
 SLICES = sa.Table(
     "gateway_slices",
     _METADATA,
-    sa.Column("job_id", _NUMBER, primary_key=True, autoincrement=False),
-    sa.Column("slice", sa.Integer, primary_key=True, autoincrement=False),
+    _key("job_id"),
+    _key("slice", sa.Integer),
     sa.Column("first", _NUMBER, nullable=False),
     sa.Column("last", _NUMBER, nullable=False),
     sa.Column("total", _NUMBER, nullable=False),
@@ -93,14 +109,14 @@ SLICES = sa.Table(
     sa.Index("gateway_slices_by_time", "finished", "due_at"),
 )
 """The slices of jobs that were cut: between which positions their orders stand, and how many they
-are; whether a run has nothing more to do in it, when somebody is to be told of it, and how many
+are; whether a run has nothing more to do in it, when it is handed to a queue again, and how many
 runs in a row left it unfinished."""
 
 LEASES = sa.Table(
     "gateway_leases",
     _METADATA,
-    sa.Column("job_id", _NUMBER, primary_key=True, autoincrement=False),
-    sa.Column("slice", sa.Integer, primary_key=True, autoincrement=False),
+    _key("job_id"),
+    _key("slice", sa.Integer),
     sa.Column("epoch", _NUMBER, nullable=False),
     sa.Column("owner", sa.Text, nullable=False),
     sa.Column("expires_at", sa.Double, nullable=False),
@@ -112,36 +128,56 @@ BLOCK = 50
 ORDERS = sa.Table(
     "gateway_orders",
     _METADATA,
-    sa.Column("job_id", _NUMBER, primary_key=True, autoincrement=False),
-    sa.Column("first", _NUMBER, primary_key=True, autoincrement=False),
+    _key("job_id"),
+    _key("first"),
     sa.Column("lookup_keys", sa.LargeBinary, nullable=False),
     sa.Column("bodies", sa.Text, nullable=False),
     sqlite_with_rowid=False,
 )
-"""The orders as they were submitted, a block a row: `bodies` is what `codec` makes of them,
-and `lookup_keys` what they are found by."""
+"""The orders as they were submitted, in blocks by position; never written again. `bodies` is a JSON
+object with a list of values for each field; `lookup_keys` has 32 bits of each order's transaction.
+They are apart from their chunks since SQLite writes a whole row when one column changes."""
 
-STATES = sa.Table(
-    "gateway_states",
+
+def _known() -> "list[sa.Column[Any]]":
+    """Return the columns for what is known of orders, in the words of `states`."""
+    return [
+        sa.Column("slice", sa.Integer, nullable=False),
+        sa.Column("state", sa.Text, nullable=False),
+        sa.Column("request_id", _NUMBER),
+        sa.Column("ended_at", sa.Double),
+        _text("code"),
+        _text("text"),
+        _text("said"),
+        _text("reference"),
+        _text("proof"),
+        _text("note"),
+    ]
+
+
+CHUNKS = sa.Table(
+    "gateway_chunks",
     _METADATA,
-    sa.Column("job_id", _NUMBER, primary_key=True, autoincrement=False),
-    sa.Column("first", _NUMBER, primary_key=True, autoincrement=False),
+    _key("job_id"),
+    _key("first"),
     sa.Column("last", _NUMBER, nullable=False),
-    sa.Column("slice", sa.Integer, nullable=False),
-    sa.Column("state", sa.Text, nullable=False),
-    sa.Column("request_id", _NUMBER),
-    sa.Column("ended_at", sa.Double),
-    _text("code"),
-    _text("text"),
-    _text("reference_list"),
-    _text("proof"),
-    _text("note"),
+    *_known(),
+    sa.Column("exceptions", sa.Integer, nullable=False, server_default="0"),
     sqlite_with_rowid=False,
 )
-"""What is known of the orders, in the words of `states`: a row for each stretch of them, from its
-first position to its last, that are alike. The stretches of a job cover it without a gap.
-`reference_list` is the JSON list of the references that the gateway gave to them, one for each;
-empty where it gave none."""
+"""The orders of a job in chunks, fixed when it is submitted: from position `first` to `last`.
+`exceptions` is how many orders differ; they have a row of their own. `reference` is a JSON list
+here: the gateway's references, one for each order; empty where it gave none."""
+
+EXCEPTIONS = sa.Table(
+    "gateway_exceptions",
+    _METADATA,
+    _key("job_id"),
+    _key("position"),
+    *_known(),
+    sqlite_with_rowid=False,
+)
+"""Orders that differ from their chunk."""
 
 REQUESTS = sa.Table(
     "gateway_requests",
@@ -160,49 +196,100 @@ before."""
 
 
 def lock_what_is_in_doubt(connection: sa.Connection, job_id: int) -> None:
-    """Let no other transaction decide on orders of a job that are in doubt, until this one ends.
+    """Let no other transaction change orders of a job that are in doubt, until this one ends.
 
-    Whoever also locks the job or a lease does that before. SQLite has one writer anyway.
+    Lock the job or a lease before, if at all. SQLite has one writer anyway.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK_OF_JOBS + job_id)))
 
 
-def prepare(connection: sa.Connection, location: "Location", *, create: bool = True) -> None:
-    """Make the tables where there are none.
+def prepare(connection: sa.Connection, location: "Location", *, create: bool = True) -> Path | None:
+    """Make the tables where there are none, and bring those of an earlier version up to date.
 
     Args:
-        connection: The connection, in a transaction.
+        connection: The connection, in a transaction that no other process shares.
         location: Where that is, to say so.
-        create: Whether they are made at all.
+        create: Whether tables are made where there are none.
+
+    Returns:
+        The copy of a SQLite file that was upgraded: to be deleted once that is committed.
 
     Raises:
-        JournalError: If they are of another version, or there are none and are not to be made, or
-            cannot be since not every text could be kept in them.
+        JournalError: If they are of a newer version, or there are none and are not to be made, or
+            the database cannot hold every text.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
-    if not sa.inspect(connection).has_table(SCHEMA.name):
+    found = _version_of(connection)
+    if found == VERSION:
+        return None
+    if found is None:
         if not create:
             raise location.missing()
         _check_encoding(connection)
         _METADATA.create_all(connection)
-        connection.execute(SCHEMA.insert().values(id=1, version=VERSION))
-    version = connection.execute(sa.select(SCHEMA.c.version)).scalar()
-    if version not in _READ:
+        connection.execute(EARLIER_SCHEMA.insert().values(id=1, version=_CLOSED_TO_EARLIER))
+        connection.execute(SCHEMA.insert().values(version_num=VERSION))
+        return None
+    if not (found.isdecimal() and int(found) < int(VERSION)):
         raise JournalError(
-            f"the journal in this database is of version {version}, and this release of "
-            f"gateway_async reads versions {_READ[0]} to {_READ[-1]}: finish its jobs with the "
-            "release that wrote it; in another database they are not known, and their orders would "
-            "be sent again"
+            f"the journal in this database is of version {found}, and this release of "
+            f"gateway_async reads versions {_EARLIEST} to {VERSION}: use the release that wrote "
+            "it, or a newer one; in another database its jobs are not known, and their orders "
+            "would be sent again"
         )
+    copy = _copied(Path(location.path), found) if location.is_sqlite else None
+    _upgrade(connection, found)
+    return copy
+
+
+def _version_of(connection: sa.Connection) -> str | None:
+    tables = sa.inspect(connection)
+    if tables.has_table(SCHEMA.name):
+        return str(connection.execute(sa.select(SCHEMA.c.version_num)).scalar_one())
+    if not tables.has_table(EARLIER_SCHEMA.name):
+        return None
+    earlier = connection.execute(sa.select(EARLIER_SCHEMA.c.version)).scalar_one()
+    return _EARLIEST if earlier in {2, 3} else f"0.{earlier}"
+
+
+def _upgrade(connection: sa.Connection, found: str) -> None:
+    """Run the scripts from the version that was found to this one, in the transaction."""
+    from alembic.runtime.migration import MigrationContext  # noqa: PLC0415  # seldom needed
+    from alembic.script import ScriptDirectory  # noqa: PLC0415  # seldom needed
+
+    scripts = ScriptDirectory(str(_VERSIONS), version_locations=[str(_VERSIONS)])
+    context = MigrationContext.configure(
+        connection,
+        opts={
+            "version_table": SCHEMA.name,
+            "fn": lambda revision, _: scripts._upgrade_revs(VERSION, revision),  # noqa: SLF001  # as `alembic upgrade` does
+        },
+    )
+    if found == _EARLIEST:
+        context.stamp(scripts, _EARLIEST)
+    from alembic.operations import Operations  # noqa: PLC0415  # seldom needed
+
+    with Operations.context(context):
+        context.run_migrations()
+
+
+def _copied(path: Path, version: str) -> Path:
+    """Copy a SQLite file that this process has locked, as it was before."""
+    target = path.with_name(f"{path.name}.version-{version}")
+    target.unlink(missing_ok=True)  # of an upgrade that failed: the file is still as it was
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(target)) as copy:
+        source.backup(copy)
+    shutil.copymode(path, target)
+    return target
 
 
 def _check_encoding(connection: sa.Connection) -> None:
     """Make sure that the database holds every text that a gateway may say.
 
     Raises:
-        JournalError: If it does not: it would be found out only after money moved.
+        JournalError: If it does not: that would come out only after money moved.
     """
     if connection.dialect.name != "postgresql":
         return

@@ -1,17 +1,14 @@
 """What an order of a job can be, and how that may change: one table. Pure.
 
-Law: a state changes only as `TRANSITIONS` says. An order that may have been sent never becomes
-`new` again without somebody's proof or decision.
+A state changes only as `TRANSITIONS` says, and every write checks that inside its transaction. An
+order that may have been sent becomes `new` again only by a proof or a decision.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from gateway_async.errors import JournalError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class JobState(StrEnum):
@@ -43,7 +40,7 @@ UNFINISHED = frozenset({JobState.NEW, JobState.INTENT, JobState.UNKNOWN})
 """The states in which a job still has something to do by itself."""
 
 
-class Move(StrEnum):
+class Transition(StrEnum):
     """Why a state changes."""
 
     INTEND = "intend"
@@ -58,36 +55,36 @@ class Move(StrEnum):
     REOPEN = "reopen"
     """Another lease begins: what was in flight may have happened, what is held is looked at."""
 
-    RESOLVE = "resolve"
+    RECOVER = "recover"
     """It was looked up."""
 
-    DECIDE = "decide"
+    RESOLVE = "resolve"
     """An operator decided."""
 
 
 _NEW, _INTENT, _SUCCEEDED, _DECLINED, _UNKNOWN, _HELD = JobState
-_FOUND_OUT = frozenset({_SUCCEEDED, _DECLINED, _HELD, _NEW})
+_RESOLVED = frozenset({_SUCCEEDED, _DECLINED, _HELD, _NEW})
 
-TRANSITIONS: "Mapping[Move, Mapping[JobState, frozenset[JobState]]]" = MappingProxyType(
+TRANSITIONS: Mapping[Transition, Mapping[JobState, frozenset[JobState]]] = MappingProxyType(
     {
-        Move.INTEND: {_NEW: frozenset({_INTENT})},
-        Move.WITHDRAW: {_INTENT: frozenset({_NEW})},
-        Move.SETTLE: {_INTENT: frozenset({_SUCCEEDED, _DECLINED, _UNKNOWN})},
-        Move.REOPEN: {_INTENT: frozenset({_UNKNOWN}), _HELD: frozenset({_UNKNOWN})},
-        Move.RESOLVE: {_UNKNOWN: _FOUND_OUT},
-        Move.DECIDE: {_UNKNOWN: _FOUND_OUT, _HELD: _FOUND_OUT},
+        Transition.INTEND: {_NEW: frozenset({_INTENT})},
+        Transition.WITHDRAW: {_INTENT: frozenset({_NEW})},
+        Transition.SETTLE: {_INTENT: frozenset({_SUCCEEDED, _DECLINED, _UNKNOWN})},
+        Transition.REOPEN: {_INTENT: frozenset({_UNKNOWN}), _HELD: frozenset({_UNKNOWN})},
+        Transition.RECOVER: {_UNKNOWN: _RESOLVED},
+        Transition.RESOLVE: {_UNKNOWN: _RESOLVED, _HELD: _RESOLVED},
     }
 )
-"""For each move, what each state may become by it."""
+"""For each transition, what each state may become by it."""
 
 
-def sources(move: Move, target: JobState) -> tuple[JobState, ...]:
-    """Return the states that this move may turn into the target.
+def sources(transition: Transition, target: JobState) -> tuple[JobState, ...]:
+    """Return the states that a transition may turn into the target.
 
     Raises:
         JournalError: If there is none.
     """
-    found = tuple(state for state, targets in TRANSITIONS[move].items() if target in targets)
+    found = tuple(state for state, to in TRANSITIONS[transition].items() if target in to)
     if not found:
-        raise JournalError(f"no state becomes {str(target)!r} by {str(move)!r}")
+        raise JournalError(f"no state becomes {str(target)!r} by {str(transition)!r}")
     return found

@@ -41,7 +41,7 @@ async def sweep(
     """
     count, is_over = 0, False
     while not is_over:
-        due = await journal.store.take_due(merchant, policy.wake_seconds, _HANDED_AT_ONCE)
+        due = await journal.claim_due(merchant, policy.wake_seconds, _HANDED_AT_ONCE)
         is_over = len(due) < _HANDED_AT_ONCE
         handed = 0
         try:
@@ -51,7 +51,7 @@ async def sweep(
                 handed += 1
         finally:
             if handed < len(due):
-                await journal.store.put_off(due[handed:], 0.0)
+                await journal.postpone(due[handed:], 0.0)
         count += handed
     return count
 

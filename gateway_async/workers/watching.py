@@ -7,7 +7,7 @@ import attrs
 
 from gateway_async.batching.results import BatchResult
 from gateway_async.errors import JobConflictError
-from gateway_async.journal.rows import StoredBlock
+from gateway_async.journal.rows import StoredChunk
 from gateway_async.journal.states import UNFINISHED, JobState
 from gateway_async.models.orders import OutcomeStatus, count_statuses
 
@@ -101,12 +101,12 @@ async def watch(journal: "Journal", job: str, seconds: float) -> "AsyncIterator[
 
 async def collect(journal: "Journal", job: str) -> "BatchResult[Any, Any]":
     """Return what became of every order of a job, in the order of the input."""
-    blocks: list[StoredBlock] = []
+    blocks: list[StoredChunk] = []
     counts = dict.fromkeys(OutcomeStatus, 0)
     last = -1
-    while rows := await journal.store.page(job, last, _ROWS_AT_ONCE):
+    while rows := await journal.rows(job, after=last, limit=_ROWS_AT_ONCE):
         last = rows[-1].index
-        blocks.append(StoredBlock(tuple(rows)))
+        blocks.append(StoredChunk(tuple(rows)))
         for status, count in count_statuses(blocks[-1].statuses).items():
             counts[status] += count
     return BatchResult(counts=counts, chunks=tuple(blocks))

@@ -98,7 +98,7 @@ async def test_another_file_under_the_same_name_sends_nothing(
     before = sandbox.requests["refund"]
     second = await run(sandbox, "refund", "others.csv", *job, "other.csv", cwd=tmp_path)
     assert second.code == 2, second.stderr
-    assert "are not those given" in second.stderr
+    assert "which differs in " in second.stderr
     assert "go on with" not in second.stderr
     assert sandbox.requests["refund"] == before
     assert not (tmp_path / "other.csv").exists()

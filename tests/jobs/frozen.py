@@ -19,14 +19,14 @@ from gateway_async.transport import AiohttpTransport, HttpRequest, HttpResponse,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gateway_async.journal.writer import Writer
+    from gateway_async.journal.database import Database
 
 LEASE_SECONDS = 1.0
 SECRET = "sandbox-secret"
 POLICY = BatchPolicy(concurrency=1, chunk_size=2)
 
 
-def lock_of(writer: "Writer") -> threading.Lock:
+def lock_of(writer: "Database") -> threading.Lock:
     """Return a lock that a journal holds whenever it is in a transaction."""
     lock, carry_out = threading.Lock(), writer._carry_out
 
@@ -68,7 +68,7 @@ async def _resume(url: str, base_url: str) -> str:
         Journal.open(url, lease_seconds=LEASE_SECONDS) as journal,
         GatewayClient(base_url, credentials, policy=POLICY) as gateway,
     ):
-        frozen = Freezing(gateway._session.transport, lock_of(journal.store.writer))
+        frozen = Freezing(gateway._session.transport, lock_of(journal.database))
         gateway._session = attrs.evolve(gateway._session, transport=frozen)  # type: ignore[arg-type]  # a fake
         batch = gateway.resume(journal.job("job"))
         try:

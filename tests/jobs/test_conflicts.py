@@ -42,8 +42,8 @@ async def test_other_orders(
     for orders, said in (
         (given[:3], "4 orders, and 3"),
         (given + more, "more were given"),
-        (given[:3] + more, "not those given"),
-        (given[::-1], "not those given"),
+        (given[:3] + more, "which differs in "),
+        (given[::-1], "which differs in "),
         ([], "and 0 were given"),
         (iter(given[:3]), "4 orders, and 3"),
     ):
@@ -57,7 +57,9 @@ async def test_orders_that_differ_in_one_amount(
 ) -> None:
     held = [sandbox.ledger.transaction(order.transaction_id) for order in given]
     dearer = orders_for("refund", held, refund_amount="2.00")  # type: ignore[arg-type]  # the same fields
-    await _refused(make().refund(given[:3] + dearer[3:], job=journal.job("job")), "not those given")
+    await _refused(
+        make().refund(given[:3] + dearer[3:], job=journal.job("job")), "which differs in "
+    )
     assert effects(sandbox, given) == [1] * 4
 
 

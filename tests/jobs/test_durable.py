@@ -13,7 +13,7 @@ import pytest
 from gateway_async import Batch, GatewayClient
 from gateway_async.errors import JournalError
 from gateway_async.journal import Journal
-from gateway_async.journal.writer import Writer
+from gateway_async.journal.database import Database
 from gateway_async.sandbox import Sandbox
 from gateway_async.transport import AiohttpTransport, HttpRequest, HttpResponse, SendTracker
 from tests.fuzz.memory import fields_of
@@ -54,7 +54,7 @@ class Watched:
     def _states(self, message: HttpRequest) -> list[str]:
         asked = [order["transaction_id"] for order in fields_of(message)["refund_orders"]]
         blocks = self.tables.run("SELECT bodies FROM gateway_orders ORDER BY first")
-        names = [values[0] for (bodies,) in blocks for values in json.loads(bodies)["orders"]]
+        names = [name for (bodies,) in blocks for name in json.loads(bodies)["transaction_id"]]
         known = dict(zip(names, self.tables.states(), strict=True))
         return [known[name] for name in asked]
 
@@ -125,14 +125,14 @@ async def test_a_write_that_fails_doubles_nothing_and_is_not_glossed_over(  # fi
     from_then_on: bool,  # a parameter
 ) -> None:
     gateway, resending = make(), make(recovery=RESENDING)
-    whole, real = 0, Writer.run
+    whole, real = 0, Database.run
     for number in range(MOST_CALLS):
         name, orders = f"job {number}", seeded(sandbox, 6)
         fails = number.__le__ if from_then_on else number.__eq__
-        failing = Failing(real.__get__(journal.store.writer), fails, after)
+        failing = Failing(real.__get__(journal.database), fails, after)
         batch = gateway.refund(orders, job=journal.job(name))
         with monkeypatch.context() as patched:
-            patched.setattr(Writer, "run", lambda _, *given, f=failing, **named: f(*given, **named))
+            patched.setattr(Database, "run", lambda _, *given, f=failing, **kw: f(*given, **kw))
             error = await _ended(batch)
         if not failing.failed:
             whole = number
@@ -170,9 +170,9 @@ async def test_no_intent_no_request(
     sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders = seeded(sandbox)
-    real = Writer.run
+    real = Database.run
 
-    def run(writer: Writer, what: str, *operation: Any, **named: Any) -> asyncio.Future[Any]:
+    def run(writer: Database, what: str, *operation: Any, **named: Any) -> asyncio.Future[Any]:
         if "about to be sent" not in what:
             return real(writer, what, *operation, **named)
         future = asyncio.get_running_loop().create_future()
@@ -181,7 +181,7 @@ async def test_no_intent_no_request(
 
     batch = make().refund(orders, job=journal.job("job"))
     with monkeypatch.context() as patched:
-        patched.setattr(Writer, "run", run)
+        patched.setattr(Database, "run", run)
         with pytest.raises(JournalError, match="about to be sent"):
             await batch
     assert sandbox.requests["refund"] == 0
@@ -221,7 +221,7 @@ async def test_a_full_disk_at_any_moment_doubles_nothing(
     for spare in range(0, 120, 8):
         name, orders = f"job {spare}", seeded(sandbox, 300)
         async with Journal.open(url) as small:
-            await small.store.writer.run("cannot shrink", functools.partial(_limit, spare=spare))
+            await small.database.run("cannot shrink", functools.partial(_limit, spare=spare))
             batch = gateway.refund(orders, job=small.job(name))
             error = await _ended(batch)
             check_books(sandbox, batch.result)

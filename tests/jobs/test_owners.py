@@ -72,10 +72,10 @@ def _halted(gateway: Any) -> Halted:
 @pytest.fixture
 def frozen(brief: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this journal renew nothing, and say nothing of it: as a frozen process does."""
-    real, writer = Lease.renew, brief.store.writer
+    real, writer = Lease.renew, brief.database
 
     async def renew(lease: Lease) -> None:
-        if lease._writer is writer:
+        if lease._database is writer:
             await asyncio.Event().wait()
         await real(lease)
 
@@ -166,14 +166,14 @@ async def test_what_an_operator_decides_meanwhile_is_not_proved_again(
     for index in range(2):
         await lease.intend((index,), references=none, marker=None, alone=False)
     await lease.release()
-    real = Lease.resolve_unknown
+    real = Lease.recover
 
     async def late(lease: Lease, *arguments: Any, **named: Any) -> bool:
         if (await counts(other))[JobState.UNKNOWN] == 2:
             await other.resolve("job", 1, "succeeded", "it is this one")
         return await real(lease, *arguments, **named)
 
-    monkeypatch.setattr(Lease, "resolve_unknown", late)
+    monkeypatch.setattr(Lease, "recover", late)
     result = await make().resume(journal.job("job"))
     assert effects(sandbox, [order]) == [1]
     assert statuses(result) == [UNKNOWN, SUCCEEDED]

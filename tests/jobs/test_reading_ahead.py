@@ -1,13 +1,18 @@
 """The orders of a job are read a page ahead, and not before what was taken is on its way."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from gateway_async.jobs import log
 from gateway_async.jobs.log import NewOrders
 
-PAGES = {-1: [(0, "a"), (1, "b")], 1: [(2, "c")], 2: []}
+PAGES: dict[int, list[tuple[Sequence[int], Sequence[object]]]] = {
+    -1: [((0, 1), "ab")],
+    1: [((2,), "c")],
+    2: [],
+}
 
 
 class Book:
@@ -16,7 +21,7 @@ class Book:
     def __init__(self) -> None:
         self.asked: list[int] = []
 
-    async def read(self, after: int) -> list[tuple[int, object]]:
+    async def read(self, after: int) -> list[tuple[Sequence[int], Sequence[object]]]:
         self.asked.append(after)
         return list(PAGES[after])
 
@@ -39,10 +44,10 @@ async def test_the_next_page_waits_until_it_is_wanted(monkeypatch: pytest.Monkey
     monkeypatch.setattr(log, "_PATIENCE_SECONDS", 3600.0)
     book = Book()
     orders = NewOrders(book.read, lambda _: False)
-    assert await pulled(orders, 2) == PAGES[-1]
+    assert await pulled(orders, 2) == [(0, "a"), (1, "b")]
     await turns_of_the_loop()
     assert book.asked == [-1]
-    assert await pulled(orders, 1) == PAGES[1]
+    assert await pulled(orders, 1) == [(2, "c")]
     assert await pulled(orders, 1) == []
     assert orders.ended
     assert book.asked == [-1, 1, 2]

@@ -7,6 +7,10 @@ file: `test_earlier` reads, resumes and finishes it with every later release. Th
 - `held`: two orders looked up and found not to be done, which wait for an operator;
 - `sliced`: cut into three slices, of which the second is done;
 - `captured`, `cancelled`, `reviewed`: nothing sent yet, since the gateway could not be reached;
+- `decided`: an operator decided on two of the orders that were held;
+- `unclear`: the gateway gave two refunds a status without a meaning, so that they are held;
+- `gathered`: cut into slices, with transactions that occur in several places;
+- `submitting`: not submitted to its end;
 - `lost`: killed while it waited to look up two orders whose reply was lost;
 - `stopped`: killed with a request in flight.
 """
@@ -16,7 +20,7 @@ import sqlite3
 import sys
 import tempfile
 import time
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack, closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +30,7 @@ import attrs
 from gateway_async import (
     BatchPolicy,
     Credentials,
+    Dialect,
     GatewayClient,
     HmacSigner,
     RecoveryPolicy,
@@ -37,7 +42,7 @@ from gateway_async.sandbox.faults import Latency, ResetBeforeEffect
 from tests.orders import client_of, orders_for
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from gateway_async import RefundOrder
 
@@ -65,6 +70,13 @@ def refunds(sandbox: Sandbox, count: int) -> "list[RefundOrder]":
     ]
 
 
+async def broken(orders: "Iterable[RefundOrder]") -> "AsyncIterator[RefundOrder]":
+    """Yield orders, and end in the middle of them."""
+    for order in orders:
+        yield order
+    raise KeyError
+
+
 async def reached(journal: Journal, name: str, **wanted: int) -> None:
     """Wait until at least so many orders of a job are in these states."""
     while True:
@@ -84,7 +96,11 @@ async def fill(path: Path) -> list[str]:
         patient = client_of(sandbox, policy=POLICY)
         who = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("secret"))
         cut_off = GatewayClient(NO_GATEWAY, who, retry=RetryPolicy(attempts=1))
-        for client in (quick, patient, cut_off):
+        naive = client_of(sandbox, policy=POLICY, recovery=AT_ONCE, dialect=Dialect())
+        serial = client_of(
+            sandbox, policy=attrs.evolve(POLICY, duplicates="serialize"), recovery=AT_ONCE
+        )
+        for client in (quick, patient, cut_off, naive, serial):
             await opened.enter_async_context(client)
 
         orders = refunds(sandbox, 4)
@@ -92,6 +108,18 @@ async def fill(path: Path) -> list[str]:
         await quick.refund(orders, job=journal.job("finished"))
         sandbox.faults.add("refund", ResetBeforeEffect(times=1))
         await quick.refund(refunds(sandbox, 4), job=journal.job("held"))
+        sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+        await quick.refund(refunds(sandbox, 4), job=journal.job("decided"))
+        await journal.resolve("decided", 0, "declined", "not theirs")
+        await journal.resolve("decided", 1, "not_sent", "seen in the portal")
+        too_much = [attrs.evolve(order, amount="99.00") for order in refunds(sandbox, 2)]
+        await naive.refund([*refunds(sandbox, 2), *too_much], job=journal.job("unclear"))
+        several = refunds(sandbox, 7)
+        gathered = [*several, *(attrs.evolve(o, refund_amount="0.05") for o in several[:2])]
+        await serial.submit("refund", gathered, job=journal.job("gathered"), slice_size=3)
+        await serial.resume(journal.job("gathered"), slice_number=2)
+        with suppress(KeyError):
+            await quick.refund(broken(refunds(sandbox, 5)), job=journal.job("submitting"))
         sliced = journal.job("sliced")
         await quick.submit("refund", refunds(sandbox, 6), job=sliced, slice_size=2)
         await quick.resume(sliced, slice_number=2)

@@ -1,5 +1,6 @@
 """The tables of a journal, read and changed past the library; and what tests do to a journal."""
 
+import json
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -11,8 +12,7 @@ from sqlalchemy import event
 
 from gateway_async.journal import Job, JobState, Journal
 from gateway_async.journal.lease import Lease
-from gateway_async.journal.rows import Settlement
-from gateway_async.journal.stretches import Stretch
+from gateway_async.journal.rows import Known, Settlement
 from tests.orders import refunds
 
 ALL = frozenset(JobState)
@@ -44,32 +44,51 @@ class Tables:
         """Let every lease run out, by the database's clock."""
         self.run("UPDATE gateway_leases SET expires_at = 0")
 
-    def states(self) -> list[str]:
-        """Return the state of each order, by position; there is no gap and no overlap."""
-        states: list[str] = []
-        rows = self.run("SELECT first, last, state FROM gateway_states ORDER BY job_id, first")
-        for first, last, state in rows:
-            assert first in {0, len(states)}
-            states += [state] * (last - first + 1)
-        return states
+    def known(self) -> list[dict[str, Any]]:
+        """Return what is known of each order, by job and position; there is no gap."""
+        names = ("slice", *Known._fields)
+        listed = ", ".join(names)
+        own = {
+            (job, position): dict(zip(names, known, strict=True))
+            for job, position, *known in self.run(
+                f"SELECT job_id, position, {listed} FROM gateway_exceptions"  # noqa: S608  # ours
+            )
+        }
+        found: list[dict[str, Any]] = []
+        for job, first, last, exceptions, *known in self.run(
+            f"SELECT job_id, first, last, exceptions, {listed} FROM gateway_chunks "  # noqa: S608  # ours
+            "ORDER BY job_id, first"
+        ):
+            assert first in {0, len(found)}
+            alike = dict(zip(names, known, strict=True))
+            references = json.loads(alike["reference"] or "null") or [""] * (last - first + 1)
+            found += [
+                own.get((job, at), {**alike, "reference": reference})
+                for at, reference in zip(range(first, last + 1), references, strict=True)
+            ]
+            assert exceptions == sum((job, at) in own for at in range(first, last + 1))
+        return found
 
-    def put(self, *positions: int, **told: object) -> None:
-        """Change what is known of orders: of those at these positions, or of all."""
-        columns = ("job_id", *Stretch._fields)
-        rows = self.run(f"SELECT {', '.join(columns)} FROM gateway_states")  # noqa: S608  # ours
-        self.run("DELETE FROM gateway_states")
-        for row in rows:
-            known = dict(zip(columns, row, strict=True))
-            for position in range(known["first"], known["last"] + 1):
-                one = known | {"first": position, "last": position}
-                if not positions or position in positions:
-                    one |= told
-                values = ", ".join(map(_literal, one.values()))
-                self.run(f"INSERT INTO gateway_states ({', '.join(columns)}) VALUES ({values})")  # noqa: S608  # ours
+    def states(self) -> list[str]:
+        """Return the state of each order, by position."""
+        return [known["state"] for known in self.known()]
+
+    def put(self, *positions: int, **changes: object) -> None:
+        """Change what is known of orders of the only job: of those at these positions, or all."""
+        known = self.known()
+        for position in positions or range(len(known)):
+            self.run(f"DELETE FROM gateway_exceptions WHERE position = {position}")  # noqa: S608  # ours
+            one = {"job_id": 1, "position": position, **known[position], **changes}
+            values = ", ".join(map(_literal, one.values()))
+            self.run(f"INSERT INTO gateway_exceptions ({', '.join(one)}) VALUES ({values})")  # noqa: S608  # ours
+        self.run(
+            "UPDATE gateway_chunks SET exceptions = (SELECT count(*) FROM gateway_exceptions "
+            "WHERE position BETWEEN first AND last)"
+        )
 
     def snapshot(self) -> list[list[tuple[Any, ...]]]:
         """Return everything that there is."""
-        names = ("jobs", "leases", "orders", "states", "requests", "slices")
+        names = ("jobs", "leases", "orders", "chunks", "exceptions", "requests", "slices")
         return [sorted(self.run(f"SELECT * FROM gateway_{name}"), key=repr) for name in names]  # noqa: S608  # of this list
 
 
@@ -115,7 +134,7 @@ def held_up(journal: Journal) -> Iterator[None]:
         begun.set()
         let_go.wait(30)
 
-    journal.store.writer.post("cannot wait", wait)
+    journal.database.post("cannot wait", wait)
     begun.wait(30)
     try:
         yield
@@ -132,8 +151,8 @@ class Watch:
         self.broken: int | None = None
         self.fails_commit = False
         self.loses_next_commit = False
-        engine = journal.store.writer._engine
-        journal.store.writer._texts = _Texts(self)
+        engine = journal.database._engine
+        journal.database._texts = _Texts(self)
         event.listen(engine, "commit", self._count_commit)
         event.listen(engine, "before_cursor_execute", self._count, retval=True)
 

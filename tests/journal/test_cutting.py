@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from gateway_async.journal.cutting import runs, share_out
+from gateway_async.journal.submit import share_out
 
 
 def test_orders_of_different_transactions_are_cut_into_ranges() -> None:
@@ -23,7 +23,7 @@ def test_transactions_of_several_ranges_are_gathered_behind_them() -> None:
 def test_no_transaction_is_in_two_slices(
     monkeypatch: pytest.MonkeyPatch, looked_at_once: int
 ) -> None:
-    monkeypatch.setattr("gateway_async.journal.cutting._LOOKED_AT_ONCE", looked_at_once)
+    monkeypatch.setattr("gateway_async.journal.submit._LOOKED_AT_ONCE", looked_at_once)
     drawing = random.Random(1)
     for _ in range(200):
         keys = [drawing.randrange(30) for _ in range(drawing.randrange(60))]
@@ -36,11 +36,3 @@ def test_no_transaction_is_in_two_slices(
         assert all(number >= 1 for number in numbers)
         most = max(Counter(keys).values(), default=0)
         assert all(count < size + most for count in Counter(numbers).values())
-
-
-def test_runs_cover_their_span_once() -> None:
-    numbers = share_out([1, 2, 3, 4, 1, 5, 6, 3, 7, 8, 9], 3)
-    found = list(runs(numbers, range(2, 11), 2))
-    assert [at for first, last, _ in found for at in range(first, last + 1)] == list(range(2, 11))
-    assert all({numbers[first], numbers[last]} == {number} for first, last, number in found)
-    assert max(last - first + 1 for first, last, _ in found) == 2

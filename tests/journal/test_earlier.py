@@ -1,7 +1,8 @@
 """A journal outlives the release that wrote it: a newer one reads, resumes and finishes its jobs.
 
-`journal_version_2.sql` was written by `make_dump`, with a release that kept orders without the
-names of their fields.
+The two files were written by `make_dump`: `journal_version_2.sql` with a release that kept orders
+without the names of their fields, `journal_version_3.sql` with the last one before versions were
+numbered anew. Both are version 1 now.
 """
 
 import asyncio
@@ -21,12 +22,14 @@ from typing import Any
 
 import attrs
 import pytest
+import sqlalchemy as sa
 
 import gateway_async
 from gateway_async import (
     Credentials,
     GatewayClient,
     HmacSigner,
+    NotDoneError,
     OutcomeStatus,
     RecoveryPolicy,
     RetryPolicy,
@@ -37,9 +40,9 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.entries import PaymentStatus, Refund, Transaction
 from tests.journal.tables import Tables
 from tests.orders import client_of, orders_for
+from tests.postgres import emptied
 
 HERE = Path(__file__).parent
-EARLIER = HERE / "journal_version_2.sql"
 WRITTEN_AT = datetime(2024, 5, 1, 3, tzinfo=UTC)
 RESENDING = RecoveryPolicy(settle_seconds=0, resend_absent=True)
 DONE_BUT_NOT_KNOWN = {("lost", 0), ("stopped", 4)}
@@ -47,6 +50,10 @@ DONE_BUT_NOT_KNOWN = {("lost", 0), ("stopped", 4)}
 STATUSES = {
     "finished": ["succeeded", "succeeded", "succeeded", "declined"],
     "held": ["not_sent", "not_sent", "succeeded", "succeeded"],
+    "decided": ["declined", "not_sent", "succeeded", "succeeded"],
+    "unclear": ["succeeded", "succeeded", "not_sent", "not_sent"],
+    "gathered": [*["not_sent"] * 3, *["succeeded"] * 3, *["not_sent"] * 3],
+    "submitting": [],
     "sliced": ["not_sent", "not_sent", "succeeded", "succeeded", "not_sent", "not_sent"],
     "captured": ["not_sent"] * 3,
     "cancelled": ["not_sent"] * 3,
@@ -54,6 +61,12 @@ STATUSES = {
     "lost": ["unknown", "unknown", *["succeeded"] * 4],
     "stopped": [*["succeeded"] * 4, "unknown", "unknown", "not_sent", "not_sent"],
 }
+KINDS: dict[str, Any] = {
+    "INTEGER": sa.BigInteger,
+    "DOUBLE": sa.Double,
+    "BLOB": sa.LargeBinary,
+}
+ONLY_IN_3 = {"decided", "unclear", "gathered", "submitting"}
 
 
 @attrs.frozen(kw_only=True)
@@ -107,9 +120,11 @@ class Kept:
 
 
 def kept_in(path: Path) -> Iterator[Kept]:
-    """Read all orders of the file."""
+    """Read all orders of the file, before it is upgraded."""
     with closing(sqlite3.connect(path)) as file:
-        jobs = file.execute("SELECT id, name, operation FROM gateway_jobs ORDER BY id").fetchall()
+        jobs = file.execute(
+            "SELECT id, name, operation FROM gateway_jobs WHERE imported ORDER BY id"
+        ).fetchall()
         for number, name, operation in jobs:
             references = {
                 first + offset: reference
@@ -121,7 +136,8 @@ def kept_in(path: Path) -> Iterator[Kept]:
             (bodies,) = file.execute(
                 "SELECT bodies FROM gateway_orders WHERE job_id = ?", (number,)
             ).fetchone()
-            for at, values in enumerate(json.loads(bodies)):
+            found = json.loads(bodies)
+            for at, values in enumerate(found["orders"] if isinstance(found, dict) else found):
                 yield Kept(
                     job=name,
                     operation=operation,
@@ -131,19 +147,64 @@ def kept_in(path: Path) -> Iterator[Kept]:
                 )
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
+@pytest.fixture(params=["2", "3"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A journal that an earlier release wrote: one without the names of fields, one with them."""
     made = tmp_path / "journal.db"
+    statements = (HERE / f"journal_version_{request.param}.sql").read_text(encoding="utf-8")
     with closing(sqlite3.connect(made)) as file:
-        file.executescript(EARLIER.read_text(encoding="utf-8"))
+        file.executescript(statements)
+        file.execute("PRAGMA journal_mode = WAL")
     return made
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, path: Path) -> str:
+    """The same journal in a file, and in PostgreSQL."""
+    if request.param == "sqlite":
+        return f"sqlite:///{path}"
+    target = emptied(request.getfixturevalue("postgres"))
+    tables = sa.MetaData()
+    server = sa.create_engine(sa.make_url(target).set(drivername="postgresql+psycopg"))
+    with sa.create_engine(f"sqlite:///{path}").connect() as file, server.begin() as connection:
+        tables.reflect(file)
+        for table in tables.sorted_tables:
+            columns = [
+                sa.Column(
+                    each.name,
+                    KINDS.get(str(each.type), each.type),
+                    primary_key=each.primary_key,
+                    autoincrement=each.name == "id",
+                    server_default="" if str(each.type) == "TEXT" else None,
+                )
+                for each in table.columns
+            ]
+            copy = sa.Table(table.name, sa.MetaData(), *columns)
+            copy.create(connection)
+            rows = [row._asdict() for row in file.execute(sa.select(table))]
+            connection.execute(copy.insert(), rows)
+            if "id" in table.columns:
+                last = f"(SELECT max(id) FROM {table.name})"  # noqa: S608  # ours
+                sequence = f"pg_get_serial_sequence('{table.name}', 'id')"
+                connection.execute(sa.text(f"SELECT setval({sequence}, {last})"))
+    server.dispose()
+    return target
+
+
+@pytest.fixture
+def statuses(path: Path) -> dict[str, list[str]]:
+    """The statuses of the outcomes of each job of the file."""
+    names = {each.job for each in kept_in(path)} | {"submitting"}
+    is_3 = names > ONLY_IN_3
+    return {name: found for name, found in STATUSES.items() if is_3 or name not in ONLY_IN_3}
 
 
 @pytest.fixture
 def kept(path: Path, sandbox: Sandbox) -> list[Kept]:
     """The orders of the file, which the gateway knows, too."""
     known = [*kept_in(path)]
-    sandbox.ledger.restore([each.transaction() for each in known], [])
+    books = {each.values[0]: each.transaction() for each in reversed(known)}
+    sandbox.ledger.restore([*books.values()], [])
     return known
 
 
@@ -157,45 +218,105 @@ async def _orders(journal: Journal, name: str) -> list[Any]:
     return [outcome.order async for outcome in journal.outcomes(name)]
 
 
-async def test_an_earlier_journal_is_read(path: Path) -> None:
+async def test_an_earlier_journal_is_read(
+    path: Path, url: str, statuses: dict[str, list[str]]
+) -> None:
     known = [*kept_in(path)]
+    for _ in range(2):  # the first time, it is upgraded
+        async with Journal.open(url) as journal:
+            assert [status.name for status in await journal.jobs()] == list(statuses)
+            for name, expected in statuses.items():
+                outcomes = [outcome async for outcome in journal.outcomes(name)]
+                assert [str(outcome.status) for outcome in outcomes] == expected
+                own = [each for each in known if each.job == name]
+                for outcome, each in zip(outcomes, own, strict=True):
+                    values = [str(value) for value in attrs.astuple(outcome.order)]
+                    assert values == each.values
+                    record: Any = outcome.record
+                    assert (record.refund_reference_id if record else "") == each.reference
+    tables = Tables(url)
+    assert tables.run("SELECT version_num FROM gateway_journal_version") == [("2",)]
+    assert tables.run("SELECT version FROM gateway_journal") == [(4,)]
+    assert [each.name for each in path.parent.glob("*version*")] == []
+
+
+async def test_a_text_of_the_gateways_stays_one(path: Path, statuses: dict[str, list[str]]) -> None:
+    if "unclear" not in statuses:
+        pytest.skip("no such order in this version")
     async with Journal.open(f"sqlite:///{path}") as journal:
-        assert [status.name for status in await journal.jobs()] == list(STATUSES)
-        for name, statuses in STATUSES.items():
-            outcomes = [outcome async for outcome in journal.outcomes(name)]
-            assert [str(outcome.status) for outcome in outcomes] == statuses
-            for outcome, each in zip(outcomes, [k for k in known if k.job == name], strict=True):
-                assert [str(value) for value in attrs.astuple(outcome.order)] == each.values
-                record: Any = outcome.record
-                assert (record.refund_reference_id if record else "") == each.reference
-    assert Tables(f"sqlite:///{path}").run("SELECT version FROM gateway_journal") == [(2,)]
+        errors = [outcome.error async for outcome in journal.outcomes("unclear")]
+    for error in errors[2:]:
+        assert isinstance(error, NotDoneError)
+        assert (error.code, error.text) == ("2005", "amount is not the order's")
+        assert "\x1e" not in str(error)
 
 
 async def test_an_earlier_journal_is_resumed_and_finished(
-    path: Path, sandbox: Sandbox, kept: list[Kept]
+    url: str, sandbox: Sandbox, kept: list[Kept], statuses: dict[str, list[str]]
 ) -> None:
     async with (
-        Journal.open(f"sqlite:///{path}") as journal,
+        Journal.open(url) as journal,
         client_of(sandbox, recovery=RESENDING) as gateway,
     ):
+        names = [name for name in statuses if name != "submitting"]
         parts = [
             (journal.job(name), number)
-            for name in STATUSES
-            for number in ((1, 2, 3) if name == "sliced" else (0,))
+            for name in names
+            for number in [each.number for each in await journal.slices(name)] or [0]
         ]
         for job, number in parts:
             await gateway.resume(job, slice_number=number)
-        for name, statuses in STATUSES.items():
+        for name in names:
             outcomes = [outcome async for outcome in journal.outcomes(name)]
-            is_declined = [status == "declined" for status in statuses]
+            is_declined = [status == "declined" for status in statuses[name]]
             assert [o.status is OutcomeStatus.DECLINED for o in outcomes] == is_declined
             assert {str(o.status) for o in outcomes} <= {"succeeded", "declined"}
         before = sandbox.requests.total()
         for job, number in parts:
             assert (await gateway.resume(job, slice_number=number)).requests == 0
         assert sandbox.requests.total() == before
-    for each in kept:
-        assert sandbox.ledger.effects(each.operation, each.values[0]) == 1, each
+    wanted = Counter(
+        (each.operation, each.values[0])
+        for each in kept
+        if (each.job, each.at) != ("decided", 0)  # an operator said that it is not theirs
+    )
+    done = {each: sandbox.ledger.effects(*each) for each in wanted}
+    assert done == wanted
+
+
+def test_an_upgrade_that_fails_changes_nothing_and_keeps_a_copy(
+    path: Path,
+) -> None:
+    before = path.read_bytes()
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("UPDATE gateway_orders SET bodies = 'no JSON' WHERE job_id = 2")
+    broken = [*kept_dump(path)]
+    with pytest.raises(json.JSONDecodeError):
+        asyncio.run(Journal.open(f"sqlite:///{path}").__aenter__())
+    (copy,) = path.parent.glob("journal.db.version-1")
+    assert [*kept_dump(path)] == [*kept_dump(copy)] == broken
+    path.write_bytes(before)
+
+    async def held() -> int:
+        async with Journal.open(f"sqlite:///{path}") as journal:
+            return (await journal.status("held")).counts[JobState.HELD]
+
+    assert asyncio.run(held()) == 2
+    assert not copy.exists()
+
+
+def kept_dump(path: Path) -> Iterator[str]:
+    """Return the statements that make the file."""
+    with closing(sqlite3.connect(path)) as file:
+        yield from file.iterdump()
+
+
+async def test_several_that_upgrade_at_once(url: str) -> None:
+    journals = [Journal.open(url) for _ in range(4)]
+    await asyncio.gather(*(journal.__aenter__() for journal in journals))
+    assert [(await journal.status("held")).total for journal in journals] == [4] * 4
+    for journal in journals:
+        await journal.__aexit__(None, None, None)
 
 
 async def test_the_orders_of_an_earlier_job_are_known_again(
@@ -207,7 +328,7 @@ async def test_the_orders_of_an_earlier_job_are_known_again(
     ):
         orders = await _orders(journal, "stopped")
         changed = [attrs.evolve(orders[0], refund_reason="another"), *orders[1:]]
-        with pytest.raises(JobConflictError, match="are not those given"):
+        with pytest.raises(JobConflictError, match="which differs in refund_reason"):
             await gateway.refund(changed, job=journal.job("stopped"))
         assert sandbox.requests.total() == 0
         assert (await gateway.refund(iter(orders), job=journal.job("stopped"))).ok
@@ -215,7 +336,6 @@ async def test_the_orders_of_an_earlier_job_are_known_again(
         assert (await gateway.refund(new, job=journal.job("tonight"))).ok
         assert await _orders(journal, "tonight") == new
         assert await _orders(journal, "finished") != []
-    assert Tables(f"sqlite:///{path}").run("SELECT version FROM gateway_journal") == [(3,)]
     for each in kept:
         if each.job == "stopped":
             assert sandbox.ledger.effects("refund", each.values[0]) == 1
@@ -268,7 +388,7 @@ async def test_a_release_with_more_fields_finishes_jobs_that_were_kept_without_t
             assert len((await gateway.refund(orders, job=journal.job(job))).not_sent) == 3
     found = await asyncio.to_thread(_run, newer, url, sandbox.base_url, job)
     assert found["fields"] == [["low", "0.00"]]
-    assert "are not those given" in found["conflict"]
+    assert "which differs in urgency" in found["conflict"]
     assert set(found["statuses"]) == {"succeeded"}
     assert [sandbox.ledger.effects("refund", each) for each in kept_ids] == [1] * len(kept_ids)
 
@@ -280,7 +400,9 @@ async def test_an_order_with_a_field_that_this_release_does_not_know_is_not_sent
     url = f"sqlite:///{path}"
     await asyncio.to_thread(_run, newer, url, sandbox.base_url, "stopped")
     sandbox.requests.clear()
-    words = "job 'newer': .* does not know urgency, fee; finish the job with the release that kept"
+    words = (
+        "job 'newer': .* does not know urgency, fee; finish the job with the release that stored"
+    )
     async with Journal.open(url) as journal, client_of(sandbox) as gateway:
         assert (await journal.status("newer")).counts[JobState.NEW] == 8
         with pytest.raises(JournalError, match=words) as caught:

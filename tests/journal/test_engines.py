@@ -12,9 +12,9 @@ import pytest
 import sqlalchemy as sa
 
 from gateway_async.errors import JournalError, RejectedError
-from gateway_async.journal import JobState, Journal, engines, postgres as postgres_module
+from gateway_async.journal import JobState, Journal, database as database_module
+from gateway_async.journal.database import Transaction
 from gateway_async.journal.rows import Settlement
-from gateway_async.journal.writer import Transaction
 from tests.journal.tables import Tables, sent, taken
 from tests.postgres import emptied, postgres_url
 
@@ -25,7 +25,7 @@ async def asked(journal: Journal, statement: str) -> list[Any]:
     def ask(inside: Transaction) -> list[Any]:
         return [tuple(row) for row in inside.execute(sa.text(statement))]
 
-    return await journal.store.writer.run("cannot ask", ask)
+    return await journal.database.run("cannot ask", ask)
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ async def test_a_commit_is_on_the_servers_disk(
 async def test_a_new_file_that_somebody_writes_to_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found_busy, is_busy = threading.Event(), engines._is_busy
+    found_busy, is_busy = threading.Event(), database_module._is_busy
 
     def noted(error: BaseException) -> bool:
         found_busy.set()
         return is_busy(error)
 
-    monkeypatch.setattr(engines, "_is_busy", noted)
+    monkeypatch.setattr(database_module, "_is_busy", noted)
     path = tmp_path / "journal.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -126,7 +126,7 @@ async def test_limits_are_in_the_order_in_which_they_must_act(postgres: str) -> 
         )
     limits = dict(found)
     idle, lock, statement = (int(str(limits[name])) / 1000 for name in names)
-    assert 0 < 2 * idle <= lock < statement < postgres_module.SILENT_SECONDS
+    assert 0 < 2 * idle <= lock < statement < database_module._SILENT_SECONDS
 
 
 @pytest.mark.parametrize(("pragma", "value"), [("synchronous", 2), ("fullfsync", 1)])
@@ -229,7 +229,7 @@ async def test_a_database_that_falls_silent_ends_the_wait(
         async with Journal.open(f"{shown}?connect_timeout=2") as journal:
             lease = await taken(journal)
             proxy.is_silent = True
-            monkeypatch.setattr(postgres_module, "SILENT_SECONDS", 0.1)
+            monkeypatch.setattr(database_module, "_SILENT_SECONDS", 0.1)
             with pytest.raises(JournalError, match=r"cannot keep .*the server said nothing"):
                 await sent(lease, range(3))
             with pytest.raises(JournalError, match="timeout"):  # it is silent in the handshake
@@ -238,7 +238,7 @@ async def test_a_database_that_falls_silent_ends_the_wait(
             proxy.is_silent = False
             assert await sent(lease, range(3))
             proxy.is_silent = True
-            monkeypatch.setattr(postgres_module, "SILENT_SECONDS", 0.1)
+            monkeypatch.setattr(database_module, "_SILENT_SECONDS", 0.1)
             waiting = asyncio.create_task(sent(lease, range(3, 6)))
             await asyncio.sleep(0)
     with pytest.raises(JournalError):

@@ -9,8 +9,8 @@ import pytest
 
 from gateway_async.errors import JournalError
 from gateway_async.journal import Journal
+from gateway_async.journal.database import Transaction
 from gateway_async.journal.schema import BLOCK
-from gateway_async.journal.writer import Transaction
 from tests.journal.tables import Tables, pages_of, sent, submitted, succeeded, taken
 from tests.orders import made_up, orders_for
 
@@ -35,7 +35,7 @@ async def leave_room(journal: Journal, pages: int) -> None:
         used = inside.connection.exec_driver_sql("PRAGMA page_count").scalar_one()
         inside.connection.exec_driver_sql(f"PRAGMA max_page_count = {used + pages}")
 
-    await journal.store.writer.run("cannot limit", limit)
+    await journal.database.run("cannot limit", limit)
 
 
 @pytest.mark.parametrize("pages", range(0, 24, 3))
@@ -46,8 +46,8 @@ async def test_an_import(filling: Journal, file: Tables, pages: int) -> None:
     with pytest.raises(JournalError, match="cannot submit job 'job': database or disk is full"):
         await job.submit("refund", "M1", "A1", pages_of(LONG, 5))
     blocks = file.run("SELECT first FROM gateway_orders WHERE job_id <> 1")
-    stretches = file.run("SELECT first, last FROM gateway_states WHERE job_id <> 1")
-    assert len(blocks) == sum(-(-(last - first + 1) // BLOCK) for first, last in stretches)
+    chunks = file.run("SELECT first, last FROM gateway_chunks WHERE job_id <> 1")
+    assert len(blocks) == sum(-(-(last - first + 1) // BLOCK) for first, last in chunks)
     assert await job.submit("refund", "M1", "A1", pages_of(LONG, 5)) == len(LONG)
     assert [outcome.order async for outcome in filling.outcomes("job")] == LONG
 

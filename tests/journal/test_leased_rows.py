@@ -45,7 +45,7 @@ async def test_a_chunk_that_succeeded(journal: Journal, tables: Tables, indices:
     ]
     await lease.settle(request, settlements, ended_at=1.0)
     rows = await lease.rows({JobState.SUCCEEDED})
-    assert [(row.index, row.reference) for row in rows] == [(i, f"R{i}") for i in indices]
+    assert [(row.index, row.known.reference) for row in rows] == [(i, f"R{i}") for i in indices]
     assert tables.states().count("new") == 10 - len(indices)
 
 
@@ -63,10 +63,10 @@ async def test_a_request_is_settled_in_parts(journal: Journal) -> None:
         ended_at=2.0,
     )
     rows = await lease.rows_between(0, 5)
-    assert [row.reference for row in rows] == ["R", "", "R", "S", "", ""]
+    assert [row.known.reference for row in rows] == ["R", "", "R", "S", "", ""]
     assert [row.state[0] for row in rows] == ["s", "d", "s", "s", "u", "i"]
-    assert (rows[1].code, rows[1].text, rows[3].proof) == ("V1", "no", "seen")
-    assert rows[4].text == "x" * 1000
+    assert (rows[1].known.code, rows[1].known.text, rows[3].known.proof) == ("V1", "no", "seen")
+    assert rows[4].known.text == "x" * 1000
     counts = await lease.counts()
     assert counts == {
         JobState.NEW: 4,
@@ -85,10 +85,10 @@ async def test_an_order_that_is_sent_again_says_nothing_of_the_first_time(
     request = await sent(lease, (4,), marker="first")
     lost = Settlement(index=4, state=UNKNOWN, text="lost", reference="R")
     await lease.settle(request, [lost], ended_at=1.0)
-    assert await lease.resolve_unknown([Settlement(index=4, state=NEW, text="t", proof="p")])
+    assert await lease.recover([Settlement(index=4, state=NEW, text="t", proof="p")])
     again = await sent(lease, (4,), marker="second")
     (row,) = await lease.rows_between(4, 4)
-    assert (row.text, row.proof, row.reference) == ("", "", "")
+    assert (row.known.text, row.known.proof, row.known.reference) == ("", "", "")
     assert row.sending is not None
     assert (row.sending.id, row.sending.marker) == (again, "second")
 
@@ -112,17 +112,17 @@ async def test_a_witness_succeeded_and_has_a_reference(journal: Journal) -> None
     await lease.settle(request, succeeded((2,), reference="R"), ended_at=1.0)
     witness = await lease.witness()
     assert witness is not None
-    assert (witness.index, witness.reference) == (2, "R")
+    assert (witness.index, witness.known.reference) == (2, "R")
 
 
 async def test_one_that_was_found_is_a_witness_too(journal: Journal) -> None:
     lease = await taken(journal)
     request = await sent(lease, (3,))
     await lease.settle(request, [Settlement(index=3, state=UNKNOWN)], ended_at=1.0)
-    assert await lease.resolve_unknown(succeeded((3,), reference="R"))
+    assert await lease.recover(succeeded((3,), reference="R"))
     witness = await lease.witness()
     assert witness is not None
-    assert (witness.index, witness.reference) == (3, "R")
+    assert (witness.index, witness.known.reference) == (3, "R")
 
 
 async def test_jobs_do_not_touch_each_other(journal: Journal) -> None:
@@ -142,7 +142,12 @@ async def test_texts_that_a_database_cannot_hold(journal: Journal) -> None:
     )
     await lease.settle(request, [strange], ended_at=1.0)
     (row,) = await lease.rows_between(1, 1)
-    assert (row.code, row.text, row.reference) == ("\ufffd", "a\ufffdb\ufffd", "\ufffd")
+    known = row.known
+    assert (known.code, known.text, known.reference) == (
+        "\ufffd",
+        "a\ufffdb\ufffd",
+        "\ufffd",
+    )
     assert row.outcome().status is OutcomeStatus.UNKNOWN
     assert row.sending is not None
     assert row.sending.references == {"T\0": frozenset({"R\0"})}

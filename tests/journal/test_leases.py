@@ -11,16 +11,14 @@ import pytest
 from gateway_async.errors import JobBusyError, JobNotFoundError, JournalError, LeaseLostError
 from gateway_async.journal import JobState, Journal, lease as lease_module, leases
 from gateway_async.journal.lease import Lease
-from gateway_async.journal.rows import NOT_DONE, Settlement
+from gateway_async.journal.rows import NOT_DONE, LeaseKey, Settlement
 from tests.journal.tables import Tables, Watch, held_up, sent, submitted, succeeded, taken
 
 WRITES: dict[str, Callable[[Lease], Awaitable[object]]] = {
     "intend": lambda lease: sent(lease, range(3, 6)),
     "withdraw": lambda lease: lease.withdraw(1, range(3)),
     "settle": lambda lease: lease.settle(1, succeeded(range(3), reference="R"), ended_at=1.0),
-    "resolve_unknown": lambda lease: lease.resolve_unknown(
-        [Settlement(index=9, state=JobState.NEW)]
-    ),
+    "recover": lambda lease: lease.recover([Settlement(index=9, state=JobState.NEW)]),
     "renew": lambda lease: lease.renew(),
 }
 
@@ -52,7 +50,7 @@ async def test_what_was_in_flight_or_held_is_looked_up(journal: Journal, tables:
         tables.put(4 + position, state=state, text="why", proof=NOT_DONE)
     tables.end_leases()
     again = await journal.job("job").take("second")
-    assert [(row.state, row.text) for row in await again.rows_between(0, 9)] == [
+    assert [(row.state, row.known.text) for row in await again.rows_between(0, 9)] == [
         (JobState.UNKNOWN, "it was in flight when its process ended"),
         (JobState.UNKNOWN, "it was in flight when its process ended"),
         (JobState.NEW, ""),
@@ -125,7 +123,7 @@ async def test_release_is_repeatable_and_only_of_ones_own(journal: Journal, othe
 
 def set_clocks(monkeypatch: pytest.MonkeyPatch, clocks: Callable[[], tuple[float, float]]) -> None:
     monkeypatch.setattr("gateway_async.journal.lease.read_clocks", clocks)
-    monkeypatch.setattr("gateway_async.journal.store.read_clocks", clocks)
+    monkeypatch.setattr("gateway_async.journal.lease.read_clocks", clocks)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +207,7 @@ async def test_a_caller_that_is_cancelled_meanwhile_gives_the_lease_back(
     job = await submitted(journal)
     begun, go_on = threading.Event(), threading.Event()
 
-    def slowly(*arguments: Any) -> leases.LeaseKey:
+    def slowly(*arguments: Any) -> LeaseKey:
         begun.set()
         go_on.wait(30)
         return take_job(*arguments)

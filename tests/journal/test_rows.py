@@ -14,16 +14,14 @@ from gateway_async import (
 )
 from gateway_async.batching.results import Sending
 from gateway_async.journal import JobState
-from gateway_async.journal.codec import codec_of
-from gateway_async.journal.rows import RequestNote, Row, StoredBlock
+from gateway_async.journal.rows import Known, RequestNote, Row, StoredChunk
 from gateway_async.models.orders import status_codes
 from tests.orders import made_up, orders_for, refunds
 
 
-def row(state: JobState, **told: Any) -> Row:
+def row(state: JobState, index: int = 7, sending: RequestNote | None = None, **known: Any) -> Row:
     (order,) = refunds(1)
-    body = codec_of("refund").encode(order)
-    return Row(**{"index": 7, "state": state, "body": body, "operation": "refund", **told})
+    return Row(index=index, order=order, known=Known(str(state), **known), sending=sending)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +39,7 @@ def row(state: JobState, **told: Any) -> Row:
     ],
 )
 def test_outcomes(
-    state: str, told: dict[str, str], status: str, error: type[Exception], text: str
+    state: str, told: dict[str, Any], status: str, error: type[Exception], text: str
 ) -> None:
     outcome = row(JobState(state), **told).outcome()
     assert (outcome.index, outcome.order) == (7, refunds(1)[0])
@@ -62,10 +60,8 @@ def test_a_reference_is_a_record() -> None:
 
 def test_an_order_without_a_refund_has_no_record() -> None:
     (order,) = orders_for("cancel", made_up(1))
-    body = codec_of("cancel").encode(order)
-    stored = row(JobState.SUCCEEDED, body=body, operation="cancel", reference="R")
+    stored = Row(index=0, order=order, known=Known("succeeded", reference="R"))
     assert stored.outcome().record is None
-    assert stored.order == order
 
 
 @pytest.mark.parametrize(("ended_at", "given", "expected"), [(5.0, 9.0, 5.0), (None, 9.0, 9.0)])
@@ -87,7 +83,7 @@ def test_a_request_whose_end_was_not_noted_may_not_have_ended() -> None:
 
 def test_a_block_of_rows() -> None:
     rows = (row(JobState.SUCCEEDED), row(JobState.HELD, index=9))
-    block = StoredBlock(rows)
+    block = StoredChunk(rows)
     assert list(block.indices) == [7, 9]
     assert list(block.orders) == refunds(1) * 2
     assert block.statuses == status_codes([OutcomeStatus.SUCCEEDED, OutcomeStatus.UNKNOWN])

@@ -73,13 +73,13 @@ async def test_all_orders_of_a_transaction_are_in_one_slice(
             of_transaction[row.order.transaction_id].add(each.number)
     assert sorted(seen) == list(range(len(orders)))
     assert all(len(numbers) == 1 for numbers in of_transaction.values())
-    assert tables.run("SELECT COUNT(*) FROM gateway_states WHERE slice = 0") == [(0,)]
+    assert tables.run("SELECT COUNT(*) FROM gateway_chunks WHERE slice = 0") == [(0,)]
 
 
 async def test_transactions_are_gathered_that_are_not_looked_at_at_once(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway_async.journal.cutting._LOOKED_AT_ONCE", 6)
+    monkeypatch.setattr("gateway_async.journal.submit._LOOKED_AT_ONCE", 6)
     await submitted(journal, scattered(21, 7), slice_size=6)
     assert [(each.number, each.total) for each in await journal.slices("job")] == [
         (5, 6),
@@ -122,7 +122,7 @@ async def test_a_submission_that_ended_early_is_cut_anew(journal: Journal) -> No
     with pytest.raises(KeyError):
         await journal.job("job").submit("refund", "M1", "A1", broken(), slice_size=3)
     assert await journal.slices("job") == []
-    assert await journal.store.take_due(WHO, 0, 10) == []
+    assert await journal.claim_due(WHO, 0, 10) == []
     await submitted(journal, slice_size=5)
     assert [each.total for each in await journal.slices("job")] == [5, 5]
 
@@ -142,13 +142,13 @@ async def test_a_decision_that_an_order_is_to_be_sent_opens_its_slice(
     journal: Journal, tables: Tables
 ) -> None:
     job = await submitted(journal, refunds(4), slice_size=2)
-    tables.run("UPDATE gateway_states SET state = 'held'")
+    tables.run("UPDATE gateway_chunks SET state = 'held'")
     tables.run("UPDATE gateway_slices SET finished = (1 = 1)")
     await journal.resolve("job", 0, "succeeded", "seen")
     assert all(each.finished for each in await journal.slices("job"))
     await journal.resolve("job", 3, "not_sent", "not seen")
     assert [each.finished for each in await journal.slices("job")] == [True, False]
-    assert await journal.store.take_due(WHO, 0, 10) == [("job", 2)]
+    assert await journal.claim_due(WHO, 0, 10) == [("job", 2)]
     assert (await job.take("me", 2)).total == 2
 
 
@@ -156,13 +156,13 @@ async def test_a_decision_lets_a_slice_be_due_that_it_held_up(
     journal: Journal, tables: Tables
 ) -> None:
     await submitted(journal, refunds(1) * 3, slice_size=3)
-    tables.run("UPDATE gateway_states SET state = 'held'")
+    tables.run("UPDATE gateway_chunks SET state = 'held'")
     await journal.resolve("job", 2, "not_sent", "not seen")  # it waits behind the others
-    assert await journal.store.take_due(WHO, 60, 10) == [("job", 1)]
+    assert await journal.claim_due(WHO, 60, 10) == [("job", 1)]
     tables.run("UPDATE gateway_slices SET tries = 9")
-    assert await journal.store.take_due(WHO, 60, 10) == []
+    assert await journal.claim_due(WHO, 60, 10) == []
     await journal.resolve("job", 0, "succeeded", "seen")
-    assert await journal.store.take_due(WHO, 60, 10) == [("job", 1)]
+    assert await journal.claim_due(WHO, 60, 10) == [("job", 1)]
     assert tables.run("SELECT tries FROM gateway_slices") == [(0,)]
 
 
@@ -170,16 +170,16 @@ async def test_a_finished_slice_that_is_run_again_is_not_before_that_run_ends(
     journal: Journal, tables: Tables
 ) -> None:
     job = await submitted(journal, refunds(4), slice_size=2)
-    tables.run("UPDATE gateway_states SET state = 'held'")
+    tables.run("UPDATE gateway_chunks SET state = 'held'")
     tables.run("UPDATE gateway_slices SET finished = (1 = 1)")
     lease = await job.take("dies", 2)
     assert [each.finished for each in await journal.slices("job")] == [True, False]
     await lease.release()
-    await journal.store.put_off([("job", 1), ("job", 2)], 0)
-    assert await journal.store.take_due(WHO, 60, 9) == [("job", 2)]
+    await journal.postpone([("job", 1), ("job", 2)], 0)
+    assert await journal.claim_due(WHO, 60, 9) == [("job", 2)]
     lease = await job.take("goes on", 2)
     held = [Settlement(index=index, state=JobState.HELD) for index in (2, 3)]
-    assert await lease.resolve_unknown(held)
+    assert await lease.recover(held)
     assert await lease.finish()
     assert all(each.finished for each in await journal.slices("job"))
 
@@ -189,24 +189,24 @@ async def test_slices_that_are_due_are_told_once_in_a_while(
 ) -> None:
     job = await submitted(journal, refunds(6), slice_size=2)
     await submitted(journal, name="whole")
-    assert await journal.store.take_due(("M2", "A1"), 60, 9) == []
-    assert await journal.store.take_due(WHO, 60, 2) == [("job", 1), ("job", 2)]
-    assert await other.store.take_due(WHO, 60, 2) == [("job", 3)]
-    assert await journal.store.take_due(WHO, 60, 2) == []
-    await other.store.put_off([("job", 1), ("job", 2)], 0)
+    assert await journal.claim_due(("M2", "A1"), 60, 9) == []
+    assert await journal.claim_due(WHO, 60, 2) == [("job", 1), ("job", 2)]
+    assert await other.claim_due(WHO, 60, 2) == [("job", 3)]
+    assert await journal.claim_due(WHO, 60, 2) == []
+    await other.postpone([("job", 1), ("job", 2)], 0)
     await (await job.take("me", 3)).release()
     await job.take("me", 2)
-    await other.store.put_off([("job", 2)], 0)
-    assert await other.store.take_due(WHO, 60, 9) == [("job", 1)]
+    await other.postpone([("job", 2)], 0)
+    assert await other.claim_due(WHO, 60, 9) == [("job", 1)]
 
 
 async def test_a_slice_whose_process_died_is_due(url: str) -> None:
     async with Journal.open(url, lease_seconds=0.01) as journal:
         job = await submitted(journal, refunds(4), slice_size=2)
-        assert len(await journal.store.take_due(WHO, 60, 9)) == 2
+        assert len(await journal.claim_due(WHO, 60, 9)) == 2
         await job.take("me", 2)
         await asyncio.sleep(0.02)
-        assert await journal.store.take_due(WHO, 60, 9) == [("job", 2)]
+        assert await journal.claim_due(WHO, 60, 9) == [("job", 2)]
 
 
 async def test_a_slice_that_is_left_unfinished_is_due_later_each_time(
@@ -229,6 +229,6 @@ async def test_a_slice_says_who_has_it(journal: Journal) -> None:
     job = await submitted(journal, refunds(3), slice_size=2)
     await job.take("me", 2)
     assert [each.is_running for each in await journal.slices("job")] == [False, True]
-    assert (await journal.store.slice("job", 2)).total == 1
+    assert (await journal.job("job").slice(2)).total == 1
     with pytest.raises(JobNotFoundError, match="no slice 3 of job 'job'"):
-        await journal.store.slice("job", 3)
+        await journal.job("job").slice(3)

@@ -7,7 +7,7 @@ import pytest
 from gateway_async.errors import JournalError
 from gateway_async.journal import JobState, Journal
 from gateway_async.journal.rows import Settlement
-from gateway_async.journal.states import TRANSITIONS, Move, sources
+from gateway_async.journal.states import TRANSITIONS, Transition, sources
 from tests.journal.tables import Tables, sent, taken
 
 ALLOWED = {
@@ -27,13 +27,13 @@ def test_the_table_is_the_one_that_was_agreed_on() -> None:
         *(("settle", "intent", after) for after in ("succeeded", "declined", "unknown")),
         ("reopen", "intent", "unknown"),
         ("reopen", "held", "unknown"),
-        *(("resolve", "unknown", after) for after in found_out),
-        *(("decide", before, after) for before in ("unknown", "held") for after in found_out),
+        *(("recover", "unknown", after) for after in found_out),
+        *(("resolve", before, after) for before in ("unknown", "held") for after in found_out),
     }
 
 
-@pytest.mark.parametrize(("move", "after"), list(product(Move, JobState)))
-def test_sources_are_those_of_the_table(move: Move, after: JobState) -> None:
+@pytest.mark.parametrize(("move", "after"), list(product(Transition, JobState)))
+def test_sources_are_those_of_the_table(move: Transition, after: JobState) -> None:
     expected = {before for before in JobState if (move, before, after) in ALLOWED}
     if expected:
         assert set(sources(move, after)) == expected
@@ -46,7 +46,7 @@ def test_sources_are_those_of_the_table(move: Move, after: JobState) -> None:
 async def test_intend(journal: Journal, tables: Tables, before: JobState) -> None:
     lease = await taken(journal)
     tables.put(4, state=before)
-    if (Move.INTEND, before, JobState.INTENT) in ALLOWED:
+    if (Transition.INTEND, before, JobState.INTENT) in ALLOWED:
         await sent(lease, range(3, 6))
         assert tables.states()[3:6] == ["intent"] * 3
         return
@@ -62,7 +62,7 @@ async def test_withdraw(journal: Journal, tables: Tables, before: JobState) -> N
     lease = await taken(journal)
     request = await sent(lease, range(3, 6))
     tables.put(4, state=before)
-    if (Move.WITHDRAW, before, JobState.NEW) in ALLOWED:
+    if (Transition.WITHDRAW, before, JobState.NEW) in ALLOWED:
         await lease.withdraw(request, range(3, 6))
         assert tables.states() == ["new"] * 10
         assert [row.sending for row in await lease.rows_between(3, 5)] == [None] * 3
@@ -79,7 +79,7 @@ async def test_settle(journal: Journal, tables: Tables, before: JobState, after:
     request = await sent(lease, range(3, 6))
     tables.put(4, state=before)
     settlements = [Settlement(index=index, state=after) for index in range(3, 6)]
-    if (Move.SETTLE, before, after) in ALLOWED:
+    if (Transition.SETTLE, before, after) in ALLOWED:
         await lease.settle(request, settlements, ended_at=1.0)
         assert tables.states()[3:6] == [after] * 3
         return
@@ -90,22 +90,20 @@ async def test_settle(journal: Journal, tables: Tables, before: JobState, after:
 
 
 @pytest.mark.parametrize(("before", "after"), list(product(STATES, STATES)))
-async def test_resolve_unknown(
-    journal: Journal, tables: Tables, before: JobState, after: JobState
-) -> None:
+async def test_recover(journal: Journal, tables: Tables, before: JobState, after: JobState) -> None:
     lease = await taken(journal)
     tables.put(4, state=before)
     known = tables.snapshot()
     found = Settlement(index=4, state=after, text="seen", reference="R-1", proof="record")
-    if (Move.RESOLVE, JobState.UNKNOWN, after) not in ALLOWED:
+    if (Transition.RECOVER, JobState.UNKNOWN, after) not in ALLOWED:
         with pytest.raises(JournalError, match="no state becomes"):
-            await lease.resolve_unknown([found])
+            await lease.recover([found])
     else:
-        is_allowed = (Move.RESOLVE, before, after) in ALLOWED
-        assert await lease.resolve_unknown([found]) is is_allowed
+        is_allowed = (Transition.RECOVER, before, after) in ALLOWED
+        assert await lease.recover([found]) is is_allowed
         if is_allowed:
             (row,) = await lease.rows_between(4, 4)
-            told = (row.state, row.text, row.reference, row.proof)
+            told = (row.known.state, row.known.text, row.known.reference, row.known.proof)
             assert told == (after, "seen", "R-1", "record")
             return
     assert tables.snapshot() == known

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from gateway_async.errors import JournalError
 from gateway_async.journal import JobState, Journal
+from gateway_async.journal.database import Database, Transaction
 from gateway_async.journal.lease import Lease
-from gateway_async.journal.writer import Transaction, Writer
 from tests.journal.tables import Tables, Watch, held_up, sent, submitted, succeeded, taken
 from tests.orders import refunds
 from tests.postgres import emptied
@@ -59,13 +59,13 @@ async def test_what_comes_in_turns_of_the_loop_that_follow_is_committed_together
 def handed_over(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, threading.Thread]]:
     """How many operations went to the thread together each time, and from which thread."""
     handed: list[tuple[int, threading.Thread]] = []
-    hand_over = Writer._hand_over
+    hand_over = Database._hand_over
 
-    def noted(self: Writer) -> None:
+    def noted(self: Database) -> None:
         handed.append((len(self._gathered), threading.current_thread()))
         hand_over(self)
 
-    monkeypatch.setattr(Writer, "_hand_over", noted)
+    monkeypatch.setattr(Database, "_hand_over", noted)
     return handed
 
 
@@ -128,7 +128,7 @@ async def test_each_gets_its_own_error(journal: Journal, tables: Tables) -> None
     lease = await taken(journal)
 
     async def run(what: str, operation: Callable[[Transaction], object]) -> object:
-        return await journal.store.writer.run(what, operation)
+        return await journal.database.run(what, operation)
 
     with held_up(journal):
         waiting = [
@@ -148,7 +148,7 @@ async def test_each_gets_its_own_error(journal: Journal, tables: Tables) -> None
 
 async def test_an_error_shows_no_statement_and_no_parameter(journal: Journal) -> None:
     with pytest.raises(JournalError, match=r"^cannot do this: .*nowhere") as caught:
-        await journal.store.writer.run("cannot do this", broken)
+        await journal.database.run("cannot do this", broken)
     shown = f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r}"
     assert "hush" not in shown
     assert "WHERE" not in shown
@@ -214,7 +214,7 @@ async def test_a_connection_that_breaks_again_and_again_is_an_error(postgres: st
     async with Journal.open(postgres) as journal:
         lease = await taken(journal)
         with pytest.raises(JournalError, match="cannot break: terminating connection"):
-            await journal.store.writer.run("cannot break", breaking)
+            await journal.database.run("cannot break", breaking)
         assert len(attempts) == 2
         assert await sent(lease, range(3))
 
@@ -230,7 +230,7 @@ async def test_a_commit_that_loses_its_connection_is_not_repeated(postgres: str)
 
     async with Journal.open(postgres) as journal:
         with pytest.raises(JournalError, match="cannot break"):
-            await journal.store.writer.run("cannot break", breaking)
+            await journal.database.run("cannot break", breaking)
         assert len(attempts) == 1
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy.engine.default import DefaultDialect
 
 from gateway_async import transport
-from gateway_async.journal import writer
+from gateway_async.journal import database
 from gateway_async.operations import QUERY, SEARCH_REFUNDS
 from gateway_async.transport.tracked import TrackedPayload
 from tests.kills.plans import JOURNAL_WORK, Kill
@@ -61,9 +61,9 @@ def work_of(whats: Sequence[str]) -> str:
 def count_commits(steps: Steps) -> None:
     """Count every commit of this process from now on."""
     current = threading.local()
-    transact, commit = writer.Writer._transact, DefaultDialect.do_commit
+    transact, commit = database.Database._transact, DefaultDialect.do_commit
 
-    def counted_transact(self: writer.Writer, group: Any, *, is_first: bool = False) -> Any:
+    def counted_transact(self: database.Database, group: Any, *, is_first: bool = False) -> Any:
         current.work = work_of([task.what for task in group])
         return transact(self, group, is_first=is_first)
 
@@ -73,7 +73,7 @@ def count_commits(steps: Steps) -> None:
         commit(self, connection)  # type: ignore[no-untyped-call]  # SQLAlchemy's
         steps.take(f"after commit {work}")
 
-    writer.Writer._transact = counted_transact  # type: ignore[method-assign]
+    database.Database._transact = counted_transact  # type: ignore[method-assign]
     DefaultDialect.do_commit = counted_commit  # type: ignore[method-assign]
 
 

@@ -87,7 +87,11 @@ def show(
                 if count <= _SHOWN:
                     order = row.order
                     table.add_row(
-                        str(row.index), row.state, order.transaction_id, order.order_no, row.text
+                        str(row.index),
+                        row.state,
+                        order.transaction_id,
+                        order.order_no,
+                        row.known.text,
                     )
         if count:
             standard_output().print(table)

@@ -115,7 +115,7 @@ async def _orders(
 
 async def _named(journal: "Journal", name: str, orders: "Sequence[int]") -> str:
     """Name the first orders as people know them: a position is soon mistaken for another."""
-    rows = [row for n in orders[:_NAMED] for row in await journal.store.page(name, n - 1, 1)]
+    rows = [row for n in orders[:_NAMED] for row in await journal.rows(name, after=n - 1, limit=1)]
     named = [f"{row.index} (order_no {row.order.order_no})" for row in rows]
     more = len(orders) - len(named)
     return ", ".join(named) + (f" and {more:,} more" if more else "")

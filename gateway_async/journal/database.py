@@ -1,28 +1,36 @@
-"""The one thread on which every statement of a journal runs.
+"""The database of a journal: how it connects, and the one thread on which every statement runs.
 
-Law: a caller hears of its operation only after the commit. Operations that wait together share a
-transaction; where one of them fails, each runs alone, so that nobody gets another's error, and so
+A caller hears of its operation only after the commit. Operations that wait together share a
+transaction; where one of them fails, each runs alone, so that none gets another's error, and so
 does what found its connection lost. A write whose commit failed is not repeated. What an operation
 does is not known here.
 
 Most of what a commit costs is that two threads wake each other: so operations are handed over
-together, once the event loop brings no more of them.
+together, once the event loop brings no more of them. No wait for PostgreSQL is without an end:
+where the server is silent for longer than any statement may take, the connection is closed.
 """
 
 import asyncio
 import contextlib
+import random
 import threading
+import time
 from operator import itemgetter
+from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import attrs
 import sqlalchemy as sa
+from sqlalchemy import event
 
-from gateway_async.errors import GatewayError, JournalError
+from gateway_async.errors import ConfigurationError, GatewayError, JournalError
+from gateway_async.journal import schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
+
+    from gateway_async.journal.location import Location
 
     Text = tuple[str, Callable[[dict[str, object]], Sequence[object]] | None]
 
@@ -34,11 +42,43 @@ _QUIET_TURNS = 4
 """After so many turns of the event loop without another operation, those that came go together."""
 _LONGEST_TEXT = 300
 _ELSEWHERE = "the journal was entered in another event loop, and can be used only there"
+_SILENT_SECONDS = 75.0
+"""Above PostgreSQL's own limit for a statement."""
+_BUSY_SECONDS = 30.0
+_MOST_SECONDS_BETWEEN = 0.02
+_SQLITE_SETTINGS = (
+    "PRAGMA synchronous = FULL",
+    "PRAGMA fullfsync = 1",
+    "PRAGMA journal_mode",
+)
+"""The second: on macOS, a plain fsync leaves what was written in the drive's cache."""
+_NOT_THERE = "was deleted, moved or replaced while the journal was open"
+_POSTGRES_SETTINGS = (
+    "SET statement_timeout = '60s'",
+    "SET lock_timeout = '20s'",
+    "SET idle_in_transaction_session_timeout = '10s'",
+    (
+        "SELECT set_config('synchronous_commit', 'on', false) "
+        "WHERE current_setting('synchronous_commit') = 'off'"
+    ),
+)
+"""Who is frozen inside a transaction loses its locks before one that waits for them gives up; and
+a commit is on the server's disk, however the server, database or user is configured."""
+_POSTGRES_CONNECTION: "dict[str, int | str]" = {
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    "application_name": "gateway_async",
+}
+"""So that no call waits for ever; what the URL says itself goes before."""
 
 
 @attrs.frozen
 class Transaction:
-    """What an operation works in.
+    """What an operation runs in.
 
     Attributes:
         connection: The connection, in its transaction.
@@ -56,7 +96,9 @@ class Transaction:
         """Carry out a statement."""
         return self.connection.execute(statement, parameters)
 
-    def hot(self, statement: "sa.UpdateBase | sa.Select[Any]", **parameters: object) -> Any:  # noqa: ANN401  # the driver's cursor
+    def execute_fast(
+        self, statement: "sa.UpdateBase | sa.Select[Any]", **parameters: object
+    ) -> Any:  # noqa: ANN401  # the driver's cursor
         """Carry out a statement of those that each chunk needs, by the driver itself.
 
         That is three times as quick, and as good: values are bound as they are.
@@ -73,8 +115,8 @@ class Transaction:
             raise
 
     def insert(self, statement: sa.Insert, **parameters: object) -> int:
-        """Insert a row as `hot` does, and return the number that it got."""
-        cursor = self.hot(statement, **parameters)
+        """Insert a row as `execute_fast` does, and return the number that it got."""
+        cursor = self.execute_fast(statement, **parameters)
         number: int = cursor.fetchone()[0] if cursor.description else cursor.lastrowid
         return number
 
@@ -101,7 +143,7 @@ class _Failure:
     error: Exception
 
 
-class Writer:
+class Database:
     """A thread with one connection, for the operations of one event loop.
 
     Args:
@@ -148,7 +190,7 @@ class Writer:
             future.set_exception(JournalError(f"{what}: {_ELSEWHERE}"))
         else:
             self._gathered.append(
-                _Task(what, lambda inside: operation(inside, *arguments, **named), future)
+                _Task(what, lambda transaction: operation(transaction, *arguments, **named), future)
             )
             if len(self._gathered) == 1:
                 self._loop.call_soon(self._gather, 1, 1)
@@ -258,8 +300,8 @@ class Writer:
             with self._connected().begin() as transaction:
                 connection = transaction.connection
                 driver = connection.connection.driver_connection
-                inside = Transaction(connection, driver, self._texts)
-                values = [task.operation(inside) for task in group]
+                made = Transaction(connection, driver, self._texts)
+                values = [task.operation(made) for task in group]
                 is_committing = True
                 transaction.commit()
         except Exception as error:  # noqa: BLE001  # each is handed to its caller
@@ -309,6 +351,33 @@ class Writer:
         return error.with_traceback(None)
 
 
+async def open_database(location: "Location", *, create: bool = True) -> Database:
+    """Connect, make the tables where there are none, and upgrade those of an earlier version.
+
+    Args:
+        location: Where the journal is.
+        create: Whether a journal is made where there is none.
+
+    Raises:
+        ConfigurationError: If the URL cannot be read.
+        ModuleNotFoundError: If the database's driver is not installed.
+        JournalError: If the database cannot be opened, or is of a newer version, or there is no
+            journal and none is to be made.
+    """
+    database = Database(lambda: make_engine(location, create=create))
+    try:
+        copy = await database.run(
+            f"cannot open the journal {location.shown}",
+            lambda transaction: schema.prepare(transaction.connection, location, create=create),
+        )
+    except BaseException:
+        await database.aclose()
+        raise
+    if copy is not None:
+        copy.unlink()
+    return database
+
+
 def _text_of(statement: "sa.UpdateBase | sa.Select[Any]", connection: sa.Connection) -> "Text":
     """Return a statement as the driver wants it; its parameters go by position, or else by name."""
     compiled = statement.compile(dialect=connection.dialect)
@@ -335,3 +404,198 @@ def _deliver(group: "Sequence[_Task[Any]]", ended: "Sequence[Any]") -> None:
 
 def _end(ended: "asyncio.Future[None]") -> None:
     ended.set_result(None)
+
+
+def make_engine(location: "Location", *, create: bool = True) -> sa.Engine:
+    """Make the engine of a journal; it connects later, and is used by one thread only.
+
+    Args:
+        location: Where the journal is.
+        create: Whether a file is made where there is none.
+
+    Raises:
+        ConfigurationError: If the URL cannot be read.
+        ModuleNotFoundError: If the database's driver is not installed.
+        JournalError: If there is no such file, and none is to be made.
+    """
+    if location.is_sqlite and not create and not Path(location.path).exists():
+        raise location.missing()
+    return _sqlite(location.path) if location.is_sqlite else _postgresql(location.url)
+
+
+class _File:
+    """The file of a journal; once it goes by another name, no next run finds what is in it.
+
+    Args:
+        path: Where it is.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+        self._log = Path(f"{self.path.resolve()}-wal")  # SQLite has it beside what a link leads to
+        self._known: tuple[int, int] | None = None
+        self._lost_log = False
+
+    def check(self, module: Any) -> None:  # noqa: ANN401  # sqlite3
+        """Make sure that its name is not another file's, nor nobody's, and that its log is whole.
+
+        Raises:
+            OperationalError: If it was deleted, moved or replaced since it was opened.
+        """
+        if self._known not in {None, _number_of(self.path)}:
+            raise module.OperationalError(f"the file {_NOT_THERE}")
+        if self._lost_log:  # for good: put back, it would undo what a new one has
+            raise module.OperationalError(f"the write-ahead log {_NOT_THERE}")
+
+    def begin(self, connection: sa.Connection) -> None:
+        """Begin a transaction, and look whether what it writes will be found again.
+
+        Raises:
+            OperationalError: If the file or its write-ahead log is not the one that was opened.
+        """
+        driver: Any = connection.connection.driver_connection
+        driver.execute("BEGIN IMMEDIATE")
+        module = connection.dialect.loaded_dbapi
+        self._known = self._known or _number_of(self.path)
+        log = _number_of(self._log)
+        self._lost_log |= connection.info.setdefault("log", log) != log
+        self.check(module)
+
+
+def _number_of(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from any other; None where none can be found."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _sqlite(path: str) -> sa.Engine:
+    file = _File(path)
+    engine = sa.create_engine(
+        sa.URL.create("sqlite+pysqlite", database=str(file.path)),
+        poolclass=sa.NullPool,
+        hide_parameters=True,
+        connect_args={"timeout": _BUSY_SECONDS, "isolation_level": None},
+    )
+    event.listen(engine, "do_connect", lambda dialect, *_: file.check(dialect.loaded_dbapi))
+    event.listen(engine, "connect", _set_up_sqlite)
+    event.listen(engine, "begin", file.begin)
+    return engine
+
+
+def _set_up_sqlite(connection: Any, _: object) -> None:  # noqa: ANN401  # sqlite3's
+    with _closed_on_failure(connection):
+        modes = [connection.execute(setting).fetchone() for setting in _SQLITE_SETTINGS]
+        if modes[-1] != ("wal",):
+            _turn_to_wal(connection)
+
+
+def _turn_to_wal(connection: Any) -> None:  # noqa: ANN401  # sqlite3's
+    """Turn a new file to a write-ahead log; SQLite itself does not wait for others that do so."""
+    until = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        except Exception as error:
+            if not _is_busy(error) or time.monotonic() >= until:
+                raise
+            time.sleep(random.uniform(0, _MOST_SECONDS_BETWEEN))  # noqa: S311  # jitter
+        else:
+            return
+
+
+def _is_busy(error: BaseException) -> bool:
+    return getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY"
+
+
+def _postgresql(url: str) -> sa.Engine:
+    try:
+        made = sa.make_url(url).set(drivername="postgresql+psycopg")
+    except sa.exc.ArgumentError:
+        made = None
+    if made is None:
+        raise ConfigurationError("journal URL: this postgresql:// URL cannot be read")
+    chosen = {name: value for name, value in _POSTGRES_CONNECTION.items() if name not in made.query}
+    chosen["client_encoding"] = "utf8"  # any text, whatever server, URL and environment prefer
+    engine = sa.create_engine(
+        made,
+        poolclass=sa.NullPool,
+        hide_parameters=True,
+        isolation_level="READ COMMITTED",
+        connect_args=chosen,
+    )
+    made_of = bounded_connection(engine.dialect.loaded_dbapi)
+    event.listen(
+        engine,
+        "do_connect",
+        lambda _, __, arguments, named: made_of.connect(*arguments, **named),
+    )
+    event.listen(engine, "connect", _set_up_postgresql)
+    return engine
+
+
+def _set_up_postgresql(connection: Any, _: object) -> None:  # noqa: ANN401  # psycopg's
+    with _closed_on_failure(connection):
+        for setting in _POSTGRES_SETTINGS:
+            connection.execute(setting)
+        connection.commit()
+
+
+@contextlib.contextmanager
+def _closed_on_failure(connection: Any) -> "Iterator[None]":  # noqa: ANN401  # either driver's
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
+
+
+class _Bounded:
+    """Mixed in before psycopg's own connection."""
+
+    pgconn: Any
+    broken: bool
+    failure: type[Exception]
+    _is_silent = False
+
+    @property
+    def was_ended(self) -> bool:
+        """Whether the server ended the connection; not where it only fell silent."""
+        return self.broken and not self._is_silent
+
+    def wait(self, gen: "Generator[Any, Any, T]", *arguments: Any, **named: Any) -> T:  # noqa: ANN401  # the driver's
+        """Wait for the end of an exchange with the server.
+
+        Raises:
+            OperationalError: If the server says nothing for so long; the connection is closed.
+        """
+        value: T = super().wait(  # type: ignore[misc]  # the driver's
+            self._bounded(gen, _SILENT_SECONDS), *arguments, **named
+        )
+        return value
+
+    def _bounded(self, gen: "Generator[Any, Any, T]", seconds: float) -> "Generator[Any, Any, T]":
+        until = time.monotonic() + seconds
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if not ready and time.monotonic() >= until:
+                    self._is_silent = True
+                    self.pgconn.finish()  # else a rollback would wait as long again
+                    raise self.failure(f"the server said nothing for {seconds:g} s")
+                wanted = gen.send(ready)
+        except StopIteration as ended:
+            value: T = ended.value
+            return value
+
+
+def bounded_connection(driver: Any) -> Any:  # noqa: ANN401  # psycopg, which only SQLAlchemy imports
+    """Return a class of psycopg's connections whose every wait for the server ends."""
+    return type(
+        "BoundedConnection",
+        (_Bounded, driver.Connection),
+        {"failure": driver.OperationalError},
+    )
