@@ -2,7 +2,7 @@
 
 Every function either reads the whole body or raises `ReplyUnreadableError`, and nothing else. A
 message says what kind of thing came, and never quotes it: replies hold personal data. This module
-knows no model; XML and pages, which few requests bring, have modules of their own.
+knows no model. XML and HTML, which few requests bring, are read in `documents`.
 """
 
 import contextlib
@@ -11,13 +11,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import webencodings
 
 from gateway_async.errors import ReplyUnreadableError
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.wire.encode import JsonText
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r\n"
@@ -89,11 +90,9 @@ def decode_json(body: bytes) -> dict[str, Any]:
         ReplyUnreadableError: For anything but one whole JSON object.
     """
     value, trimmed = _read_json(body)
-    if not may_have_long_integers(trimmed):
-        return value
-    with contextlib.suppress(RecursionError):
-        exact: dict[str, Any] = json.loads(trimmed, strict=False)
-        return exact
+    if may_have_long_integers(trimmed):
+        with contextlib.suppress(RecursionError):
+            value = json.loads(trimmed, strict=False)
     return value
 
 
@@ -162,15 +161,10 @@ def _without_doubt(trimmed: bytes, value: dict[str, Any]) -> dict[str, Any]:
         ReplyUnreadableError: Where it is nested too deep to tell.
     """
     doubtful: set[str] = set()
-    try:
+    with contextlib.suppress(RecursionError):
         found: dict[str, Any] = json.loads(
-            trimmed,
-            object_pairs_hook=lambda pairs: _merged(pairs, doubtful),
-            strict=False,
+            trimmed, object_pairs_hook=lambda pairs: _merged(pairs, doubtful), strict=False
         )
-    except RecursionError:
-        found = {}
-    else:
         return found if doubtful or may_have_long_integers(trimmed) else value
     raise ReplyUnreadableError(
         "expected a JSON object, got one that is nested too deep to be judged"
@@ -312,36 +306,9 @@ def _slices(text: str) -> "Iterator[tuple[str, str]]":
         position = skip(position)
 
 
+_OTHER_CODECS = {"utf-16": "utf-16", "gbk": "gb18030", "replacement": None, "x-user-defined": None}
+"""By label or name of a charset, another codec than `webencodings` has; None for none at all."""
 _NAMES_ENCODING = re.compile(rb"<\?xml\s[^<>]{0,100}?\bencoding")
-
-_CHARSETS = {
-    "utf-8": "utf-8",
-    "utf8": "utf-8",
-    "us-ascii": "cp1252",
-    "ascii": "cp1252",
-    "iso-8859-1": "cp1252",
-    "latin1": "cp1252",
-    "windows-1252": "cp1252",
-    "iso-8859-15": "iso-8859-15",
-    "utf-16": "utf-16",
-    "utf-16le": "utf-16-le",
-    "utf-16be": "utf-16-be",
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
-    "gb18030": "gb18030",
-    "big5": "big5hkscs",
-    "shift_jis": "cp932",
-    "euc-jp": "euc-jp",
-    "euc-kr": "cp949",
-    "koi8-r": "koi8-r",
-    "koi8-u": "koi8-u",
-    "tis-620": "cp874",
-    "windows-874": "cp874",
-    **{f"windows-125{n}": f"cp125{n}" for n in range(9)},
-    **{f"iso-8859-{n}": f"iso-8859-{n}" for n in (2, 3, 4, 5, 6, 7, 8, 10, 13, 14, 16)},
-    "iso-8859-9": "cp1254",
-}
-"""Charset labels to Python codecs, as browsers read them."""
 
 
 def charset_of(content_type: str) -> str | None:
@@ -354,8 +321,13 @@ def charset_of(content_type: str) -> str | None:
 
 
 def codec_of(charset: str) -> str | None:
-    """Return the Python codec of a charset label, or None if it is not known."""
-    return _CHARSETS.get(charset.strip(" \"'").lower())
+    """Return the Python codec that browsers read a charset label as; None if it is not known."""
+    label = charset.strip(" \"'").lower()
+    found = webencodings.lookup(label)
+    if found is None:
+        return None
+    name = label if label in _OTHER_CODECS else found.name
+    return _OTHER_CODECS.get(name, found.codec_info.name)
 
 
 def in_utf8(body: bytes, content_type: str) -> bytes:
@@ -366,11 +338,13 @@ def in_utf8(body: bytes, content_type: str) -> bytes:
     codec = codec_of(charset_of(content_type) or "")
     if codec in (None, "utf-8") or is_utf_16(body) or _NAMES_ENCODING.match(trim(body)):
         return body
-    return body if _recoded(body, "utf-8") else _recoded(body, codec or "") or body
+    text = text_in(body, ["utf-8", codec or ""])
+    return body if text is None else text.encode()
 
 
-def _recoded(body: bytes, codec: str) -> bytes | None:
-    try:
-        return body.decode(codec).encode()
-    except UnicodeError:
-        return None
+def text_in(body: bytes, codecs: "Iterable[str]") -> str | None:
+    """Return a body as text, by the first codec that it fits; None if it fits none."""
+    for codec in codecs:
+        with contextlib.suppress(UnicodeError):
+            return body.decode(codec)
+    return None

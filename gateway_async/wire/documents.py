@@ -22,6 +22,7 @@ from gateway_async.wire.decode import (
     is_utf_16,
     json_fields,
     kind_of,
+    text_in,
     trim,
 )
 from gateway_async.wire.encode import JsonText
@@ -38,7 +39,7 @@ _PLAIN_LEAF = re.compile(rf"<({_NAME})>({_TEXT})</\1>")
 _PLAIN_ELEMENT = re.compile(rf"<({_NAME})>(?:({_TEXT})|{_GAP}((?:{_LEAF}{_GAP})+))</\1>")
 _PLAIN_RESPON = re.compile(
     rf"""
-    (?:<\?xml[ ]version="1\.0"(?:[ ]encoding="(?i:utf-8)")?\?>)? {_GAP}
+    (?:<\?xml[ ]version="1\.0"\?>)? {_GAP}
     <respon>
         (?P<content>
             (?:{_GAP} <(?P<name>{_NAME})> (?:{_TEXT}|{_GAP}(?:{_LEAF}{_GAP})+) </(?P=name)>)*
@@ -53,9 +54,6 @@ _PLAIN_RESPON = re.compile(
 _DECLARATION = re.compile(
     rb"<\?xml\s[^<>]{0,100}?\bencoding\s*=\s*[\"']([\w.-]{1,40})[\"'][^<>]{0,100}\?>"
 )
-_SEVERAL_BYTES = frozenset({"gb18030", "big5hkscs", "cp932", "euc-jp", "cp949", "utf-8"})
-"""Codecs of the encodings that the parser does not know, be it by their other names: those of
-several bytes a character."""
 
 
 def decode_respon(body: bytes) -> dict[str, Any]:
@@ -69,23 +67,21 @@ def decode_respon(body: bytes) -> dict[str, Any]:
         ReplyUnreadableError: For anything else, for a document type definition or an entity
             declaration, and for elements nested more than 32 deep.
     """
-    trimmed = _as_the_parser_knows(body)
+    trimmed = _in_utf8(body)
     plain = _plain_fields(trimmed) if len(trimmed) < _LONGEST_PLAIN else None
     return _parsed_fields(trimmed, len(body)) if plain is None else plain
 
 
-def _as_the_parser_knows(body: bytes) -> bytes:
-    """Return trimmed XML, in UTF-8 where it declares an encoding that the parser does not know."""
+def _in_utf8(body: bytes) -> bytes:
+    """Return trimmed XML: in UTF-8, if it declares an encoding that is known."""
     trimmed = trim(body)
-    declaration = _DECLARATION.match(trimmed)
-    codec = codec_of(declaration[1].decode()) if declaration else None
-    if declaration is None or codec not in _SEVERAL_BYTES:
+    declaration = None if is_utf_16(body) else _DECLARATION.match(trimmed)
+    if declaration is None:
         return trimmed
-    codec = "utf-8" if body.startswith(BYTE_ORDER_MARK) else codec
-    try:
-        return trimmed[declaration.end() :].decode(codec).encode()
-    except UnicodeError:
-        return trimmed  # which is broken
+    has_mark = body.startswith(BYTE_ORDER_MARK)  # which counts for more than a declaration
+    codec = codec_of("utf-8" if has_mark else declaration[1].decode())
+    text = text_in(trimmed[declaration.end() :], [codec] if codec else [])
+    return trimmed if text is None else text.encode()
 
 
 def _plain_fields(trimmed: bytes) -> dict[str, Any] | None:
@@ -232,7 +228,10 @@ def decode_page(body: bytes, charset: str | None = None) -> CheckoutPage:
     """
     html = _page_text(body, charset)
     reader = _PageReader()
-    reader.read(html[:_SEARCHED_CHARACTERS])
+    with contextlib.suppress(AssertionError, ValueError):
+        # A malformed declaration, and a character's number too long for `int`; what was found
+        # before them stands.
+        reader.feed(html[:_SEARCHED_CHARACTERS])
     is_json = html.lstrip().startswith(("{", "["))  # whose texts may hold tags
     if is_json or reader.first_tag not in _PAGE_TAGS:
         raise ReplyUnreadableError(
@@ -242,22 +241,17 @@ def decode_page(body: bytes, charset: str | None = None) -> CheckoutPage:
 
 
 def _page_text(body: bytes, charset: str | None) -> str:
-    if body.startswith(BYTE_ORDER_MARK):
-        return _decode(body.removeprefix(BYTE_ORDER_MARK), ["utf-8"])
     meta = _META_CHARSET.search(body, 0, 1024)
     labels = [charset or "", meta[1].decode("ascii", "replace") if meta else ""]
     # As in JSON and XML, what is UTF-8 is read as such: servers have a standing header for all.
     labels.insert(len(labels) if is_utf_16(body) else 0, "utf-8")
-    return _decode(body, [codec for label in labels if (codec := codec_of(label))])
-
-
-def _decode(body: bytes, codecs: list[str]) -> str:
-    for codec in codecs:
-        with contextlib.suppress(UnicodeDecodeError):
-            return body.decode(codec)
+    codecs = [codec for label in labels if (codec := codec_of(label))]
+    text = text_in(body, ["utf-8"] if body.startswith(BYTE_ORDER_MARK) else codecs)
+    if text is not None:
+        return text.removeprefix("\ufeff")
     raise ReplyUnreadableError(
         f"expected an HTML page in {' or '.join(dict.fromkeys(codecs))}, "
-        f"got bytes that are none ({len(body)} bytes)"
+        f"got bytes of another charset ({len(body)} bytes)"
     )
 
 
@@ -272,23 +266,13 @@ class _PageReader(HTMLParser):
         self._in_title = False
         self._form_found = False
 
-    def read(self, html: str) -> None:
-        try:
-            self.feed(html)
-        except (AssertionError, ValueError):
-            # A malformed declaration, and a character's number too long for `int`; what was found
-            # before them stands.
-            return
-
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.first_tag = self.first_tag or tag
         self._in_title = tag == "title" and self.title is None
-        if tag == "form" and not self._form_found:
-            self._read_form(dict(attrs))
-
-    def _read_form(self, attributes: dict[str, str | None]) -> None:
-        self._form_found = (attributes.get("method") or "").strip().lower() == "post"
-        if self._form_found:
+        attributes = dict(attrs)
+        posts = (attributes.get("method") or "").strip().lower() == "post"
+        if tag == "form" and posts and not self._form_found:
+            self._form_found = True
             self.action = attributes.get("action")
 
     def handle_data(self, data: str) -> None:
