@@ -96,6 +96,7 @@ OPERATIONS: "Mapping[str, Drive]" = {
     "pay_apm": lambda client, _: client.pay_apm(apm_payment()),
     "checkout": lambda client, _: client.checkout(redirect_payment()),
     "payout": lambda client, _: client.payout(payout_request()),
+    "payouts": lambda client, _: _awaited(client.payouts([payout_request()])),
     "call": lambda client, _: client.call("/v1/retrievalTrans", {"order_no": "N-1"}),
     "call as text": lambda client, _: client.call("/v1/checkout", {"card": "x"}, reply="text"),
 }

@@ -24,6 +24,7 @@ from gateway_async import (
     Outcome,
     Payer,
     PayoutRequest,
+    PayoutResult,
     RedirectPayment,
     RefundOrder,
     RefundRecord,
@@ -116,6 +117,9 @@ async def results(gateway: GatewayClient) -> None:
     found = await gateway.query([OrderRef(order_no="A-1")])
     found = await gateway.recover(found)
     assert_type(found[0].record, tuple[TransactionRecord, ...] | None)
+
+    paid = await gateway.recover(await gateway.payouts([payout]))
+    assert_type(paid, BatchResult[PayoutRequest, PayoutResult])
 
     # A capture may be settled by the record of its transaction.
     captured: BatchResult[CaptureOrder, CaptureRecord | TransactionRecord]
