@@ -1,6 +1,5 @@
 """`GatewayClient`: one short method an operation."""
 
-import contextlib
 import sys
 import warnings
 from importlib import import_module
@@ -189,7 +188,7 @@ class GatewayClient:
             dialect=setting("dialect", dialect, Dialect),
             timeouts=timeouts,
             retry=setting("retry", retry, RetryPolicy),
-            limiter=limiter or contextlib.nullcontext(),
+            limiter=limiter,
         )
 
     @property

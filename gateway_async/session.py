@@ -103,7 +103,9 @@ class Gate:
     @property
     def stop_reason(self) -> str | None:
         """Why nothing may leave any more; None while it may."""
-        return self.stopped_because or (DEADLINE_PASSED if self.is_too_late else None)
+        if self.stopped_because is None and self.deadline < math.inf and self.is_too_late:
+            return DEADLINE_PASSED
+        return self.stopped_because
 
     def stop(self, reason: str) -> None:
         """Let nothing leave any more; the first reason stays."""
@@ -132,7 +134,8 @@ class Gate:
             now = asyncio.get_running_loop().time
             while (seconds := self.paused_until - now()) > 0 and self.stop_reason is None:
                 await self.sleep(seconds)
-        self.check()
+        if self.stopped_because is not None or self.deadline < math.inf:
+            self.check()
 
     def check(self) -> None:
         """Do nothing if something may leave, be it after a pause.
@@ -177,7 +180,7 @@ class Session:
         dialect: What the interface leaves open.
         timeouts: How long one call may take.
         retry: How what may be repeated is repeated.
-        limiter: Entered around every attempt.
+        limiter: Entered around every attempt, if there is one.
         observer: Told what is done.
     """
 
@@ -186,7 +189,7 @@ class Session:
     dialect: "Dialect"
     timeouts: "Timeouts"
     retry: "RetryPolicy"
-    limiter: "AbstractAsyncContextManager[object]"
+    limiter: "AbstractAsyncContextManager[object] | None"
     observer: "Instrumentation"
 
     def compose(self, request: Request[T]) -> HttpRequest:
@@ -370,14 +373,15 @@ class Attempts(Generic[T]):
                     self._last = self._result(await self._send(message), None, message.signature)
                 except JournalError:  # from `prepare`: it ends more than this request
                     raise
-                except GatewayError as problem:
-                    self._last = self._result(None, _bare(problem), message.signature)
+                except GatewayError as error:
+                    self._last = self._result(None, _bare(error), message.signature)
                 except asyncio.CancelledError:
                     self._gate.stop(CALL_CANCELLED)
                     self._last = self._result(None, None, message.signature)
-                if not (self._may_repeat(self._last.error) and await self._paused()):
+                problem = self._last.error
+                if problem is None or not (self._may_repeat(problem) and await self._paused()):
                     return self._last
-                _log.warning("%s is tried again: %s", self._request.operation, self._last.error)
+                _log.warning("%s is tried again: %s", self._request.operation, problem)
         finally:  # a withdrawal cancels the attempts, and not the task that makes them
             task = asyncio.current_task()
             for _ in range(self._withdrawals):
@@ -402,32 +406,39 @@ class Attempts(Generic[T]):
 
     async def _send(self, message: HttpRequest) -> HttpResponse:
         """Send the request once, when it may leave and it is its turn."""
-        session, gate = self._session, self._gate
         tracker = self._tracker = SendTracker(self._fence)
         self._began_at = _NO_TURN
-        response = None
-        await gate.wait_open()
-        async with session.limiter:  # its turn comes before `prepare`, which begins something
-            await gate.wait_open()
-            if not self._is_prepared and self._prepare is not None:
-                await self._prepare()
-                self._is_prepared = True
-                gate.check()
-            self._began_at = now = self._loop.time()
-            self._ends = min(self._ends, now + session.timeouts.total_seconds)
-            while response is None:
-                left = min(self._ends, gate.deadline + gate.drain_seconds) - now
-                if left <= 0:
-                    raise NotSentError("nothing was sent: the time for this call was over")
-                try:
-                    response = await session.transport.send(message, tracker=tracker, seconds=left)
-                except StaleConnectionError:  # nothing was sent: once more, by another one
-                    gate.check()
-                    tracker = self._tracker = SendTracker(self._fence)
-                    now = self._loop.time()
+        await self._gate.wait_open()
+        if (limiter := self._session.limiter) is None:
+            return await self._post(message, tracker)
+        response: HttpResponse | None = None
+        async with limiter:  # its turn comes before `prepare`, which begins something
+            await self._gate.wait_open()
+            response = await self._post(message, tracker)
         if response is None:
-            raise _given_up(sent=tracker.revoke(), reason="the limiter swallowed the error")
+            sent = self._tracker.revoke()
+            raise _given_up(sent=sent, reason="the limiter swallowed the error")
         return response
+
+    async def _post(self, message: HttpRequest, tracker: SendTracker) -> HttpResponse:
+        """Prepare what is to be done first, and hand the request to the transport."""
+        session, gate = self._session, self._gate
+        if not self._is_prepared and self._prepare is not None:
+            await self._prepare()
+            self._is_prepared = True
+            gate.check()
+        self._began_at = now = self._loop.time()
+        self._ends = min(self._ends, now + session.timeouts.total_seconds)
+        while True:
+            left = min(self._ends, gate.deadline + gate.drain_seconds) - now
+            if left <= 0:
+                raise NotSentError("nothing was sent: the time for this call was over")
+            try:
+                return await session.transport.send(message, tracker=tracker, seconds=left)
+            except StaleConnectionError:  # nothing was sent: once more, by another one
+                gate.check()
+                tracker = self._tracker = SendTracker(self._fence)
+                now = self._loop.time()
 
     def _result(
         self, response: HttpResponse | None, error: GatewayError | None, signature: str

@@ -119,13 +119,15 @@ class Source:
     Attributes:
         ended: Whether every order was pulled.
         collection: All orders, where the input is a collection; None where it is not.
-        waits: Whether pulling an order may take time that is not ours.
         packs: Whether each pull gives the orders of one request, which others may not join.
+        suspends: Whether pulling an order may let other tasks run.
+        waits: Whether it may take time that is not ours.
     """
 
     packs: bool = False
     ended: bool = False
     collection: tuple[object, ...] | None = None
+    suspends: bool = True
     waits: bool = False
 
     async def pull(self, most: int, indices: list[int], orders: list[Any]) -> None:
@@ -141,6 +143,8 @@ class Source:
 
 class _Iterated(Source):
     """Orders from an iterable."""
+
+    suspends = False
 
     def __init__(self, iterable: Iterable[object]) -> None:
         if isinstance(iterable, Collection):
@@ -258,6 +262,8 @@ class OrderFeed:
         self._dialect = dialect
         self.chunk_size = min(policy.chunk_size or limit, limit)
         self._identity = identity_of(operation)
+        self._is_look_up = operation.is_look_up
+        self._order_classes = {operation.order_class}
         self._is_checked = checked
         # Without deduplication, the same key once more would be the same payout once more.
         self._is_keyed = operation.kind is OperationClass.KEYED and not dialect.payout_deduplicates
@@ -342,7 +348,7 @@ class OrderFeed:
         while not self.source.ended:
             indices: list[int] = []
             orders: list[Any] = []
-            await self._pull(1, indices, orders)
+            await self.source.pull(1, indices, orders)
             for numbered in zip(indices, orders, strict=True):
                 yield numbered
 
@@ -359,7 +365,10 @@ class OrderFeed:
             indices: list[int] = []
             orders: list[Any] = []
             try:
-                await self._pull(room, indices, orders)
+                await self.source.pull(room, indices, orders)
+            except BaseException:
+                self.is_broken = True
+                raise
             finally:
                 if orders:
                     self._take_in(indices, orders)
@@ -423,13 +432,6 @@ class OrderFeed:
         markers = [whole_marker(marker, index) for index in indices] if marker is not None else ()
         return encode_chunk(self._operation, orders, self._dialect, markers)
 
-    async def _pull(self, most: int, indices: list[int], orders: list[Any]) -> None:
-        try:
-            await self.source.pull(most, indices, orders)
-        except BaseException:
-            self.is_broken = True
-            raise
-
     def _take_in(self, indices: list[int], orders: list[Any]) -> None:
         """Check what was pulled, and put it into the chunk: nearly always all of it at once."""
         self._pulled += len(orders)
@@ -449,15 +451,14 @@ class OrderFeed:
 
     def _open_with(self, indices: list[int], orders: list[Any]) -> bool:
         """Begin a chunk with orders, if each is right and none is in another's way."""
-        operation = self._operation
-        if set(map(type, orders)) != {operation.order_class}:
+        if set(map(type, orders)) != self._order_classes:
             return False
         identities = set(map(self._identity, orders))
         others = (self._held_identities, self._in_flight, self._unknown)
         if (
             len(identities) < len(orders)
             or not all(map(identities.isdisjoint, filter(None, others)))
-            or (operation.is_look_up and len({order.kind for order in orders}) > 1)
+            or (self._is_look_up and len({order.kind for order in orders}) > 1)
         ):
             return False
         try:
@@ -501,7 +502,7 @@ class OrderFeed:
     def _may_join(self, identity: "Identity", order: Any) -> bool:  # noqa: ANN401  # an order
         if len(self._orders) >= self.chunk_size:
             return False
-        if self._operation.is_look_up and self._orders and self._orders[0].kind != order.kind:
+        if self._is_look_up and self._orders and self._orders[0].kind != order.kind:
             return False
         return not (
             identity in self._identities
@@ -538,7 +539,7 @@ class OrderFeed:
 
     def _are_right(self, orders: "Sequence[Any]") -> bool:
         """Return whether it is seen at once that each order can be sent."""
-        if set(map(type, orders)) != {self._operation.order_class}:
+        if set(map(type, orders)) != self._order_classes:
             return False
         if not (self._operation.is_look_up or self._operation.list_field is None):
             return amounts_are_plain(orders, self._dialect)

@@ -418,8 +418,9 @@ class BatchRunner(Runner):
     async def _next_chunk(self) -> Chunk | None:
         """Take the next chunk from the feed; None where there is none, or none may be taken."""
         feed = self._feed
-        await self._turns.acquire()
-        asyncio.get_running_loop().call_soon(self._turns.release)  # in the loop's next turn
+        if self._policy.concurrency > _ENCODED_AT_ONCE:
+            await self._turns.acquire()
+            asyncio.get_running_loop().call_soon(self._turns.release)  # in the loop's next turn
         while self._may_take:
             if self.streamed:
                 if is_cancelled():
@@ -427,12 +428,7 @@ class BatchRunner(Runner):
                 if len(self.results.finished) >= self._policy.concurrency:
                     await self.change()
                     continue
-            try:
-                async with self._taking:
-                    await feed.fill()
-            finally:
-                if feed.is_broken:
-                    self._stop("the input failed")
+            await self._fill()
             for refused in feed.take_refused():  # which were never in flight
                 self.results.add(refused)
                 self._changed.set()
@@ -443,6 +439,17 @@ class BatchRunner(Runner):
                 await self.change()
             await asyncio.sleep(0)  # however many orders are wrong, others are to run
         return None
+
+    async def _fill(self) -> None:
+        try:
+            if self._feed.source.suspends:
+                async with self._taking:  # one worker at a time pulls
+                    await self._feed.fill()
+            else:
+                await self._feed.fill()
+        finally:
+            if self._feed.is_broken:
+                self._stop("the input failed")
 
     @property
     def _may_take(self) -> bool:

@@ -6,18 +6,18 @@ KEEPING = (
     Mutant(
         "nothing is sent before its intent is kept",
         "session.py",
-        "                await self._prepare()\n",
-        "                asyncio.ensure_future(self._prepare())\n",
+        "            await self._prepare()\n",
+        "            asyncio.ensure_future(self._prepare())\n",
         "tests/jobs/test_durable.py",
     ),
     Mutant(
         "an intent is kept when it is the request's turn",
         "session.py",
-        "        async with session.limiter:",
+        "        async with limiter:",
         "        if self._prepare is not None and not self._is_prepared:\n"
         "            await self._prepare()\n"
         "            self._is_prepared = True\n"
-        "        async with session.limiter:",
+        "        async with limiter:",
         "tests/jobs/test_turns.py",
     ),
     Mutant(

@@ -80,13 +80,13 @@ RUNNING = (
     Mutant(
         "from an iterable that raised no more is taken",
         "batching/feed.py",
-        "        except BaseException:\n            self.is_broken = True\n",
-        "        except BaseException:\n",
+        "            except BaseException:\n                self.is_broken = True\n",
+        "            except BaseException:\n",
     ),
     Mutant(
         "from an asynchronous iterable that raised no more is taken",
         "batching/feed.py",
-        "        except BaseException:\n            self.is_broken = True\n",
-        "        except BaseException:\n",
+        "            except BaseException:\n                self.is_broken = True\n",
+        "            except BaseException:\n",
     ),
 )

@@ -67,8 +67,8 @@ SENDING = (
     Mutant(
         "a connection that cannot take a request is no attempt",
         "session.py",
-        "                except StaleConnectionError:",
-        "                except ZeroDivisionError:",
+        "            except StaleConnectionError:",
+        "            except ZeroDivisionError:",
         "tests/session/test_evidence.py",
     ),
     Mutant(
