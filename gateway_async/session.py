@@ -411,14 +411,11 @@ class Attempts(Generic[T]):
         await self._gate.wait_open()
         if (limiter := self._session.limiter) is None:
             return await self._post(message, tracker)
-        response: HttpResponse | None = None
         async with limiter:  # its turn comes before `prepare`, which begins something
             await self._gate.wait_open()
-            response = await self._post(message, tracker)
-        if response is None:
-            sent = self._tracker.revoke()
-            raise _given_up(sent=sent, reason="the limiter swallowed the error")
-        return response
+            return await self._post(message, tracker)
+        sent = self._tracker.revoke()  # type: ignore[unreachable]  # a limiter may swallow errors
+        raise _given_up(sent=sent, reason="the limiter swallowed the error")
 
     async def _post(self, message: HttpRequest, tracker: SendTracker) -> HttpResponse:
         """Prepare what is to be done first, and hand the request to the transport."""
