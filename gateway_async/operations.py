@@ -127,21 +127,22 @@ def _batch(
     name: str,
     order_class: type[Any],
     *,
+    limit: int,
     record: str,
     echo_fields: tuple[str, ...] = _ORDER_ECHO,
-    **columns: Any,  # noqa: ANN401  # those of Operation, which checks their names
 ) -> Operation:
     return Operation(
         name=name,
         path=f"/v1/{name}",
         kind=OperationClass.MONEY,
         body=BodyFormat.JSON,
+        limit=limit,
         list_field=f"{name}_orders",
         status_field=f"{name}_status",
         order_class=order_class,
         record_class=f"{_RECORDS}.{record}",
         echo_fields=echo_fields,
-        **{"result_fields": (f"{name}_status", "error_message"), **columns},
+        result_fields=(f"{name}_status", "error_message"),
     )
 
 
@@ -182,11 +183,8 @@ QUERY = _look_up(
     record="TransactionRecord",
     status_field="query_result",
 )
-CAPTURE = _batch(
-    "capture",
-    CaptureOrder,
-    limit=50,
-    record="CaptureRecord",
+CAPTURE = attrs.evolve(
+    _batch("capture", CaptureOrder, limit=50, record="CaptureRecord"),
     recovered_by="query",
     done_state="captured",
 )
@@ -197,19 +195,13 @@ REVIEW = _batch(
     record="ReviewRecord",
     echo_fields=(*_ORDER_ECHO, "review_flag"),
 )
-CANCEL = _batch(
-    "cancel",
-    CancelOrder,
-    limit=50,
-    record="CancelRecord",
+CANCEL = attrs.evolve(
+    _batch("cancel", CancelOrder, limit=50, record="CancelRecord"),
     recovered_by="query",
     done_state="cancelled",
 )
-REFUND = _batch(
-    "refund",
-    RefundOrder,
-    limit=50,
-    record="RefundRecord",
+REFUND = attrs.evolve(
+    _batch("refund", RefundOrder, limit=50, record="RefundRecord"),
     echo_fields=(*_ORDER_ECHO, "refund_amount"),
     result_fields=("refund_status", "refund_reference", "refund_reference_id", "refund_message"),
     recovered_by="search_refunds",
