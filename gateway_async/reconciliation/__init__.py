@@ -3,23 +3,23 @@
 `reconcile(gateway, ledger)` gives a `Reconciliation`, to be awaited or streamed.
 """
 
-from gateway_async.reconciliation.comparing import Rules
 from gateway_async.reconciliation.differences import (
     DIFFERENCES,
     AbsentAtGateway,
     AmountDiffers,
     CurrencyDiffers,
     Difference,
+    LedgerEntry,
     OrderNoDiffers,
     RefundAbsentAtGateway,
     RefundedDiffers,
     RefundUnknownToLedger,
+    Rules,
     SeveralTransactions,
     StateDiffers,
     Unanswered,
     Unreadable,
 )
-from gateway_async.reconciliation.entries import LedgerEntry
 from gateway_async.reconciliation.reconciling import Reconciliation, reconcile
 from gateway_async.reconciliation.summary import (
     CurrencyTotals,

@@ -1,13 +1,112 @@
-"""What may be different between an entry of the ledger and the gateway's records. Pure."""
+"""An entry of the ledger beside what the gateway lists for it, and each way in which they differ.
 
-from decimal import Decimal
-from typing import ClassVar
+Pure. A field that cannot be read, or whose value has no known meaning, is a difference of its own,
+and what depends on it is not compared. How the records came is not known here.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Context, Decimal
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import attrs
 
-from gateway_async.errors import GatewayError
-from gateway_async.models.records import RefundRecord, TransactionRecord
-from gateway_async.reconciliation.entries import LedgerEntry
+from gateway_async.errors import ConfigurationError, GatewayError, InvalidOrderError
+from gateway_async.models.orders import OrderRef
+from gateway_async.models.records import Record, RefundRecord, TransactionRecord
+from gateway_async.models.values import (
+    as_amount,
+    as_identifier,
+    describe,
+    identifier_field,
+    text_field,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Kind = Literal[
+    "absent_at_gateway",
+    "several_transactions",
+    "order_no",
+    "amount",
+    "currency",
+    "refunded_total",
+    "refund_unknown_to_ledger",
+    "refund_absent_at_gateway",
+    "state",
+    "unreadable",
+    "unanswered",
+]
+_Record = TypeVar("_Record", bound=Record)
+
+_STRIPPED = ("transaction_id", "order_no", "currency", "payment_status", "refund_status")
+_COMPARED = (*_STRIPPED, "amount", "refund_amount")
+_LONGEST_COUNT = 50
+_NOTHING = Decimal(0)
+LONGEST_AMOUNT = 100
+"""Digits before the point at most, and after it: so every sum of amounts is exact."""
+
+
+def exact_context() -> Context:
+    """Return a decimal context in which amounts are added up without rounding."""
+    return Context(prec=2 * LONGEST_AMOUNT + _LONGEST_COUNT)
+
+
+def is_summable(amount: Decimal | None) -> bool:
+    """Say whether an amount is there, and of a length that can be added up exactly."""
+    if amount is None or not amount.is_finite():
+        return False
+    exponent = amount.as_tuple().exponent
+    return amount.adjusted() < LONGEST_AMOUNT and int(exponent) >= -LONGEST_AMOUNT
+
+
+def _summable(instance: object, attribute: "attrs.Attribute[Any]", value: Decimal) -> None:
+    if not is_summable(value):
+        raise InvalidOrderError(
+            f"{describe(instance)}.{attribute.name}: {value!r} has more than "
+            f"{LONGEST_AMOUNT} digits before or after the point"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class LedgerEntry:
+    """One payment as the merchant's books have it.
+
+    An entry with a `transaction_id` is looked up by it, and one without by its `order_no`, which
+    may find several transactions; one of the two must be there.
+
+    Attributes:
+        order_no: The merchant's order number.
+        transaction_id: The gateway's identifier of the payment.
+        currency: Currency code; compared without case.
+        amount: Amount of the payment, in units of the currency, not in cents.
+        refunded: The sum of its refunds, in units of the currency; 0 without any.
+        state: The merchant's own word for where it stands; None is not compared.
+    """
+
+    order_no: str | None = identifier_field(default=None)
+    transaction_id: str | None = identifier_field(default=None)
+    currency: str = attrs.field(converter=as_identifier)
+    amount: Decimal = attrs.field(converter=as_amount, validator=_summable)
+    refunded: Decimal = attrs.field(default=Decimal(0), converter=as_amount, validator=_summable)
+    state: str | None = text_field(default=None)
+
+    def __attrs_post_init__(self) -> None:
+        if self.order_no is None and self.transaction_id is None:
+            raise InvalidOrderError(
+                f"{describe(self)}: order_no and transaction_id are both None; give one of them"
+            )
+
+    @property
+    def ref(self) -> OrderRef:
+        """By what it is looked up."""
+        if self.transaction_id is not None:
+            return OrderRef(transaction_id=self.transaction_id)
+        return OrderRef(order_no=self.order_no)
+
+
+# Each kind of difference
 
 
 @attrs.frozen(kw_only=True)
@@ -23,7 +122,7 @@ class Difference:
         gateway: What the gateway says; None if it says nothing.
     """
 
-    kind: ClassVar[str] = ""
+    kind: ClassVar[Kind]
 
     index: int
     entry: LedgerEntry
@@ -56,7 +155,7 @@ def _shown(value: object) -> str:
 class AbsentAtGateway(Difference):
     """The gateway lists no such transaction. `ledger` is the reference that was looked up."""
 
-    kind: ClassVar[str] = "absent_at_gateway"
+    kind: ClassVar[Kind] = "absent_at_gateway"
 
     ledger: str
     gateway: None = None
@@ -69,7 +168,7 @@ class SeveralTransactions(Difference):
     Nothing else of the entry is compared, since nothing says with which of them.
     """
 
-    kind: ClassVar[str] = "several_transactions"
+    kind: ClassVar[Kind] = "several_transactions"
 
     ledger: str | None
     gateway: tuple[str | None, ...]
@@ -79,7 +178,7 @@ class SeveralTransactions(Difference):
 class OrderNoDiffers(Difference):
     """The transaction belongs to another order number."""
 
-    kind: ClassVar[str] = "order_no"
+    kind: ClassVar[Kind] = "order_no"
 
     ledger: str
     gateway: str
@@ -89,7 +188,7 @@ class OrderNoDiffers(Difference):
 class AmountDiffers(Difference):
     """The amounts differ, as numbers."""
 
-    kind: ClassVar[str] = "amount"
+    kind: ClassVar[Kind] = "amount"
 
     ledger: Decimal
     gateway: Decimal
@@ -99,7 +198,7 @@ class AmountDiffers(Difference):
 class CurrencyDiffers(Difference):
     """The currencies differ: the transaction's, or that of one of its refunds."""
 
-    kind: ClassVar[str] = "currency"
+    kind: ClassVar[Kind] = "currency"
 
     ledger: str
     gateway: str
@@ -109,7 +208,7 @@ class CurrencyDiffers(Difference):
 class RefundedDiffers(Difference):
     """Both sides know of refunds, and the sums differ."""
 
-    kind: ClassVar[str] = "refunded_total"
+    kind: ClassVar[Kind] = "refunded_total"
 
     ledger: Decimal
     gateway: Decimal
@@ -119,7 +218,7 @@ class RefundedDiffers(Difference):
 class RefundUnknownToLedger(Difference):
     """The gateway lists refunds, and the ledger knows of none."""
 
-    kind: ClassVar[str] = "refund_unknown_to_ledger"
+    kind: ClassVar[Kind] = "refund_unknown_to_ledger"
 
     ledger: Decimal
     gateway: Decimal
@@ -129,7 +228,7 @@ class RefundUnknownToLedger(Difference):
 class RefundAbsentAtGateway(Difference):
     """The ledger has refunds, and the gateway lists none that gave money back."""
 
-    kind: ClassVar[str] = "refund_absent_at_gateway"
+    kind: ClassVar[Kind] = "refund_absent_at_gateway"
 
     ledger: Decimal
     gateway: Decimal
@@ -143,7 +242,7 @@ class StateDiffers(Difference):
         means: The ledger's words for this `payment_status`, as you gave them.
     """
 
-    kind: ClassVar[str] = "state"
+    kind: ClassVar[Kind] = "state"
 
     ledger: str
     gateway: str
@@ -160,7 +259,7 @@ class Unreadable(Difference):
         field: The name of the field.
     """
 
-    kind: ClassVar[str] = "unreadable"
+    kind: ClassVar[Kind] = "unreadable"
 
     ledger: None = None
     gateway: str
@@ -179,7 +278,7 @@ class Unanswered(Difference):
         error: Why.
     """
 
-    kind: ClassVar[str] = "unanswered"
+    kind: ClassVar[Kind] = "unanswered"
 
     ledger: None = None
     gateway: None = None
@@ -204,3 +303,248 @@ DIFFERENCES: tuple[type[Difference], ...] = (
     Unanswered,
 )
 """Every class of difference."""
+
+
+# What the merchant says of the gateway's values
+
+
+def _word_sets(value: Any) -> Any:  # noqa: ANN401  # the validator says what is wrong with it
+    if not isinstance(value, Mapping):
+        return value
+    sets = {status: {words} if isinstance(words, str) else words for status, words in value.items()}
+    return {s: frozenset(w) if isinstance(w, Iterable) else w for s, w in sets.items()}
+
+
+def _statuses(value: Any) -> Any:  # noqa: ANN401  # the same
+    return {"1": True} if value is None else value
+
+
+def _mapping(expected: str, is_meaning: "Callable[[Any], bool]") -> Any:  # noqa: ANN401  # a validator
+    def check(_: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
+        if not isinstance(value, Mapping) or not all(
+            isinstance(status, str) and is_meaning(meaning) for status, meaning in value.items()
+        ):
+            raise ConfigurationError(f"{attribute.name}: expected {expected}, got {value!r}")
+
+    return check
+
+
+def _are_words(value: object) -> bool:
+    return isinstance(value, frozenset) and all(isinstance(word, str) for word in value)
+
+
+@attrs.frozen(kw_only=True)
+class Rules:
+    """What the interface does not say, and the merchant does.
+
+    Attributes:
+        states: By `payment_status`, the ledger's word for it, or several; None compares no state.
+        refund_statuses: By `refund_status`, whether a refund with it gave money back. The
+            interface shows the value 1 alone, taken to mean "done" as `Dialect.done_statuses` does.
+    """
+
+    states: Mapping[str, frozenset[str]] | None = attrs.field(
+        default=None,
+        converter=_word_sets,
+        validator=attrs.validators.optional(
+            _mapping(
+                "a mapping from payment_status to a ledger's word or words, such as "
+                "{'3000': 'paid'}",
+                _are_words,
+            )
+        ),
+    )
+    refund_statuses: Mapping[str, bool] = attrs.field(
+        default=None,
+        converter=_statuses,
+        validator=_mapping(
+            "a mapping from refund_status to whether money went back, such as "
+            "{'1': True, '9': False}",
+            lambda meaning: isinstance(meaning, bool),
+        ),
+    )
+
+
+# One entry beside what the gateway lists for it
+
+
+def _distinct(records: "Iterable[_Record]") -> "tuple[_Record, ...]":
+    """Keep one of the records that are alike in all that is compared.
+
+    White space around identifiers and codes goes, as where a reply is matched. Refunds without a
+    reference are never alike.
+    """
+    kept: dict[object, _Record] = {}
+    for number, record in enumerate(records):
+        said: dict[str, Any] = {name: getattr(record, name, None) for name in _COMPARED}
+        shown = said | {name: (said[name] or "").strip() or None for name in _STRIPPED}
+        changed = {name: shown[name] for name in shown if said[name] not in (shown[name], "")}
+        reference = getattr(record, "refund_reference_id", "") or number
+        if isinstance(record, TransactionRecord):
+            reference = None
+        # `extra` is left out: it may be nested too deep to be compared.
+        key = (reference, *shown.values(), frozenset(record.unreadable.items()))
+        kept[key] = attrs.evolve(record, **changed) if changed else record
+    return tuple(kept.values())
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Case:
+    """One entry, and what the gateway lists for it.
+
+    Attributes:
+        index: The position of the entry in the ledger.
+        entry: The entry.
+        rules: What the merchant says of the gateway's values.
+        transactions: Its transactions; those that are alike stand once.
+        refunds: Its refunds; those of the same reference that are alike stand once.
+        error: Why a look-up had no answer, if one had none.
+    """
+
+    index: int
+    entry: LedgerEntry
+    rules: Rules = attrs.field(factory=Rules)
+    transactions: tuple[TransactionRecord, ...] = attrs.field(default=(), converter=_distinct)
+    refunds: tuple[RefundRecord, ...] = attrs.field(default=(), converter=_distinct)
+    error: GatewayError | None = None
+
+    def note(self, kind: type[Difference], **values: Any) -> Difference:  # noqa: ANN401  # by kind
+        """Make a difference of this entry."""
+        records: tuple[TransactionRecord | RefundRecord, ...] = (*self.transactions, *self.refunds)
+        return kind(index=self.index, entry=self.entry, records=records, **values)
+
+    def unreadable(self, problems: Mapping[str, str]) -> Iterator[Difference]:
+        """Make a difference of each field that cannot be read, with its text."""
+        for field, text in problems.items():
+            yield self.note(Unreadable, field=field, gateway=text)
+
+    @property
+    def done_refunds(self) -> Iterator[RefundRecord]:
+        """The refunds that gave money back, as far as that is known."""
+        statuses = self.rules.refund_statuses
+        return (refund for refund in self.refunds if statuses.get(refund.refund_status or ""))
+
+    @property
+    def sure_refunds(self) -> Iterator[RefundRecord]:
+        """Those of them of which nothing is in doubt that a sum needs."""
+        doubtful = _contradicted(self.refunds)
+        return (
+            refund
+            for refund in self.done_refunds
+            if refund.refund_reference_id not in doubtful and not _refund_problems(refund, self)[0]
+        )
+
+
+def compare(case: Case) -> tuple[Difference, ...]:
+    """Return every difference of one entry."""
+    if case.error is not None:
+        return (case.note(Unanswered, error=case.error),)
+    if not case.transactions:
+        absent = case.note(AbsentAtGateway, ledger=case.entry.ref.value)
+        return (absent, *(_compare_refunds(case) if case.refunds else ()))
+    if len(case.transactions) == 1:
+        return tuple(chain(_compare_transaction(case), _compare_refunds(case)))
+    names = tuple(record.transaction_id for record in case.transactions)
+    if names[0] is not None and len(set(names)) == 1:
+        return tuple(case.unreadable({"transaction_id": names[0]}))
+    return (case.note(SeveralTransactions, ledger=case.entry.transaction_id, gateway=names),)
+
+
+def _compare_transaction(case: Case) -> Iterator[Difference]:
+    entry, record, states = case.entry, case.transactions[0], case.rules.states
+    means = (states or {}).get(record.payment_status or "")
+    state = None if states is None else entry.state
+    currencies = {entry.currency.casefold(), (record.currency or "").casefold()}
+    # The finding, the field, the ledger's value, whether the gateway's is known, whether they agree
+    findings: tuple[tuple[type[Difference], str, object, bool, bool], ...] = (
+        (
+            OrderNoDiffers,
+            "order_no",
+            entry.order_no,
+            bool(record.order_no),
+            entry.order_no == record.order_no,
+        ),
+        (
+            AmountDiffers,
+            "amount",
+            entry.amount,
+            is_summable(record.amount),
+            entry.amount == record.amount,
+        ),
+        (
+            CurrencyDiffers,
+            "currency",
+            entry.currency,
+            bool(record.currency),
+            len(currencies) == 1,
+        ),
+        (StateDiffers, "payment_status", state, means is not None, state in (means or ())),
+    )
+    problems = dict(record.unreadable)
+    for kind, field, wanted, is_known, agree in findings:
+        said = getattr(record, field)
+        if wanted is None:
+            continue
+        if not is_known:
+            problems.setdefault(field, _text(said))
+        elif not agree:
+            more = {"means": tuple(sorted(means or ()))} if kind is StateDiffers else {}
+            yield case.note(kind, ledger=wanted, gateway=said, **more)
+    yield from case.unreadable(problems)
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _compare_refunds(case: Case) -> Iterator[Difference]:
+    """Compare the sum of the refunds, unless it is not known."""
+    is_known = True
+    for refund in case.refunds:
+        needed, others = _refund_problems(refund, case)
+        is_known = is_known and not needed
+        yield from case.unreadable({**others, **needed})
+    contradicted = _contradicted(case.refunds)
+    for name in contradicted:
+        yield from case.unreadable({"refund_reference_id": name})
+    record_currency = case.transactions[0].currency if case.transactions else None
+    own = (record_currency or case.entry.currency).casefold()
+    found = dict.fromkeys(refund.currency for refund in case.done_refunds if refund.currency)
+    foreign = [currency for currency in found if currency.casefold() != own]
+    for currency in foreign:
+        yield case.note(CurrencyDiffers, ledger=case.entry.currency, gateway=currency)
+    if contradicted or foreign or not is_known:
+        return
+    wanted, said, context = case.entry.refunded, _NOTHING, exact_context()
+    for refund in case.done_refunds:
+        said = context.add(said, refund.refund_amount or _NOTHING)
+    if wanted != said:
+        kind = RefundedDiffers if said else RefundAbsentAtGateway
+        yield case.note(kind if wanted else RefundUnknownToLedger, ledger=wanted, gateway=said)
+
+
+def _refund_problems(refund: RefundRecord, case: Case) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what keeps a refund from being added up, and what else of it cannot be read."""
+    is_done = case.rules.refund_statuses.get(refund.refund_status or "")
+    needed = {}
+    if is_done is None:
+        needed["refund_status"] = _text(refund.refund_status)
+    if is_done is not False and not is_summable(refund.refund_amount):
+        needed["refund_amount"] = _text(refund.refund_amount)
+    for field in ("transaction_id", "order_no") if is_done else ():
+        said = getattr(refund, field)
+        own = {getattr(record, field) for record in case.transactions} - {None}
+        own = own or {getattr(case.entry, field)} - {None}
+        if said and own and said not in own:  # it names another payment
+            needed[field] = said
+    if is_done and not refund.currency:
+        needed["currency"] = ""
+    texts = refund.unreadable
+    others = {field: text for field, text in texts.items() if field not in needed}
+    return {field: texts.get(field, text) for field, text in needed.items()}, others
+
+
+def _contradicted(refunds: tuple[RefundRecord, ...]) -> list[str]:
+    """Return the references that several refunds have, and differently."""
+    names = [refund.refund_reference_id for refund in refunds if refund.refund_reference_id]
+    return [name for name in dict.fromkeys(names) if names.count(name) > 1]

@@ -1,27 +1,48 @@
-"""`reconcile`, and the `Reconciliation` that it returns: to be awaited or streamed, once."""
+"""`reconcile`, and the `Reconciliation` that it returns: to be awaited or streamed, once.
 
+One worker takes entries in, looks them up and compares them. An entry that was taken in is settled
+exactly once, whatever happens, and no more entries than one window are between the ledger and the
+comparison. Look-ups move no money, so leaving waits for none.
+"""
+
+import asyncio
+import math
+from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Self
 
+import attrs
+
 from gateway_async.batching.batch import Batch, check_size
-from gateway_async.batching.feed import check_orders
+from gateway_async.batching.feed import check_orders, open_source
+from gateway_async.batching.runner import Runner
 from gateway_async.client import GatewayClient
-from gateway_async.errors import InvalidOrderError
+from gateway_async.errors import (
+    GatewayError,
+    InvalidOrderError,
+    NotSentError,
+    OutcomeUnknownError,
+)
+from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS
-from gateway_async.reconciliation.comparing import Rules
-from gateway_async.reconciliation.differences import Difference
-from gateway_async.reconciliation.entries import LedgerEntry
-from gateway_async.reconciliation.running import Run
+from gateway_async.reconciliation.differences import Case, Difference, LedgerEntry, Rules, compare
 from gateway_async.reconciliation.summary import Books, ReconciliationResult, Summary
 from gateway_async.settings import check_instance, checked_count
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Collection, Iterable, Mapping
+    from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping, Sequence
     from types import TracebackType
 
+    from gateway_async.batching.results import Outcome
+    from gateway_async.models.orders import OrderRef
     from gateway_async.settings import BatchPolicy
 
+    Answers = Mapping[OrderRef, Outcome[OrderRef, Any]]
+
 DEFAULT_WINDOW = 1000
+_ANSWERED = (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
+_COMPARED_AT_ONCE = 200
+_PROBLEMS_SHOWN = 20
 
 
 class Reconciliation(Coroutine[Any, Any, ReconciliationResult], AsyncIterator[Difference]):
@@ -42,11 +63,11 @@ class Reconciliation(Coroutine[Any, Any, ReconciliationResult], AsyncIterator[Di
         policy: "BatchPolicy",
         window: int,
     ) -> None:
-        runs: list[Run] = []
+        runs: list[_Run] = []
 
-        async def open_run() -> Run:
+        async def open_run() -> _Run:
             # It does not know `self`: such a ring would put the warning off that it was not used.
-            runs.append(Run(gateway, ledger, rules=rules, policy=policy, window=window))
+            runs.append(_Run(gateway, ledger, rules=rules, policy=policy, window=window))
             return runs[0]
 
         self._runs = runs
@@ -59,7 +80,7 @@ class Reconciliation(Coroutine[Any, Any, ReconciliationResult], AsyncIterator[Di
         Raises:
             RuntimeError: Before that.
         """
-        return self._batch.result  # type: ignore[return-value]  # `Run` makes it
+        return self._batch.result  # type: ignore[return-value]  # `_Run` makes it
 
     @property
     def summary(self) -> Summary:
@@ -83,7 +104,7 @@ class Reconciliation(Coroutine[Any, Any, ReconciliationResult], AsyncIterator[Di
     # As a coroutine
 
     def __await__(self) -> Generator[Any, Any, ReconciliationResult]:
-        return self._batch.__await__()  # type: ignore[return-value]  # `Run` makes it
+        return self._batch.__await__()  # type: ignore[return-value]  # `_Run` makes it
 
     def send(self, value: Any) -> Any:  # noqa: ANN401  # as Coroutine.send
         """Resume it, as for any coroutine."""
@@ -107,7 +128,7 @@ class Reconciliation(Coroutine[Any, Any, ReconciliationResult], AsyncIterator[Di
         return self
 
     async def __anext__(self) -> Difference:
-        return await self._batch.__anext__()  # type: ignore[return-value]  # `Run` finds them
+        return await self._batch.__anext__()  # type: ignore[return-value]  # `_Run` finds them
 
     async def __aexit__(
         self,
@@ -168,3 +189,213 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
         policy=policy,
         window=checked_count("window", window),
     )
+
+
+class _Run(Runner):
+    """A reconciliation under way."""
+
+    def __init__(
+        self,
+        gateway: "GatewayClient",
+        ledger: object,
+        *,
+        rules: Rules,
+        policy: "BatchPolicy",
+        window: int,
+    ) -> None:
+        super().__init__(LedgerEntry, policy)
+        self.results = self._books = Books()  # type: ignore[assignment]  # differences, not outcomes
+        self._gateway = gateway
+        self._source = open_source(ledger)
+        self._rules = rules
+        self._size = window
+        self._window: list[tuple[int, LedgerEntry]] = []
+        self._is_asked = False
+        self._unanswered: Counter[str] = Counter()
+
+    @property
+    def progress(self) -> Summary:  # type: ignore[override]  # entries, not orders
+        """How far it has come."""
+        return self._books.summary()
+
+    async def start(self, *, streamed: bool = False) -> None:
+        """Check a collection whole, then start the worker.
+
+        Raises:
+            InvalidOrderError: If any entry of a collection is wrong; nothing is looked up.
+        """
+        self.streamed = streamed
+        _check_entries(self._source.collection or ())
+        self._begin(self._work(), "reconciliation")
+
+    def add_unsent(self) -> None:
+        """Record, once the worker has ended, what was taken in and not looked up."""
+        self._refuse(self.gate.stop_reason or "the reconciliation ended before")
+
+    @property
+    def _is_exhausted(self) -> bool:
+        return self._source.ended
+
+    async def close_input(self) -> None:
+        """Close the input, if it was not taken to its end."""
+        if not self._source.ended:
+            await self._source.aclose()
+
+    def _end_unsent(self) -> None:
+        self.abandon()
+
+    # What the worker does
+
+    async def _work(self) -> None:
+        while not (self._source.ended or self._is_leaving):
+            if self._source.waits and self.gate.is_too_late:
+                return
+            if self.streamed and self._books.finished:
+                await self.change()
+                continue
+            try:
+                await self._fill()
+            finally:  # what came before a bad entry is compared all the same
+                await self._settle()
+
+    async def _fill(self) -> None:
+        """Take entries in until the window is full; a ledger is waited for until the deadline.
+
+        Raises:
+            InvalidOrderError: At something that is no entry.
+            BaseException: What the ledger raises.
+        """
+        deadline = self.gate.deadline if self._source.waits else math.inf
+        try:
+            async with asyncio.timeout_at(None if math.isinf(deadline) else deadline) as limit:
+                while len(self._window) < self._size and not self._source.ended:
+                    indices: list[int] = []
+                    entries: list[Any] = []
+                    await self._source.pull(1, indices, entries)
+                    for index, entry in zip(indices, entries, strict=True):
+                        if not isinstance(entry, LedgerEntry):
+                            raise _no_entry(index, entry)
+                        self._window.append((index, entry))
+        except TimeoutError:
+            if not limit.expired():
+                raise
+
+    async def _settle(self) -> None:
+        """Look the window up, compare it, and keep what was found."""
+        reason = self.gate.stop_reason
+        if reason is None and self._window:
+            self._is_asked = True
+            transactions, refunds = await self._look_up()
+            compared = []
+            for number, (index, entry) in enumerate(self._window):
+                case = _case(index, entry, self._rules, transactions[entry.ref], refunds[entry.ref])
+                compared.append((case, compare(case)))
+                if number % _COMPARED_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            self._window, self._is_asked = [], False
+            self._books.settle(compared)
+        else:
+            self._refuse(reason or "")
+            await asyncio.sleep(0)  # a long ledger must not keep others from running
+        self._changed.set()
+
+    def _refuse(self, reason: str) -> None:
+        error: GatewayError = NotSentError(f"nothing was asked: {reason}")
+        if self._is_asked:
+            error = OutcomeUnknownError(f"no answer was waited for: {reason}")
+        cases = [
+            Case(index=index, entry=entry, rules=self._rules, error=error)
+            for index, entry in self._window
+        ]
+        self._window = []
+        self._books.settle([(case, compare(case)) for case in cases])
+
+    async def _look_up(self) -> "tuple[Answers, Answers]":
+        """Look up the transactions and the refunds of the window, together if policy allows."""
+        query, search = self._gateway.query, self._gateway.search_refunds
+        half = self._policy.concurrency // 2
+        if half == 0:
+            return await self._ask(query, 1), await self._ask(search, 1)
+        try:
+            async with asyncio.TaskGroup() as group:
+                transactions = group.create_task(self._ask(query, self._policy.concurrency - half))
+                refunds = group.create_task(self._ask(search, half))
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        return transactions.result(), refunds.result()
+
+    async def _ask(
+        self, look_up: "Callable[..., Batch[OrderRef, Any]]", concurrency: int
+    ) -> "Answers":
+        """Look every reference of the window up.
+
+        After `stop_after_unknown` requests of one kind in a row without an answer, nothing more is
+        asked. A reference that cannot be asked for is no missing answer.
+        """
+        left = self.gate.deadline - asyncio.get_running_loop().time()
+        policy = attrs.evolve(
+            self._policy,
+            concurrency=concurrency,
+            deadline_seconds=None if math.isinf(left) else max(left, 1e-6),
+            drain_seconds=0,
+            duplicates="allow",
+        )
+        # An iterator, since one reference that cannot be asked for would refuse a whole list.
+        batch = look_up(
+            (ref for ref in {entry.ref: None for _, entry in self._window}), policy=policy
+        )
+        try:
+            async with batch:
+                answers = {outcome.order: outcome async for outcome in batch}
+        finally:
+            self._books.requests += batch.progress.requests
+        self._books.unexpected += batch.result.unexpected.count
+        asked = [o for o in answers.values() if not isinstance(o.error, InvalidOrderError)]
+        name = look_up.__name__
+        if not asked or any(outcome.status in _ANSWERED for outcome in asked):
+            self._unanswered[name] = 0
+            return answers
+        self._unanswered[name] += max(batch.progress.requests, 1)
+        if self._unanswered[name] >= self._policy.stop_after_unknown:
+            self.gate.stop(
+                f"{self._unanswered[name]} requests in a row had no answer (stop_after_unknown)"
+            )
+        return answers
+
+
+def _case(index: int, entry: LedgerEntry, rules: Rules, *answers: "Outcome[OrderRef, Any]") -> Case:
+    missing = [outcome for outcome in answers if outcome.status not in _ANSWERED]
+    errors = [o.error or GatewayError(f"the look-up was {o.status}") for o in missing]
+    # The record of an absent outcome says that there is no such order.
+    transactions, refunds = (
+        () if outcome.status is OutcomeStatus.ABSENT else outcome.record or ()
+        for outcome in answers
+    )
+    return Case(
+        index=index,
+        entry=entry,
+        rules=rules,
+        transactions=transactions,
+        refunds=refunds,
+        error=errors[0] if errors else None,
+    )
+
+
+def _no_entry(index: int, entry: object) -> InvalidOrderError:
+    return InvalidOrderError(f"ledger[{index}]: expected LedgerEntry, got {type(entry).__name__}")
+
+
+def _check_entries(entries: "Sequence[object]") -> None:
+    problems = {
+        index: _no_entry(index, entry)
+        for index, entry in enumerate(entries)
+        if not isinstance(entry, LedgerEntry)
+    }
+    if problems:
+        lines = [
+            f"{len(problems)} of {len(entries)} ledger entries are wrong, so nothing was looked up:"
+        ]
+        lines += [f"  {problem}" for problem in list(problems.values())[:_PROBLEMS_SHOWN]]
+        if len(problems) > _PROBLEMS_SHOWN:
+            lines.append(f"  and {len(problems) - _PROBLEMS_SHOWN} more, in `problems`")
+        raise InvalidOrderError("\n".join(lines), problems=problems)

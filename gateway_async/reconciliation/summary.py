@@ -1,24 +1,26 @@
 """What a reconciliation came to: counts, and exact totals per currency. Pure.
 
-Law: every entry that was taken in is counted once, as matched, differing or unanswered.
+Every entry that was taken in is counted once: matched, differing or unanswered.
 """
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Context, Decimal
-from typing import TYPE_CHECKING, overload
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, overload
 
 import attrs
 
-from gateway_async.reconciliation.comparing import exact_context
-from gateway_async.reconciliation.differences import DIFFERENCES, Difference, Unanswered
-from gateway_async.reconciliation.entries import is_summable
+from gateway_async.reconciliation.differences import (
+    DIFFERENCES,
+    Difference,
+    exact_context,
+    is_summable,
+)
 
 if TYPE_CHECKING:
-    from gateway_async.reconciliation.comparing import Case
+    from gateway_async.reconciliation.differences import Case
 
 _NOTHING = Decimal(0)
-_TOTALS = ("count", "amount", "refunded")
 
 
 @attrs.frozen(kw_only=True)
@@ -27,7 +29,7 @@ class CurrencyTotals:
 
     The ledger's side has every entry that was taken in. The gateway's has what it lists for those
     that were answered, entry by entry: a transaction that two entries name counts for both. A
-    transaction that does not tell its currency counts under the entry's; such a refund does not
+    transaction without a currency counts under the entry's; such a refund does not
     count.
 
     Attributes:
@@ -57,7 +59,7 @@ class Summary:
         unanswered: Entries of which a look-up had no answer, or was never made.
         differences: By `Difference.kind`, how many there were; every kind is present.
         currencies: By currency code in capitals, the totals of both sides.
-        unexpected: Records that the gateway listed and nobody had asked for.
+        unexpected: Records that the gateway listed and were not asked for.
         requests: Requests of which something was sent.
         exhausted: Whether the ledger was taken to its end.
     """
@@ -89,14 +91,15 @@ class Summary:
         lines += [f"{kind}: {count}" for kind, count in self.differences.items() if count]
         if self.unexpected:
             lines.append(f"records that nobody asked for: {self.unexpected}")
-        for currency, totals in self.currencies.items():
-            lines += [_line(currency, side, totals) for side in ("ledger", "gateway")]
+        for code, totals in self.currencies.items():
+            for side in ("ledger", "gateway"):
+                count, amount, refunded = (
+                    getattr(totals, f"{side}_{name}") for name in ("count", "amount", "refunded")
+                )
+                lines.append(
+                    f"{code} {side}: {count} payments of {amount:f}, refunded {refunded:f}"
+                )
         return "\n".join(lines)
-
-
-def _line(currency: str, side: str, totals: CurrencyTotals) -> str:
-    count, amount, refunded = (getattr(totals, f"{side}_{name}") for name in _TOTALS)
-    return f"{currency} {side}: {count} payments of {amount:f}, refunded {refunded:f}"
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -134,7 +137,7 @@ class ReconciliationResult(Sequence[Difference]):
 
 @attrs.frozen
 class Found:
-    """Differences that are kept together until somebody takes them.
+    """Differences that are kept together until they are taken.
 
     Attributes:
         differences: The differences.
@@ -147,98 +150,73 @@ class Found:
         return list(self.differences)
 
 
-@attrs.define
-class _Side:
-    """What one side of a currency has added up to."""
-
-    context: Context
-    count: int = 0
-    amount: Decimal = _NOTHING
-    refunded: Decimal = _NOTHING
-
-    def add(self, amount: Decimal | None) -> None:
-        self.count += 1
-        if amount is not None and is_summable(amount):
-            self.amount = self.context.add(self.amount, amount)
-
-    def refund(self, amount: Decimal | None) -> None:
-        if amount is not None and is_summable(amount):
-            self.refunded = self.context.add(self.refunded, amount)
-
-
 class Books:
-    """Counts everything, and keeps the differences that nobody took yet.
+    """Counts everything, and keeps the differences that were not yet taken.
 
     Attributes:
         finished: Differences that were found and not yet taken.
         exhausted: Whether the ledger was taken to its end.
+        requests: Requests of which something was sent.
+        unexpected: Records that were listed and not asked for.
     """
 
     def __init__(self) -> None:
         self.finished: deque[Found] = deque()
         self.exhausted = False
-        self._requests = self._unexpected = 0
-        self._matched = self._differing = self._unanswered = 0
-        self._kinds = Counter(dict.fromkeys((kind.kind for kind in DIFFERENCES), 0))
+        self.requests = self.unexpected = 0
+        self._entries = Counter(matched=0, differing=0, unanswered=0)
+        self._kinds: Counter[str] = Counter(dict.fromkeys((kind.kind for kind in DIFFERENCES), 0))
         self._context = exact_context()
-        self._sides: dict[str, tuple[_Side, _Side]] = {}
+        self._totals: defaultdict[str, dict[str, Any]] = defaultdict(
+            lambda: attrs.asdict(CurrencyTotals())
+        )
 
     def settle(self, compared: "Sequence[tuple[Case, Sequence[Difference]]]") -> None:
         """Note what was found of some entries, each of which is settled once."""
+        found: list[Difference] = []
         for case, differences in compared:
-            self._count(differences)
+            kinds = Counter(difference.kind for difference in differences)
+            self._kinds.update(kinds)
+            state = "unanswered" if kinds["unanswered"] else "differing" if kinds else "matched"
+            self._entries[state] += 1
             self._add_up(case)
-        found = [difference for _, differences in compared for difference in differences]
-        if found:
-            self.finished.append(Found(found))
+            found += differences
+        self.put_back(found, last=True)
 
-    def note_look_up(self, *, requests: int = 0, unexpected: int = 0) -> None:
-        """Note what a look-up cost, and how much came back unasked."""
-        self._requests += requests
-        self._unexpected += unexpected
-
-    def put_back(self, differences: Sequence[Difference]) -> None:
-        """Keep differences that were taken and not yielded; they are counted already."""
+    def put_back(self, differences: Sequence[Difference], *, last: bool = False) -> None:
+        """Keep differences that are counted and not yielded, before the others or after them."""
         if differences:
-            self.finished.appendleft(Found(differences))
-
-    def _count(self, differences: "Sequence[Difference]") -> None:
-        self._kinds.update(difference.kind for difference in differences)
-        if not differences:
-            self._matched += 1
-        elif any(isinstance(difference, Unanswered) for difference in differences):
-            self._unanswered += 1
-        else:
-            self._differing += 1
+            add = self.finished.append if last else self.finished.appendleft
+            add(Found(differences))
 
     def _add_up(self, case: "Case") -> None:
-        entry = case.entry
-        ledger, _ = self._of(entry.currency)
-        ledger.add(entry.amount)
-        ledger.refund(entry.refunded)
+        own = case.entry.currency
+        self._add(own, ledger_amount=case.entry.amount, ledger_refunded=case.entry.refunded)
+        self._totals[own.upper()]["ledger_count"] += 1
         if case.error is not None:
             return
         for record in case.transactions:
-            self._of(record.currency or entry.currency)[1].add(record.amount)
+            self._add(record.currency or own, gateway_amount=record.amount)
+            self._totals[(record.currency or own).upper()]["gateway_count"] += 1
         for refund in case.sure_refunds:
-            self._of(refund.currency or entry.currency)[1].refund(refund.refund_amount)
+            self._add(refund.currency or own, gateway_refunded=refund.refund_amount)
 
-    def _of(self, currency: str) -> tuple[_Side, _Side]:
-        code = currency.upper()
-        if code not in self._sides:
-            self._sides[code] = _Side(self._context), _Side(self._context)
-        return self._sides[code]
+    def _add(self, currency: str, **amounts: Decimal | None) -> None:
+        totals = self._totals[currency.upper()]
+        for name, amount in amounts.items():
+            if amount is not None and is_summable(amount):
+                totals[name] = self._context.add(totals[name], amount)
 
     def summary(self) -> Summary:
         """Return what it has come to so far."""
         return Summary(
-            matched=self._matched,
-            differing=self._differing,
-            unanswered=self._unanswered,
+            **self._entries,
             differences=dict(self._kinds),
-            currencies={code: _totals(*self._sides[code]) for code in sorted(self._sides)},
-            unexpected=self._unexpected,
-            requests=self._requests,
+            currencies={
+                code: CurrencyTotals(**self._totals[code]) for code in sorted(self._totals)
+            },
+            unexpected=self.unexpected,
+            requests=self.requests,
             exhausted=self.exhausted,
         )
 
@@ -247,14 +225,3 @@ class Books:
         self.exhausted = exhausted
         kept = tuple(difference for found in self.finished for difference in found.differences)
         return ReconciliationResult(differences=kept, summary=self.summary())
-
-
-def _totals(ledger: _Side, gateway: _Side) -> CurrencyTotals:
-    return CurrencyTotals(
-        ledger_count=ledger.count,
-        gateway_count=gateway.count,
-        ledger_amount=ledger.amount,
-        gateway_amount=gateway.amount,
-        ledger_refunded=ledger.refunded,
-        gateway_refunded=gateway.refunded,
-    )

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.models.records import RefundRecord
-from gateway_async.reconciliation.comparing import exact_context
-from gateway_async.reconciliation.entries import is_summable
+from gateway_async.reconciliation.differences import exact_context, is_summable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
