@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 
 from gateway_async.errors import ConfigurationError
+from gateway_async.models.values import plain_text
 from gateway_async.operations import OPERATIONS, BodyFormat
-from gateway_async.settings import check, is_flag, is_list, is_text, plain_text, to_set
+from gateway_async.settings import check, is_flag, is_list, is_text, to_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -37,6 +37,7 @@ from gateway_async.models.values import (
     SignatureText,
     is_encodable,
     mask_card,
+    plain_text,
 )
 from gateway_async.operations import (
     CHECKOUT,
@@ -48,7 +49,6 @@ from gateway_async.operations import (
     OperationClass,
 )
 from gateway_async.session import CALL_CANCELLED, Attempts, AttemptsResult, Gate, Request
-from gateway_async.settings import plain_text
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.transport import HttpResponse
 from gateway_async.wire.decode import (

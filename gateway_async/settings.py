@@ -71,11 +71,6 @@ is_flag = check(lambda value: isinstance(value, bool), "True or False")
 is_text = check(lambda value: isinstance(value, str), "a str")
 
 
-def plain_text(text: str) -> str:
-    """Return text as just a `str`: a member of a text enumeration shows as its name."""
-    return text if type(text) is str else str.__str__(text)
-
-
 def is_duration(value: object) -> bool:
     """Say whether a value is a finite number of 0 or more."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, runtime_checkable
 import attrs
 
 from gateway_async.errors import ConfigurationError, hide_arguments
-from gateway_async.settings import check, is_flag, is_text, plain_text, to_set
+from gateway_async.models.values import plain_text
+from gateway_async.settings import check, is_flag, is_text, to_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

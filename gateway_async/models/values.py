@@ -16,7 +16,6 @@ from uuid import UUID
 import attrs
 
 from gateway_async.errors import InvalidOrderError
-from gateway_async.settings import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +32,11 @@ MASK = "***"
 _SHOWN_HEAD, _SHOWN_TAIL = 6, 4
 SHORTEST_CARD = 12
 _LONGEST_SHOWN = 60
+
+
+def plain_text(text: str) -> str:
+    """Return text as just a `str`: a member of a text enumeration shows as its name."""
+    return text if type(text) is str else str.__str__(text)
 
 
 def mask_card(number: str) -> str:
