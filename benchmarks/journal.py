@@ -34,7 +34,7 @@ from benchmarks.stub import stub
 from gateway_async import BatchPolicy, Credentials, GatewayClient, HmacSigner, RecoveryPolicy
 from gateway_async.batching.runner import BatchRunner
 from gateway_async.batching.sender import Recorder
-from gateway_async.jobs.log import IntentRecorder
+from gateway_async.jobs import IntentRecorder
 from gateway_async.journal import Journal
 from gateway_async.operations import REFUND
 

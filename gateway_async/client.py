@@ -375,9 +375,9 @@ class GatewayClient:
             JournalError: If they cannot be kept.
         """
         self._check_open()
-        from gateway_async.jobs.batch import keep_orders
+        from gateway_async.jobs import submit_orders
 
-        return await keep_orders(
+        return await submit_orders(
             self._session,
             operation,
             orders,
@@ -407,7 +407,7 @@ class GatewayClient:
             ConfigurationError: If `job` is none.
         """
         self._check_open()
-        from gateway_async.jobs.batch import resumed_batch
+        from gateway_async.jobs import resumed_batch
 
         return resumed_batch(
             self._session,
@@ -603,7 +603,7 @@ class GatewayClient:
             return plain_batch(
                 self._session, operation, orders, policy=policy, recovery=self._recovery
             )
-        from gateway_async.jobs.batch import job_batch
+        from gateway_async.jobs import job_batch
 
         return job_batch(
             self._session, operation, orders, job, policy=policy, recovery=self._recovery

@@ -18,7 +18,7 @@ from tests.nursery import Forked, Nursery
 
 SCRIPT = Path(sys.executable).with_name("gateway-async")
 _LOADED_LATE = (
-    *("gateway_async.jobs", "gateway_async.jobs.telling", "gateway_async.recovery"),
+    *("gateway_async.jobs", "gateway_async.recovery"),
     *("gateway_async.journal.submit", "gateway_async.journal.database"),
     "sqlalchemy.dialects.sqlite",
 )

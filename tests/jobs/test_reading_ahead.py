@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway_async.jobs import log
-from gateway_async.jobs.log import NewOrders
+from gateway_async import jobs
+from gateway_async.jobs import NewOrders
 
 PAGES: dict[int, list[tuple[Sequence[int], Sequence[object]]]] = {
     -1: [((0, 1), "ab")],
@@ -41,7 +41,7 @@ async def turns_of_the_loop() -> None:
 
 
 async def test_the_next_page_waits_until_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "_PATIENCE_SECONDS", 3600.0)
+    monkeypatch.setattr(jobs, "_PATIENCE_SECONDS", 3600.0)
     book = Book()
     orders = NewOrders(book.read, lambda _: False)
     assert await pulled(orders, 2) == [(0, "a"), (1, "b")]
@@ -54,7 +54,7 @@ async def test_the_next_page_waits_until_it_is_wanted(monkeypatch: pytest.Monkey
 
 
 async def test_the_next_page_is_read_while_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(jobs, "_PATIENCE_SECONDS", 0.0)
     book = Book()
     orders = NewOrders(book.read, lambda _: False)
     await pulled(orders, 1)
@@ -64,7 +64,7 @@ async def test_the_next_page_is_read_while_nobody_asks(monkeypatch: pytest.Monke
 
 
 async def test_nothing_is_read_once_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(jobs, "_PATIENCE_SECONDS", 0.0)
     book = Book()
     orders = NewOrders(book.read, lambda _: False)
     await pulled(orders, 1)

@@ -51,14 +51,14 @@ KEEPING = (
     ),
     Mutant(
         "a lost lease calls nothing not_sent",
-        "jobs/telling.py",
+        "jobs.py",
         "            if ours():\n",
         "            if True:\n",
         "tests/jobs/test_owners.py",
     ),
     Mutant(
         "a job that was cut short tells what was not sent once nothing is sent any more",
-        "jobs/run.py",
+        "jobs.py",
         '                await self._run.drain("the job was cut short")',
         "                pass",
         "tests/jobs/test_cancellation.py",
@@ -114,7 +114,7 @@ KEEPING = (
     ),
     Mutant(
         "what is proved not to be done is sent again only where that is asked for",
-        "jobs/recovering.py",
+        "jobs.py",
         "        again = is_absent and self.policy.resend_absent\n",
         "        again = is_absent\n",
         "tests/jobs/test_faults.py",

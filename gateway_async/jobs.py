@@ -1,0 +1,1086 @@
+"""Jobs: batches over a journal, which survive the process that runs them.
+
+A job is the runner of any batch with a recorder and a feed over the journal. Its orders are stored
+first. Then, under its lease: what is unknown is looked up, what earlier processes settled is
+yielded, what is new is sent, and what is still unknown is looked up once more.
+
+An order leaves only after its intent is durable, and only while the lease is ours; its outcome is
+yielded only after it is durable. What succeeded or was declined is yielded at once, the rest at the
+end, under the lease: while another process has the job, nothing of it is called `not_sent`.
+"""
+
+import asyncio
+import functools
+import hashlib
+import logging
+import math
+import os
+import re
+import socket
+import time
+import uuid
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import attrs
+
+from gateway_async.batching.batch import Batch, check_batch, check_size
+from gateway_async.batching.feed import OrderFeed, Source
+from gateway_async.batching.results import BatchResult, FailedChunk, ListedOutcomes
+from gateway_async.batching.runner import BatchRunner, Runner
+from gateway_async.batching.sender import Recorder
+from gateway_async.errors import (
+    ConfigurationError,
+    GatewayError,
+    JobBusyError,
+    JobConflictError,
+    JournalError,
+    LeaseLostError,
+    NotSentError,
+    OutcomeUnknownError,
+    RejectedError,
+)
+from gateway_async.journal import Job, JobState
+from gateway_async.journal.rows import NOT_DONE, Settlement, StoredChunk, codec_of
+from gateway_async.models.orders import OutcomeStatus, count_statuses
+from gateway_async.models.values import mask_card
+from gateway_async.operations import OPERATIONS
+from gateway_async.recovery.recover import Recovery
+from gateway_async.session import is_cancelled
+from gateway_async.wire.decode import identifier
+
+if TYPE_CHECKING:
+    from collections.abc import (
+        AsyncIterator,
+        Callable,
+        Collection,
+        Coroutine,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
+
+    from gateway_async.batching.feed import Chunk
+    from gateway_async.batching.results import ChunkResult, Outcome, Progress
+    from gateway_async.batching.sender import Items, Verdicts
+    from gateway_async.journal import JobHead
+    from gateway_async.journal.lease import Lease
+    from gateway_async.journal.rows import Row
+    from gateway_async.operations import Operation
+    from gateway_async.session import Session
+    from gateway_async.settings import BatchPolicy, RecoveryPolicy
+
+    Group = tuple[Sequence[int], Sequence[Any]]
+    """The orders of one chunk that are new, with their positions."""
+
+T = TypeVar("T")
+
+_log = logging.getLogger("gateway_async.jobs")
+
+_ROWS_AT_ONCE = 1000
+_READ_AHEAD = 500
+_PATIENCE_SECONDS = 0.01
+"""So long is the next page left, for what was taken to be recorded and sent before it is read."""
+_SETTLED = (JobState.SUCCEEDED, JobState.DECLINED)
+_FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
+_STATES = {
+    OutcomeStatus.SUCCEEDED: JobState.SUCCEEDED,
+    OutcomeStatus.DECLINED: JobState.DECLINED,
+    OutcomeStatus.UNKNOWN: JobState.UNKNOWN,
+}
+_RENEWALS_A_LEASE = 3
+_CLOCKS_DIFFER_SECONDS = 0.1
+_LONGEST_WAIT_SECONDS = 300.0
+_CARD = re.compile(r"(?<![0-9])[0-9](?:[ -]?[0-9]){12,18}(?![0-9])")
+_NOT_OURS = (
+    "the lease of the job was lost, and another process may have it; resume the job, or read "
+    "journal.outcomes()"
+)
+_NOT_READ = "the journal was not read to its end; resume the job, or read journal.outcomes()"
+
+
+def job_batch(  # noqa: PLR0913  # one keyword a setting
+    session: "Session",
+    operation: "Operation",
+    orders: object,
+    job: object,
+    *,
+    policy: "BatchPolicy",
+    recovery: "RecoveryPolicy",
+) -> Batch[Any, Any]:
+    """Make a batch whose orders are stored in a journal; see `check_batch`.
+
+    Raises:
+        ConfigurationError: If `job` is none, or the operation is none of a job.
+    """
+    known = _checked(job)
+    codec_of(operation.name)
+    check_batch(operation, orders, policy)
+
+    async def open_run() -> JobRunner:
+        run = JobRunner(session, operation, known, orders, policy=policy, recovery=recovery)
+        name = operation.name
+        return run.reported(session.observer.batch(name, orders, policy, job=known.name))
+
+    return Batch(f"{operation.name} job {known.name!r}", open_run)
+
+
+def resumed_batch(
+    session: "Session",
+    job: object,
+    *,
+    policy: "BatchPolicy",
+    recovery: "RecoveryPolicy",
+    slice_number: int = 0,
+) -> Batch[Any, Any]:
+    """Make a batch of a job whose orders are in the journal, or of one of its slices.
+
+    Raises:
+        ConfigurationError: If `job` is none.
+    """
+    known = _checked(job)
+
+    async def open_run() -> JobRunner:
+        head = await known.head()
+        who = session.credentials
+        if (head.merchant_id, head.account_id) != (who.merchant_id, who.account_id):
+            raise JobConflictError(
+                f"job {known.name!r} is of merchant_id {head.merchant_id!r}, account_id "
+                f"{head.account_id!r}; this client speaks for {who.merchant_id!r}, "
+                f"{who.account_id!r}",
+                job=known.name,
+            )
+        operation = OPERATIONS[head.operation]
+        check_size(operation, policy)
+        run = JobRunner(
+            session,
+            operation,
+            known,
+            None,
+            policy=policy,
+            recovery=recovery,
+            slice_number=slice_number,
+        )
+        name = operation.name
+        return run.reported(session.observer.batch(name, None, policy, job=known.name))
+
+    part = f", slice {slice_number}" if slice_number else ""
+    return Batch(f"job {known.name!r}{part}", open_run)
+
+
+async def submit_orders(  # noqa: PLR0913  # one keyword a setting
+    session: "Session",
+    name: str,
+    orders: object,
+    job: object,
+    *,
+    policy: "BatchPolicy",
+    slice_size: int,
+) -> int:
+    """Keep the orders of a job, cut into slices, and send nothing; return how many they are.
+
+    Raises:
+        ConfigurationError: If `job` is none, or the operation is none of a job.
+        InvalidOrderError: If any order is wrong; nothing is stored.
+    """
+    known = _checked(job)
+    operation = codec_of(name).operation
+    check_batch(operation, orders, policy)
+    feed = OrderFeed(operation, session.dialect, policy, orders)
+    try:
+        await feed.check_all()
+        return await _submit(session, operation, known, feed, slice_size=slice_size)
+    finally:
+        await feed.aclose()
+
+
+def _checked(job: object) -> Job:
+    if not isinstance(job, Job):
+        raise ConfigurationError(
+            f"job: expected journal.job(name) of a gateway_async Journal, got {type(job).__name__}"
+        )
+    return job
+
+
+async def _submit(
+    session: "Session",
+    operation: "Operation",
+    job: "Job",
+    feed: "OrderFeed",
+    *,
+    slice_size: int = 0,
+) -> int:
+    """Keep the orders of a job, or find that they are the ones that it has.
+
+    Args:
+        session: Whose credentials and dialect they are checked for.
+        operation: What the job is made of.
+        job: The job.
+        feed: Its orders; a collection was checked whole.
+        slice_size: How many orders a slice has; 0 where the job stays in one piece.
+
+    Returns:
+        How many they are.
+    """
+    who = session.credentials
+    return await job.submit(
+        operation.name,
+        who.merchant_id,
+        who.account_id,
+        _pages(feed),
+        chunk_size=feed.chunk_size,
+        slice_size=slice_size,
+    )
+
+
+async def _pages(feed: "OrderFeed") -> "AsyncIterator[Sequence[Any]]":
+    collection = feed.source.collection
+    if collection is not None:
+        for start in range(0, len(collection), _ROWS_AT_ONCE):
+            yield collection[start : start + _ROWS_AT_ONCE]
+            await asyncio.sleep(0)
+        return
+    page: list[Any] = []
+    async for index, order in feed.unpulled():
+        error = feed.check(order)
+        if error is not None:
+            raise type(error)(f"order {index}: {error}; this run sent nothing")
+        page.append(order)
+        if len(page) == _ROWS_AT_ONCE:
+            yield page
+            page = []
+            await asyncio.sleep(0)
+    yield page
+
+
+# A run
+
+
+class JobRunner(Runner):
+    """A job under way in this process."""
+
+    def __init__(  # noqa: PLR0913  # one keyword a setting
+        self,
+        session: "Session",
+        operation: "Operation",
+        job: "Job",
+        orders: object,
+        *,
+        policy: "BatchPolicy",
+        recovery: "RecoveryPolicy",
+        slice_number: int = 0,
+    ) -> None:
+        super().__init__(operation.record_class, policy)
+        self._session = session
+        self._operation = operation
+        self._job = job
+        self._slice_number = slice_number
+        self._recovery = recovery
+        self._feed = (
+            None if orders is None else OrderFeed(operation, session.dialect, policy, orders)
+        )
+        self._total = 0
+        self._yielded = Yielded(range(0), 0)
+        self._is_read = False
+        self._run: BatchRunner | None = None
+        self._aside_task: asyncio.Task[Any] | None = None
+        self._lost: LeaseLostError | None = None
+
+    @property
+    def progress(self) -> "Progress":
+        """How far it has come."""
+        made = self.results.progress(self._total if self._is_read else None)
+        if self._run is None:
+            return made
+        inner = self._run.results
+        return attrs.evolve(
+            made, requests=made.requests + inner.requests, retries=made.retries + inner.retries
+        )
+
+    async def start(self, *, streamed: bool = False) -> None:
+        """Check a collection whole, then start.
+
+        Raises:
+            InvalidOrderError: If any order of a collection is wrong; nothing is sent.
+            asyncio.CancelledError: The cancellation, once `result` is there; nothing is sent.
+        """
+        self.streamed = streamed
+        try:
+            if self._feed is not None:
+                await self._feed.check_all()
+        except asyncio.CancelledError as cancelled:
+            self.gate.stop("the call was cancelled")
+            await self.finish(cancelled)
+        self._begin(self._conduct(), f"{self._operation} job {self._job.name}")
+
+    @property
+    def _collection(self) -> "tuple[object, ...] | None":
+        """The orders as they were handed in, where that is a collection."""
+        return None if self._feed is None else self._feed.source.collection
+
+    def add_unsent(self) -> None:
+        """Record what is left of a collection: an earlier process may have sent any of it."""
+        collection = self._collection
+        if collection is None or (not self._is_read and self.failure is not None):
+            return
+        if not self._is_read:
+            self._read(range(len(collection)), len(collection))
+        for block in self._yielded.unread(collection, _ROWS_AT_ONCE):
+            self._yielded.note(block)
+            self.results.add(block)
+
+    def _read(self, span: range, total: int) -> None:
+        self._is_read = True
+        self._total = total
+        self._yielded = Yielded(span, total)
+
+    @property
+    def _is_exhausted(self) -> bool:
+        return self._is_read and self._yielded.is_whole
+
+    async def close_input(self) -> None:
+        """Close the input, if it was not taken to its end."""
+        if self._feed is not None:
+            await self._feed.aclose()
+
+    def _end_unsent(self) -> None:
+        if self._aside_task is not None:
+            self._aside_task.cancel()
+        if self._run is not None:
+            self._run.leave(self.gate.stop_reason or "")
+
+    def abandon(self) -> None:
+        """End what is still on its way; the journal still records it."""
+        self._end_unsent()
+        if self._run is not None:
+            self._run.abandon()
+
+    # The job, from its first step to its last
+
+    async def _conduct(self) -> None:
+        if self._feed is not None:
+            given = (self._session, self._operation, self._job, self._feed)
+            if await self._patiently(functools.partial(_submit, *given)) is None:
+                return
+        lease = await self._patiently(self._take)
+        if lease is None:
+            return
+        keeper = asyncio.get_running_loop().create_task(self._keep_lease(lease))
+        try:
+            await self._work_through(lease)
+        finally:
+            keeper.cancel()
+            await asyncio.wait({keeper})
+            await self._release(lease)
+        if self._lost is not None:
+            raise self._lost
+
+    async def _take(self) -> "Lease":
+        owner = f"{socket.gethostname()}:{os.getpid()} {uuid.uuid4()}"
+        return await self._job.take(owner, self._slice_number)
+
+    async def _patiently(self, attempt: "Callable[[], Coroutine[Any, Any, T]]") -> T | None:
+        """Wait for the lease of a process that may have died; a living one renews it."""
+        try:
+            return await self._aside(attempt())
+        except JobBusyError as error:
+            if self._slice_number:
+                raise  # others are to be had meanwhile
+            busy = error
+        seconds = min(busy.seconds_left, _LONGEST_WAIT_SECONDS) + _CLOCKS_DIFFER_SECONDS
+        _log.info(
+            "job %r waits %.1f s: another process has its lease, and may have died",
+            self._job.name,
+            seconds,
+        )
+        await self._aside(asyncio.sleep(seconds))
+        made = await self._aside(attempt())
+        if made is None and not self._is_leaving:
+            raise busy  # the time of the batch was over before that of the other's lease
+        return made
+
+    async def _work_through(self, lease: "Lease") -> None:
+        head = await self._job.head()
+        self._read(lease.span, lease.total)
+        recovery = JobRecovery(
+            self._session, lease, self._recovery, self._policy, started_at=time.time()
+        )
+        try:
+            await self._recover(lease, recovery, hold=False)
+            await self._yield_settled(lease)
+            for _ in range(self._session.retry.attempts):
+                await self._send_new(lease, _marker(head))
+                if not await self._recover(lease, recovery, hold=True):
+                    break
+            if self._slice_number:
+                await lease.finish()
+        except LeaseLostError as error:
+            self._lose(error)
+            raise
+        finally:
+            if self._run is not None:  # cut short from outside, by a signal handler for one
+                await self._run.drain("the job was cut short")  # what is yielded must stay true
+                await self._run.close_input()
+            await self._yield_left(lease)
+
+    async def _send_new(self, lease: "Lease", marker: str) -> None:
+        """Send what is new, and yield what is settled."""
+        if self._is_leaving or self._lost is not None:
+            return
+        # Only an import sees to it that no two are equal, and an earlier run may have waived it.
+        is_open = self._policy.duplicates == "allow"
+        policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
+        source = new_orders(lease, self._collection, self._yielded.has)
+        log = IntentRecorder(lease, self._lose)
+        run = self._run = BatchRunner(
+            self._session,
+            self._operation,
+            source,
+            policy=policy,
+            recovery=self._recovery,
+            gate=self.gate,
+            recorder=log,
+            marker=marker,
+        )
+        if not is_open:
+            async for rows in self._rows(lease, (JobState.UNKNOWN, JobState.HELD)):
+                run.note_unknown([row.order for row in rows])
+        await run.start(streamed=self.streamed)
+        is_left = False
+        while not run.is_over and run.failure is None:
+            if not is_left and (reason := self.gate.stop_reason) is not None:
+                is_left = True
+                run.leave(reason)  # what it would only call not sent stays in the journal
+            block = run.take()
+            if block is not None:
+                await self._yield(self._yielded.settled(block))
+            else:
+                await run.change()
+        if not run.is_over:
+            await run.drain("the journal or a collaborator failed")
+        result = await run.finish(quiet=True)
+        self._run = None
+        self.results.absorb(result)
+        for block in result.chunks:
+            await self._yield(self._yielded.settled(block))
+        failure = run.failure or log.failure or source.failure
+        if failure is not None:
+            raise failure
+
+    async def _recover(self, lease: "Lease", recovery: "JobRecovery", *, hold: bool) -> int:
+        """Ask the gateway about what is unknown, and return how many orders are new again."""
+        again = 0
+        async for rows in self._rows(lease, (JobState.UNKNOWN,)):
+            if not self._may_look:
+                break
+            found = await self._aside(recovery.look(rows))
+            if found is None:
+                break
+            self.results.requests += found.requests
+            again += await recovery.keep(found, hold=hold)
+        return again
+
+    async def _rows(
+        self, lease: "Lease", states: "Collection[JobState]"
+    ) -> "AsyncIterator[list[Row]]":
+        last = -1
+        while rows := await lease.rows(states, after=last, limit=_ROWS_AT_ONCE):
+            yield rows
+            last = rows[-1].index
+
+    @property
+    def _may_look(self) -> bool:
+        return not (self._is_leaving or self.gate.is_too_late or self._lost)
+
+    # Yielded
+
+    async def _yield_settled(self, lease: "Lease") -> None:
+        """Yield what earlier processes settled."""
+        async for rows in self._rows(lease, _SETTLED):
+            await self._yield(StoredChunk(tuple(rows)), again=True)
+
+    async def _yield_left(self, lease: "Lease") -> None:
+        """Yield what was not yielded so far, as it stands in the journal."""
+        await self._look_at_lease(lease)
+        for first, last in self._yielded.gaps(_ROWS_AT_ONCE):
+            rows = await lease.rows_between(first, last)
+            for block in self._yielded.left(
+                rows,
+                ours=lambda: self._lost is None,
+                # What a stream still held is not yielded once it is left.
+                unsent=self._collection is not None or not self._is_leaving,
+                reason=self.gate.stop_reason,
+            ):
+                await self._yield(block)
+
+    async def _look_at_lease(self, lease: "Lease") -> None:
+        try:
+            await lease.confirm()
+        except LeaseLostError as error:
+            self._lose(error)
+        except JournalError as error:
+            self._lose_if_over(lease, error)
+
+    async def _yield(self, block: "ChunkResult | None", *, again: bool = False) -> None:
+        if block is None or not block.indices:
+            return
+        self._yielded.note(block)
+        self.results.add(block, known=again)
+        self._changed.set()
+        while self._is_piled_up:
+            if is_cancelled():
+                raise asyncio.CancelledError  # perhaps no caller is left to take what is settled
+            await self.change()
+
+    @property
+    def _is_piled_up(self) -> bool:
+        full = len(self.results.finished) >= self._policy.concurrency
+        return self.streamed and full and not self._is_leaving
+
+    # The lease
+
+    async def _keep_lease(self, lease: "Lease") -> None:
+        while self._lost is None:
+            await asyncio.sleep(self._job.journal.lease_seconds / _RENEWALS_A_LEASE)
+            try:
+                await lease.renew()
+            except LeaseLostError as error:
+                self._lose(error)
+            except JournalError as error:
+                self._lose_if_over(lease, error)
+
+    def _lose_if_over(self, lease: "Lease", error: JournalError) -> None:
+        if lease.expires_in() <= 0:  # until then the next renewal may be in time
+            text = f"the lease could not be renewed: {error}"
+            self._lose(LeaseLostError(text, job=lease.job))
+
+    def _lose(self, error: LeaseLostError) -> None:
+        """Send nothing more: the job is another process's."""
+        if self._lost is None:
+            self._lost = error
+            self.gate.stop("the lease of the job was lost")
+            self._end_unsent()
+
+    async def _release(self, lease: "Lease") -> None:
+        try:
+            await lease.release()
+        except JournalError:
+            return  # it runs out by itself
+
+    async def _aside(self, work: "Coroutine[Any, Any, T]") -> T | None:
+        """Do what sends nothing, until the job is left or its time is over; then return None."""
+        loop = asyncio.get_running_loop()
+        task = self._aside_task = loop.create_task(work)
+        seconds = self.gate.deadline - loop.time()
+        if self._is_leaving:
+            task.cancel()
+        try:
+            await asyncio.wait({task}, timeout=None if math.isinf(seconds) else max(0, seconds))
+        finally:  # also where the event loop ends, and cancels everything at once
+            task.cancel()
+            await asyncio.wait({task})
+            self._aside_task = None
+        return None if task.cancelled() else task.result()
+
+
+def _marker(head: "JobHead") -> str:
+    """Return what the markers of a job begin with: the same in every process that runs it."""
+    text = f"{head.name} {head.created_at.isoformat()}"
+    return f"ga-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+# What is recorded, before the first byte and before an outcome is seen
+
+
+class IntentRecorder(Recorder):
+    """The journal of a job, written under a lease."""
+
+    def __init__(self, lease: "Lease", lose: "Callable[[LeaseLostError], None]") -> None:
+        self.failure: JournalError | None = None
+        self._lease = lease
+        self._lose = lose
+
+    def intend(
+        self,
+        chunk: "Chunk",
+        references: "Mapping[str, frozenset[str]]",
+        *,
+        marker: str | None,
+        alone: bool,
+    ) -> "asyncio.Future[int]":
+        """Keep that a chunk is about to be sent."""
+        return self._noticing_loss(
+            self._lease.intend(chunk.indices, references=references, marker=marker, alone=alone)
+        )
+
+    async def withdraw(self, request: int, chunk: "Chunk") -> None:
+        """Keep that nothing of it was sent."""
+        await self._noticing_loss(self._lease.withdraw(request, chunk.indices))
+
+    async def settle(
+        self,
+        request: int,
+        chunk: "Chunk",
+        verdicts: "Verdicts",
+        items: "Items",
+        *,
+        ended_at: float,
+    ) -> None:
+        """Record the outcome of each order."""
+        if {status for status, _ in verdicts} == {OutcomeStatus.SUCCEEDED}:
+            references = _references(items)
+            await self._noticing_loss(
+                self._lease.succeed(request, chunk.indices, references, ended_at=ended_at)
+            )
+            return
+        settlements = [
+            _settlement(index, status, error, found)
+            for index, (status, error), found in zip(chunk.indices, verdicts, items, strict=True)
+        ]
+        await self._noticing_loss(self._lease.settle(request, settlements, ended_at=ended_at))
+
+    def check(self) -> None:
+        """Raise unless some of the lease is left."""
+        try:
+            self._lease.check()
+        except JournalError as error:
+            self._note(error)
+            raise
+
+    def _noticing_loss(self, work: "asyncio.Future[T]") -> "asyncio.Future[T]":
+        work.add_done_callback(self._note_end)
+        return work
+
+    def _note_end(self, work: "asyncio.Future[Any]") -> None:
+        error = None if work.cancelled() else work.exception()
+        if isinstance(error, JournalError):
+            self._note(error)
+
+    def _note(self, error: JournalError) -> None:
+        self.failure = self.failure or error  # a worker's cancellation must not hide it
+        if isinstance(error, LeaseLostError):
+            self._lose(error)
+
+
+def _settlement(
+    index: int,
+    status: OutcomeStatus,
+    error: "GatewayError | None",
+    items: "Sequence[Mapping[str, Any]]",
+) -> Settlement:
+    if status is OutcomeStatus.SUCCEEDED:
+        return Settlement(index=index, state=JobState.SUCCEEDED, reference=_reference(items))
+    if isinstance(error, RejectedError):
+        return Settlement(
+            index=index,
+            state=_STATES[status],
+            code=_without_cards(error.code),
+            text=_without_cards(error.text),
+        )
+    return Settlement(
+        index=index,
+        state=_STATES[status],
+        code=_without_cards(getattr(error, "code", "")),
+        text=_without_cards(str(error or "")),
+        said=_without_cards(getattr(error, "text", "")),
+    )
+
+
+def _references(found: "Sequence[Sequence[Mapping[str, Any]]]") -> list[str]:
+    """Return the reference of each order, found at once where each has one that is text."""
+    try:
+        return [items[0]["refund_reference_id"].strip() for items in found]
+    except (LookupError, AttributeError):  # has none, or one that is no text
+        return list(map(_reference, found))
+
+
+def _reference(items: "Sequence[Mapping[str, Any]]") -> str:
+    given = items[0].get("refund_reference_id") if items else None
+    return given.strip() if type(given) is str else identifier(given) or ""
+
+
+def _without_cards(text: str) -> str:
+    """Mask what may be a card number in a text of the gateway's."""
+    return _CARD.sub(lambda found: mask_card(found[0]) if _is_card(found[0]) else found[0], text)
+
+
+def _is_card(text: str) -> bool:
+    """Say whether the check digit is right, as it is of every card."""
+    digits = [int(digit) for digit in reversed(text) if digit.isdecimal()]
+    doubled = [sum(divmod(2 * digit, 10)) for digit in digits[1::2]]
+    return (sum(digits[::2]) + sum(doubled)) % 10 == 0
+
+
+# The feed
+
+
+class NewOrders(Source):
+    """The orders of a job that are new and were not yielded yet, read a page ahead.
+
+    Whole chunks are handed over together, as far as they fit: what is written of a chunk as a whole
+    is one row.
+
+    Args:
+        read: Returns the next page of new orders, chunk by chunk, from behind a position.
+        has: Says which orders were yielded.
+    """
+
+    packs = True
+
+    def __init__(
+        self,
+        read: "Callable[[int], Coroutine[Any, Any, list[Group]]]",
+        has: "Callable[[int], bool]",
+    ) -> None:
+        self.failure: JournalError | None = None
+        self._read = read
+        self._has = has
+        self._last = -1
+        self._page: deque[Group] = deque()
+        self._ahead: asyncio.Task[list[Group]] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def pull(self, most: int, indices: list[int], orders: list[Any]) -> None:
+        """Append the next orders, as many chunks as are at hand and fit."""
+        while not self._page:
+            if not await self._turn():
+                return
+        room = most
+        while self._page and room:
+            positions, found = self._page.popleft()
+            if len(positions) > room:
+                if room == most:  # a smaller `chunk_size` than the job was submitted with
+                    indices += positions[:room]
+                    orders += found[:room]
+                    positions, found = positions[room:], found[room:]
+                self._page.appendleft((positions, found))
+                return
+            indices += positions
+            orders += found
+            room -= len(positions)
+
+    async def _turn(self) -> bool:
+        """Read the next page, and return whether there was one."""
+        try:
+            page = await self._reading()
+        except JournalError as error:
+            self.failure = error
+            raise
+        self._ahead = None
+        if not page:
+            self.ended = True
+            return False
+        self._last = page[-1][0][-1]
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(_PATIENCE_SECONDS, self._reading)
+        self._page.extend(filter(None, map(self._left, page)))
+        return True
+
+    def _left(self, group: "Group") -> "Group | None":
+        """Return what of a chunk was not yielded yet."""
+        positions, orders = group
+        if not any(map(self._has, positions)):
+            return group
+        left = [(p, o) for p, o in zip(positions, orders, strict=True) if not self._has(p)]
+        return ([p for p, _ in left], [o for _, o in left]) if left else None
+
+    def _reading(self) -> "asyncio.Task[list[Group]]":
+        """Begin to read the next page, if that was not begun."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._ahead is None:
+            self._ahead = asyncio.ensure_future(self._read(self._last))
+        return self._ahead
+
+    async def aclose(self) -> None:
+        """End what is being read; the lease is ended elsewhere."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._ahead is not None:
+            self._ahead.cancel()
+            (page,) = await asyncio.gather(self._ahead, return_exceptions=True)
+            if isinstance(page, JournalError):
+                self.failure = page
+
+
+def new_orders(
+    lease: "Lease",
+    collection: "Sequence[object] | None",
+    has: "Callable[[int], bool]",
+) -> NewOrders:
+    """Return the new orders of a job, as they were handed in where those are at hand.
+
+    Args:
+        lease: Under which they are read.
+        collection: All of its orders, found to be equal to those that the journal has; or None.
+        has: Says which orders were yielded.
+    """
+
+    async def read(after: int) -> "list[Group]":
+        return await lease.new_orders(after=after, limit=_READ_AHEAD)
+
+    if collection is None:
+        return NewOrders(read, has)
+
+    async def pick(after: int) -> "list[Group]":
+        found = await lease.new(after=after, limit=_READ_AHEAD)
+        return [(positions, [collection[at] for at in positions]) for positions in found]
+
+    return NewOrders(pick, has)
+
+
+# Recovery
+
+
+@attrs.frozen
+class Found:
+    """What a look at some unknown orders found.
+
+    Attributes:
+        outcomes: What is known of them now.
+        beside: The states, before, of all orders of their transactions: an operator may decide
+            on one of them meanwhile, and then another claims what was found.
+        requests: How many requests it took.
+    """
+
+    outcomes: "list[Outcome[Any, Any]]"
+    beside: "Mapping[str, Mapping[int, JobState]]"
+    requests: int
+
+
+@attrs.frozen
+class JobRecovery:
+    """Settles the unknown orders of one job.
+
+    Attributes:
+        session: The way to the gateway.
+        lease: Under which the journal is read and written.
+        policy: How unknown outcomes are settled.
+        batch: How batches are run.
+        started_at: When this process took the job over: a request whose end was not recorded had
+            begun by then. In seconds since the epoch.
+    """
+
+    session: "Session"
+    lease: "Lease"
+    policy: "RecoveryPolicy"
+    batch: "BatchPolicy"
+    started_at: float
+
+    async def look(self, rows: "Sequence[Row]") -> Found:
+        """Look some unknown orders up, and say what is known of them now."""
+        beside = await self._beside(rows)
+        known = {row.index: row for row in [*rows, *beside]}
+        outcomes = [self._outcome(known[index]) for index in sorted(known)]
+        block = ListedOutcomes(tuple(outcomes))
+        given: BatchResult[Any, Any] = BatchResult(
+            counts=count_statuses(block.statuses), chunks=(block,)
+        )
+        # The run resends by itself: it records an intent first.
+        policy = attrs.evolve(self.policy, resend_absent=False)
+        found = await Recovery(self.session, policy, self.batch).recover(given)
+        wanted = {row.index for row in rows}
+        return Found(
+            outcomes=[outcome for outcome in found if outcome.index in wanted],
+            beside=_states(beside),
+            requests=found.requests,
+        )
+
+    async def keep(self, found: Found, *, hold: bool) -> int:
+        """Keep what was found.
+
+        Args:
+            found: What is known now.
+            hold: Whether what stays unclear is held for a person; else it stays unknown.
+
+        Returns:
+            How many orders are to be sent again.
+        """
+        together: dict[str, list[Settlement]] = defaultdict(list)
+        for outcome in found.outcomes:
+            name, settlement = outcome.order.transaction_id, self._settlement(outcome, hold=hold)
+            was_unknown = found.beside[name].get(outcome.index) is JobState.UNKNOWN
+            if settlement is not None and was_unknown:
+                together[name].append(settlement)
+        kept = await asyncio.gather(
+            *(
+                self.lease.recover(settlements, beside=found.beside[name])
+                for name, settlements in together.items()
+            )
+        )
+        return sum(
+            settlement.state is JobState.NEW
+            for is_kept, settlements in zip(kept, together.values(), strict=True)
+            if is_kept
+            for settlement in settlements
+        )
+
+    async def _beside(self, rows: "Sequence[Row]") -> "list[Row]":
+        """Read what a recovery must know besides: a witness, and who else may claim a refund."""
+        names = {row.order.transaction_id for row in rows}
+        beside = await self.lease.rows_of(names, tuple(JobState))
+        witness = await self.lease.witness()
+        return [*beside, *([witness] if witness else [])]
+
+    def _outcome(self, row: "Row") -> "Outcome[Any, Any]":
+        """Make an outcome whose request ended no earlier than this process took the job over.
+
+        What an earlier process noted is of a clock that may have been behind.
+        """
+        outcome = row.outcome(ended_at=self.started_at)
+        if outcome.sending is None or outcome.sending.ended_at >= self.started_at:
+            return outcome
+        return attrs.evolve(
+            outcome, sending=attrs.evolve(outcome.sending, ended_at=self.started_at)
+        )
+
+    def _settlement(self, outcome: "Outcome[Any, Any]", *, hold: bool) -> Settlement | None:
+        index, error = outcome.index, outcome.error
+        if outcome.status is OutcomeStatus.SUCCEEDED:
+            reference = getattr(outcome.record, "refund_reference_id", None) or ""
+            return Settlement(index=index, state=JobState.SUCCEEDED, reference=reference.strip())
+        is_absent = outcome.status is OutcomeStatus.NOT_SENT
+        again = is_absent and self.policy.resend_absent
+        if not (again or hold):
+            return None
+        return Settlement(
+            index=index,
+            state=JobState.NEW if again else JobState.HELD,
+            code=getattr(error, "code", ""),
+            text=str(error or ""),
+            said=getattr(error, "text", ""),
+            proof=NOT_DONE if is_absent and not again else "",
+        )
+
+
+def _states(rows: "Sequence[Row]") -> "dict[str, dict[int, JobState]]":
+    """Return, by transaction, the state of each of its orders."""
+    states: dict[str, dict[int, JobState]] = defaultdict(dict)
+    for row in rows:
+        states[row.order.transaction_id][row.index] = row.state
+    return states
+
+
+# What is yielded
+
+
+class Yielded:
+    """Which orders of a job were yielded.
+
+    Args:
+        span: From the first position to the last.
+        total: How many of the orders there are ours.
+    """
+
+    def __init__(self, span: range, total: int) -> None:
+        self._flags = bytearray(len(span))
+        self._first = span.start
+        self._total = total
+        self._unsent: list[tuple[Sequence[int], GatewayError]] = []
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every order was yielded."""
+        return self._flags.count(1) == self._total
+
+    def has(self, index: int) -> bool:
+        """Say whether an order was yielded."""
+        return bool(self._flags[index - self._first])
+
+    def note(self, block: "ChunkResult") -> None:
+        """Note that a block is yielded."""
+        for index in block.indices:
+            self._flags[index - self._first] = 1
+
+    def settled(self, block: "ChunkResult") -> "ChunkResult | None":
+        """Return what of a block may be yielded at once, and remember why the rest was not sent."""
+        counts = count_statuses(block.statuses)
+        final = sum(counts[status] for status in _FINAL)
+        if final == len(block.indices):
+            return block
+        if isinstance(block, FailedChunk) and block.status is OutcomeStatus.NOT_SENT:
+            self._unsent.append((block.indices, block.error))
+        if not final:
+            return None
+        return ListedOutcomes(tuple(o for o in block.outcomes() if o.status in _FINAL))
+
+    def gaps(self, most: int) -> "Iterator[tuple[int, int]]":
+        """Yield first and last position of stretches that hold orders not yielded yet."""
+        first = -1 if self.is_whole else self._flags.find(0)
+        while first >= 0:
+            last = min(first + most, len(self._flags)) - 1
+            yield self._first + first, self._first + last
+            first = self._flags.find(0, last + 1)
+
+    def left(
+        self,
+        rows: "Sequence[Row]",
+        *,
+        ours: "Callable[[], bool]",
+        unsent: bool,
+        reason: str | None,
+    ) -> "Iterator[ChunkResult]":
+        """Yield what is yielded at the end of orders that were not yielded yet.
+
+        Args:
+            rows: The orders, as they stand in the journal.
+            ours: Says whether the lease is ours still; asked anew before each block, since a
+                caller may take its time with them.
+            unsent: Whether those that were not sent are yielded, too.
+            reason: Why nothing more was sent, if something was the reason.
+        """
+        rows = [row for row in rows if not self.has(row.index)]
+        new = [row for row in rows if row.state is JobState.NEW and unsent]
+        blocks: list[ChunkResult] = [
+            StoredChunk(tuple(r for r in rows if r.state is not JobState.NEW))
+        ]
+        blocks.extend(self._not_sent(new, reason))
+        for block in blocks:
+            if ours():
+                yield block
+            else:
+                yield ListedOutcomes(tuple(map(_not_ours, block.outcomes())))
+
+    def _not_sent(self, rows: "Sequence[Row]", reason: str | None) -> "Iterator[ChunkResult]":
+        reasons = self._reasons(rows)
+        default = NotSentError(f"nothing was sent: {reason or 'the job ended before'}")
+        alike: dict[GatewayError, list[Row]] = defaultdict(list)
+        for row in rows:
+            alike[reasons.get(row.index, default)].append(row)
+        for error, group in alike.items():
+            yield FailedChunk(
+                indices=[row.index for row in group],
+                orders=[row.order for row in group],
+                status=OutcomeStatus.NOT_SENT,
+                error=error,
+            )
+
+    def _reasons(self, rows: "Sequence[Row]") -> "dict[int, GatewayError]":
+        if not rows:
+            return {}
+        first, last = rows[0].index, rows[-1].index
+        return {
+            index: error
+            for indices, error in self._unsent
+            if indices[0] <= last and indices[-1] >= first
+            for index in indices
+        }
+
+    def unread(self, orders: "Sequence[Any]", most: int) -> "Iterator[ChunkResult]":
+        """Yield the orders that were not yielded, as unknown: the journal could not be read."""
+        error = OutcomeUnknownError(_NOT_READ)
+        for first, last in self.gaps(most):
+            indices = [index for index in range(first, last + 1) if not self.has(index)]
+            yield FailedChunk(
+                indices=indices,
+                orders=[orders[index] for index in indices],
+                status=OutcomeStatus.UNKNOWN,
+                error=error,
+            )
+
+
+def _not_ours(outcome: "Outcome[Any, Any]") -> "Outcome[Any, Any]":
+    """Call what is not settled unknown: another process may be at it now."""
+    if outcome.status in _FINAL:
+        return outcome
+    return attrs.evolve(outcome, status=OutcomeStatus.UNKNOWN, error=LeaseLostError(_NOT_OURS))
