@@ -5,8 +5,6 @@ Running slices needs the extra `gateway-async[journal]`; a taskiq broker needs
 """
 
 from gateway_async.settings import WorkerPolicy
-from gateway_async.workers.running import SliceEnd
-from gateway_async.workers.watching import JobProgress
-from gateway_async.workers.workers import Workers
+from gateway_async.workers.workers import JobProgress, SliceEnd, Workers
 
 __all__ = ["JobProgress", "SliceEnd", "WorkerPolicy", "Workers"]

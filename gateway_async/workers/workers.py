@@ -1,34 +1,155 @@
-"""Jobs for many processes: submitted by one, run by any, told by the journal.
+"""Jobs for many processes: submitted by one, run by any; the journal is the truth.
 
-Law: all that a process must know to run a slice is the name of the job and the number of the
-slice; whether it may is the journal's to say.
+All that a process needs to run a slice is the name of the job and the number of the slice. The
+journal decides whether it may: a slice that another process has is left alone, and one that is
+finished costs a look. So a queue only wakes workers: it may hand a slice over twice, late or never,
+since a slice that is not finished is handed over again sooner or later.
 """
 
 import asyncio
 import contextlib
 import functools
 import inspect
+import logging
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
-from gateway_async.errors import ConfigurationError
+import attrs
+
+from gateway_async.batching.results import BatchResult
+from gateway_async.errors import (
+    ConfigurationError,
+    JobBusyError,
+    JobConflictError,
+    LeaseLostError,
+)
 from gateway_async.journal import Journal
+from gateway_async.journal.rows import StoredChunk
+from gateway_async.journal.states import UNFINISHED, JobState
+from gateway_async.models.orders import OutcomeStatus, count_statuses
 from gateway_async.settings import WorkerPolicy, setting
-from gateway_async.workers.running import SliceEnd, run_slice
-from gateway_async.workers.sweeping import keep_sweeping, sweep
-from gateway_async.workers.watching import collect, watch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+    from collections.abc import (
+        AsyncIterable,
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Iterable,
+        Mapping,
+    )
     from contextlib import AbstractAsyncContextManager
 
     from taskiq import AsyncBroker
 
-    from gateway_async.batching.results import BatchResult
     from gateway_async.client import GatewayClient
-    from gateway_async.workers.watching import JobProgress
 
     Enqueue = Callable[[str, int], Awaitable[object]]
     GatewayFactory = Callable[[], AbstractAsyncContextManager[GatewayClient]]
+
+TASK_NAME = "gateway_async.run_slice"
+_HANDED_AT_ONCE = 100
+_LONGEST_SECONDS = 10.0
+"""How long a queue may take for one slice: one that cannot be reached may never say so."""
+_ROWS_AT_ONCE = 1000
+_SHARE_OF_LOOKING = 10
+
+_LOG = logging.getLogger("gateway_async.workers")
+
+
+class SliceEnd(StrEnum):
+    """How a run of a slice ended."""
+
+    FINISHED = "finished"
+    """No run has anything more to do in it; orders may be held for an operator."""
+
+    BUSY = "busy"
+    """Another process has it."""
+
+    LOST = "lost"
+    """This process was too slow, and another may have it."""
+
+    LEFT = "left"
+    """Something is left to do, say because the gateway does not answer; it is due again later."""
+
+
+@attrs.frozen(kw_only=True)
+class JobProgress:
+    """How far a job has come.
+
+    Attributes:
+        job: Its name.
+        submitted: Whether the journal has all of its orders.
+        total: How many it has.
+        counts: How many of them are in each state.
+        slices: How many slices it was cut into; 0 while it is being submitted.
+        finished: How many of them are finished.
+        running: How many of them some process has.
+    """
+
+    job: str
+    submitted: bool
+    total: int
+    counts: "Mapping[JobState, int]"
+    slices: int
+    finished: int
+    running: int
+
+    @property
+    def settled(self) -> int:
+        """How many orders no run has anything more to do with; some may be held."""
+        return self.total - sum(self.counts[state] for state in UNFINISHED)
+
+    @property
+    def done(self) -> bool:
+        """Whether every slice is finished; orders may still be held for an operator."""
+        return self.submitted and self.finished == self.slices
+
+
+async def look(journal: "Journal", job: str) -> JobProgress:
+    """Return how far a job has come.
+
+    Raises:
+        JobNotFoundError: If there is no such job.
+        JobConflictError: If it was not cut into slices.
+    """
+    slices = await journal.slices(job)
+    status = await journal.status(job)
+    if not status.is_cut:
+        raise JobConflictError(
+            f"job {job!r} is in one piece: GatewayClient.resume runs it, not workers", job=job
+        )
+    return JobProgress(
+        job=job,
+        # The slices were read before: without any, its import ended only in between.
+        submitted=status.imported and (bool(slices) or not status.total),
+        total=status.total,
+        counts=status.counts,
+        slices=len(slices),
+        finished=sum(each.finished for each in slices),
+        running=sum(each.is_running for each in slices),
+    )
+
+
+async def watch(journal: "Journal", job: str, seconds: float) -> "AsyncIterator[JobProgress]":
+    """Yield how far a job has come, now and whenever that changed, until it is done.
+
+    Args:
+        journal: Where it is; open.
+        job: Its name.
+        seconds: How often to look, unless looking takes more than a tenth of that.
+    """
+    clock = asyncio.get_running_loop().time
+    last = None
+    while last is None or not last.done:
+        began = clock()
+        seen = await look(journal, job)
+        took = clock() - began
+        if seen != last:
+            yield seen
+            last = seen
+        if not seen.done:
+            await asyncio.sleep(max(seconds, _SHARE_OF_LOOKING * took))
 
 
 class Workers:
@@ -71,16 +192,30 @@ class Workers:
         self._exits = contextlib.AsyncExitStack()
         self._journal: Journal | None = None
         self._gateway: GatewayClient | None = None
-        self._queue = None
+        self._broker: AsyncBroker | None = None
         if callable(broker):
             self._enqueue: Enqueue = broker
         else:
-            from gateway_async.workers.taskiq_queue import TaskiqQueue  # noqa: PLC0415  # an extra
+            self._broker = broker
+            self._enqueue = self._register(broker)
 
-            self._queue = TaskiqQueue(
-                broker, run=self.run_slice, open_here=self._open, close_here=self._close
-            )
-            self._enqueue = self._queue.enqueue
+    def _register(self, broker: "AsyncBroker") -> "Enqueue":
+        """Let a broker run slices, and open this where its process starts."""
+        from taskiq import TaskiqEvents, TaskiqState  # noqa: PLC0415  # an extra
+
+        async def run_slice(job: str, slice_number: int) -> str:
+            return str(await self.run_slice(job, slice_number))
+
+        async def begin(_: TaskiqState) -> None:
+            await self._open(sweeps=broker.is_worker_process)
+
+        async def end(_: TaskiqState) -> None:
+            await self._close()
+
+        task = broker.register_task(run_slice, task_name=TASK_NAME)
+        broker.on_event(TaskiqEvents.CLIENT_STARTUP, TaskiqEvents.WORKER_STARTUP)(begin)
+        broker.on_event(TaskiqEvents.CLIENT_SHUTDOWN, TaskiqEvents.WORKER_SHUTDOWN)(end)
+        return task.kiq
 
     def __repr__(self) -> str:
         return f"<Workers on {self._new_journal()!r}>"
@@ -139,7 +274,7 @@ class Workers:
             yield progress
 
     async def result(self, job: str) -> "BatchResult[Any, Any]":
-        """Wait until a job is done, and return what became of every order, in input order.
+        """Wait until a job is done, and return the outcome of every order, in input order.
 
         What is held for an operator is `unknown`, or `not_sent` where it was proved not to be
         done. The requests of other processes are not counted.
@@ -152,7 +287,15 @@ class Workers:
         journal, _ = self._opened()
         async for _ in watch(journal, job, self._policy.watch_seconds):
             pass
-        return await collect(journal, job)
+        chunks: list[StoredChunk] = []
+        counts = dict.fromkeys(OutcomeStatus, 0)
+        last = -1
+        while rows := await journal.rows(job, after=last, limit=_ROWS_AT_ONCE):
+            last = rows[-1].index
+            chunks.append(StoredChunk(tuple(rows)))
+            for status, count in count_statuses(chunks[-1].statuses).items():
+                counts[status] += count
+        return BatchResult(counts=counts, chunks=tuple(chunks))
 
     # The seam to a queue
 
@@ -161,7 +304,7 @@ class Workers:
         await self._enqueue(job, slice_number)
 
     async def run_slice(self, job: str, slice_number: int) -> SliceEnd:
-        """Run a slice here, unless it is finished or somebody has it.
+        """Run a slice here, unless it is finished or another process has it.
 
         Args:
             job: The name of the job.
@@ -177,10 +320,20 @@ class Workers:
             JournalError: If what happens cannot be kept.
         """
         journal, gateway = self._opened()
-        return await run_slice(journal, gateway, job, slice_number)
+        named = journal.job(job)
+        if (await named.slice(slice_number)).finished:
+            return SliceEnd.FINISHED
+        try:
+            await gateway.resume(named, slice_number=slice_number)
+        except JobBusyError:
+            return SliceEnd.BUSY
+        except LeaseLostError:
+            return SliceEnd.LOST
+        is_finished = (await named.slice(slice_number)).finished
+        return SliceEnd.FINISHED if is_finished else SliceEnd.LEFT
 
     async def sweep(self) -> int:
-        """Hand every slice to the queue that nobody has and that is due.
+        """Hand every slice to the queue that no process has and that is due.
 
         Workers of a taskiq broker do so by themselves; call it from time to time on other queues.
         Any number of processes may.
@@ -195,30 +348,54 @@ class Workers:
         journal, gateway = self._opened()
         who = gateway.credentials
         merchant = (who.merchant_id, who.account_id)
-        return await sweep(journal, merchant, self._policy, self.enqueue)
+        count, is_over = 0, False
+        while not is_over:
+            due = await journal.claim_due(merchant, self._policy.wake_seconds, _HANDED_AT_ONCE)
+            is_over = len(due) < _HANDED_AT_ONCE
+            handed = 0
+            try:
+                for job, slice_number in due:
+                    async with asyncio.timeout(_LONGEST_SECONDS):
+                        await self.enqueue(job, slice_number)
+                    handed += 1
+            finally:
+                if handed < len(due):
+                    await journal.postpone(due[handed:], 0.0)
+            count += handed
+        return count
 
     async def keep_sweeping(self) -> None:
         """Sweep every `WorkerPolicy.sweep_seconds`, whatever fails, until it is cancelled."""
-        await keep_sweeping(self.sweep, self._policy.sweep_seconds)
+        while True:
+            # At first, too: a broker connects after this was begun.
+            await asyncio.sleep(self._policy.sweep_seconds)
+            try:
+                await self.sweep()
+            except Exception as error:  # noqa: BLE001  # any queue's; the next sweep tries again
+                _LOG.warning("slices were not handed to the queue: %s", type(error).__name__)
 
     # Life
 
     async def __aenter__(self) -> Self:
         if self._journal is not None:
             raise ConfigurationError(f"{self!r} is open already")
-        if self._queue is None:
+        if self._broker is None:
             await self._open(sweeps=False)
-        else:
-            await self._queue.start()
+            return self
+        try:
+            await self._broker.startup()
+        except BaseException:
+            await self._broker.shutdown()
+            raise
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        if self._queue is None:
+        if self._broker is None:
             await self._close()
         else:
-            await self._queue.stop()
+            await self._broker.shutdown()
 
-    async def _open(self, sweeps: bool) -> None:  # noqa: FBT001  # the queue's one question
+    async def _open(self, *, sweeps: bool) -> None:
         if self._journal is not None:
             return  # a broker in memory starts as a worker's, too
         async with contextlib.AsyncExitStack() as stack:

@@ -71,14 +71,14 @@ SHARING = (
     ),
     Mutant(
         "a slice that is finished is not looked at again",
-        "workers/running.py",
+        "workers/workers.py",
         "    if (await named.slice(slice_number)).finished:\n",
         "    if False:\n",
         _WORKERS,
     ),
     Mutant(
         "what the queue did not take is due at once",
-        "workers/sweeping.py",
+        "workers/workers.py",
         "            if handed < len(due):\n",
         "            if False:\n",
         _WORKERS,

@@ -16,7 +16,7 @@ import pytest
 from gateway_async.cli.app import run
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
-from gateway_async.workers.watching import JobProgress
+from gateway_async.workers.workers import JobProgress
 from tests.jobs.books import effects, seeded
 from tests.orders import refunds
 from tests.workers.rabbit import queue_name, server_url

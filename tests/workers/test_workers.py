@@ -19,7 +19,7 @@ from gateway_async.journal import JobState, Journal, SliceStatus
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, Latency, Status
 from gateway_async.workers import JobProgress, SliceEnd, WorkerPolicy, Workers
-from gateway_async.workers.watching import look
+from gateway_async.workers.workers import look
 from tests.jobs.books import (
     NOT_SENT,
     POLICY as BATCHES,

@@ -43,7 +43,7 @@ from gateway_async.journal.location import locate
 from gateway_async.operations import OPERATIONS
 from gateway_async.settings import WorkerPolicy
 from gateway_async.workers import Workers
-from gateway_async.workers.watching import watch as watch_job
+from gateway_async.workers.workers import watch as watch_job
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
