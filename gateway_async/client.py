@@ -108,7 +108,7 @@ class GatewayClient:
             ``keepalive_timeout=1``: a connection that the gateway closed while it was idle looks
             like a lost reply.
         limiter: An asynchronous context manager, entered around every attempt.
-        telemetry: Told what is done, such as `gateway_async.otel.OpenTelemetry`.
+        telemetry: Hears of batches and requests, such as `gateway_async.otel.OpenTelemetry`.
         max_reply_bytes: The largest reply that is read, decompressed.
         max_connections: Connections at most, where the session is ours; so many requests of a batch
             are in flight at most. None for 100, or for as many as `policy` has requests in flight.
@@ -193,7 +193,7 @@ class GatewayClient:
 
     @property
     def dialect(self) -> Dialect:
-        """What the interface leaves open, as this client was told."""
+        """What the interface leaves open, as this client takes it."""
         return self._session.dialect
 
     @property

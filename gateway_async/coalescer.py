@@ -187,7 +187,7 @@ class Coalescer:
         """Capture one order (section 4, row 5).
 
         Returns:
-            What became of it, as in a batch; it never raises what became of it.
+            Its outcome, as in a batch; an outcome is never raised.
 
         Raises:
             InvalidOrderError: If the order is wrong; nothing of it is sent.
@@ -284,7 +284,7 @@ class Coalescer:
             order, amounts = outcome.order, ("amount", "refund_amount")
             told = [f"{n}={getattr(order, n)}" for n in amounts if hasattr(order, n)]
             _log.warning(
-                "unclaimed, since whoever asked for it was cancelled: %s (%s %s) is %s%s",
+                "unclaimed, since the caller was cancelled: %s (%s %s) is %s%s",
                 describe(order),
                 ", ".join(told),
                 order.currency,
@@ -449,7 +449,7 @@ def _report(operation: "Operation", batch: Batch[Any, Any], failure: BaseExcepti
         return
     if batch.result.unexpected:
         _log.warning(
-            "the reply to a %s listed %d records of orders that nobody asked for",
+            "the reply to a %s listed %d records of orders that were not asked for",
             operation,
             len(batch.result.unexpected),
         )

@@ -135,7 +135,7 @@ class OpenTelemetry(Telemetry):
             self._duration.record(attempt.seconds, {**operation, **facts})
 
     def orders_settled(self, batch: "BatchStart", counts: "Mapping[OutcomeStatus, int]") -> None:
-        """Count what became of orders."""
+        """Count outcomes of orders."""
         for status, count in counts.items():
             if count:
                 facts = {

@@ -181,7 +181,7 @@ class Session:
         timeouts: How long one call may take.
         retry: How what may be repeated is repeated.
         limiter: Entered around every attempt, if there is one.
-        observer: Told what is done.
+        observer: Logs requests, and reports them to the telemetry.
     """
 
     transport: "AiohttpTransport"
@@ -303,7 +303,7 @@ class AttemptsResult(Generic[T]):
 
     Attributes:
         value: The decoded reply; None where there is an error.
-        error: Why there is none.
+        error: Why there is no value.
         tries: Attempts made.
         sent: How many of them may have sent something.
         ended_at: When it ended, in seconds since the epoch.

@@ -22,10 +22,10 @@ T = TypeVar("T")
 DUPLICATE_RULES = ("reject", "serialize", "allow")
 REFUND_EVIDENCE = ("references", "marker")
 DEFAULT_LINGER_SECONDS = 0.005
-"""How long a single order waits at most for others to leave with it, unless told otherwise."""
+"""How long a single order waits at most for others to leave with it."""
 
 DEFAULT_SLICE_SIZE = 1000
-"""How many orders a slice of a job has, unless told otherwise."""
+"""How many orders a slice of a job has."""
 
 
 def check(

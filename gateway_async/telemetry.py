@@ -176,7 +176,7 @@ class Instrumentation:
         base_url: Where the gateway is.
 
     Raises:
-        ConfigurationError: If the listener is none, or would have to be awaited.
+        ConfigurationError: If the listener is no `Telemetry`, or would have to be awaited.
     """
 
     def __init__(self, listener: Telemetry | None, base_url: str) -> None:
@@ -222,7 +222,7 @@ class Instrumentation:
                 _listeners.exception(
                     "the telemetry raised; no order is affected, and this is said only once"
                 )
-            return _FAILED  # type: ignore[return-value]  # told from any token by its identity
+            return _FAILED  # type: ignore[return-value]  # compared by identity
 
     def _batch_span(
         self,

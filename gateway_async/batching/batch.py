@@ -46,7 +46,7 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
 
     @property
     def result(self) -> BatchResult[O, R]:
-        """What became of every order, once the batch is over.
+        """The outcome of every order, once the batch is over.
 
         Raises:
             RuntimeError: Before that.
@@ -199,7 +199,7 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
     def _claim(self) -> None:
         if self._used:
             raise RuntimeError(
-                f"{self!r} can be used once; what became of its orders is in its `result`, and "
+                f"{self!r} can be used once; the outcomes of its orders are in its `result`, and "
                 "another call would send them again"
             )
         self._used = True

@@ -1,6 +1,6 @@
 """What a reply says of each order of its chunk, or of a single payment or payout.
 
-Law: each order gets exactly one verdict; items are matched by identity, never by position; what
+Each order gets exactly one verdict; items are matched by identity, never by position; what
 fits no order is reported. This module is pure, and does not know how the reply came.
 """
 
@@ -345,7 +345,7 @@ def find_silence(
         return None
     said = _overall(result)
     if not _vouches_for_nothing(result, dialect):
-        return ReplyUnreadableError(f"the reply does not say what became of it: {said}")
+        return ReplyUnreadableError(f"the reply does not say whether it was done: {said}")
     code = identifier(result.get("return_status")) or ""
     text = identifier(result.get("return_message")) or ""
     return RejectedError(f"the gateway did nothing: {said}", code=code, text=text)

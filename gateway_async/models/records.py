@@ -194,7 +194,7 @@ class _OrderRecord(Record):
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class CaptureRecord(_OrderRecord):
-    """What became of one order to capture (section 2.7).
+    """What the reply says of one order to capture (section 2.7).
 
     Attributes:
         transaction_id: The gateway's identifier of the payment.
@@ -211,7 +211,7 @@ class CaptureRecord(_OrderRecord):
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class CancelRecord(_OrderRecord):
-    """What became of one order to cancel (section 2.7).
+    """What the reply says of one order to cancel (section 2.7).
 
     Attributes:
         transaction_id: The gateway's identifier of the payment.
@@ -228,7 +228,7 @@ class CancelRecord(_OrderRecord):
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class ReviewRecord(_OrderRecord):
-    """What became of one order to review (section 2.7).
+    """What the reply says of one order to review (section 2.7).
 
     Attributes:
         transaction_id: The gateway's identifier of the payment.

@@ -158,7 +158,7 @@ def prove_refunds(
     """Judge the unknown refunds of one transaction together: no record proves two of them.
 
     Those with a marker choose first, then those that had the most refunds before them: a refund
-    that is left over for one of them could be nobody else's.
+    that is left over for one of them can belong to no other.
 
     Args:
         outcomes: The unknown outcomes.
@@ -205,7 +205,7 @@ def are_one(one: "Outcome[Any, Any]", other: "Outcome[Any, Any]") -> bool:
 def _by_marker(
     marker: str, outcome: "Outcome[Any, Any]", lookup: LookupResult, dialect: "Dialect"
 ) -> Finding:
-    """Judge a refund by its marker, whoever else claims what carries it: it is of this order."""
+    """Judge a refund by its marker, which one order alone has sent, whatever else claims it."""
     for record, item in zip(lookup.records, lookup.items, strict=True):
         is_refused = record.refund_status in dialect.declined_statuses
         if marker in (record.refund_reason or "") and not is_refused:

@@ -95,7 +95,7 @@ class Lookups:
         return check_order(QUERY, ref, self._session.dialect) is None
 
     async def look_up(self, operation: str, names: "Sequence[str]") -> "dict[str, LookupResult]":
-        """LookupResult up transactions, a request's worth at a time, each with the control."""
+        """Look up transactions, a request's worth at a time, each with the control."""
         parts = [
             names[start : start + _REQUESTED_AT_ONCE]
             for start in range(0, len(names), _REQUESTED_AT_ONCE)
@@ -238,7 +238,7 @@ class Recovery:
     # Lookups
 
     async def _settle(self, started: float) -> None:
-        """LookupResult at once; then, after the settle time, twice more at what is left."""
+        """Look up at once; then, after the settle time, twice more at what is left."""
         first = await self._look(self._unknown)
         self._keep_done(first)
         self._findings |= {place: found for place, found in first.items() if found.is_final}
@@ -275,7 +275,7 @@ class Recovery:
         }
 
     def _keep_done(self, findings: "Mapping[Place, Finding]") -> None:
-        """Settle what a look-up proves to be done, and let nobody else claim the same refund."""
+        """Settle what a look-up proves to be done, and let no other order claim the same refund."""
         for place, finding in findings.items():
             if finding.proof is not Proof.DONE:
                 continue

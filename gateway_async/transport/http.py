@@ -106,7 +106,7 @@ class _Opened:
 class AiohttpTransport:
     """HTTP by one `aiohttp.ClientSession` a running event loop, or by the caller's own.
 
-    A session of ours lives in an asynchronous generator: where nobody closes the client, the
+    A session of ours lives in an asynchronous generator: where the client is not closed, the
     event loop does at its end (`shutdown_asyncgens`), so that a client survives any number of
     `asyncio.run`.
     """

@@ -1,6 +1,6 @@
 """The one converter that reads records from decoded replies.
 
-Its law: reading a record never raises. What cannot be read is None in the record, with its text
+Reading a record never raises. What cannot be read is None in the record, with its text
 in `unreadable`; what the interface does not list is in `extra`.
 """
 

@@ -213,7 +213,7 @@ async def test_the_same_payout_twice_is_refused_in_any_case_of_its_request_id(
         ({"status": "PENDING"}, "unknown", "not done: status 'PENDING'"),
         ({"status": "FAILED", "failure_reason": "x"}, "unknown", "payout_declined_statuses"),
         ({"transaction_id": "5"}, "unknown", "no readable status"),
-        ({"return_status": "1"}, "unknown", "does not say what became of it"),
+        ({"return_status": "1"}, "unknown", "does not say whether it was done"),
         ({"return_status": "9", "return_message": "no"}, "declined", "did nothing"),
     ],
 )
