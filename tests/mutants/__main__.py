@@ -11,10 +11,9 @@ from itertools import repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.mutants.table import MUTANTS, SEEDS, Mutant
+from tests.mutants.mutant import MUTANTS, PACKAGE, ROOT, SEEDS, Mutant
 
-ROOT = Path(__file__).parents[2]
-_COPIED = ("gateway_async", "tests", "pyproject.toml", "README.md", "docs")
+_COPIED = (PACKAGE, "tests", "pyproject.toml", "README.md", "docs")
 _SEEDS = ("-m", "tests.simulation", "--seeds", "1000", "--most", "1")
 _TESTS = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist")
 _LONGEST_SECONDS = 300
@@ -25,7 +24,7 @@ class Verdict(StrEnum):
     """What came of one check."""
 
     MISSED = "the rule was missed"
-    SURVIVED = "NOBODY MISSED IT"
+    SURVIVED = "NOT MISSED"
     BROKEN = "THE CHECK DID NOT RUN"
 
 
@@ -35,12 +34,12 @@ def check(project: Path, guard: str, mutant: Mutant | None = None) -> Verdict:
         copy = Path(folder)
         _copy(project, copy)
         if mutant is not None:
-            path = copy / "gateway_async" / mutant.path
             try:
-                path.write_text(mutant.apply(path.read_text()))
+                path, source = mutant.apply(copy / PACKAGE)
             except ValueError as error:
                 sys.stderr.write(f"{error}\n")
                 return Verdict.BROKEN
+            path.write_text(source)
         arguments = _SEEDS if guard == SEEDS else (*_TESTS, *guard.split())
         return _run(copy, arguments)
 
@@ -81,10 +80,12 @@ def _copy(project: Path, target: Path) -> None:
 def main() -> int:
     """Run the command; exit code 1 where a rule is not missed, or a check fails without reason."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("words", nargs="*", help="only the rules with all of these words")
+    parser.add_argument("words", nargs="*", help="only rules whose text or place has all of these")
     parser.add_argument("--jobs", type=int, default=2, help="how many at once")
     options = parser.parse_args()
-    mutants = [one for one in MUTANTS if all(word in one.rule for word in options.words)]
+    mutants = [
+        one for one in MUTANTS if all(word in f"{one.rule} {one.place}" for word in options.words)
+    ]
     with TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         project = Path(folder)  # as it is now, whatever is edited meanwhile
         _copy(ROOT, project)
