@@ -88,8 +88,10 @@ class Mutant:
     def _find_place(self, package: Path) -> tuple[Path, ast.Module, ast.AST]:
         module, _, name = self.place.rpartition(":")
         named = package.joinpath(*module.split(".")).with_suffix(".py")
-        paths = [named] if named.is_file() else sorted(package.rglob("*.py"))
-        found = [path for path in paths if name in _functions(_parse(path.read_text()))]
+        found = [
+            path for path in package.rglob("*.py") if name in _functions(_parse(path.read_text()))
+        ]
+        found = [path for path in found if path == named] or found
         if len(found) != 1:
             raise ValueError(f"{self.rule}: {self.place} is there {len(found)} times")
         tree = ast.parse(found[0].read_text())  # a copy of its own, to be changed
