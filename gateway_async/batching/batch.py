@@ -64,7 +64,8 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
     if not TYPE_CHECKING:  # a type checker is to find the mistake by itself
 
         def __getattr__(self, name: str) -> NoReturn:
-            forgotten = not name.startswith("_") and hasattr(BatchResult, name)
+            known = {*dir(BatchResult), *BatchResult.__annotations__}
+            forgotten = not name.startswith("_") and name in known
             hint = "; the result has: await the batch first" if forgotten else ""
             raise AttributeError(
                 f"{type(self).__name__!r} object has no attribute {name!r}{hint}",

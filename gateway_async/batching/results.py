@@ -417,19 +417,29 @@ class OutcomeView(Sequence[Outcome[O_co, R_co]]):
     """The outcomes of a result, or those of one status, in input order.
 
     They are made when they are read; iterate rather than pick single ones.
+
+    Args:
+        chunks: Where they are kept.
+        status: Which are read; None for all of them.
     """
 
+    _status: OutcomeStatus | None = None
+
     def __init__(self, chunks: Sequence[ChunkResult], status: OutcomeStatus | None = None) -> None:
+        self.chunks = chunks
         self._status = status
-        self._chunks = chunks
-        self._read: tuple[int, list[Outcome[Any, Any]]] = (-1, [])
+
+    @cached_property
+    def _last_read(self) -> list[Any]:
+        """The number of the group that was read last, and its outcomes."""
+        return [-1, []]
 
     @cached_property
     def _groups(self) -> list[list[ChunkResult]]:
         """The chunks by their first index, those whose indices interleave together."""
         groups: list[list[ChunkResult]] = []
         last = -1
-        for chunk in sorted((one for one in self._chunks if one.indices), key=_first_index):
+        for chunk in sorted((one for one in self.chunks if one.indices), key=_first_index):
             if groups and chunk.indices[0] < last:
                 groups[-1].append(chunk)
             else:
@@ -458,9 +468,10 @@ class OutcomeView(Sequence[Outcome[O_co, R_co]]):
         if not 0 <= wanted < len(self):
             raise IndexError(f"no outcome at {position}: there are {len(self)}")
         number = bisect_right(self._ends, wanted)
-        if self._read[0] != number:
-            self._read = number, self._outcomes(self._groups[number])
-        return self._read[1][wanted - self._ends[number]]
+        if self._last_read[0] != number:
+            self._last_read[:] = number, self._outcomes(self._groups[number])
+        found: Outcome[O_co, R_co] = self._last_read[1][wanted - self._ends[number]]
+        return found
 
     def __repr__(self) -> str:
         return f"<{len(self)} {self._status or 'outcomes'}>"
@@ -507,8 +518,8 @@ class Progress:
         return sum(self.counts.values())
 
 
-@attrs.frozen(kw_only=True, eq=False, repr=False)
-class BatchResult(Sequence[Outcome[O_co, R_co]]):
+@attrs.frozen(kw_only=True, eq=False, repr=False, slots=False)
+class BatchResult(OutcomeView[O_co, R_co]):
     """The outcome of every order of a batch, in input order.
 
     After a stream, `counts` covers every order, and the sequence holds the outcomes that were
@@ -532,26 +543,9 @@ class BatchResult(Sequence[Outcome[O_co, R_co]]):
     chunks: tuple[ChunkResult, ...] = ()
     of_one_batch: bool = True
     record_class: type[Any] | None = None
-    _view: OutcomeView[O_co, R_co] = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "_view", OutcomeView(self.chunks))
 
     def __repr__(self) -> str:
         return f"<BatchResult {', '.join(self._parts) or 'no orders'}>"
-
-    def __len__(self) -> int:
-        return len(self._view)
-
-    def __iter__(self) -> Iterator[Outcome[O_co, R_co]]:
-        return iter(self._view)
-
-    @overload
-    def __getitem__(self, position: int) -> Outcome[O_co, R_co]: ...
-    @overload
-    def __getitem__(self, position: slice) -> list[Outcome[O_co, R_co]]: ...
-    def __getitem__(self, position: int | slice) -> Outcome[O_co, R_co] | list[Outcome[O_co, R_co]]:
-        return self._view[position]
 
     @property
     def ok(self) -> bool:
