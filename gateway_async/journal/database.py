@@ -211,7 +211,7 @@ class Database:
             self._hand_over()  # the loop may end before its next turn
 
     async def aclose(self) -> None:
-        """Carry out what waits, disconnect, and end the thread, whoever is cancelled meanwhile.
+        """Carry out what waits, disconnect, and end the thread, also where the caller is cancelled.
 
         Raises:
             JournalError: In another event loop than its own; the thread ends all the same, later.
@@ -270,7 +270,7 @@ class Database:
         self._tell(_end, self._ended)
 
     def _tell(self, callback: "Callable[..., None]", *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop was closed, and nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop was closed, and no caller waits
             self._loop.call_soon_threadsafe(callback, *arguments)
 
     def _carry_out(self, group: "Sequence[_Task[Any]]") -> "list[Any]":
@@ -340,7 +340,7 @@ class Database:
         return [_Failure(self._failure(task.what, error)) for task in group]
 
     def _failure(self, what: str, error: Exception) -> Exception:
-        """Return what the caller is told; nothing of it holds a statement or its parameters."""
+        """Return what the caller gets; nothing of it holds a statement or its parameters."""
         engine = self._engine
         if isinstance(error, sa.exc.DBAPIError) and error.orig is not None:
             return JournalError(f"{what}: {_short(error.orig)}")
@@ -437,7 +437,7 @@ class _File:
         self._lost_log = False
 
     def check(self, module: Any) -> None:  # noqa: ANN401  # sqlite3
-        """Make sure that its name is not another file's, nor nobody's, and that its log is whole.
+        """Make sure that its name still leads to it, and that its log is whole.
 
         Raises:
             OperationalError: If it was deleted, moved or replaced since it was opened.

@@ -1,6 +1,6 @@
 """The journal: jobs that outlive their process.
 
-Law: what a method says is kept is on the disk when it returns. Every statement runs on the one
+What a method records is on the disk when it returns. Every statement runs on the one
 thread that a journal owns; nothing of a database is imported before a journal is entered.
 """
 
@@ -170,7 +170,7 @@ class Journal:
         return await self.database.run(f"cannot read job {name!r}", leases.read_slices, name)
 
     async def outcomes(self, name: str) -> "AsyncIterator[Outcome[Any, Any]]":
-        """Yield what became of each order of a job, in the order of the input.
+        """Yield the outcome of each order of a job, in the order of the input.
 
         Raises:
             JobNotFoundError: If there is no job of this name.

@@ -1,6 +1,6 @@
 """A lease that was taken: the right to write to a job, for as long as it is renewed.
 
-Law: every write finds, in its own transaction, that the lease is still ours. The local view of how
+Every write finds, in its own transaction, that the lease is still ours. The local view of how
 long it runs is always shorter than the database's, as long as one of its clocks goes on.
 """
 
@@ -221,11 +221,11 @@ class Lease:
     def settle(
         self, request: int, settlements: "Sequence[Settlement]", *, ended_at: float
     ) -> "asyncio.Future[None]":
-        """Keep what became of orders in flight: succeeded, declined or unknown.
+        """Record the outcomes of orders in flight: succeeded, declined or unknown.
 
         Args:
             request: The number of their request; it may be settled in parts.
-            settlements: What became of each.
+            settlements: The new state of each.
             ended_at: When the request ended, in seconds since the epoch.
 
         Raises:

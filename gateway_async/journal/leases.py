@@ -326,7 +326,7 @@ def read_slice(transaction: "Transaction", name: str, slice_number: int) -> Slic
 def finish_slice(transaction: "Transaction", key: LeaseKey, seconds: float) -> bool:
     """Note that a slice is finished, if it is; return whether it is.
 
-    Otherwise nobody is handed it for so long, and for twice as long the next time.
+    Otherwise it is handed to no queue for so long, and for twice as long the next time.
 
     Raises:
         LeaseLostError: If the lease is no longer ours.
@@ -358,12 +358,12 @@ def make_due(transaction: "Transaction", job_id: int, slice_number: int) -> None
 def claim_due(
     transaction: "Transaction", merchant: tuple[str, str], seconds: float, most: int
 ) -> list[tuple[str, int]]:
-    """Return slices that nobody has and that are due, job and number, and postpone them.
+    """Return slices that no process has and that are due, job and number, and postpone them.
 
     Args:
         transaction: The transaction.
         merchant: Whose jobs: `merchant_id` and `account_id`.
-        seconds: For how long nobody else is handed them.
+        seconds: For how long they are not returned again.
         most: How many at most.
     """
     merchant_id, account_id = map(storable, merchant)

@@ -1,6 +1,6 @@
 """Where a journal is: its URL, checked before anything is opened. Pure.
 
-Law: a password is in no message and in no repr.
+A password is in no message and in no repr.
 """
 
 import re

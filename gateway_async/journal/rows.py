@@ -58,6 +58,14 @@ def cut(text: str) -> str:
     return storable(text[:_LONGEST_TEXT])
 
 
+def cut_all(texts: Sequence[str]) -> Sequence[str]:
+    """Return as much of each text as is stored; usually they are as they were."""
+    joined = "".join(texts)
+    if joined.isascii() and "\0" not in joined and max(map(len, texts)) <= _LONGEST_TEXT:
+        return texts
+    return list(map(cut, texts))
+
+
 # Orders
 
 

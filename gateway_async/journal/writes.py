@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from gateway_async.errors import JournalError
 from gateway_async.journal.leases import make_due, reopen_slice, verify
 from gateway_async.journal.reads import find_job, read_chunks, read_of_transactions
-from gateway_async.journal.rows import Known, codec_of, cut, storable
+from gateway_async.journal.rows import Known, codec_of, cut, cut_all, storable
 from gateway_async.journal.schema import (
     CHUNKS,
     EXCEPTIONS,
@@ -173,7 +173,7 @@ def succeed(  # noqa: PLR0913, PLR0917  # what is recorded of a request
         JournalError: If one of them is not in flight with this request.
     """
     verify(transaction, key)
-    references = [cut(reference) for reference in references]
+    references = cut_all(references)
     listed = _listed(references)
     if not _is_whole(
         transaction, key, _SUCCEED, indices, the_request=request, the_end=ended_at, the_list=listed

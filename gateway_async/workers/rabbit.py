@@ -1,6 +1,6 @@
 """RabbitMQ as it was shown to lose nothing: durable queues, slices acknowledged once they were run.
 
-Law: a message is handed over again unless its slice was run; a connection that says nothing for
+A message is handed over again unless its slice was run; a connection that says nothing for
 ten seconds is given up, so that the slices of a frozen machine come to others.
 """
 

@@ -1,6 +1,6 @@
 """So many requests in so many seconds, over all processes of all machines together.
 
-Law: nothing leaves unless the store, the journal's PostgreSQL, granted it; where it cannot be
+Nothing leaves unless the store, the journal's PostgreSQL, granted it; where it cannot be
 asked, nothing is sent. The counting is pyrate-limiter's; this module keeps it off the event loop,
 and on one time zone: its rows have none, so that sessions of different zones would not see each
 other's.
@@ -83,7 +83,7 @@ class SharedRate:
         pass
 
     def _take_turn(self) -> bool:
-        """Wait for a turn, but not for long: somebody who was cancelled may have asked."""
+        """Wait for a turn, but not for long: a task that was cancelled may have asked."""
         try:
             return bool(self._limiter.try_acquire(self._name, timeout=_TURN_SECONDS))
         except TimeoutError:
