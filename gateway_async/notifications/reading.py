@@ -1,21 +1,26 @@
-"""The bytes of a notification, as fields. Pure.
+"""The bytes of a notification, as fields, and whether they are signed. Pure.
 
-Law: whatever comes, it is read whole or is a `NotificationError`, in time and memory of the order
-of its size; nothing is taken for true. Whether it is, only the gateway can tell.
+Any bytes are read whole or are a `NotificationError`, in time and memory of the order of their
+size. Nothing of them is taken for true: only the gateway's own records are. The interface does not
+show whether and how notifications are signed (section 6), so nothing is verified unless the
+merchant says how.
 """
 
 import codecs
+import hmac
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qsl
 
 import attrs
 
 from gateway_async.dialect import Dialect
-from gateway_async.errors import NotificationError, ReplyUnreadableError
+from gateway_async.errors import ConfigurationError, NotificationError, ReplyUnreadableError
 from gateway_async.models.orders import OrderRef
 from gateway_async.models.values import SignatureText, is_encodable
+from gateway_async.operations import BodyFormat, Operation, OperationClass
+from gateway_async.signing import SIGNATURE_FIELD, Signer
 from gateway_async.wire.decode import (
     charset_of,
     codec_of,
@@ -25,7 +30,7 @@ from gateway_async.wire.documents import decode_respon, reply_fields
 from gateway_async.wire.records import without_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Mapping
 
 MAX_BYTES = 64 * 1024
 _MOST_FIELDS = 1000
@@ -41,7 +46,7 @@ _ENCODING = re.compile(r"^(<\?xml[^>]*?)\sencoding\s*=\s*[\"'][^\"']*[\"']")
 
 @attrs.frozen(kw_only=True)
 class Notification:
-    """What somebody says the gateway has to tell: a hint, and no proof.
+    """What a notification claims: a hint, and no proof.
 
     Attributes:
         order_no: The merchant's order number that it names.
@@ -155,7 +160,7 @@ def _read_json(body: bytes) -> "dict[str, tuple[str, Any]]":
     values = decode_json(body)
     _check_depth(values)
     texts = reply_fields(body)
-    # The parsers above let the last of several win; whoever checks the first would be fooled.
+    # The parsers above take the last of several; a verifier may have checked the first.
     json.loads(body, object_pairs_hook=_check_pairs, parse_int=str, parse_float=str)
     return {name: (texts[name], value) for name, value in values.items()}
 
@@ -236,3 +241,64 @@ def _hidden(name: str, text: str, value: object) -> str:
     """Return a text that does not show where it, or something in it, is named like a secret."""
     is_secret = without_secrets({name: value}) != {name: value}
     return SignatureText(text) if is_secret else str(text)
+
+
+# Whether it is signed
+
+
+NOTIFICATION = Operation(
+    name="notification", path="", kind=OperationClass.READ, body=BodyFormat.FORM
+)
+"""The operation that a signer gets."""
+
+
+class Verifier(Protocol):
+    """Says whether a notification is the gateway's; any function of this shape is one.
+
+    It may be asynchronous. Compare secrets with `hmac.compare_digest`, which takes the same time
+    wherever they differ.
+    """
+
+    def __call__(
+        self, headers: "Mapping[str, str]", body: bytes, fields: "Mapping[str, str]"
+    ) -> "bool | Awaitable[bool]":
+        """Return whether it is the gateway's: True, and nothing else that counts as true.
+
+        Args:
+            headers: The HTTP headers, names in lower case.
+            body: The body, as it came.
+            fields: Its fields as text, the signature among them; nested ones as the very JSON of
+                the body.
+        """
+        ...
+
+
+@attrs.frozen
+class SignatureVerifier:
+    """Expects `encryption_data` to be what a signer makes of the other fields.
+
+    Attributes:
+        signer: The signer; it is given the operation "notification". Never shown.
+
+    Raises:
+        ConfigurationError: If the signer has no `sign`.
+    """
+
+    signer: Signer = attrs.field(repr=False)
+
+    @signer.validator
+    def _check(self, _: object, signer: object) -> None:
+        if not isinstance(signer, Signer):
+            raise ConfigurationError(
+                "SignatureVerifier.signer: expected an object with sign(operation, fields), got "
+                f"{type(signer).__name__}"
+            )
+
+    def __call__(
+        self, headers: "Mapping[str, str]", body: bytes, fields: "Mapping[str, str]"
+    ) -> bool:
+        """Return whether the signature is right."""
+        del headers, body
+        others = {name: text for name, text in fields.items() if name != SIGNATURE_FIELD}
+        expected = self.signer.sign(NOTIFICATION, others)
+        return hmac.compare_digest(expected.encode(), fields.get(SIGNATURE_FIELD, "").encode())
