@@ -144,7 +144,7 @@ def measure() -> "list[Figure]":
             costs["client"],
             costs["floor"],
             "x raw aiohttp",
-            goal=at_most(2.6),
+            goal=at_most(1.8),
         ),
     ]
 

@@ -220,6 +220,9 @@ def encode_form(fields: "Mapping[str, str]") -> bytes:
 
 def amount_text(amount: Decimal, places: int) -> str | None:
     """Return an amount with exactly so many decimal places; None if that would change it."""
+    text = str(amount)
+    if places < len(text) <= _MOST_DIGITS and text[-places - 1] == "." and "E" not in text:
+        return text  # as it nearly always is written
     if amount and not -_MOST_DIGITS < amount.adjusted() < _MOST_DIGITS:
         return None
     whole, _, fraction = format(amount or Decimal(0), "f").partition(".")
