@@ -16,14 +16,11 @@ from gateway_async.report.advice import KINDS, Advice, advise
 from gateway_async.report.elements import LONGEST_TEXT
 from gateway_async.report.latencies import Latencies
 from gateway_async.report.money import Money, moved_by
-from gateway_async.report.page import page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gateway_async.errors import GatewayError
-    from gateway_async.reconciliation.summary import Summary
-    from gateway_async.report.heads import Head
 
 KEPT_OF_EACH = 1000
 """Orders of each status, and differences of each kind, that are shown one by one."""
@@ -193,15 +190,6 @@ class Report:
                     advice=advice,
                 )
             )
-
-    def render(self, head: "Head", summary: "Summary | None" = None) -> str:
-        """Return the page.
-
-        Args:
-            head: The run as a whole.
-            summary: What a reconciliation came to, if it was one.
-        """
-        return page(self, head, summary)
 
     def _note_reason(self, status: str, reason: str, advice: Advice) -> None:
         key = (status, reason, advice)

@@ -34,8 +34,14 @@ _UNCLEAR = ("unknown", "not_sent")
 _LOADS_NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:"
 
 
-def page(report: "Report", head: "Head", summary: "Summary | None") -> str:
-    """Write a report as one page that needs nothing else."""
+def page(report: "Report", head: "Head", summary: "Summary | None" = None) -> str:
+    """Return a report as one page that needs nothing else.
+
+    Args:
+        report: What was collected.
+        head: The run as a whole.
+        summary: What a reconciliation came to, if it was one.
+    """
     title = f"{head.command}: {_verdict(report, head, summary)[1]}"
     body = element(
         "main",

@@ -28,7 +28,6 @@ from gateway_async.signing import SIGNATURE_FIELD, HmacSigner
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateway_async.sandbox.notices import Notice
 
 JSON_TYPE = "application/json; charset=utf-8"
 XML_TYPE = "text/xml; charset=utf-8"
@@ -40,6 +39,23 @@ _DECODER = json.JSONDecoder()
 
 class UnreadableBodyError(ValueError):
     """A request's body cannot be read; the message says why and shows nothing of it."""
+
+
+@attrs.frozen(kw_only=True)
+class Notice:
+    """What is to be told, before it is written and signed.
+
+    Attributes:
+        url: Where.
+        operation: What it is the result of.
+        transaction_id: The gateway's identifier of the payment or payout.
+        fields: What is said.
+    """
+
+    url: str
+    operation: Operation
+    transaction_id: str
+    fields: "Mapping[str, str]" = attrs.field(repr=False)
 
 
 @attrs.frozen(kw_only=True)

@@ -13,10 +13,10 @@ from urllib.parse import urlencode
 
 import attrs
 
-from gateway_async.operations import CHECKOUT, PAY_APM, PAY_DIRECT, PAYOUT, Operation
+from gateway_async.operations import CHECKOUT, PAY_APM, PAY_DIRECT, PAYOUT
 from gateway_async.sandbox.distortions import Fault
 from gateway_async.sandbox.entries import PaymentStatus
-from gateway_async.sandbox.messages import JSON_TYPE, XML_TYPE, clean, to_json, to_xml
+from gateway_async.sandbox.messages import JSON_TYPE, XML_TYPE, Notice, clean, to_json, to_xml
 from gateway_async.sandbox.records import amount_text
 from gateway_async.signing import SIGNATURE_FIELD
 
@@ -40,23 +40,6 @@ class NotifyFormat(StrEnum):
 
     XML = "xml"
     """A root element `respon`, as payments are answered."""
-
-
-@attrs.frozen(kw_only=True)
-class Notice:
-    """What is to be told, before it is written and signed.
-
-    Attributes:
-        url: Where.
-        operation: What it is the result of.
-        transaction_id: The gateway's identifier of the payment or payout.
-        fields: What is said.
-    """
-
-    url: str
-    operation: Operation
-    transaction_id: str
-    fields: "Mapping[str, str]" = attrs.field(repr=False)
 
 
 @attrs.frozen(kw_only=True)

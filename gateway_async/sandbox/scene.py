@@ -16,7 +16,7 @@ from gateway_async.sandbox import pages
 from gateway_async.sandbox.addresses import to_location
 from gateway_async.sandbox.cards import AUTHORISED, DECLINED
 from gateway_async.sandbox.entries import PaymentStatus, Transaction
-from gateway_async.sandbox.notices import Notice, payment_notice
+from gateway_async.sandbox.notices import payment_notice
 from gateway_async.sandbox.records import amount_text
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gateway_async.sandbox.cards import CardResult
     from gateway_async.sandbox.ledger import Ledger
     from gateway_async.sandbox.merchant import Merchant
+    from gateway_async.sandbox.messages import Notice
 
 _PAGE_KEY_LENGTH = 32
 _CHOICES: "Mapping[str, tuple[PaymentStatus, CardResult]]" = MappingProxyType(
@@ -107,7 +108,7 @@ class Scene:
             rows=_rows(transaction),
         )
 
-    def decide(self, transaction: Transaction, choice: str) -> Notice | None:
+    def decide(self, transaction: Transaction, choice: str) -> "Notice | None":
         """Enter what the shopper chose, if it is the first choice; return what is told of it."""
         if choice not in _CHOICES:
             return None

@@ -6,6 +6,7 @@ import attrs
 
 from gateway_async.reconciliation import reconcile
 from gateway_async.report import Report
+from gateway_async.report.page import page as render
 from tests.reconciliation.planting import PLANTS, STATES
 from tests.report.runs import HEAD, HOSTILE, hostile, night
 
@@ -27,7 +28,7 @@ async def _shown(page: "Page", column: int) -> list[str]:
 
 
 async def test_the_table_is_filtered_and_sorted(show: "Show") -> None:
-    visit = await show(night().render(HEAD))
+    visit = await show(render(night(), HEAD))
     page = visit.page
     numbers = [int(text.replace(",", "")) for text in await _shown(page, 0)]
     kinds = await _shown(page, 1)
@@ -58,7 +59,7 @@ async def test_the_table_is_filtered_and_sorted(show: "Show") -> None:
 
 
 async def test_it_fits_a_desk_and_a_phone_in_light_and_dark(show: "Show") -> None:
-    visit = await show(night().render(HEAD))
+    visit = await show(render(night(), HEAD))
     for width in (1280, 390):
         await visit.page.set_viewport_size({"width": width, "height": 800})
         assert not await visit.is_too_wide()
@@ -79,7 +80,7 @@ async def test_what_a_gateway_or_a_file_says_runs_nothing_and_changes_nothing(
     names = ("command", "gateway", "source", "out", "job", "failure")
     attack: dict[str, Any] = {name: HOSTILE[number] for number, name in enumerate(names)}
     attack["next_lines"] = HOSTILE
-    visit = await show(hostile().render(attrs.evolve(HEAD, **attack)))
+    visit = await show(render(hostile(), attrs.evolve(HEAD, **attack)))
     page = visit.page
     assert await page.locator("script").count() == 1
     assert await page.locator("img, iframe, b").count() == 0
@@ -95,7 +96,7 @@ async def test_what_a_gateway_or_a_file_says_runs_nothing_and_changes_nothing(
 
 async def test_even_markup_that_got_in_could_do_nothing(show: "Show") -> None:
     """The policy of the page lets its own script run, and no other, wherever it came from."""
-    page = night(105).render(HEAD)
+    page = render(night(105), HEAD)
     attack = (
         "<script>document.title = 'owned'</script>"
         "<p id='there' onclick=\"document.title = 'owned'\" style='color: red'>x</p>"
@@ -118,7 +119,7 @@ async def test_differences_of_every_kind_are_listed(
         async for difference in reconciliation:
             report.see_difference(difference)
     head = attrs.evolve(HEAD, command="reconcile", next_lines=(), unexpected=0)
-    visit = await show(report.render(head, reconciliation.summary))
+    visit = await show(render(report, head, reconciliation.summary))
     shown = [kind.replace(" ", "_") for kind in await _shown(visit.page, 1)]
     assert sorted(shown) == sorted(PLANTS)
     await visit.page.get_by_role("combobox", name="Difference").select_option("amount")

@@ -19,6 +19,7 @@ from gateway_async import (
 )
 from gateway_async.report import Report
 from gateway_async.report.elements import element, foreign, raw
+from gateway_async.report.page import page as render
 from gateway_async.sandbox import faults
 from tests.orders import client_of, orders_for
 from tests.report.runs import (
@@ -111,11 +112,11 @@ class Read(HTMLParser):
 )
 def test_how_long_it_took_is_rounded_as_a_whole(seconds: float, expected: str) -> None:
     head = attrs.evolve(HEAD, ended_at=HEAD.started_at + timedelta(seconds=seconds))
-    assert f" UTC, {expected}" in Read(Report("refund").render(head)).text
+    assert f" UTC, {expected}" in Read(render(Report("refund"), head)).text
 
 
 def test_the_page_is_well_formed_and_needs_nothing_else() -> None:
-    page = night().render(HEAD)
+    page = render(night(), HEAD)
     read = Read(page)
     assert read.problems == []
     assert read.tags["script"] == read.tags["style"] == 1
@@ -131,7 +132,7 @@ def test_the_page_is_well_formed_and_needs_nothing_else() -> None:
 def test_all_is_counted_and_added_up() -> None:
     made = list(outcomes(2000))
     report = night()
-    read = Read(report.render(HEAD))
+    read = Read(render(report, HEAD))
     statuses, money = read.tables[0], read.tables[1]
     counts = {row[0]: int(row[2].replace(",", "")) for row in statuses}
     for status in OutcomeStatus:
@@ -157,11 +158,11 @@ def test_amounts_are_exact() -> None:
     for index, amount in enumerate((big, Decimal("0.01"), big)):
         order = refund(0, amount=big, refund_amount=amount)
         report.see(Made(order=order, index=index, status=OutcomeStatus.SUCCEEDED))
-    assert f"{2 * 10**30 - 1:,}.99" in Read(report.render(HEAD)).text
+    assert f"{2 * 10**30 - 1:,}.99" in Read(render(report, HEAD)).text
 
 
 def test_every_unknown_order_says_what_to_do() -> None:
-    read = Read(night().render(HEAD))
+    read = Read(render(night(), HEAD))
     rows = list(zip(read.column("What"), read.column("Next"), strict=True))
     assert [advice for what, advice in rows if what == "unknown"] == [
         "Never send again; recover"
@@ -189,7 +190,7 @@ def test_the_advice_is_that_of_the_operation(operation: str, job: str | None, ad
     report = Report(operation, job=job)
     error = OutcomeUnknownError(LOST)
     report.see(Made(order=refund(1), index=0, status=OutcomeStatus.UNKNOWN, error=error))
-    assert Read(report.render(HEAD)).column("Next") == [advice]
+    assert Read(render(report, HEAD)).column("Next") == [advice]
 
 
 def test_what_was_never_known_is_counted() -> None:
@@ -197,7 +198,7 @@ def test_what_was_never_known_is_counted() -> None:
     report.see(Made(order=refund(1), index=0, status=OutcomeStatus.SUCCEEDED))
     report.miss(2, OutcomeStatus.UNKNOWN, "the run ended before the outcome was known")
     report.miss(0, OutcomeStatus.NOT_SENT, "it was never taken")
-    text = Read(report.render(HEAD)).text
+    text = Read(render(report, HEAD)).text
     assert "3 orders: 1 succeeded, 2 unknown." in text
     assert "the run ended before the outcome was known" in text
 
@@ -209,14 +210,14 @@ def test_of_a_payout_only_its_key_and_amount_are_shown() -> None:
     report = Report("payout")
     error = OutcomeUnknownError(LOST)
     report.see(Made(order=payout, index=0, status=OutcomeStatus.UNKNOWN, error=error))
-    page = report.render(HEAD)
+    page = render(report, HEAD)
     assert Read(page).column("Order") == [payout.request_id]
     assert Read(page).column("Next") == ["Never send again; ask the gateway"]
     assert account not in page
 
 
 def test_foreign_texts_are_shown_as_they_are() -> None:
-    read = Read(hostile().render(HEAD))
+    read = Read(render(hostile(), HEAD))
     assert read.problems == []
     assert read.tags["script"] == 1
     assert read.column("Reason")[: len(HOSTILE)] == list(HOSTILE)
@@ -233,7 +234,7 @@ def test_what_is_shown_one_by_one_is_bounded_and_the_rest_is_counted() -> None:
     )
     report.see(unknown)
     assert len(report.rows) == 1001
-    read = Read(report.render(HEAD))
+    read = Read(render(report, HEAD))
     assert read.column("What") == ["unknown", *["absent"] * 1000]
     assert "The first 1,001; 200 more are not shown here; outcomes.csv has every one" in read.text
 
@@ -245,7 +246,7 @@ def test_memory_is_bounded_by_lengths_and_varieties_too() -> None:
         status = OutcomeStatus.UNKNOWN
         order = refund(number, currency=f"C{number}")
         report.see(Made(order=order, index=number, status=status, error=error))
-    page = report.render(HEAD)
+    page = render(report, HEAD)
     assert len(report.rows) == 1000
     assert len(report.reasons) <= 202
     assert len(page) < 2_000_000
@@ -254,17 +255,17 @@ def test_memory_is_bounded_by_lengths_and_varieties_too() -> None:
 
 def test_a_line_to_give_is_never_cut() -> None:
     line = f"gateway-async recover {'x' * 1000}.csv --out y.csv"
-    page = night(10).render(attrs.evolve(HEAD, next_lines=(line,)))
+    page = render(night(10), attrs.evolve(HEAD, next_lines=(line,)))
     assert line in Read(page).text
 
 
 def test_a_run_without_anything_to_do_says_so() -> None:
     report = Report("refund")
     report.see(Made(order=refund(1), index=0, status=OutcomeStatus.SUCCEEDED))
-    text = Read(report.render(attrs.evolve(HEAD, next_lines=()))).text
+    text = Read(render(report, attrs.evolve(HEAD, next_lines=()))).text
     assert "All 1 orders succeeded." in text
     assert "What to do next" not in text
-    assert "No orders." in Read(Report("refund").render(HEAD)).text
+    assert "No orders." in Read(render(Report("refund"), HEAD)).text
 
 
 async def test_outcomes_and_latencies_of_a_real_run(sandbox: "Sandbox") -> None:
@@ -288,10 +289,10 @@ async def test_outcomes_and_latencies_of_a_real_run(sandbox: "Sandbox") -> None:
     assert report.latencies.count == 3 + 3 + 3  # baselines, refunds, queries
     assert report.latencies.longest > 0.03
     assert sum(one.failed for one in report.latencies.classes()) == 1
-    read = Read(report.render(HEAD))
+    read = Read(render(report, HEAD))
     assert "9 exchanges: half within " in read.text
     assert read.column("What") == ["unknown"] * 2
-    assert "Succeeded" in Read(found.render(HEAD)).text
+    assert "Succeeded" in Read(render(found, HEAD)).text
 
 
 @pytest.mark.parametrize(
@@ -301,7 +302,7 @@ async def test_outcomes_and_latencies_of_a_real_run(sandbox: "Sandbox") -> None:
 def test_a_latency_is_written_without_an_exponent(seconds: float, expected: str) -> None:
     report = Report("refund")
     report.latencies.add(seconds)
-    assert f"the longest took {expected}." in Read(report.render(HEAD)).text
+    assert f"the longest took {expected}." in Read(render(report, HEAD)).text
 
 
 def test_latencies_are_shares_of_all() -> None:

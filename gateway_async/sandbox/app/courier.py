@@ -26,7 +26,8 @@ from gateway_async.sandbox.notices import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gateway_async.sandbox.notices import Message, Notice, NoticeWriter, NotificationFault
+    from gateway_async.sandbox.messages import Notice
+    from gateway_async.sandbox.notices import Message, NoticeWriter, NotificationFault
 
 _KEPT = 1000
 _MOST_UNDER_WAY = 1000
