@@ -39,11 +39,12 @@ from gateway_async.journal import Journal
 from gateway_async.operations import REFUND
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
     from gateway_async import BatchResult, RefundOrder
     from gateway_async.batching.feed import Chunk
     from gateway_async.batching.sender import Items, Verdicts
+    from gateway_async.errors import AlikeRefundError
     from gateway_async.journal import Job
 
 ROUNDS = 9
@@ -99,6 +100,12 @@ class ByHand(Recorder):
         )
         await self.database.commit()
         return cursor.lastrowid or 0
+
+    async def made_beside(self, index: int, order: object) -> None:
+        """Hold nothing: the refunds are looked up neither here nor there."""
+
+    async def hold(self, chunk: "Chunk", errors: "Sequence[AlikeRefundError]") -> None:
+        """Hold nothing, likewise."""
 
     async def withdraw(self, request: int, chunk: "Chunk") -> None:
         """Keep that nothing was sent."""

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
+from gateway_async.batching.baseline import SEND_ANYWAY
 from gateway_async.batching.batch import Batch, check_batch, check_size
 from gateway_async.batching.feed import OrderFeed, Source
 from gateway_async.batching.results import BatchResult, FailedChunk, ListedOutcomes
@@ -41,7 +42,14 @@ from gateway_async.errors import (
     RejectedError,
 )
 from gateway_async.journal import Job, JobState
-from gateway_async.journal.rows import NOT_DONE, Settlement, StoredChunk, codec_of
+from gateway_async.journal.rows import (
+    ALIKE,
+    BY_OPERATOR,
+    NOT_DONE,
+    Settlement,
+    StoredChunk,
+    codec_of,
+)
 from gateway_async.models.orders import OutcomeStatus, count_statuses
 from gateway_async.models.values import mask_card
 from gateway_async.operations import OPERATIONS
@@ -63,6 +71,7 @@ if TYPE_CHECKING:
     from gateway_async.batching.feed import Chunk
     from gateway_async.batching.results import ChunkResult, Outcome, Progress
     from gateway_async.batching.sender import Items, Verdicts
+    from gateway_async.errors import AlikeRefundError
     from gateway_async.journal import JobHead
     from gateway_async.journal.lease import Lease
     from gateway_async.journal.rows import Row
@@ -82,6 +91,7 @@ _READ_AHEAD = 500
 _PATIENCE_SECONDS = 0.01
 """So long is the next page left, for what was taken to be recorded and sent before it is read."""
 _SETTLED = (JobState.SUCCEEDED, JobState.DECLINED)
+_MAY_BE_MADE = (JobState.INTENT, JobState.UNKNOWN, JobState.SUCCEEDED)
 _FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
 _STATES = {
     OutcomeStatus.SUCCEEDED: JobState.SUCCEEDED,
@@ -96,6 +106,7 @@ _NOT_OURS = (
     "the lease of the job was lost, and another process may have it; resume the job, or read "
     "journal.outcomes()"
 )
+_IS_HELD = "; it is held: say by journal.resolve whether it is to be sent"
 _NOT_READ = "the journal was not read to its end; resume the job, or read journal.outcomes()"
 
 
@@ -409,7 +420,7 @@ class JobRunner(Runner):
             await self._recover(lease, recovery, hold=False)
             await self._yield_settled(lease)
             for _ in range(self._session.retry.attempts):
-                await self._send_new(lease, _marker(head))
+                await self._send_new(lease, head)
                 if not await self._recover(lease, recovery, hold=True):
                     break
             if self._slice_number:
@@ -423,7 +434,7 @@ class JobRunner(Runner):
                 await self._run.close_input()
             await self._yield_left(lease)
 
-    async def _send_new(self, lease: "Lease", marker: str) -> None:
+    async def _send_new(self, lease: "Lease", head: "JobHead") -> None:
         """Send what is new, and yield what is settled."""
         if self._is_leaving or self._lost is not None:
             return
@@ -440,11 +451,12 @@ class JobRunner(Runner):
             recovery=self._recovery,
             gate=self.gate,
             recorder=log,
-            marker=marker,
+            marker=_marker(head),
+            began_at=head.created_at.timestamp(),
         )
         if not is_open:
             async for rows in self._rows(lease, (JobState.UNKNOWN, JobState.HELD)):
-                run.note_unknown([row.order for row in rows])
+                run.note_unknown([row.order for row in rows if row.known.proof != ALIKE])
         await run.start(streamed=self.streamed)
         is_left = False
         while not run.is_over and run.failure is None:
@@ -612,6 +624,35 @@ class IntentRecorder(Recorder):
         return self._noticing_loss(
             self._lease.intend(chunk.indices, references=references, marker=marker, alone=alone)
         )
+
+    async def made_beside(self, index: int, order: Any) -> "tuple[Collection[str], int] | None":  # noqa: ANN401  # a refund
+        """Return which refunds like an order this job may have made."""
+        rows = await self._lease.rows_of({order.transaction_id}, tuple(JobState))
+        if any(row.index == index and row.known.proof == BY_OPERATOR for row in rows):
+            return None
+        beside = [row for row in rows if row.index != index]
+        more = sum(
+            row.order.refund_amount == order.refund_amount
+            and row.state in _MAY_BE_MADE
+            and not row.known.reference
+            for row in beside
+        )
+        return {row.known.reference for row in beside if row.known.reference}, more
+
+    async def hold(self, chunk: "Chunk", errors: "Sequence[AlikeRefundError]") -> None:
+        """Record that orders are not sent before a person decides."""
+        settlements = [
+            Settlement(
+                index=index,
+                state=JobState.HELD,
+                code="" if error.refund_date is None else error.refund_date.isoformat(),
+                text=f"{str(error).removesuffix(SEND_ANYWAY)}{_IS_HELD}",
+                said=error.reference,
+                proof=ALIKE,
+            )
+            for index, error in zip(chunk.indices, errors, strict=True)
+        ]
+        await self._noticing_loss(self._lease.hold(settlements))
 
     async def withdraw(self, request: int, chunk: "Chunk") -> None:
         """Keep that nothing of it was sent."""

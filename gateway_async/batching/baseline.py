@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     References = Mapping[str, frozenset[str]]
 
 SECONDS_AN_HOUR = 3600
+SEND_ANYWAY = "; if another one is meant, send the order with RecoveryPolicy(hold_alike_hours=None)"
 
 
 def failure_of(result: "BatchResult[OrderRef, Any]") -> GatewayError | None:
@@ -90,8 +91,8 @@ def find_alike(  # noqa: PLR0913  # a batch counts what it made, a job knows its
     reference, date = reference_of(alike[made]), alike[made].refund_date
     return AlikeRefundError(
         f"nothing was sent: the gateway already lists a refund of {order.refund_amount} of this "
-        f"transaction, refund_reference_id {reference!r}, refund_date {date or 'unreadable'}; if "
-        "another one is meant, send the order with RecoveryPolicy(hold_alike_hours=None)",
+        f"transaction, refund_reference_id {reference!r}, refund_date {date or 'unreadable'}"
+        f"{SEND_ANYWAY}",
         reference=reference,
         refund_date=date,
     )

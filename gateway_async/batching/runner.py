@@ -37,10 +37,13 @@ from gateway_async.session import CALL_CANCELLED, DEADLINE_PASSED, Gate, is_canc
 from gateway_async.settings import BatchPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Coroutine, Mapping, Sequence
 
     from gateway_async.batching.baseline import References
     from gateway_async.batching.results import BatchResult, ChunkResult, Progress
+    from gateway_async.errors import AlikeRefundError
+    from gateway_async.models.orders import RefundOrder
+    from gateway_async.models.records import RefundRecord
     from gateway_async.operations import Operation
     from gateway_async.session import Session
     from gateway_async.settings import RecoveryPolicy
@@ -277,6 +280,7 @@ class BatchRunner(Runner):
         gate: Gate | None = None,
         recorder: Recorder | None = None,
         marker: str | None = None,
+        began_at: float | None = None,
     ) -> None:
         super().__init__(operation.record_class, policy, gate)
         is_refund = operation is REFUND
@@ -310,9 +314,9 @@ class BatchRunner(Runner):
             recovery.record_baseline or (recorder is not None and not is_marked)
         )
         self._no_references: References = {}  # one for all chunks: results keep it
-        hours = recovery.hold_alike_hours if recorder is None else None
-        self._alike_since = None if hours is None else time.time() - hours * SECONDS_AN_HOUR
-        self._keeps_made = policy.duplicates != "reject"
+        hours, began_at = recovery.hold_alike_hours, began_at or time.time()
+        self._alike_since = None if hours is None else began_at - hours * SECONDS_AN_HOUR
+        self._keeps_made = recorder is None and policy.duplicates != "reject"
         self._made: Counter[int] = Counter()
         self._taking = asyncio.Lock()
         self._turns = asyncio.Semaphore(_ENCODED_AT_ONCE)
@@ -408,7 +412,7 @@ class BatchRunner(Runner):
                     if (result := await self._look_before(chunk)) is None:
                         continue
                     references = known_references(result)
-                    if (rest := self._hold_alike(chunk, result)) is None:
+                    if (rest := await self._hold_alike(chunk, result)) is None:
                         continue
                     chunk = rest
                 self._mind(await self._sender.send(chunk, references))
@@ -501,30 +505,50 @@ class BatchRunner(Runner):
                 self._mind(cause)
         return None if cause is not None else result
 
-    def _hold_alike(self, chunk: Chunk, result: "BatchResult[OrderRef, Any]") -> Chunk | None:
+    async def _hold_alike(self, chunk: Chunk, result: "BatchResult[OrderRef, Any]") -> Chunk | None:
         """Return what may be sent of a chunk: refunds that may be done already are not."""
         if self._alike_since is None:
             return chunk
         listed = {outcome.order.value: outcome.record or () for outcome in result}
-        rest: list[int] = []
-        for place, order in enumerate(chunk.orders):
-            key = hash((order.transaction_id, order.refund_amount))
-            error = find_alike(
-                order,
-                listed.get(order.transaction_id, ()),
-                self._session.dialect,
-                since=self._alike_since,
-                made=self._made[key],
-            )
-            if error is not None:
-                self._add(chunk.part([place]).failed(error, OutcomeStatus.NOT_SENT))
-                continue
-            rest.append(place)
-            if self._keeps_made:
-                self._made[key] += 1
+        errors: dict[int, AlikeRefundError] | None = None
+        try:
+            errors = await self._find_alike(chunk, listed)
+        finally:
+            if errors is None:
+                self._sender.fail(chunk, NotSentError("nothing was sent: the batch ended before"))
+        for place, error in errors.items():
+            self._add(chunk.part([place]).failed(error, OutcomeStatus.NOT_SENT))
+        rest = [place for place in range(len(chunk)) if place not in errors]
+        if self._keeps_made:
+            self._made.update(_alike_key(chunk.orders[place]) for place in rest)
         if len(rest) == len(chunk):
             return chunk
         return chunk.part(rest) if rest else None
+
+    async def _find_alike(
+        self, chunk: Chunk, listed: "Mapping[str, Sequence[RefundRecord]]"
+    ) -> "dict[int, AlikeRefundError]":
+        """Return, by place, why refunds of a chunk must not be sent; a journal has recorded it."""
+        recorder, dialect = self._sender.recorder, self._session.dialect
+        since = self._alike_since or 0.0
+        errors: dict[int, AlikeRefundError] = {}
+        made = Counter(self._made)
+        for place, (index, order) in enumerate(zip(chunk.indices, chunk.orders, strict=True)):
+            found = listed.get(order.transaction_id, ())
+            key = _alike_key(order)
+            error = find_alike(order, found, dialect, since=since, made=made[key])
+            if error is not None and recorder is not None:  # which is rare
+                if (beside := await recorder.made_beside(index, order)) is None:
+                    continue
+                own, more = beside
+                error = find_alike(order, found, dialect, since=since, own=own, made=more)
+            if error is not None:
+                errors[place] = error
+            elif self._keeps_made:
+                made[key] += 1
+        if errors and recorder is not None:
+            await recorder.hold(chunk.part(list(errors)), list(errors.values()))
+        return errors
 
     async def _find_refunds(self, chunk: Chunk) -> "BatchResult[Any, Any]":
         refs = [OrderRef(transaction_id=order.transaction_id) for order in chunk.orders]
@@ -542,3 +566,8 @@ class BatchRunner(Runner):
         finally:
             self.results.requests += look_up.results.requests
             self.results.retries += look_up.results.retries
+
+
+def _alike_key(order: "RefundOrder") -> int:
+    """Return what refunds have in common that are alike."""
+    return hash((order.transaction_id, order.refund_amount))

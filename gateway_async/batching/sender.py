@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from gateway_async.batching.feed import Chunk, OrderFeed
     from gateway_async.batching.results import Overall
+    from gateway_async.errors import AlikeRefundError
     from gateway_async.operations import Operation
     from gateway_async.session import Gate, Session
     from gateway_async.transport import HttpResponse
@@ -75,6 +76,19 @@ class Recorder(Protocol):
             marker: What the marker of each refund begins with, if any is sent.
             alone: Whether no other order of a transaction of theirs can be in flight beside it.
         """
+        ...
+
+    async def made_beside(self, index: int, order: Any) -> "tuple[Collection[str], int] | None":  # noqa: ANN401  # a refund
+        """Return which refunds like an order this job may have made.
+
+        Returns:
+            Their references, and how many more there may be; None where a person has decided that
+            the order is to be sent.
+        """
+        ...
+
+    def hold(self, chunk: "Chunk", errors: "Sequence[AlikeRefundError]") -> "Awaitable[None]":
+        """Record that the orders of a chunk are not sent before a person decides."""
         ...
 
     def withdraw(self, request: int, chunk: "Chunk") -> "Awaitable[None]":

@@ -218,6 +218,15 @@ class Lease:
         """
         return self._run("keep that nothing was sent", writes.withdraw, self._key, request, indices)
 
+    def hold(self, settlements: "Sequence[Settlement]") -> "asyncio.Future[None]":
+        """Record that new orders are not sent before a person decides.
+
+        Raises:
+            LeaseLostError: If the lease is no longer ours, or ran out.
+            JournalError: If one of them is not new.
+        """
+        return self._run("hold orders", writes.hold, self._key, settlements)
+
     def settle(
         self, request: int, settlements: "Sequence[Settlement]", *, ended_at: float
     ) -> "asyncio.Future[None]":

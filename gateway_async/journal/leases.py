@@ -18,7 +18,7 @@ from gateway_async.errors import (
     LeaseLostError,
 )
 from gateway_async.journal.reads import find_job, read_counts
-from gateway_async.journal.rows import NOT_DONE, LeaseKey, SliceStatus, storable
+from gateway_async.journal.rows import ALIKE, NOT_DONE, LeaseKey, SliceStatus, storable
 from gateway_async.journal.schema import (
     CHUNKS,
     EXCEPTIONS,
@@ -92,6 +92,7 @@ _REOPEN = tuple(
         table.c.slice == sa.bindparam("the_slice"),
         position.between(sa.bindparam("the_first"), sa.bindparam("the_last")),
         table.c.state.in_(_FOUND_IN_DOUBT),
+        table.c.proof != ALIKE,
     )
     .values(
         state=str(JobState.UNKNOWN),

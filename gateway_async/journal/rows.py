@@ -8,6 +8,7 @@ import math
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from operator import attrgetter
 from types import MappingProxyType
@@ -18,6 +19,7 @@ import orjson
 
 from gateway_async.batching.results import Outcome, Sending
 from gateway_async.errors import (
+    AlikeRefundError,
     ConfigurationError,
     GatewayError,
     InvalidOrderError,
@@ -35,12 +37,15 @@ from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
     from gateway_async.operations import Operation
 
 NOT_DONE = "not done"
 """The proof of a held order that was not done: it may be sent again once a person says so."""
+ALIKE = "alike"
+"""The proof of a held order that was not sent, since the gateway lists a refund like it."""
+BY_OPERATOR = "operator"
+"""The proof of an order on which a person decided."""
 
 _LONGEST_TEXT = 1000
 _NO_TEXT = str.maketrans(dict.fromkeys([0, *range(0xD800, 0xE000)], "\ufffd"))
@@ -342,7 +347,7 @@ class Row:
     @property
     def status(self) -> OutcomeStatus:
         """The status of its outcome."""
-        if self.known.state == JobState.HELD and self.known.proof == NOT_DONE:
+        if self.known.state == JobState.HELD and self.known.proof in (NOT_DONE, ALIKE):
             return OutcomeStatus.NOT_SENT
         return _STATUSES[self.state]
 
@@ -413,7 +418,13 @@ def _error_of(row: Row) -> GatewayError | None:
     if state is JobState.INTENT:
         return OutcomeUnknownError("it was in flight when its process ended, or still is")
     if row.status is OutcomeStatus.NOT_SENT:
-        return NotDoneError(known.text or "it was looked up, and was not done", **said)
+        error: GatewayError
+        if known.proof == ALIKE:
+            date = datetime.fromisoformat(known.code) if known.code else None
+            error = AlikeRefundError(known.text, reference=known.said, refund_date=date)
+        else:
+            error = NotDoneError(known.text or "it was looked up, and was not done", **said)
+        return error
     return OutcomeUnknownError(known.text or "its outcome is not known", **said)
 
 

@@ -46,6 +46,9 @@ class Transition(StrEnum):
     INTEND = "intend"
     """The order is about to be sent."""
 
+    HOLD = "hold"
+    """The gateway lists a refund like it already: it is not sent before a person decides."""
+
     WITHDRAW = "withdraw"
     """It is proved that nothing of it was sent."""
 
@@ -68,6 +71,7 @@ _RESOLVED = frozenset({_SUCCEEDED, _DECLINED, _HELD, _NEW})
 TRANSITIONS: Mapping[Transition, Mapping[JobState, frozenset[JobState]]] = MappingProxyType(
     {
         Transition.INTEND: {_NEW: frozenset({_INTENT})},
+        Transition.HOLD: {_NEW: frozenset({_HELD})},
         Transition.WITHDRAW: {_INTENT: frozenset({_NEW})},
         Transition.SETTLE: {_INTENT: frozenset({_SUCCEEDED, _DECLINED, _UNKNOWN})},
         Transition.REOPEN: {_INTENT: frozenset({_UNKNOWN}), _HELD: frozenset({_UNKNOWN})},

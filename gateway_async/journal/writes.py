@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from gateway_async.errors import JournalError
 from gateway_async.journal.leases import make_due, reopen_slice, verify
 from gateway_async.journal.reads import find_job, read_chunks, read_of_transactions
-from gateway_async.journal.rows import Known, codec_of, cut, cut_all, storable
+from gateway_async.journal.rows import BY_OPERATOR, Known, codec_of, cut, cut_all, storable
 from gateway_async.journal.schema import (
     CHUNKS,
     EXCEPTIONS,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     Changes = Mapping[int, Mapping[str, Any]]
     """By position, ascending, what changes of an order; see `Known`."""
 
-_BY_OPERATOR = "operator"
 _FORGOTTEN = {"code": "", "text": "", "said": "", "reference": "", "proof": ""}
 
 
@@ -142,6 +141,17 @@ def intend(  # noqa: PLR0913  # what is noted of a request
         }
         _change(transaction, key, Transition.INTEND, dict.fromkeys(indices, changed))
     return request
+
+
+def hold(transaction: "Transaction", key: "LeaseKey", settlements: "Sequence[Settlement]") -> None:
+    """Record that new orders are not sent before a person decides.
+
+    Raises:
+        LeaseLostError: If the lease is no longer ours, or ran out.
+        JournalError: If one of them is not new.
+    """
+    verify(transaction, key, alive=True)
+    _change(transaction, key, Transition.HOLD, _changes_of(key, settlements))
 
 
 def withdraw(
@@ -279,7 +289,7 @@ def resolve(
         "code": "",
         "text": cut(f"an operator decided: {note}"),
         "said": "",
-        "proof": _BY_OPERATOR,
+        "proof": BY_OPERATOR,
         "note": storable(note),
     }
     sources(Transition.RESOLVE, state)
