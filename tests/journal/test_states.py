@@ -23,6 +23,7 @@ def test_the_table_is_the_one_that_was_agreed_on() -> None:
     found_out = {"succeeded", "declined", "held", "new"}
     assert {(str(move), str(before), str(after)) for move, before, after in ALLOWED} == {
         ("intend", "new", "intent"),
+        ("hold", "new", "held"),
         ("withdraw", "intent", "new"),
         *(("settle", "intent", after) for after in ("succeeded", "declined", "unknown")),
         ("reopen", "intent", "unknown"),
@@ -40,6 +41,21 @@ def test_sources_are_those_of_the_table(move: Transition, after: JobState) -> No
     else:
         with pytest.raises(JournalError, match=f"no state becomes '{after}' by '{move}'"):
             sources(move, after)
+
+
+@pytest.mark.parametrize("before", STATES)
+async def test_hold(journal: Journal, tables: Tables, before: JobState) -> None:
+    lease = await taken(journal)
+    tables.put(4, state=before)
+    held = Settlement(index=4, state=JobState.HELD, proof="alike")
+    if (Transition.HOLD, before, JobState.HELD) in ALLOWED:
+        await lease.hold([held])
+        assert tables.states()[4] == "held"
+        return
+    known = tables.snapshot()
+    with pytest.raises(JournalError, match=f"expected 'new', but o.* '{before}'"):
+        await lease.hold([held])
+    assert tables.snapshot() == known
 
 
 @pytest.mark.parametrize("before", STATES)
