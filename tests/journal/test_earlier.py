@@ -166,7 +166,8 @@ def url(request: pytest.FixtureRequest, path: Path) -> str:
     target = emptied(request.getfixturevalue("postgres"))
     tables = sa.MetaData()
     server = sa.create_engine(sa.make_url(target).set(drivername="postgresql+psycopg"))
-    with sa.create_engine(f"sqlite:///{path}").connect() as file, server.begin() as connection:
+    dump = sa.create_engine(f"sqlite:///{path}")
+    with dump.connect() as file, server.begin() as connection:
         tables.reflect(file)
         for table in tables.sorted_tables:
             columns = [
@@ -188,6 +189,7 @@ def url(request: pytest.FixtureRequest, path: Path) -> str:
                 sequence = f"pg_get_serial_sequence('{table.name}', 'id')"
                 connection.execute(sa.text(f"SELECT setval({sequence}, {last})"))
     server.dispose()
+    dump.dispose()
     return target
 
 
