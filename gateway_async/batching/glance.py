@@ -7,8 +7,9 @@ It proves all or says nothing; `judge` stays the only judge. A layout is learnt 
 - Once one tail of success is cut from the end of each item, the list is the text that was sent, in
   the gateway's spacing: so identity, amounts and currency are those sent, no field is named twice,
   and none is extra.
-- Tails end at a brace, and the text that was sent has one brace an order, so each order has its
-  own tail. Only printable ASCII without quotes and backslashes may differ between tails.
+- Tails end at a brace, and the text that was sent has one closing brace an order (see
+  `EncodedChunk.listed`), so each order has its own tail. Only printable ASCII without quotes and
+  backslashes may differ between tails.
 
 The module is pure. It does not know what a request is, and keeps one layout.
 """
@@ -70,14 +71,14 @@ class Glance:
 
         Args:
             reply: The reply, as it came.
-            listed: The JSON array of the orders, as it was sent.
+            listed: The JSON array of the orders, as it was sent; empty where a value has a brace.
             orders: How many they are.
 
         Returns:
             None where the reply proves nothing at a glance.
         """
         layout = self._layout
-        if layout is None or listed.count(b"}") != orders:
+        if layout is None or not listed:
             return None
         sent = _spaced(listed, layout.colon, layout.comma)
         head = layout.head.match(reply)
@@ -107,11 +108,11 @@ class Glance:
         Args:
             reply: The reply; its signature may be emptied.
             payload: The same decoded, no field of it named twice.
-            listed: The JSON array of the orders, as it was sent.
+            listed: The JSON array of the orders, as it was sent; empty where a value has a brace.
             orders: How many they are.
             overall: Code and text of its overall result.
         """
-        if self._learnt < MOST_LAYOUTS and listed.count(b"}") == orders:
+        if self._learnt < MOST_LAYOUTS and listed:
             self._learnt += 1
             layouts = (self._read_layout(reply, payload, listed, *each) for each in _SPACINGS)
             if (layout := next(filter(None, layouts), None)) is not None:

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from gateway_async.operations import Operation
 
 _MOST_DIGITS = 30
-_UNESCAPED = bytes({*range(0x20, 0x100)} - {*b'"\\'})
-"""What stands in a JSON string as it is."""
+_PLAIN = bytes({*range(0x20, 0x100)} - {*b'"\\}'})
+"""What stands in a JSON string as it is, and is no closing brace."""
 
 _EQUALS, _NEXT_PAIR = "\udcfe", "\udcff"
 """Stand for `=` and `&` while a form is escaped; so encoded, they are bytes foreign to UTF-8."""
@@ -75,7 +75,8 @@ class EncodedChunk:
 
     Attributes:
         fields: The fields of the request that carry them.
-        listed: The JSON array among them; empty for look-ups, which have none.
+        listed: The JSON array among them, with one closing brace an order; empty where it has more,
+            and for look-ups, which have none.
     """
 
     fields: "Mapping[str, str]" = attrs.field(repr=False)
@@ -110,10 +111,11 @@ def encode_chunk(
             for order, marker in zip(orders, markers, strict=True)
         ]
     model, name = operation.order_class, operation.list_field
-    listed = _written_plainly(model, orders, dialect) or orjson.dumps(
-        [_values(order, model, dialect, order) for order in orders]
-    )
-    return EncodedChunk({dialect.wire_names.get(name, name): JsonText(listed.decode())}, listed)
+    if listed := _written_plainly(model, orders, dialect):
+        return EncodedChunk({name: JsonText(listed.decode())}, listed)
+    listed = orjson.dumps([_values(order, model, dialect, order) for order in orders])
+    fields = {dialect.wire_names.get(name, name): JsonText(listed.decode())}
+    return EncodedChunk(fields, listed if listed.count(b"}") == len(orders) else b"")
 
 
 def amounts_are_plain(orders: "Sequence[Any]", dialect: "Dialect") -> bool:
@@ -244,15 +246,15 @@ def _check_encodable(fields: "Mapping[str, str]") -> None:
 def _written_plainly(model: type, orders: "Sequence[Any]", dialect: "Dialect") -> bytes | None:
     """Write orders by one template, in half the time; None where a value needs more than that.
 
-    The template is right where nothing needs an escape: then there are no more quotes than its own.
+    The template is right where nothing needs an escape: then its own quotes are the only ones.
     """
     write, quotes = _template(model)
     amounts = None if dialect.wire_names else _plain_amounts(model, orders, dialect)
     if amounts is None or not quotes:
         return None
     listed = f"[{write(orders, amounts)}]".encode()
-    is_right = listed.translate(None, _UNESCAPED) == b'"' * (quotes * len(orders))
-    return listed if is_right else None
+    is_plain = listed.translate(None, _PLAIN) == (b'"' * quotes + b"}") * len(orders)
+    return listed if is_plain else None
 
 
 def _plain_amounts(

@@ -28,7 +28,8 @@ def _written(payload: Any, spacing: tuple[str, str] = COMPACT) -> bytes:
 
 def _items(operation: str, orders: Sequence[Any], **added: Any) -> list[dict[str, Any]]:
     """Return the orders as they were sent, each with what says that it was done."""
-    sent = json.loads(_listed(operation, orders))
+    encoded = encode_chunk(OPERATIONS[operation], orders, Dialect())
+    sent = json.loads(encoded.fields[str(OPERATIONS[operation].list_field)])
     return [
         row
         | {name: value for name, value in item_of(operation, order).items() if name not in row}

@@ -24,7 +24,7 @@ from gateway_async.batching.results import overall_of
 from gateway_async.operations import OPERATIONS, Operation
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.wire.decode import decode_surely, without_signatures
-from gateway_async.wire.encode import encode_chunk
+from gateway_async.wire.encode import EncodedChunk, encode_chunk
 from tests.orders import MONEY_OPERATIONS, ORDER_CLASSES
 
 DIALECT = Dialect()
@@ -168,8 +168,13 @@ class Chunk:
 
     gateway: Gateway
     orders: list[Any]
-    listed: bytes
+    encoded: EncodedChunk
     reply: bytes
+
+    @property
+    def listed(self) -> bytes:
+        """The orders as they were sent."""
+        return self.encoded.fields[str(self.gateway.operation.list_field)].encode()
 
     @property
     def items(self) -> list[bytes]:
@@ -202,8 +207,9 @@ def draw_chunk(random: Random, gateway: Gateway, *, is_odd: bool) -> Chunk:
     orders = draw_orders(random, gateway.operation, is_odd=is_odd)
     marked = gateway.operation.name == "refund" and random.random() < 0.2
     markers = [f"[ga-0123456789ab-{n:010}]" for n in range(len(orders))] if marked else ()
-    listed = encode_chunk(gateway.operation, orders, DIALECT, markers).listed
-    return Chunk(gateway, orders, listed, gateway.reply(random, listed))
+    encoded = encode_chunk(gateway.operation, orders, DIALECT, markers)
+    listed = encoded.fields[str(gateway.operation.list_field)].encode()
+    return Chunk(gateway, orders, encoded, gateway.reply(random, listed))
 
 
 # Mutations of the text
@@ -400,7 +406,7 @@ def mutated(random: Random, chunk: Chunk) -> bytes:
 def learnt(glance: Glance, chunk: Chunk) -> None:
     """Let a glance learn from a right reply, as a batch does."""
     reply, payload = without_signatures(chunk.reply, decode_surely(chunk.reply))
-    glance.learn(reply, payload, chunk.listed, len(chunk.orders), overall_of(payload))
+    glance.learn(reply, payload, chunk.encoded.listed, len(chunk.orders), overall_of(payload))
 
 
 def check(chunk: Chunk, reply: bytes, kept: bytes) -> None:
@@ -444,14 +450,14 @@ def run(mutations: int, seed: int) -> Counter[str]:
             chunk = draw_chunk(random, gateway, is_odd=random.random() < 0.3)
             if not chunk.says_done(chunk.reply):
                 raise AssertionError(f"this reply is not right: {chunk.reply!r}")
-            kept = glance.prove(chunk.reply, chunk.listed, len(chunk.orders))
+            kept = glance.prove(chunk.reply, chunk.encoded.listed, len(chunk.orders))
             counts["right"] += 1
             if kept is not None:
                 counts["right, proved"] += 1
                 check(chunk, chunk.reply, kept)
             for _ in range(_MUTATIONS_A_CHUNK if counts["mutated"] < mutations else 0):
                 reply = mutated(random, chunk)
-                kept = glance.prove(reply, chunk.listed, len(chunk.orders))
+                kept = glance.prove(reply, chunk.encoded.listed, len(chunk.orders))
                 counts["mutated"] += 1
                 if kept is not None:
                     counts["mutated, proved"] += reply != chunk.reply

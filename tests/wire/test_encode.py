@@ -269,7 +269,10 @@ def test_orders_go_out_as_orjson_writes_them(drawn: list[tuple[str, str, Any]]) 
         }
         for order in orders
     ]
-    assert encode_chunk(REFUND, orders, DIALECT).listed == orjson.dumps(rows)
+    encoded = encode_chunk(REFUND, orders, DIALECT)
+    assert encoded.fields["refund_orders"].encode() == orjson.dumps(rows)
+    has_brace = any("}" in text for word, reason, _ in drawn for text in (word, reason))
+    assert encoded.listed == (b"" if has_brace else orjson.dumps(rows))
 
 
 def dialect_with(**choices: Any) -> Dialect:
