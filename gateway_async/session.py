@@ -84,6 +84,7 @@ class Gate:
     Attributes:
         deadline: Loop time after which nothing leaves.
         drain_seconds: How long what has left may take beyond the deadline.
+        is_open: Whether anything may leave at once, whatever the time.
         paused_until: Loop time before which nothing leaves.
         stopped_because: Why it was stopped; None where it was not, whatever the time.
     """
@@ -91,6 +92,7 @@ class Gate:
     def __init__(self, *, deadline: float = math.inf, drain_seconds: float = math.inf) -> None:
         self.deadline = deadline
         self.drain_seconds = drain_seconds
+        self.is_open = deadline == math.inf
         self.paused_until = -math.inf
         self.stopped_because: str | None = None
         self._stopped = asyncio.Event()
@@ -98,24 +100,26 @@ class Gate:
     @property
     def is_too_late(self) -> bool:
         """Whether the deadline has passed."""
-        return self.deadline < math.inf and asyncio.get_running_loop().time() >= self.deadline
+        return asyncio.get_running_loop().time() >= self.deadline
 
     @property
     def stop_reason(self) -> str | None:
         """Why nothing may leave any more; None while it may."""
-        if self.stopped_because is None and self.deadline < math.inf and self.is_too_late:
+        if self.stopped_because is None and not self.is_open and self.is_too_late:
             return DEADLINE_PASSED
         return self.stopped_because
 
     def stop(self, reason: str) -> None:
         """Let nothing leave any more; the first reason stays."""
         self.stopped_because = self.stopped_because or reason
+        self.is_open = False
         self._stopped.set()
 
     def pause(self, seconds: float) -> None:
         """Let nothing leave for so long."""
         until = asyncio.get_running_loop().time() + seconds
         self.paused_until = max(self.paused_until, until)
+        self.is_open = False
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for so long, and no longer than requests may leave."""
@@ -130,12 +134,10 @@ class Gate:
         Raises:
             NotSentError: If nothing may leave any more.
         """
-        if self.paused_until > -math.inf:  # which is rare, and looks at the clock
-            now = asyncio.get_running_loop().time
-            while (seconds := self.paused_until - now()) > 0 and self.stop_reason is None:
-                await self.sleep(seconds)
-        if self.stopped_because is not None or self.deadline < math.inf:
-            self.check()
+        now = asyncio.get_running_loop().time
+        while (seconds := self.paused_until - now()) > 0 and self.stop_reason is None:
+            await self.sleep(seconds)
+        self.check()
 
     def check(self) -> None:
         """Do nothing if something may leave, be it after a pause.
@@ -369,23 +371,24 @@ class Attempts(Generic[T]):
             return AttemptsResult(error=_bare(error))
         try:
             while True:
+                response = problem = None
                 try:
-                    self._last = self._result(await self._send(message), None, message.signature)
+                    response = await self._send(message)
                 except JournalError:  # from `prepare`: it ends more than this request
                     raise
                 except GatewayError as error:
-                    self._last = self._result(None, _bare(error), message.signature)
+                    problem = _bare(error)
                 except asyncio.CancelledError:
                     self._gate.stop(CALL_CANCELLED)
-                    self._last = self._result(None, None, message.signature)
-                problem = self._last.error
-                if problem is None or not (self._may_repeat(problem) and await self._paused()):
-                    return self._last
-                _log.warning("%s is tried again: %s", self._request.operation, problem)
+                last = self._last = self._result(response, problem, message.signature)
+                if last.error is None:
+                    return last
+                if not (self._may_repeat(last.error) and await self._paused()):
+                    return last
+                _log.warning("%s is tried again: %s", self._request.operation, last.error)
         finally:  # a withdrawal cancels the attempts, and not the task that makes them
-            task = asyncio.current_task()
-            for _ in range(self._withdrawals):
-                if task is not None:
+            if self._withdrawals and (task := asyncio.current_task()) is not None:
+                for _ in range(self._withdrawals):
                     task.uncancel()
 
     def withdraw(self) -> bool:
@@ -408,7 +411,8 @@ class Attempts(Generic[T]):
         """Send the request once, when it may leave and it is its turn."""
         tracker = self._tracker = SendTracker(self._fence)
         self._began_at = _NO_TURN
-        await self._gate.wait_open()
+        if not self._gate.is_open:
+            await self._gate.wait_open()
         if (limiter := self._session.limiter) is None:
             return await self._post(message, tracker)
         async with limiter:  # its turn comes before `prepare`, which begins something

@@ -176,10 +176,31 @@ class AiohttpTransport:
         session = opened.session
         deadline = Deadline(opened.alarm, tracker, seconds)
         payload = TrackedPayload(request, tracker, deadline.restart)
+        if self._headers:
+            payload.headers.update(self._headers)
         is_foreign = False
         failure: Exception
         try:
-            response = await self._post(session, request.path, payload, deadline)
+            response = await session.post(
+                self._url(request.path),
+                data=payload,
+                headers=payload.headers,  # else a given session's own Content-Type would win
+                proxy_headers=self._proxy_headers,
+                timeout=_NO_TIMERS,
+                allow_redirects=False,
+                raise_for_status=False,
+                auto_decompress=True,
+                read_bufsize=_READ_BYTES,
+                middlewares=(),
+            )
+            try:
+                if not tracker.started:
+                    _check_unasked(response, tracker)
+                body = await self._read(response.content, deadline)
+            except BaseException:
+                response.close()
+                raise
+            response.release()
         except asyncio.CancelledError:
             if not deadline.was_only_cause:
                 raise
@@ -193,13 +214,14 @@ class AiohttpTransport:
             # Without hooks it is asyncio's TLS, or aiohttp, which asserts that it was not closed.
             is_foreign = self._given is not None and not session.closed
         else:
-            if tracker.is_reused:
-                _teach(session, tracker, is_lost=response.status == HTTPStatus.REQUEST_TIMEOUT)
-            return response
+            if tracker.teach is not None:
+                tracker.teach(is_lost=response.status == HTTPStatus.REQUEST_TIMEOUT)
+            return HttpResponse(response.status, response.headers, body)
         finally:
             deadline.end()
             payload.abort_closed()
-        _teach(session, tracker, is_lost=isinstance(failure, _ENDED))
+        if tracker.teach is not None and tracker.started:
+            tracker.teach(is_lost=isinstance(failure, _ENDED))
         # Outside the handlers: a context would carry aiohttp's frames, and they hold the body.
         if is_foreign:
             raise _bare(failure)
@@ -215,33 +237,6 @@ class AiohttpTransport:
         opened = self._opened.pop(asyncio.get_running_loop(), None)
         if opened is not None and opened.generator is not None:
             await opened.generator.aclose()
-
-    async def _post(
-        self, session: aiohttp.ClientSession, path: str, payload: TrackedPayload, deadline: Deadline
-    ) -> HttpResponse:
-        if self._headers:
-            payload.headers.update(self._headers)
-        response = await session.post(
-            self._url(path),
-            data=payload,
-            headers=payload.headers,  # else a given session's own Content-Type would win
-            proxy_headers=self._proxy_headers,
-            timeout=_NO_TIMERS,
-            allow_redirects=False,
-            raise_for_status=False,
-            auto_decompress=True,
-            read_bufsize=_READ_BYTES,
-            middlewares=(),
-        )
-        try:
-            if not payload.tracker.started:
-                _check_unasked(response, payload.tracker)
-            body = await self._read(response.content, deadline)
-        except BaseException:
-            response.close()
-            raise
-        response.release()
-        return HttpResponse(response.status, response.headers, body)
 
     async def _read(self, content: aiohttp.StreamReader, deadline: Deadline) -> bytes:
         pieces: list[bytes] = []
@@ -312,36 +307,39 @@ class Pool(aiohttp.TCPConnector):
         free: a worker of a batch with its next request. Those of other batches would time out.
         """
         await self._places.acquire()
-        if self.closed:  # it would connect first, and keep that place for ever
-            self._places.release()
-            raise aiohttp.ClientConnectionError("the client was closed meanwhile")
         try:
-            connection = await super().connect(req, traces, timeout)
-            while self._lost and connection.protocol in self._arrivals and not self._trusts:
-                _abort(connection)
+            while True:
+                if self.closed:  # aiohttp would connect first, and keep that place for ever
+                    raise aiohttp.ClientConnectionError("the client was closed meanwhile")
                 connection = await super().connect(req, traces, timeout)
+                is_used = connection.protocol in self._arrivals
+                if not (is_used and self._lost) or self._trusts:
+                    break
+                _abort(connection)
         except BaseException:
             self._places.release()
             raise
         connection.add_callback(self._places.release)
         protocol, transport = connection.protocol, connection.transport
         if protocol is not None and transport is not None and isinstance(req.body, TrackedPayload):
-            if protocol in self._arrivals:
-                req.body.tracker.is_reused = True
-                req.body.tracker.is_trial = self._beware()
+            if is_used:
+                req.body.tracker.teach = functools.partial(self.note, is_trial=self._beware())
             else:
                 self._arrivals[protocol] = arrivals_on(transport)
             req.body.arrivals = self._arrivals[protocol]
         return connection
 
-    def note(self, tracker: SendTracker, *, is_lost: bool) -> None:
-        """Learn from a request that was written whether its connection ended with a reply owing."""
-        if not tracker.is_reused:
-            return
+    def note(self, *, is_lost: bool, is_trial: bool) -> None:
+        """Learn whether a used connection ended with the reply to a written request owing.
+
+        Args:
+            is_lost: Whether it did.
+            is_trial: Whether it was used to find out if connections may be used again.
+        """
         if is_lost:
             self._lost += 1
             self._beware()
-        elif self._lost < _MOST_LOST or tracker.is_trial:  # not what had left before
+        elif self._lost < _MOST_LOST or is_trial:  # not what had left before
             self._lost, self._distrusts_until = 0, 0.0
 
     def _beware(self) -> bool:
@@ -364,17 +362,11 @@ def _abort(connection: "Connection") -> None:
         transport.abort()
 
 
-def _teach(session: aiohttp.ClientSession, tracker: SendTracker, *, is_lost: bool) -> None:
-    """Let a pool of ours learn from how a request ended that was written."""
-    if tracker.started and isinstance(session.connector, Pool):
-        session.connector.note(tracker, is_lost=is_lost)
-
-
 def _check_unasked(response: aiohttp.ClientResponse, tracker: SendTracker) -> None:
     """Raise for a reply to a request that was not written.
 
     Raises:
-        NotSentError: Where it lay in the connection before, so that nothing was written.
+        aiohttp.ClientConnectionError: Where it lay in the connection before.
         EvidenceError: Where aiohttp wrote something, and the tracker did not notice.
     """
     if not tracker.problem and wrote_nothing(response):
@@ -399,7 +391,7 @@ def _translate(error: Exception, tracker: SendTracker) -> GatewayError:
     if not sent and any(isinstance(link, _WRONG_CERTIFICATE) for link in _links(error)):
         return CertificateError(f"nothing was sent: the TLS certificate is not valid ({what})")
     if not sent:
-        kind = StaleConnectionError if tracker.problem and tracker.is_reused else NotSentError
+        kind = StaleConnectionError if tracker.problem and tracker.teach else NotSentError
         return kind(f"nothing was sent: {tracker.problem or what}")
     if isinstance(error, _SHOWS_REPLY):
         return ReplyUnreadableError(f"the request was sent and its reply is unreadable: {what}")

@@ -70,19 +70,18 @@ class SendTracker:
         revoked: It must never be written any more; a late write raises instead.
         fence: Called at the very last moment; where it raises, nothing is written.
         problem: Why its connection could not take it, so that nothing was written; or empty.
-        is_reused: Whether its connection had carried another request.
-        is_trial: Whether that was the one to find out if connections may be used again.
+        teach: Lets a pool of ours learn, by `is_lost`, whether its connection ended with the reply
+            owing; None where no pool of ours has used the connection before.
     """
 
-    __slots__ = ("fence", "is_reused", "is_trial", "problem", "revoked", "started")
+    __slots__ = ("fence", "problem", "revoked", "started", "teach")
 
     def __init__(self, fence: "Callable[[], None] | None" = None) -> None:
         self.started = False
         self.revoked = False
         self.fence = fence
         self.problem = ""
-        self.is_reused = False
-        self.is_trial = False
+        self.teach: Callable[..., None] | None = None
 
     def begin(self) -> None:
         """Note that the body is about to be written.

@@ -335,7 +335,8 @@ def in_utf8(body: bytes, content_type: str) -> bytes:
 
     What is UTF-8 stays, whatever the header says, as does XML that names its own encoding.
     """
-    codec = codec_of(charset_of(content_type) or "")
+    charset = charset_of(content_type)
+    codec = None if charset is None else codec_of(charset)
     if codec in (None, "utf-8") or is_utf_16(body) or _NAMES_ENCODING.match(trim(body)):
         return body
     text = text_in(body, ["utf-8", codec or ""])

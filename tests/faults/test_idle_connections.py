@@ -21,7 +21,7 @@ from gateway_async import (
 )
 from gateway_async.transport import http
 from gateway_async.transport.http import KEEP_IDLE_SECONDS, Pool
-from gateway_async.transport.tracked import SendTracker, arrivals_on, has_unread
+from gateway_async.transport.tracked import arrivals_on, has_unread
 from tests.faults.deeds import SUCCEEDED, UNKNOWN, Trial, client
 from tests.faults.proxy import End, Proxy
 
@@ -314,9 +314,7 @@ async def test_that_a_gateway_ends_them_no_longer_is_learnt_from_one(pools: list
 async def test_a_reply_of_before_does_not_end_the_minute(pools: list[Pool]) -> None:
     """Else all would be tried at once when it is over: the losses in a row were forgotten."""
     async with wary(Grudging()) as client:
-        left_before = SendTracker()
-        left_before.is_reused = True
-        pools[0].note(left_before, is_lost=False)
+        pools[0].note(is_lost=False, is_trial=False)
         assert await lost_after_the_minute(client, pools[0]) == 1
 
 
