@@ -186,7 +186,7 @@ def judge_of(session: Session) -> "Judge":
         kept, payload = without_signatures(body, decode_surely(body))
         judgement = judge(REFUND, orders, payload, session.dialect)
         if judgement.all_echoed:
-            glance.learn(kept, payload, listed, len(orders), overall_of(payload))
+            glance.learn(kept, payload, listed, overall_of(payload))
         return judgement.all_echoed
 
     return is_done

@@ -100,7 +100,6 @@ class Glance:
         reply: bytes,
         payload: "Mapping[str, Any]",
         listed: bytes,
-        orders: int,
         overall: tuple[str | None, str | None],
     ) -> None:
         """Learn the layout of a reply that was judged to be all of success, in our order.
@@ -109,7 +108,6 @@ class Glance:
             reply: The reply; its signature may be emptied.
             payload: The same decoded, no field of it named twice.
             listed: The JSON array of the orders, as it was sent; empty where a value has a brace.
-            orders: How many they are.
             overall: Code and text of its overall result.
         """
         if self._learnt < MOST_LAYOUTS and listed:

@@ -200,7 +200,8 @@ class Sender:
                 self._calls.pop(task, None)
                 made = span.attempts = _ended_by_itself(call, intent) if made is None else made
                 self._results.requests += made.sent
-                self._results.retries += max(0, made.tries - 1)
+                if made.tries > 1:
+                    self._results.retries += made.tries - 1
                 if result is None:
                     error = made.error or ReplyUnreadableError("the reply could not be judged")
                     if self._operation.list_field is None:
@@ -208,7 +209,10 @@ class Sender:
                     result = _failed(chunk, error, self._sending(made, references), _refusal(made))
                 if judgement is None or not (judgement.truncated and len(chunk) > 1):
                     span.statuses = result.statuses
-                    await self._conclude(chunk, intent, result, judgement)
+                    if intent is None or intent.number is None:  # no journal expects it to be sent
+                        self._add(result)
+                    else:
+                        await self._conclude(chunk, intent, intent.number, result, judgement)
         return made.error
 
     def _attempts(
@@ -242,7 +246,7 @@ class Sender:
             if judgement.unexpected and not (judgement.truncated and len(chunk) > 1):
                 self._results.add_unexpected(judgement.unexpected)
             if self._glance and judgement.all_echoed and chunk.encoded is not None:
-                self._glance.learn(reply, payload, chunk.encoded.listed, len(chunk), overall)
+                self._glance.learn(reply, payload, chunk.encoded.listed, overall)
         answered = AnsweredChunk(
             chunk.indices,
             chunk.orders,
@@ -292,20 +296,18 @@ class Sender:
     async def _conclude(
         self,
         chunk: "Chunk",
-        intent: "_Intent | None",
+        intent: "_Intent",
+        number: int,
         result: AnsweredChunk | FailedChunk,
         judgement: Judgement | None,
     ) -> None:
         """Add the outcomes of a chunk, once the journal has recorded them."""
-        if intent is None or intent.number is None:  # no journal expects the chunk to be sent
-            self._add(result)
-            return
         if result.sending is None:
-            recorded = intent.recorder.withdraw(intent.number, chunk)
+            recorded = intent.recorder.withdraw(number, chunk)
         else:
             verdicts, items = _verdicts(result, judgement)
             recorded = intent.recorder.settle(
-                intent.number, chunk, verdicts, items, ended_at=result.sending.ended_at
+                number, chunk, verdicts, items, ended_at=result.sending.ended_at
             )
         try:
             await self.recorded()

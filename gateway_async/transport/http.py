@@ -176,31 +176,10 @@ class AiohttpTransport:
         session = opened.session
         deadline = Deadline(opened.alarm, tracker, seconds)
         payload = TrackedPayload(request, tracker, deadline.restart)
-        if self._headers:
-            payload.headers.update(self._headers)
         is_foreign = False
         failure: Exception
         try:
-            response = await session.post(
-                self._url(request.path),
-                data=payload,
-                headers=payload.headers,  # else a given session's own Content-Type would win
-                proxy_headers=self._proxy_headers,
-                timeout=_NO_TIMERS,
-                allow_redirects=False,
-                raise_for_status=False,
-                auto_decompress=True,
-                read_bufsize=_READ_BYTES,
-                middlewares=(),
-            )
-            try:
-                if not tracker.started:
-                    _check_unasked(response, tracker)
-                body = await self._read(response.content, deadline)
-            except BaseException:
-                response.close()
-                raise
-            response.release()
+            response = await self._post(session, request.path, payload, deadline)
         except asyncio.CancelledError:
             if not deadline.was_only_cause:
                 raise
@@ -214,14 +193,12 @@ class AiohttpTransport:
             # Without hooks it is asyncio's TLS, or aiohttp, which asserts that it was not closed.
             is_foreign = self._given is not None and not session.closed
         else:
-            if tracker.teach is not None:
-                tracker.teach(is_lost=response.status == HTTPStatus.REQUEST_TIMEOUT)
-            return HttpResponse(response.status, response.headers, body)
+            _teach(tracker, is_lost=response.status == HTTPStatus.REQUEST_TIMEOUT)
+            return response
         finally:
             deadline.end()
             payload.abort_closed()
-        if tracker.teach is not None and tracker.started:
-            tracker.teach(is_lost=isinstance(failure, _ENDED))
+        _teach(tracker, is_lost=isinstance(failure, _ENDED))
         # Outside the handlers: a context would carry aiohttp's frames, and they hold the body.
         if is_foreign:
             raise _bare(failure)
@@ -238,20 +215,40 @@ class AiohttpTransport:
         if opened is not None and opened.generator is not None:
             await opened.generator.aclose()
 
-    async def _read(self, content: aiohttp.StreamReader, deadline: Deadline) -> bytes:
-        pieces: list[bytes] = []
-        size = 0
-        while True:
-            piece = await content.readany()
-            size += len(piece)
-            if size > self._max_reply_bytes:
-                raise ReplyTooLargeError(
-                    f"the reply is larger than max_reply_bytes={self._max_reply_bytes}"
-                )
-            pieces.append(piece)
-            if content.at_eof():
-                return b"".join(pieces)
-            deadline.restart()
+    async def _post(
+        self, session: aiohttp.ClientSession, path: str, payload: TrackedPayload, deadline: Deadline
+    ) -> HttpResponse:
+        """Post a body, and read the response piece by piece."""
+        if self._headers:
+            payload.headers.update(self._headers)
+        response = await session.post(
+            self._url(path),
+            data=payload,
+            headers=payload.headers,  # else a given session's own Content-Type would win
+            proxy_headers=self._proxy_headers,
+            timeout=_NO_TIMERS,
+            allow_redirects=False,
+            raise_for_status=False,
+            auto_decompress=True,
+            read_bufsize=_READ_BYTES,
+            middlewares=(),
+        )
+        try:
+            if not payload.tracker.started:
+                _check_unasked(response, payload.tracker)
+            content = response.content
+            pieces = [await content.readany()]
+            left = self._max_reply_bytes - len(pieces[0])
+            while left >= 0 and not content.at_eof():
+                deadline.restart()
+                pieces.append(await content.readany())
+                left -= len(pieces[-1])
+            _check_size(left, self._max_reply_bytes)
+        except BaseException:
+            response.close()
+            raise
+        response.release()
+        return HttpResponse(response.status, response.headers, b"".join(pieces))
 
     async def _open(self) -> _Opened:
         """Return what is open on the running loop, and open it before."""
@@ -309,8 +306,7 @@ class Pool(aiohttp.TCPConnector):
         await self._places.acquire()
         try:
             while True:
-                if self.closed:  # aiohttp would connect first, and keep that place for ever
-                    raise aiohttp.ClientConnectionError("the client was closed meanwhile")
+                self._check_open()  # aiohttp would connect first, and keep that place for ever
                 connection = await super().connect(req, traces, timeout)
                 is_used = connection.protocol in self._arrivals
                 if not (is_used and self._lost) or self._trusts:
@@ -342,6 +338,10 @@ class Pool(aiohttp.TCPConnector):
         elif self._lost < _MOST_LOST or is_trial:  # not what had left before
             self._lost, self._distrusts_until = 0, 0.0
 
+    def _check_open(self) -> None:
+        if self.closed:
+            raise aiohttp.ClientConnectionError("the client was closed meanwhile")
+
     def _beware(self) -> bool:
         """Use none again for a while, where too many were lost; trying one begins it anew."""
         is_due = self._lost >= _MOST_LOST
@@ -360,6 +360,18 @@ def _abort(connection: "Connection") -> None:
     connection.close()
     if transport is not None:
         transport.abort()
+
+
+def _teach(tracker: SendTracker, *, is_lost: bool) -> None:
+    """Let a pool of ours learn from how a request ended that was written."""
+    if tracker.teach is not None and tracker.started:
+        tracker.teach(is_lost=is_lost)
+
+
+def _check_size(left: int, most: int) -> None:
+    """Raise for a reply that is larger than what is kept of one."""
+    if left < 0:
+        raise ReplyTooLargeError(f"the reply is larger than max_reply_bytes={most}")
 
 
 def _check_unasked(response: aiohttp.ClientResponse, tracker: SendTracker) -> None:

@@ -53,7 +53,7 @@ class _Reader:
     def learn(self, reply: bytes, orders: Sequence[Any]) -> None:
         kept, payload = without_signatures(reply, decode_surely(reply))
         listed = _listed(self.operation, orders)
-        self.glance.learn(kept, payload, listed, len(orders), overall_of(payload))
+        self.glance.learn(kept, payload, listed, overall_of(payload))
 
     def prove(self, reply: bytes, orders: Sequence[Any]) -> bytes | None:
         return self.glance.prove(reply, _listed(self.operation, orders), len(orders))

@@ -406,7 +406,7 @@ def mutated(random: Random, chunk: Chunk) -> bytes:
 def learnt(glance: Glance, chunk: Chunk) -> None:
     """Let a glance learn from a right reply, as a batch does."""
     reply, payload = without_signatures(chunk.reply, decode_surely(chunk.reply))
-    glance.learn(reply, payload, chunk.encoded.listed, len(chunk.orders), overall_of(payload))
+    glance.learn(reply, payload, chunk.encoded.listed, overall_of(payload))
 
 
 def check(chunk: Chunk, reply: bytes, kept: bytes) -> None:
