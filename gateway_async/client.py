@@ -322,7 +322,8 @@ class GatewayClient:
         `payout_declined_statuses`. It cannot be looked up: an unknown one stays unknown, and its
         error names the `request_id` to ask the gateway for. Unless `Dialect.payout_deduplicates`
         says that the gateway pays a `request_id` once, none is sent twice, and the same
-        `request_id` twice is a `DuplicateOrderError` whatever `policy` says.
+        `request_id` twice is a `DuplicateOrderError` whatever `policy` says. In a job, an unknown
+        one is held for a person; see `Journal.resolve`.
         """
         return self._batch("payout", requests, policy, job)
 
@@ -357,7 +358,7 @@ class GatewayClient:
         Submitting the same orders again, after whatever happened, keeps what is not kept yet.
 
         Args:
-            operation: ``"capture"``, ``"cancel"``, ``"review"`` or ``"refund"``.
+            operation: ``"capture"``, ``"cancel"``, ``"review"``, ``"refund"`` or ``"payout"``.
             orders: An iterable or asynchronous iterable of its orders, checked as for `refund`.
             job: ``journal.job(name)``.
             slice_size: How many orders a slice has, but for those of one transaction, which are

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import attrs
 
 from gateway_async.batching.batch import Batch, check_size, plain_batch
-from gateway_async.batching.feed import check_order, identity_of, name_of
+from gateway_async.batching.feed import check_order, name_of
 from gateway_async.batching.results import Outcome
 from gateway_async.errors import (
     ConfigurationError,
@@ -26,7 +26,7 @@ from gateway_async.errors import (
 )
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.values import describe
-from gateway_async.operations import OPERATIONS, Operation
+from gateway_async.operations import OPERATIONS, Operation, identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

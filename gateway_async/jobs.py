@@ -442,7 +442,7 @@ class JobRunner(Runner):
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
         source = new_orders(lease, self._collection, self._yielded.has)
-        log = IntentRecorder(lease, self._lose)
+        log = IntentRecorder(lease, self._operation, self._lose)
         run = self._run = BatchRunner(
             self._session,
             self._operation,
@@ -483,6 +483,9 @@ class JobRunner(Runner):
         """Ask the gateway about what is unknown, and return how many orders are new again."""
         again = 0
         async for rows in self._rows(lease, (JobState.UNKNOWN,)):
+            if not self._operation.recovered_by:
+                await lease.recover([_for_a_person(self._operation, row) for row in rows])
+                continue
             if not self._may_look:
                 break
             found = await self._aside(recovery.look(rows))
@@ -607,9 +610,12 @@ def _marker(head: "JobHead") -> str:
 class IntentRecorder(Recorder):
     """The journal of a job, written under a lease."""
 
-    def __init__(self, lease: "Lease", lose: "Callable[[LeaseLostError], None]") -> None:
+    def __init__(
+        self, lease: "Lease", operation: "Operation", lose: "Callable[[LeaseLostError], None]"
+    ) -> None:
         self.failure: JournalError | None = None
         self._lease = lease
+        self._operation = operation
         self._lose = lose
 
     def intend(
@@ -669,16 +675,38 @@ class IntentRecorder(Recorder):
     ) -> None:
         """Record the outcome of each order."""
         if {status for status, _ in verdicts} == {OutcomeStatus.SUCCEEDED}:
-            references = _references(items)
+            references = _references(self._operation.reference_field, items)
             await self._noticing_loss(
                 self._lease.succeed(request, chunk.indices, references, ended_at=ended_at)
             )
             return
         settlements = [
-            _settlement(index, status, error, found)
-            for index, (status, error), found in zip(chunk.indices, verdicts, items, strict=True)
+            self._settlement(index, order, *verdict, found)
+            for index, order, verdict, found in zip(
+                chunk.indices, chunk.orders, verdicts, items, strict=True
+            )
         ]
         await self._noticing_loss(self._lease.settle(request, settlements, ended_at=ended_at))
+
+    def _settlement(
+        self,
+        index: int,
+        order: object,
+        status: OutcomeStatus,
+        error: "GatewayError | None",
+        items: "Sequence[Mapping[str, Any]]",
+    ) -> Settlement:
+        if status is OutcomeStatus.SUCCEEDED:
+            reference = _reference(self._operation.reference_field, items)
+            return Settlement(index=index, state=JobState.SUCCEEDED, reference=reference)
+        said = _without_cards(getattr(error, "text", ""))
+        return Settlement(
+            index=index,
+            state=_STATES[status],
+            code=_without_cards(getattr(error, "code", "")),
+            text=said if isinstance(error, RejectedError) else _masked(str(error or ""), order),
+            said="" if isinstance(error, RejectedError) else said,
+        )
 
     def check(self) -> None:
         """Raise unless some of the lease is left."""
@@ -703,41 +731,27 @@ class IntentRecorder(Recorder):
             self._lose(error)
 
 
-def _settlement(
-    index: int,
-    status: OutcomeStatus,
-    error: "GatewayError | None",
-    items: "Sequence[Mapping[str, Any]]",
-) -> Settlement:
-    if status is OutcomeStatus.SUCCEEDED:
-        return Settlement(index=index, state=JobState.SUCCEEDED, reference=_reference(items))
-    if isinstance(error, RejectedError):
-        return Settlement(
-            index=index,
-            state=_STATES[status],
-            code=_without_cards(error.code),
-            text=_without_cards(error.text),
-        )
-    return Settlement(
-        index=index,
-        state=_STATES[status],
-        code=_without_cards(getattr(error, "code", "")),
-        text=_without_cards(str(error or "")),
-        said=_without_cards(getattr(error, "text", "")),
-    )
-
-
-def _references(found: "Sequence[Sequence[Mapping[str, Any]]]") -> list[str]:
+def _references(field: str, found: "Sequence[Sequence[Mapping[str, Any]]]") -> list[str]:
     """Return the reference of each order, found at once where each has one that is text."""
+    if not field:
+        return [""] * len(found)
     try:
-        return [items[0]["refund_reference_id"].strip() for items in found]
+        return [items[0][field].strip() for items in found]
     except (LookupError, AttributeError):  # has none, or one that is no text
-        return list(map(_reference, found))
+        return [_reference(field, items) for items in found]
 
 
-def _reference(items: "Sequence[Mapping[str, Any]]") -> str:
-    given = items[0].get("refund_reference_id") if items else None
+def _reference(field: str, items: "Sequence[Mapping[str, Any]]") -> str:
+    given = items[0].get(field) if items and field else None
     return given.strip() if type(given) is str else identifier(given) or ""
+
+
+def _masked(text: str, order: object) -> str:
+    """Mask what may be a card number in a text; a `request_id` is none, whatever its digits."""
+    request_id = getattr(order, "request_id", None)
+    if request_id is None:
+        return _without_cards(text)
+    return str(request_id).join(map(_without_cards, text.split(request_id)))
 
 
 def _without_cards(text: str) -> str:
@@ -887,6 +901,19 @@ class Found:
     outcomes: "list[Outcome[Any, Any]]"
     beside: "Mapping[str, Mapping[int, JobState]]"
     requests: int
+
+
+def _for_a_person(operation: "Operation", row: "Row") -> Settlement:
+    """Hold an unknown order that no look-up shows: a payout, or a review."""
+    name = getattr(row.order, operation.identity_field)
+    return Settlement(
+        index=row.index,
+        state=JobState.HELD,
+        code=row.known.code,
+        text=f"ask the gateway about {operation.identity_field} {name!r}, since a {operation} "
+        f"cannot be looked up, and decide by journal.resolve; {row.known.text}",
+        said=row.known.said,
+    )
 
 
 @attrs.frozen

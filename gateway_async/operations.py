@@ -6,6 +6,7 @@ read-only. A new batch operation is its models, one row here, and its docs.
 
 from enum import StrEnum
 from importlib import import_module
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from gateway_async.models.orders import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 class OperationClass(StrEnum):
@@ -63,6 +64,7 @@ class Operation:
         echo_fields: Fields of an item that repeat the request, and must agree with it.
         result_fields: What the reply adds to what it repeats. The result of a single call has at
             least one of them; else it proves nothing.
+        reference_field: The field of an item with the gateway's own name of what was done.
         recovered_by: The look-up that shows whether an order was done; empty where none does.
         done_state: The `PaymentState` that shows so, where that is a look-up of payments.
         moved_field: The amount that an order moves, by its field.
@@ -81,6 +83,7 @@ class Operation:
     _record_class: type[Any] | str = object
     echo_fields: tuple[str, ...] = ()
     result_fields: tuple[str, ...] = ()
+    reference_field: str = ""
     recovered_by: str = ""
     done_state: str = ""
     moved_field: str = "amount"
@@ -100,6 +103,11 @@ class Operation:
         return self.list_field is not None and not self.is_look_up
 
     @property
+    def takes_jobs(self) -> bool:
+        """Whether it moves money for any number of orders, which a journal can keep."""
+        return self._order_class is not object and not self.is_look_up
+
+    @property
     def order_class(self) -> type[Any]:
         """What the orders of a batch are; object for an operation that takes no batch."""
         return _loaded(self._order_class)
@@ -108,6 +116,15 @@ class Operation:
     def record_class(self) -> type[Any]:
         """What an item of the reply is read as."""
         return _loaded(self._record_class)
+
+
+def identity_of(operation: Operation) -> "Callable[[Any], Any]":
+    """Return what names an order of an operation: two of the same identity are duplicates."""
+    if operation.is_look_up:
+        return attrgetter("kind", "value")
+    if operation.kind is OperationClass.KEYED:
+        return lambda order: getattr(order, operation.identity_field).lower()  # a UUID
+    return attrgetter(operation.identity_field)
 
 
 def _loaded(model: type[Any] | str) -> type[Any]:
@@ -204,6 +221,7 @@ REFUND = attrs.evolve(
     _batch("refund", RefundOrder, limit=50, record="RefundRecord"),
     echo_fields=(*_ORDER_ECHO, "refund_amount"),
     result_fields=("refund_status", "refund_reference", "refund_reference_id", "refund_message"),
+    reference_field="refund_reference_id",
     recovered_by="search_refunds",
     moved_field="refund_amount",
     confirms=True,
@@ -226,6 +244,7 @@ PAYOUT = Operation(
         *("source_currency", "source_amount"),
     ),
     result_fields=("transaction_id", "status", "failure_reason", "failure_type"),
+    reference_field="transaction_id",
 )
 
 OPERATIONS: "Mapping[str, Operation]" = MappingProxyType(

@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterable, Collection, Iterable, Mapping
 from itertools import islice
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -22,7 +22,7 @@ from gateway_async.errors import (
 )
 from gateway_async.models.orders import OutcomeStatus, whole_marker
 from gateway_async.models.values import describe
-from gateway_async.operations import OperationClass
+from gateway_async.operations import OperationClass, identity_of
 from gateway_async.session import is_cancelled
 from gateway_async.wire.encode import (
     EncodedChunk,
@@ -33,7 +33,7 @@ from gateway_async.wire.encode import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from gateway_async.batching.results import ChunkResult
     from gateway_async.dialect import Dialect
@@ -46,17 +46,6 @@ _CHECKED_AT_ONCE = 200
 _LEFT_IN_A_CHUNK = 1000
 _PROBLEMS_SHOWN = 20
 _CANCELLED_WITHIN = "the input was cancelled from within"
-
-_REFERENCE: "Callable[[Any], Identity]" = attrgetter("kind", "value")
-
-
-def identity_of(operation: "Operation") -> "Callable[[Any], Identity]":
-    """Return what names an order: two orders of the same identity are duplicates."""
-    if operation.is_look_up:
-        return _REFERENCE
-    if operation.kind is OperationClass.KEYED:
-        return lambda order: getattr(order, operation.identity_field).lower()  # a UUID
-    return attrgetter(operation.identity_field)
 
 
 def name_of(operation: "Operation", identity: "Identity") -> tuple[str, str]:

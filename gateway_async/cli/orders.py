@@ -6,7 +6,7 @@ This module opens no file, and knows no network.
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from gateway_async.batching.feed import check_order, identity_of, name_of
+from gateway_async.batching.feed import check_order, name_of
 from gateway_async.cli.cells import (
     amount_problem,
     currency_problem,
@@ -18,7 +18,7 @@ from gateway_async.cli.columns import written
 from gateway_async.cli.inputs import explain
 from gateway_async.cli.layouts import STATUS, STATUS_FROM, WRITTEN
 from gateway_async.errors import InvalidOrderError
-from gateway_async.operations import OPERATIONS
+from gateway_async.operations import OPERATIONS, identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

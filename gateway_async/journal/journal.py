@@ -200,8 +200,8 @@ class Journal:
 
         Args:
             name: The name of the job.
-            order: The order, or its position in the job, from 0; or a list or a range of such, and
-                then it is decided on all of them, or on none.
+            order: The order, or its position in the job, from 0, or the `request_id` of a payout;
+                or a list or a range of such, and then it is decided on all of them, or on none.
             status: `succeeded`, `declined`, `not_sent` (the next run sends it), or `unknown` (it
                 is held, and looked at again by the next run).
             note: Why; it is kept.

@@ -165,7 +165,7 @@ class Lease:
         self, transaction_ids: Collection[str], states: "Collection[JobState]"
     ) -> "list[Row]":
         """Return the rows of these transactions in these states, by position, of all slices."""
-        read = reads.read_of_transactions
+        read = reads.read_identities
         return await self._run("read the orders", read, self._key.job_id, transaction_ids, states)
 
     async def witness(self) -> "Row | None":

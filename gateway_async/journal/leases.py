@@ -29,6 +29,7 @@ from gateway_async.journal.schema import (
     DatabaseNow,
 )
 from gateway_async.journal.states import TRANSITIONS, UNFINISHED, JobState, Transition
+from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,9 +48,9 @@ _IS_LEASE = sa.and_(
 _IS_OURS = sa.and_(_IS_LEASE, LEASES.c.epoch == sa.bindparam("the_epoch"))
 _LEFT = (LEASES.c.expires_at - DatabaseNow()).label("seconds_left")
 
-_FIND_JOB = sa.select(JOBS.c.id, JOBS.c.imported, JOBS.c.total, JOBS.c.slice_size).where(
-    JOBS.c.name == sa.bindparam("the_name")
-)
+_FIND_JOB = sa.select(
+    JOBS.c.id, JOBS.c.imported, JOBS.c.total, JOBS.c.slice_size, JOBS.c.operation
+).where(JOBS.c.name == sa.bindparam("the_name"))
 _IS_SLICE = sa.and_(
     SLICES.c.job_id == sa.bindparam("the_job"), SLICES.c.slice == sa.bindparam("the_slice")
 )
@@ -84,14 +85,13 @@ _RELEASE_OF = (
     .where(_IS_LEASE, LEASES.c.owner == sa.bindparam("the_owner"))
     .values(expires_at=0.0)
 )
-_FOUND_IN_DOUBT = [str(state) for state in sorted(TRANSITIONS[Transition.REOPEN])]
 _REOPEN = tuple(
     table.update()
     .where(
         table.c.job_id == sa.bindparam("the_job"),
         table.c.slice == sa.bindparam("the_slice"),
         position.between(sa.bindparam("the_first"), sa.bindparam("the_last")),
-        table.c.state.in_(_FOUND_IN_DOUBT),
+        table.c.state.in_(sa.bindparam("the_states", expanding=True)),
         table.c.proof != ALIKE,
     )
     .values(
@@ -188,8 +188,18 @@ def take_job(
         )
     key = take(transaction, _key(transaction, name, found, slice_number), owner, seconds)
     named = {"the_job": key.job_id, "the_slice": slice_number}
+    is_looked_up = bool(OPERATIONS[found.operation].recovered_by)
+    reopened = {
+        "the_first": key.first,
+        "the_last": key.last,
+        "the_states": [
+            str(state)
+            for state in sorted(TRANSITIONS[Transition.REOPEN])
+            if is_looked_up or state is not JobState.HELD  # else only a person can know more
+        ],
+    }
     for statement in _REOPEN:
-        transaction.execute(statement, {**named, "the_first": key.first, "the_last": key.last})
+        transaction.execute(statement, {**named, **reopened})
     if slice_number:  # else a worker that was handed it, and died, would leave it for good
         transaction.execute(_BEGIN_SLICE, {**named, "seconds": seconds})
     return key

@@ -374,17 +374,18 @@ def read_new_orders(
     return [(group, [next(orders) for _ in group]) for group in groups]
 
 
-def read_of_transactions(
+def read_identities(
     transaction: "Transaction",
     job_id: int,
-    transaction_ids: "Collection[str]",
+    identities: "Collection[str]",
     states: "Collection[JobState]",
 ) -> list[Row]:
-    """Return the rows of these transactions in these states, by position."""
-    asked = frozenset(transaction_ids)
+    """Return the rows of these transactions, or `request_id`s, in these states, by position."""
+    asked = frozenset(identities)
+    identity = codec_of(transaction.execute(_ONE_JOB, {"the_job": job_id}).one().operation).identity
     positions = _with_keys(transaction, job_id, asked)
     rows = _rows(transaction, job_id, _known_at(transaction, job_id, positions))
-    return [row for row in rows if row.state in states and row.order.transaction_id in asked]
+    return [row for row in rows if row.state in states and identity(row.order) in asked]
 
 
 def read_witness(transaction: "Transaction", job_id: int) -> Row | None:
@@ -480,11 +481,9 @@ def _notes(
     }
 
 
-def _with_keys(
-    transaction: "Transaction", job_id: int, transaction_ids: "Collection[str]"
-) -> list[int]:
-    """Return the positions of orders that may be of these transactions: nearly all of them are."""
-    wanted = {lookup_key(each) for each in transaction_ids}
+def _with_keys(transaction: "Transaction", job_id: int, identities: "Collection[str]") -> list[int]:
+    """Return the positions of orders that may have these identities: nearly all of them do."""
+    wanted = {lookup_key(each) for each in identities}
     positions: list[int] = []
     last = -1
     while found := transaction.execute(_KEYS, {"the_job": job_id, "after": last}).all():

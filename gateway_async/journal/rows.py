@@ -4,6 +4,7 @@ A block of orders is one JSON object with a list of values for each field of the
 what one release stored another one reads, although its orders have more fields.
 """
 
+import functools
 import math
 import struct
 import zlib
@@ -30,10 +31,9 @@ from gateway_async.errors import (
     RejectedError,
 )
 from gateway_async.journal.states import UNFINISHED, JobState
-from gateway_async.models.orders import OutcomeStatus, RefundOrder, status_codes
-from gateway_async.models.records import RefundRecord
-from gateway_async.models.values import currency_field
-from gateway_async.operations import OPERATIONS
+from gateway_async.models.orders import OutcomeStatus, status_codes
+from gateway_async.models.values import MODEL, currency_field
+from gateway_async.operations import OPERATIONS, identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,19 +81,22 @@ class OrderCodec:
     Attributes:
         operation: The operation.
         order_class: What its orders are.
+        identity: Returns what names an order: its `transaction_id`, or its `request_id`.
         names: The fields of the class.
         required: Those of them that have no default.
         read: Reads all fields of an order at once.
         write: For each field, what fills it in; orders are frozen, and were checked when made.
-        amounts: Which of the fields are amounts, by position.
+            None for orders with objects inside: they are made as a caller makes them.
+        amounts: Which of the fields are amounts that every order has, by position.
     """
 
     operation: "Operation"
     order_class: type[Any]
+    identity: "Callable[[Any], Any]"
     names: tuple[str, ...]
     required: frozenset[str]
     read: "Callable[[Any], tuple[Any, ...]]"
-    write: "tuple[Callable[[Any, Any], None], ...]"
+    write: "tuple[Callable[[Any, Any], None], ...] | None"
     amounts: tuple[int, ...]
 
     def check(self, order: object) -> None:
@@ -118,7 +121,7 @@ class OrderCodec:
         columns: list[Sequence[Any]] = list(zip(*map(self.read, orders), strict=True))
         for at in self.amounts:
             columns[at] = list(map(str, columns[at]))
-        return orjson.dumps(dict(zip(self.names, columns, strict=True))).decode()
+        return orjson.dumps(dict(zip(self.names, columns, strict=True)), default=_stored).decode()
 
     def decode(self, block: str, job: str) -> list[Any]:
         """Return the orders of a block; a field that it was stored without has its default.
@@ -131,16 +134,16 @@ class OrderCodec:
             JournalError: If this release cannot make orders of it.
         """
         columns: dict[str, list[Any]] = orjson.loads(block)
-        if tuple(columns) != self.names:
-            return self._decode_others(columns, job)
+        if self.write is None or tuple(columns) != self.names:
+            return self._decode_each(columns, job)
         orders = [object.__new__(self.order_class) for _ in columns[self.names[0]]]
         for at, column in enumerate(columns.values()):
             given = map(Decimal, column) if at in self.amounts else column
             list(map(self.write[at], orders, given))  # quicker than a loop
         return orders
 
-    def _decode_others(self, columns: "Mapping[str, Sequence[Any]]", job: str) -> list[Any]:
-        """Return the orders of a block that a release with other fields stored."""
+    def _decode_each(self, columns: "Mapping[str, Sequence[Any]]", job: str) -> list[Any]:
+        """Return the orders of a block, which a release with other fields may have stored."""
         unknown = ", ".join(name for name in columns if name not in self.names)
         lacking = ", ".join(sorted(self.required.difference(columns)))
         if unknown or lacking:
@@ -152,7 +155,7 @@ class OrderCodec:
             )
         try:
             return [
-                self.order_class(**dict(zip(columns, values, strict=True)))
+                _made(self.order_class, dict(zip(columns, values, strict=True)))
                 for values in zip(*columns.values(), strict=True)
             ]
         except InvalidOrderError as error:
@@ -162,47 +165,78 @@ class OrderCodec:
             ) from None
 
 
-def _codec(operation: "Operation", order_class: "type[Any]") -> OrderCodec:
-    fields = attrs.fields(order_class)
-    names = tuple(field.name for field in fields)
-    return OrderCodec(
-        operation=operation,
-        order_class=order_class,
-        names=names,
-        required=frozenset(field.name for field in fields if field.default is attrs.NOTHING),
-        read=attrgetter(*names),
-        write=tuple(getattr(order_class, name).__set__ for name in names),
-        amounts=tuple(at for at, field in enumerate(fields) if currency_field(field)),
-    )
+def _stored(value: object) -> object:
+    """Return an amount, or an object inside an order, as JSON has it; what is None is left out."""
+    if isinstance(value, Decimal):
+        return str(value)
+    fields = attrs.fields(type(value))  # type: ignore[arg-type]  # a model
+    given = ((field.name, getattr(value, field.name)) for field in fields)
+    return {name: part for name, part in given if part is not None}
 
 
-CODECS: Mapping[str, OrderCodec] = MappingProxyType(
-    {
-        name: _codec(operation, operation.order_class)
-        for name, operation in OPERATIONS.items()
-        if operation.is_money_batch
-    }
-)
-"""The codec of each operation that a job may be of, by its name."""
+def _made(model: type[Any], values: "Mapping[str, Any]") -> Any:  # noqa: ANN401  # of the model
+    """Make an order, or an object inside one, of its stored fields.
+
+    Raises:
+        InvalidOrderError: If the model has no such field, or refuses a value.
+    """
+    fields = attrs.fields_dict(model)
+    if unknown := ", ".join(name for name in values if name not in fields):
+        raise InvalidOrderError(f"{model.__name__} has no {unknown}")
+    made = dict(values)
+    for name, part in values.items():
+        inner = fields[name].metadata.get(MODEL)
+        if inner is not None and part is not None:
+            is_list = isinstance(part, list)
+            made[name] = [_made(inner, each) for each in part] if is_list else _made(inner, part)
+    return model(**made)
 
 
-def codec_of(operation: str) -> OrderCodec:
+JOB_OPERATIONS = tuple(name for name, operation in OPERATIONS.items() if operation.takes_jobs)
+"""The operations that a job may be of."""
+
+
+@functools.cache
+def codec_of(name: str) -> OrderCodec:
     """Return the codec of an operation.
 
     Raises:
         ConfigurationError: For an operation that moves no money in a batch.
     """
-    try:
-        return CODECS[operation]
-    except KeyError:
+    if name not in JOB_OPERATIONS:
         raise ConfigurationError(
-            f"operation: expected one of {', '.join(CODECS)} for a job, got {operation!r}"
-        ) from None
+            f"operation: expected one of {', '.join(JOB_OPERATIONS)} for a job, got {name!r}"
+        )
+    operation = OPERATIONS[name]
+    order_class = operation.order_class
+    fields = attrs.fields(order_class)
+    names = tuple(field.name for field in fields)
+    has_objects = any(MODEL in field.metadata for field in fields)
+    required = frozenset(field.name for field in fields if field.default is attrs.NOTHING)
+    return OrderCodec(
+        operation=operation,
+        order_class=order_class,
+        identity=identity_of(operation),
+        names=names,
+        required=required,
+        read=attrgetter(*names),
+        write=None if has_objects else tuple(getattr(order_class, n).__set__ for n in names),
+        amounts=tuple(
+            at
+            for at, field in enumerate(fields)
+            if field.name in required and currency_field(field)
+        ),
+    )
 
 
-def lookup_key(transaction_id: str) -> int:
+@functools.cache
+def _operation_of(order_class: "type[Any]") -> "Operation":
+    return next(op for op in OPERATIONS.values() if op.order_class is order_class)
+
+
+def lookup_key(identity: str) -> int:
     """Return what an order is found by: 32 bits, which others may share."""
-    return zlib.crc32(transaction_id.encode())
+    return zlib.crc32(identity.encode())
 
 
 def pack_keys(keys: "Sequence[int]") -> bytes:
@@ -228,7 +262,7 @@ class Known(NamedTuple):
         code: The gateway's code, where it declined or gave a status without a meaning.
         text: Why it is in this state.
         said: The gateway's own text, where it gave a status without a meaning.
-        reference: The gateway's reference of a refund that was made.
+        reference: The gateway's own name of what was done; see `Operation.reference_field`.
         proof: What proves the state, where recovery found out.
         note: Why an operator decided, if one did.
     """
@@ -291,7 +325,7 @@ class Settlement:
         code: The gateway's code, where it declined or gave a status without a meaning.
         text: Why it is so.
         said: The gateway's own text, where it gave a status without a meaning.
-        reference: The gateway's reference of a refund that was made.
+        reference: The gateway's own name of what was done; see `Operation.reference_field`.
         proof: What proves it, where recovery found out.
     """
 
@@ -351,6 +385,10 @@ class Row:
             return OutcomeStatus.NOT_SENT
         return _STATUSES[self.state]
 
+    @property
+    def _operation(self) -> "Operation":
+        return _operation_of(type(self.order))  # type: ignore[arg-type]  # classes can be hashed
+
     def outcome(self, *, ended_at: float = math.inf) -> Outcome[Any, Any]:
         """Make its outcome.
 
@@ -358,28 +396,32 @@ class Row:
             ended_at: Stands in where the end of its request was not recorded, in seconds since
                 the epoch: by default it may not have ended yet.
         """
+        error = _error_of(self)
+        if isinstance(error, NotSentError | OutcomeUnknownError):
+            error.request_id = getattr(self.order, "request_id", None)
         return Outcome(
             order=self.order,
             index=self.index,
             status=self.status,
-            error=_error_of(self),
+            error=error,
             items=self._items(),
-            record_class=RefundRecord if self.known.reference else object,
+            record_class=self._operation.record_class if self.known.reference else object,
             sending=self._sending(ended_at),
         )
 
     def _items(self) -> tuple[Mapping[str, Any], ...]:
-        order = self.order
-        if not self.known.reference or not isinstance(order, RefundOrder):
+        """Return what the gateway said of the order, as far as the journal keeps it."""
+        operation = self._operation
+        if not self.known.reference or not operation.reference_field:
             return ()
+        names = (operation.identity_field, *operation.echo_fields)
+        given = ((name, getattr(self.order, name)) for name in names)
         item = {
-            "transaction_id": order.transaction_id,
-            "order_no": order.order_no,
-            "currency": order.currency,
-            "refund_amount": format(order.refund_amount, "f"),
-            "refund_reference_id": self.known.reference,
+            name: format(value, "f") if isinstance(value, Decimal) else value
+            for name, value in given
+            if value is not None
         }
-        return (item,)
+        return ({**item, operation.reference_field: self.known.reference},)
 
     def _sending(self, ended_at: float) -> Sending | None:
         note = self.sending

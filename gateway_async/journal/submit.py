@@ -182,7 +182,7 @@ class Submission:
             for start in range(0, len(piece), BLOCK):
                 orders = piece[start : start + BLOCK]
                 bodies = self.codec.encode(orders)
-                keys = [lookup_key(one.transaction_id) for one in orders]
+                keys = [lookup_key(self.codec.identity(one)) for one in orders]
                 seen.extend(keys if self.slice_size else ())
                 rows.append(
                     {

@@ -8,13 +8,14 @@ on an order depends on those of its transaction.
 from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import orjson
 import sqlalchemy as sa
 
 from gateway_async.errors import JournalError
 from gateway_async.journal.leases import make_due, reopen_slice, verify
-from gateway_async.journal.reads import find_job, read_chunks, read_of_transactions
+from gateway_async.journal.reads import find_job, read_chunks, read_identities
 from gateway_async.journal.rows import BY_OPERATOR, Known, codec_of, cut, cut_all, storable
 from gateway_async.journal.schema import (
     CHUNKS,
@@ -26,6 +27,7 @@ from gateway_async.journal.schema import (
 )
 from gateway_async.journal.states import IN_DOUBT, TRANSITIONS, JobState, Transition, sources
 from gateway_async.models.values import describe
+from gateway_async.operations import OperationClass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -265,7 +267,8 @@ def resolve(
     Args:
         transaction: The transaction.
         name: The name of the job.
-        order: The order, or its position; or several, as a list or a range.
+        order: The order, the `request_id` of a payout, or a position; or several, as a list or a
+            range.
         state: What it becomes.
         note: Why.
 
@@ -317,22 +320,24 @@ def _position(transaction: "Transaction", job: "sa.Row[Any]", order: object) -> 
         if not 0 <= order < job.total:
             raise JournalError(f"job {job.name!r} has no order {order}", job=job.name)
         return order
-    codec_of(job.operation).check(order)
-    transaction_id = str(getattr(order, "transaction_id", ""))
-    alike = read_of_transactions(transaction, job.id, {transaction_id}, frozenset(JobState))
-    equal = [row for row in alike if row.order == order]
-    if not equal:
+    codec = codec_of(job.operation)
+    is_key = isinstance(order, str | UUID) and codec.operation.kind is OperationClass.KEYED
+    if is_key:
+        identity, shown = str(order).lower(), f"of request_id {str(order)!r}"
+    else:
+        codec.check(order)
+        identity, shown = codec.identity(order), f"equal to {describe(order)}"
+    alike = read_identities(transaction, job.id, {identity}, frozenset(JobState))
+    found = [row.index for row in alike if is_key or row.order == order]
+    if not found:
+        raise JournalError(f"job {job.name!r} has no order {shown}", job=job.name)
+    if len(found) > 1:
         raise JournalError(
-            f"job {job.name!r} has no order that is equal to {describe(order)}", job=job.name
-        )
-    if len(equal) > 1:
-        positions = ", ".join(str(row.index) for row in equal)
-        raise JournalError(
-            f"job {job.name!r} has {len(equal)} orders equal to {describe(order)}: name one by its "
-            f"position: {positions}",
+            f"job {job.name!r} has {len(found)} orders {shown}: name one by its position: "
+            f"{', '.join(map(str, found))}",
             job=job.name,
         )
-    return equal[0].index
+    return found[0]
 
 
 # Chunks

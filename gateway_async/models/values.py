@@ -28,6 +28,8 @@ CONVERTER = "converter"
 """Metadata of a field of an order: what converts and checks its value."""
 JOINED = "joined"
 """Metadata of an array that goes out as one text: what makes the text."""
+MODEL = "model"
+"""Metadata of a nested object, or of an array of objects: their class."""
 MASK = "***"
 _SHOWN_HEAD, _SHOWN_TAIL = 6, 4
 SHORTEST_CARD = 12
@@ -357,7 +359,7 @@ def object_field(model: type, **options: Any) -> Any:  # noqa: ANN401  # as attr
             return value
         raise wrong_type(instance, field, f"{model.__name__}(...)", value)
 
-    return _declare(to_object)(**options)
+    return _declare(to_object)(metadata={MODEL: model}, **options)
 
 
 def objects_field(model: type, *, or_text: bool = False, **options: Any) -> Any:  # noqa: ANN401  # as attrs.field
@@ -376,7 +378,8 @@ def objects_field(model: type, *, or_text: bool = False, **options: Any) -> Any:
             return to_text(value, instance, field)
         return _to_tuple(value, instance, field, model, ", or a str" if or_text else "")
 
-    return _declare(to_objects)(**options)
+    metadata = {MODEL: model, **options.pop("metadata", {})}
+    return _declare(to_objects)(metadata=metadata, **options)
 
 
 def _to_tuple(

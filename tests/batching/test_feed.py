@@ -20,9 +20,9 @@ from gateway_async import (
     RefundOrder,
     RejectedError,
 )
-from gateway_async.batching.feed import Chunk, OrderFeed, Source, identity_of
+from gateway_async.batching.feed import Chunk, OrderFeed, Source
 from gateway_async.batching.results import ChunkResult, FailedChunk, ListedOutcomes, Outcome
-from gateway_async.operations import CAPTURE, QUERY, REFUND, Operation
+from gateway_async.operations import CAPTURE, QUERY, REFUND, Operation, identity_of
 from tests.orders import made_up, orders_for, refunds
 
 LEFT = NotSentError("nothing was sent: the batch ended before")

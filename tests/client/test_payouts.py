@@ -5,7 +5,6 @@ import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -16,14 +15,12 @@ from gateway_async import (
     BankDetails,
     BatchPolicy,
     Beneficiary,
-    ConfigurationError,
     Credentials,
     Dialect,
     DuplicateOrderError,
     GatewayClient,
     HmacSigner,
     InvalidOrderError,
-    Journal,
     OutcomeStatus,
     PayoutRequest,
     PayoutResult,
@@ -265,9 +262,3 @@ async def test_only_payouts_are_taken(gateway: GatewayClient) -> None:
         await gateway.payouts(["p"])  # type: ignore[list-item]  # on purpose
     with pytest.raises(InvalidOrderError, match="put a single order into a list"):
         gateway.payouts(KEY)  # type: ignore[arg-type]  # on purpose
-
-
-async def test_payouts_have_no_jobs_yet(gateway: GatewayClient, tmp_path: Path) -> None:
-    async with Journal.open(f"sqlite:///{tmp_path}/jobs.db") as journal:
-        with pytest.raises(ConfigurationError, match="for a job, got 'payout'"):
-            gateway.payouts(requests(1), job=journal.job("payouts"))

@@ -259,7 +259,7 @@ async def test_orders_that_an_operator_cannot_mean(journal: Journal, tables: Tab
     (unequal,) = orders_for("refund", made_up(1), refund_amount="3.00")
     for order, reason in (
         (refunds(1)[0], r"2 orders equal to .*T000000.*: name one by its position: 0, 3"),
-        (unequal, "no order that is equal to"),
+        (unequal, "no order equal to"),
         (99, "has no order 99"),
         (-1, "has no order -1"),
         (10**30, "has no order 10"),

@@ -16,7 +16,7 @@ from gateway_async.journal import JobState, Journal
 from tests.kills.databases import Urls
 from tests.kills.gateway import Gateway, make_gateway
 from tests.kills.plans import Plan
-from tests.kills.verdict import Told, Wrong, judge
+from tests.kills.verdict import Told, Wrong, judge, reference_of
 from tests.kills.worker import DONE, OUSTED
 
 ROOT = Path(__file__).parents[2]
@@ -243,8 +243,7 @@ async def run_plan(plan: Plan, nursery: Nursery, urls: Urls, folder: Path) -> St
 
 
 def _told(outcome: Any) -> Told:
-    reference = getattr(outcome.record, "refund_reference_id", None)
-    return Told(outcome.index, outcome.status, reference or "")
+    return Told(outcome.index, outcome.status, reference_of(outcome))
 
 
 def _read_report(path: Path) -> Report:

@@ -2,6 +2,7 @@
 
 import random
 import re
+import uuid
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import attrs
 
 from gateway_async.sandbox import Faults, PaymentStatus, Sandbox, SeededOrder, faults
+from gateway_async.sandbox.records import CLOSED_ACCOUNT
 from tests.kills.plans import Plan
 from tests.kills.verdict import Books
 
@@ -47,6 +49,15 @@ _MONEY: Sequence[_Draw] = (
     lambda _: faults.ReturnStatus(NOTHING_DONE_CODE, after_effect=False),
     lambda _: faults.Status(NOTHING_DONE_STATUS),
 )
+_OF_LISTS = (
+    faults.MissingItems,
+    faults.DoubledItems,
+    faults.ChangedIdentity,
+    faults.ChangedAmount,
+)
+_PAYOUTS = tuple(
+    draw for draw in _MONEY if not isinstance(draw(random.Random(0)), _OF_LISTS)
+)  # a test's
 _LOOKS: Sequence[_Draw] = (
     lambda _: faults.DropReply(),
     lambda _: faults.ResetAfterEffect(),
@@ -75,6 +86,7 @@ class DrawnFaults(Faults):
         super().__init__(random_seed=seed)
         self._rng = random.Random(f"faults {seed}")
         self._operation = operation
+        self._draws = _PAYOUTS if operation == "payout" else _MONEY
         self._spared: list[bool] = []
         self.requests = 0
         self.faulty = 0
@@ -89,7 +101,7 @@ class DrawnFaults(Faults):
         is_struck = not self._spared.pop()
         self.requests += 1
         self.faulty += is_struck
-        return self._struck(_MONEY, is_struck)
+        return self._struck(self._draws, is_struck)
 
     def _struck(self, draws: Sequence[_Draw], is_struck: bool) -> faults.Plan:
         fault = self._rng.choice(draws)(self._rng) if is_struck else None
@@ -120,6 +132,8 @@ class Gateway:
         """Read the books: what was done of each order, and how often."""
         if self.plan.operation == "refund":
             return self._refund_books()
+        if self.plan.operation == "payout":
+            return self._payout_books()
         ledger, operation = self.sandbox.ledger, self.plan.operation
         done = [ledger.effects(operation, order["transaction_id"]) for order in self.orders]
         refused = [ledger.refusals(operation, order["transaction_id"]) for order in self.orders]
@@ -135,11 +149,18 @@ class Gateway:
         done = tuple(len(made) for made in references.values())
         return Books(done=done, references={n: tuple(made) for n, made in references.items()})
 
+    def _payout_books(self) -> Books:
+        found = [self.sandbox.ledger.payouts_of(order["request_id"]) for order in self.orders]
+        names = {n: [each.transaction_id for each in made] for n, made in enumerate(found)}
+        return Books(done=tuple(map(len, found)), references=names)
+
 
 def make_gateway(plan: Plan) -> Gateway:
     """Make a sandbox that holds what the orders of a run are about; it is not started."""
     sandbox = Sandbox(random_seed=plan.seed)
     drawn = sandbox.faults = DrawnFaults(plan.seed, plan.operation)
+    if plan.operation == "payout":
+        return Gateway(sandbox, drawn, plan, _payouts(plan))
     status = "captured" if plan.operation == "refund" else "authorised"
     seeded = sandbox.seed(plan.orders, status=status)
     for order in seeded[: plan.refused]:
@@ -149,6 +170,19 @@ def make_gateway(plan: Plan) -> Gateway:
         seeded[-number] = seeded[plan.refused + number % 3]
     orders = [_fields(plan, number, order) for number, order in enumerate(seeded)]
     return Gateway(sandbox, drawn, plan, orders)
+
+
+def _payouts(plan: Plan) -> list[dict[str, Any]]:
+    """Return payouts; to an account that is closed, none is made."""
+    return [
+        {
+            "request_id": str(uuid.UUID(int=number)),
+            "payment_amount": "2.00",
+            "payment_currency": "EUR",
+            "account_number": CLOSED_ACCOUNT if number < plan.refused else "1",
+        }
+        for number in range(plan.orders)
+    ]
 
 
 def _fields(plan: Plan, number: int, order: SeededOrder) -> dict[str, Any]:

@@ -35,7 +35,7 @@ KILLED_AT: Mapping[str, tuple[tuple[str, ...], int]] = {
 What is done: at which steps of it, and how often it is done at most; 0 for once a chunk.
 """
 
-_OPERATIONS = ("refund", "refund", "refund", "refund", "capture", "cancel")
+_OPERATIONS = ("refund", "refund", "refund", "refund", "capture", "cancel", "payout")
 _STEPS_AT_LEAST, _STEPS_A_CHUNK = 20, 10
 
 
@@ -100,8 +100,8 @@ def draw(seed: int) -> Plan:
     """Draw a run."""
     rng = random.Random(f"kills {seed}")
     operation = rng.choice(_OPERATIONS)
-    orders = rng.randint(40, 200)
-    chunk_size = rng.choice((5, 8, 10, 20))
+    orders = rng.randint(40, 200) // (4 if operation == "payout" else 1)
+    chunk_size = 1 if operation == "payout" else rng.choice((5, 8, 10, 20))
     chunks = -(-orders // chunk_size)
     is_refund = operation == "refund"
     kills = tuple(_draw_kill(rng, chunks) for _ in range(rng.choice((1, 1, 2, 2, 3))))

@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from typing import Any
 
 import attrs
 
-from gateway_async import OutcomeStatus
+from gateway_async import Outcome, OutcomeStatus, PayoutResult
 
 _FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
 
@@ -60,6 +61,12 @@ class Problem:
 
     kind: Wrong
     text: str
+
+
+def reference_of(outcome: Outcome[Any, Any]) -> str:
+    """Return the gateway's own name of a refund or payout; empty text where none is told."""
+    field = "transaction_id" if isinstance(outcome.record, PayoutResult) else "refund_reference_id"
+    return getattr(outcome.record, field, None) or ""
 
 
 def judge(

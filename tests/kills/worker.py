@@ -16,12 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from gateway_async import (
+    BankDetails,
     BatchPolicy,
+    Beneficiary,
     Credentials,
     Dialect,
     GatewayClient,
     HmacSigner,
     Outcome,
+    PayoutRequest,
     RecoveryPolicy,
     RetryPolicy,
     Timeouts,
@@ -32,6 +35,7 @@ from gateway_async.journal import Journal
 from tests.kills.gateway import LATEST_SECONDS, NOTHING_DONE_CODE, NOTHING_DONE_STATUS
 from tests.kills.plans import Kill
 from tests.kills.steps import Steps, count_commits, count_requests
+from tests.kills.verdict import reference_of
 from tests.orders import ORDER_CLASSES
 
 DONE, FAILED, OUSTED = 0, 1, 3
@@ -40,6 +44,7 @@ DONE, FAILED, OUSTED = 0, 1, 3
 _LONGEST_SECONDS = 60
 _DIALECT = Dialect(
     declined_statuses={"0"},
+    payout_declined_statuses={"FAILED"},
     payment_states={
         "3000": PaymentState.CAPTURED,
         "4100": PaymentState.AUTHORISED,
@@ -62,8 +67,7 @@ class Report:
 
     def tell(self, outcome: Outcome[Any, Any]) -> None:
         """Write down an outcome."""
-        reference = getattr(outcome.record, "refund_reference_id", None)
-        self.write("outcome", outcome.index, outcome.status, reference or "")
+        self.write("outcome", outcome.index, outcome.status, reference_of(outcome))
 
 
 def _client(start: dict[str, Any]) -> GatewayClient:
@@ -93,6 +97,13 @@ async def _pulled(orders: list[Any]) -> AsyncIterator[Any]:
         yield order
 
 
+def _order(operation: str, fields: dict[str, Any]) -> Any:
+    if operation != "payout":
+        return ORDER_CLASSES[operation](**fields)
+    bank = BankDetails(account_number=fields.pop("account_number"))
+    return PayoutRequest(**fields, beneficiary=Beneficiary(bank_details=bank))
+
+
 async def _is_kept(journal: Journal, name: str) -> bool:
     try:
         return (await journal.status(name)).imported
@@ -107,10 +118,9 @@ async def _run(start: dict[str, Any], report: Report) -> None:
         if start["resume"] and await _is_kept(journal, job.name):
             batch = gateway.resume(job)
         else:
-            order_class = ORDER_CLASSES[start["operation"]]
-            orders = [order_class(**fields) for fields in start["orders"]]
+            orders = [_order(start["operation"], fields) for fields in start["orders"]]
             given = _pulled(orders) if start["pulled"] else orders
-            batch = getattr(gateway, start["operation"])(given, job=job)
+            batch = gateway.batch(start["operation"], given, job=job)
         if start["streamed"]:
             async with batch:
                 async for outcome in batch:

@@ -1,0 +1,231 @@
+"""Payouts as a job: none is paid twice, and one in doubt is held for a person."""
+
+import asyncio
+import sys
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from gateway_async import (
+    BatchPolicy,
+    DuplicateOrderError,
+    JobConflictError,
+    JournalError,
+    OutcomeUnknownError,
+    PayoutRequest,
+    PayoutResult,
+)
+from gateway_async.journal import JobState, Journal
+from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.faults import DropReply, Latency, ResetBeforeEffect
+from tests.jobs.books import (
+    DECLINED,
+    NOT_SENT,
+    SUCCEEDED,
+    UNKNOWN,
+    Make,
+    check_conserved,
+    counts,
+    kept,
+    statuses,
+    streamed,
+)
+from tests.jobs.paying import payouts_of
+from tests.journal.tables import Tables
+
+ROOT = Path(__file__).parents[2]
+ONE_BY_ONE = BatchPolicy(concurrency=1)
+
+
+def paid(sandbox: Sandbox, orders: Iterable[PayoutRequest]) -> list[int]:
+    """Return how often each was paid."""
+    return [len(sandbox.ledger.payouts_of(order.request_id)) for order in orders]
+
+
+async def test_payouts_are_kept_paid_once_and_told_again(
+    sandbox: Sandbox, make: Make, journal: Journal, other: Journal
+) -> None:
+    orders = payouts_of(60)
+    first = await make().payouts(iter(orders), job=journal.job("job"))
+    assert first.ok
+    names = [outcome.record.transaction_id for outcome in first if outcome.record]
+    again = await make().payouts(orders, job=other.job("job"))
+    resumed = await make().resume(other.job("job"))
+    for result in (again, resumed):
+        check_conserved(result, orders)
+        assert result.ok
+        records: list[Any] = [outcome.record for outcome in result]
+        assert all(isinstance(record, PayoutResult) for record in records)
+        assert [record.transaction_id for record in records] == names
+        assert [record.request_id for record in records] == [o.request_id for o in orders]
+    assert sandbox.requests["payout"] == 60
+    assert paid(sandbox, orders) == [1] * 60
+    status = await other.status("job")
+    assert (status.operation, status.done) == ("payout", True)
+
+
+async def test_what_is_read_back_is_what_was_handed_in(
+    make: Make, journal: Journal, other: Journal, sandbox: Sandbox
+) -> None:
+    orders = payouts_of(3, payment_amount=None, source_amount="1E+1", source_currency="EUR")
+    await make().submit("payout", orders, job=journal.job("job"))
+    outcomes = await kept(other)
+    assert [outcome.order for outcome in outcomes] == orders
+    assert str(outcomes[0].order.source_amount) == "1E+1"
+    assert outcomes[0].order.beneficiary.person_documents[0].labels == ("front", "back")
+    assert sandbox.requests.total() == 0
+
+
+async def test_a_lost_reply_is_held_until_a_person_decides(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    orders = payouts_of(5)
+    gateway = make(policy=ONE_BY_ONE)
+    sandbox.faults.add("payout", DropReply(times=1))
+    sandbox.faults.add("payout", ResetBeforeEffect(times=1))
+    result = await gateway.payouts(orders, job=journal.job("job"))
+    assert statuses(result) == [UNKNOWN] * 2 + [SUCCEEDED] * 3
+    assert await counts(journal) == {JobState.HELD: 2, JobState.SUCCEEDED: 3}
+    for _ in range(2):  # a later run neither sends it again nor lets it go
+        result = await gateway.resume(journal.job("job"))
+        assert statuses(result) == [UNKNOWN] * 2 + [SUCCEEDED] * 3
+    for outcome in result.unknown:
+        assert isinstance(outcome.error, OutcomeUnknownError)
+        assert outcome.error.request_id == outcome.order.request_id
+        assert str(outcome.error).startswith(
+            f"ask the gateway about request_id {outcome.order.request_id!r}"
+        )
+        assert "journal.resolve" in str(outcome.error)
+    assert paid(sandbox, orders) == [1, 0, 1, 1, 1]
+    await journal.resolve("job", orders[0].request_id.upper(), "succeeded", "they say it is paid")
+    await journal.resolve("job", uuid.UUID(orders[1].request_id), "not_sent", "they never saw it")
+    result = await gateway.resume(journal.job("job"))
+    assert result.ok
+    assert paid(sandbox, orders) == [1] * 5
+    assert sandbox.requests["payout"] == 6
+
+
+async def test_a_person_may_say_that_it_was_not_paid(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    orders = payouts_of(3)
+    sandbox.faults.add("payout", ResetBeforeEffect(times=2))
+    await make(policy=ONE_BY_ONE).payouts(orders, job=journal.job("job"))
+    await journal.resolve("job", [orders[0], orders[1].request_id], "declined", "paid by hand")
+    result = await make().payouts(orders, job=journal.job("job"))
+    assert statuses(result) == [DECLINED, DECLINED, SUCCEEDED]
+    assert paid(sandbox, orders) == [0, 0, 1]
+    with pytest.raises(JournalError, match="an operator decides only on what is unknown or held"):
+        await journal.resolve("job", orders[2].request_id, "not_sent", "again")
+    with pytest.raises(JournalError, match="has no order of request_id 'nobody'"):
+        await journal.resolve("job", "nobody", "not_sent", "again")
+
+
+async def test_other_payouts_under_the_same_name_are_refused(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    orders = payouts_of(60)
+    assert (await make().payouts(orders, job=journal.job("job"))).ok
+    others = [*orders]
+    beneficiary: Any = orders[57].beneficiary
+    bank = attrs.evolve(beneficiary.bank_details, account_number="DE99")
+    beneficiary = attrs.evolve(beneficiary, bank_details=bank)
+    others[57] = attrs.evolve(orders[57], beneficiary=beneficiary)
+    with pytest.raises(JobConflictError, match=r"order 57 is .* differs in beneficiary") as caught:
+        await make().payouts(others, job=journal.job("job"))
+    assert "DE99" not in str(caught.value)
+    assert "DE00000057" not in str(caught.value)
+    with pytest.raises(DuplicateOrderError):
+        await make().payouts([orders[0]] * 2, job=journal.job("another"))
+    assert paid(sandbox, orders) == [1] * 60
+
+
+async def test_payouts_in_slices(
+    sandbox: Sandbox, make: Make, journal: Journal, other: Journal
+) -> None:
+    orders = payouts_of(9)
+    sandbox.faults.add("payout", DropReply(times=1))
+    assert await make().submit("payout", orders, job=journal.job("job"), slice_size=4) == 9
+    first = await make(policy=ONE_BY_ONE).resume(journal.job("job"), slice_number=1)
+    rest = await asyncio.gather(
+        make().resume(journal.job("job"), slice_number=2),
+        make().resume(other.job("job"), slice_number=3),
+    )
+    assert statuses(first) == [UNKNOWN] + [SUCCEEDED] * 3
+    assert [len(result.succeeded) for result in rest] == [4, 1]
+    assert [part.finished for part in await journal.slices("job")] == [True] * 3
+    await journal.resolve("job", orders[0].request_id, "succeeded", "paid")
+    assert statuses(await kept(journal)) == [SUCCEEDED] * 9
+    assert paid(sandbox, orders) == [1] * 9
+
+
+async def test_a_process_that_is_killed_pays_nothing_twice(
+    sandbox: Sandbox, make: Make, journal: Journal, url: str
+) -> None:
+    orders = payouts_of(12)
+    sandbox.faults.add("payout", Latency(seconds=0.05))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.jobs.paying", url, sandbox.base_url, "12"),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    seen: set[int] = set()
+    try:
+        async with asyncio.timeout(60):
+            while len(seen) < 4:
+                seen.add(int(await process.stdout.readline()))
+    finally:
+        process.kill()
+        await process.communicate()
+    before = await counts(journal)
+    assert before[JobState.INTENT] > 0
+    assert before[JobState.NEW] > 0
+    result = await make().payouts(orders, job=journal.job("job"))
+    check_conserved(result, orders)
+    assert result.counts[UNKNOWN] == before[JobState.INTENT]
+    assert result.counts[SUCCEEDED] == 12 - before[JobState.INTENT]
+    assert all(result[index].status is SUCCEEDED for index in seen)
+    for outcome in result.unknown:
+        assert f"request_id {outcome.order.request_id!r}" in str(outcome.error)
+        assert "in flight when its process ended" in str(outcome.error)
+    times = paid(sandbox, orders)
+    assert set(times) <= {0, 1}
+    assert all(times[outcome.index] == 1 for outcome in result.succeeded)
+    for outcome in result.unknown:  # now the gateway was asked
+        said = "succeeded" if times[outcome.index] else "not_sent"
+        await journal.resolve("job", outcome.order.request_id, said, "the gateway says so")
+    assert (await make().resume(journal.job("job"))).ok
+    assert paid(sandbox, orders) == [1] * 12
+
+
+async def test_what_was_not_sent_is_paid_by_the_next_run(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    orders = payouts_of(9)
+    sandbox.faults.add("payout", DropReply(times=2))
+    policy = attrs.evolve(ONE_BY_ONE, stop_after_unknown=2)
+    outcomes = await streamed(make(policy=policy).payouts(orders, job=journal.job("job")))
+    told = {outcome.index: outcome.status for outcome in outcomes}
+    assert [told[index] for index in range(9)] == [UNKNOWN] * 2 + [NOT_SENT] * 7
+    result = await make().resume(journal.job("job"))
+    assert statuses(result) == [UNKNOWN] * 2 + [SUCCEEDED] * 7
+    assert paid(sandbox, orders) == [1] * 9
+
+
+async def test_a_request_id_is_told_whole_although_it_looks_like_a_card_number(
+    sandbox: Sandbox, make: Make, journal: Journal, tables: Tables
+) -> None:
+    request_id = "41111111-1111-1111-8111-111111111114"
+    (order,) = payouts_of(1)
+    sandbox.faults.add("payout", DropReply(times=1))
+    order = attrs.evolve(order, request_id=request_id)
+    result: Any = await make().payouts([order], job=journal.job("job"))
+    (outcome,) = result.unknown
+    assert str(outcome.error).count(request_id) == 2  # whom to ask about, and what was sent
+    assert "*" not in str(outcome.error)
+    assert tables.states() == ["held"]
