@@ -27,15 +27,25 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def lowest(session: nox.Session) -> None:
-    """Run the tests, but for the long ones, with the oldest dependencies we allow."""
+    """Run the tests, but for kills and simulation, with the oldest dependencies we allow."""
     session.install("uv")
     session.run(
         *("uv", "pip", "install", "--python", session.virtualenv.location),
         *("--resolution", "lowest-direct", "-e", EVERYTHING, *_group("tests")),
     )
-    long = ("tests/kills", "tests/simulation", "tests/workers/test_faults.py")
+    long = ("tests/browser", "tests/kills", "tests/simulation", "tests/workers/test_faults.py")
     ignored = [f"--ignore={path}" for path in long]
     session.run("pytest", "-n", "auto", *ignored, *session.posargs)
+
+
+@nox.session(python=["3.13", "3.14", "3.15"])
+def canary(session: nox.Session) -> None:
+    """Run the tests with pre-releases of what our own classes reach into, and of Python."""
+    session.install("-e", EVERYTHING, *_group("tests"))
+    coming = ("aiohttp<4.0.0a0", "attrs", "cattrs")  # 4.0.0a0 and a1 are older than 3.x
+    session.install("--pre", "--upgrade", "--upgrade-strategy", "eager", *coming)
+    session.run("pip", "list")
+    session.run("pytest", "-n", "auto", *session.posargs)
 
 
 @nox.session

@@ -9,9 +9,14 @@ from hypothesis import settings
 from gateway_async import GatewayClient, RetryPolicy
 from gateway_async.sandbox import Sandbox
 from tests.orders import client_of
+from tests.support.slow import SlowMarker
 
 settings.register_profile("no-clock", deadline=None)  # a busy machine is no failure
 settings.load_profile("no-clock")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(SlowMarker())
 
 
 @pytest.fixture(scope="session", autouse=True)

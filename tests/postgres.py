@@ -9,6 +9,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from tests.support.slow import server_is_used
+
 _SERVER = "postgresql://postgres@127.0.0.1:5432/postgres"
 
 
@@ -18,6 +20,7 @@ def server_url() -> str:
 
 
 def _connect() -> "psycopg.Connection[tuple[object, ...]]":
+    server_is_used("PostgreSQL")
     try:
         return psycopg.connect(server_url(), autocommit=True, connect_timeout=5)
     except psycopg.OperationalError:

@@ -10,6 +10,7 @@ from gateway_async.errors import require_extra
 WORKERS = "'gateway-async[workers]'"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "missing", "install"),
     [

@@ -51,16 +51,19 @@ def stages() -> list[set[str]]:
     return [set(line.split()) for line in done.stdout.decode().splitlines()]
 
 
+@pytest.mark.slow
 def test_importing_loads_only_what_most_users_need(stages: list[set[str]]) -> None:
     assert "gateway_async.client" in stages[0]
     assert stages[0] & set(SELDOM) == set()
 
 
+@pytest.mark.slow
 def test_a_name_loads_its_own_module_only(stages: list[set[str]]) -> None:
     assert "gateway_async.models.payouts" in stages[1] - stages[0]
     assert stages[1] & {"gateway_async.payments", "gateway_async.models.payments"} == set()
 
 
+@pytest.mark.slow
 def test_a_client_loads_what_it_needs_before_anything_is_sent(stages: list[set[str]]) -> None:
     assert {
         "cattrs",
@@ -69,6 +72,7 @@ def test_a_client_loads_what_it_needs_before_anything_is_sent(stages: list[set[s
     } <= stages[2] - stages[1]
 
 
+@pytest.mark.slow
 def test_every_public_name_is_there_in_order(stages: list[set[str]]) -> None:
     assert sorted(gateway_async.__all__) == gateway_async.__all__
     assert set(gateway_async.__all__) <= set(dir(gateway_async))

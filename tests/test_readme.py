@@ -23,6 +23,7 @@ def test_the_first_refund_is_the_example() -> None:
     assert example in [text for language, text in BLOCKS if language == "python"]
 
 
+@pytest.mark.slow
 def test_the_first_refund_runs() -> None:
     command = [sys.executable, "-W", "error", str(ROOT / "docs" / "examples" / "refund.py")]
     done = subprocess.run(  # noqa: S603  # our own file

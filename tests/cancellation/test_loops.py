@@ -192,6 +192,7 @@ with threaded_sandbox() as sandbox:
 """
 
 
+@pytest.mark.slow
 def test_a_program_with_a_client_made_at_import_ends_silently() -> None:
     done = subprocess.run(  # noqa: S603  # our own words
         [sys.executable, "-W", "error", "-c", AT_IMPORT],

@@ -70,6 +70,7 @@ def show(scene: str, copy: Path, folder: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_an_eleventh_batch_operation_is_its_models_and_one_row(tmp_path: Path) -> None:
     orders = (ROOT / "gateway_async/models/orders.py").read_text()
     records = (ROOT / "gateway_async/models/records.py").read_text()
@@ -82,6 +83,7 @@ def test_an_eleventh_batch_operation_is_its_models_and_one_row(tmp_path: Path) -
     show("show_the_operation", copy, tmp_path)
 
 
+@pytest.mark.slow
 async def test_a_new_field_of_an_order_is_one_line(tmp_path: Path) -> None:
     await rooms.keep_refunds(tmp_path)
     behind = '    refund_reason: str = text_field(default="")\n'

@@ -62,6 +62,7 @@ async def test_a_reply_of_just_the_limit_is_read(trial: Trial, fault: faults.Fau
     assert not [error for error in told.errors if error]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="measured through /proc")
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_memory_does_not_grow_with_a_hostile_reply(bomb: str) -> None:

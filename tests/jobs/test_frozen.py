@@ -14,6 +14,8 @@ from gateway_async.sandbox import Sandbox
 from tests.jobs.books import RESENDING, SUCCEEDED, Make, check_conserved, effects, seeded
 from tests.journal.tables import Tables, submitted
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 needs_signals = pytest.mark.skipif(

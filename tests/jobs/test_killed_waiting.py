@@ -15,6 +15,8 @@ from gateway_async.sandbox import Sandbox
 from tests.faults.proxy import bind
 from tests.jobs.books import SUCCEEDED, Make, check_conserved, counts, effects, seeded, statuses
 
+pytestmark = pytest.mark.slow
+
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
 ROOT = Path(__file__).parents[2]

@@ -376,6 +376,7 @@ def _run(newer: Path, url: str, base_url: str, job: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", ["stopped", "tonight"])
 async def test_a_release_with_more_fields_finishes_jobs_that_were_kept_without_them(
     path: Path, sandbox: Sandbox, kept: list[Kept], newer: Path, job: str
@@ -395,6 +396,7 @@ async def test_a_release_with_more_fields_finishes_jobs_that_were_kept_without_t
     assert [sandbox.ledger.effects("refund", each) for each in kept_ids] == [1] * len(kept_ids)
 
 
+@pytest.mark.slow
 async def test_an_order_with_a_field_that_this_release_does_not_know_is_not_sent_without_it(
     path: Path, sandbox: Sandbox, kept: list[Kept], newer: Path
 ) -> None:

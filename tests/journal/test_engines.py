@@ -156,11 +156,13 @@ async def test_any_text_is_kept_whatever_encoding_sessions_have(
         tables.run(f"ALTER DATABASE {name} RESET client_encoding")
 
 
+@pytest.mark.slow
 async def test_a_database_without_an_encoding_keeps_any_text() -> None:
     with postgres_url("SQL_ASCII") as url:
         await _keep_a_reason(url)
 
 
+@pytest.mark.slow
 async def test_a_database_that_cannot_hold_any_text_is_refused() -> None:
     with postgres_url("LATIN1") as url:
         with pytest.raises(JournalError, match=r"encoding of this database is LATIN1, .* UTF8"):

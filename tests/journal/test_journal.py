@@ -58,10 +58,12 @@ def python(program: str, *arguments: str) -> str:
     return ended.stderr.strip()
 
 
+@pytest.mark.slow
 def test_importing_it_loads_no_database() -> None:
     assert python(IMPORT) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["sqlite:////tmp/journal.db", "postgresql://u@127.0.0.1:1/db"])
 def test_a_missing_extra_is_named(scheme: str) -> None:
     assert "pip install 'gateway-async[journal]'" in python(WITHOUT, scheme)

@@ -382,6 +382,7 @@ def test_wrong_settings_are_refused_at_once(settings: dict[str, Any], reason: st
         NotificationReceiver(client_over(MemoryTransport(all_done)), None)  # type: ignore[arg-type]  # on purpose
 
 
+@pytest.mark.slow
 def test_the_server_of_aiohttp_is_loaded_only_where_it_is_used() -> None:
     program = "import sys; import gateway_async.notifications; print('aiohttp.web' in sys.modules)"
     command = [sys.executable, "-c", program]

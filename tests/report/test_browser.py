@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import pytest
 
 from gateway_async.reconciliation import reconcile
 from gateway_async.report import Report
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from gateway_async import GatewayClient
     from gateway_async.sandbox import Sandbox
     from tests.report.conftest import Show
+
+pytestmark = pytest.mark.slow
 
 
 async def _shown(page: "Page", column: int) -> list[str]:

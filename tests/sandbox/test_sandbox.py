@@ -139,6 +139,7 @@ def serve_and_end(*options: object) -> str:
     return line + rest
 
 
+@pytest.mark.slow
 def test_the_command_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
     listed = tmp_path / "orders.csv"
     told = ("--secret-env", "TEST_SECRET", "--seed", 1)
@@ -152,6 +153,7 @@ def test_the_command_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
     assert [row["order_no"] for row in rows] == ["S00000001", "S00000002", "S00000003"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("status", "command"), [("captured", "refund"), ("authorised", "capture")])
 async def test_a_file_of_orders_is_one_for_the_command_line(
     tmp_path: Path, status: str, command: str
@@ -165,6 +167,7 @@ async def test_a_file_of_orders_is_one_for_the_command_line(
     assert ended.code == 0, ended.stderr
 
 
+@pytest.mark.slow
 async def test_a_file_of_orders_is_of_what_the_books_have(tmp_path: Path) -> None:
     listed, books = tmp_path / "orders.csv", tmp_path / "books.sqlite"
     async with aiohttp.ClientSession() as http, Sandbox(state=books) as sandbox:
@@ -178,6 +181,7 @@ async def test_a_file_of_orders_is_of_what_the_books_have(tmp_path: Path) -> Non
     assert "orders.csv.1" not in await asyncio.to_thread(os.listdir, tmp_path)  # the same
 
 
+@pytest.mark.slow
 def test_a_file_that_is_there_already_is_kept(tmp_path: Path) -> None:
     listed, older = tmp_path / "orders.csv", tmp_path / "orders.csv.1"
     older.write_text("the oldest\n")
@@ -271,6 +275,7 @@ def test_a_secret_that_is_not_there_ends_the_command(
     assert "NOT_THERE" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_importing_one_does_not_import_the_other() -> None:
     script = (
         "import sys, gateway_async\n"

@@ -40,6 +40,7 @@ def _said(caplog: pytest.LogCaptureFixture, level: int) -> list[tuple[str, str]]
     ]
 
 
+@pytest.mark.slow
 def test_nothing_is_printed_unless_the_program_asks_for_it() -> None:
     script = (
         "import logging, gateway_async\n"

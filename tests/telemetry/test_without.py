@@ -4,6 +4,10 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 
 def _run(script: str) -> str:
     command = [sys.executable, "-W", "error", "-c", textwrap.dedent(script)]

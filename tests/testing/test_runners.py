@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ["pytester"]
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()

@@ -16,6 +16,8 @@ from pathlib import Path
 import attrs
 import pytest
 
+from tests.support.slow import server_is_used
+
 _SERVER = "amqp://guest:guest@127.0.0.1:5672/"
 _PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 _OWNER = "rabbitmq"
@@ -35,6 +37,7 @@ def missing(reason: str) -> None:
 
 def server_url() -> str:
     """Return the URL of a server that tests may make queues on."""
+    server_is_used("RabbitMQ")
     url = os.environ.get("GATEWAY_TEST_RABBITMQ", _SERVER)
     port = int(url.rpartition(":")[2].partition("/")[0])
     if not _answers(port):

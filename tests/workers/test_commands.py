@@ -73,6 +73,7 @@ def write_orders(orders: Sequence[object], path: Path) -> None:
         writer.writerows([getattr(order, name) for name in COLUMNS] for order in orders)
 
 
+@pytest.mark.slow
 async def test_a_file_is_submitted_worked_on_and_watched(
     commands: Commands, sandbox: Sandbox, tmp_path: Path
 ) -> None:
@@ -117,6 +118,7 @@ def settings(monkeypatch: pytest.MonkeyPatch, url: str, tmp_path: Path) -> Path:
     return tmp_path / "refunds.csv"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["worker", "submit"])
 def test_a_virtual_host_that_is_not_there(
     settings: Path,

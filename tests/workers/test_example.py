@@ -5,7 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.postgres import postgres_url
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 

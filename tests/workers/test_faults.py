@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.postgres import postgres_url
 from tests.workers.rabbit import own_node
 from tests.workers.scenes import Scale, play
+
+pytestmark = pytest.mark.slow
 
 SCALE = Scale(
     refunds=2000,

@@ -46,6 +46,7 @@ async def _taken(url: str, zone: str) -> list[float]:
     return [float(line) for line in said.split()]
 
 
+@pytest.mark.slow
 async def test_processes_share_a_rate_whatever_their_time_zone() -> None:
     with postgres_url() as url:
         taken = await asyncio.gather(_taken(url, "UTC"), _taken(url, "Asia/Tokyo"))
@@ -55,6 +56,7 @@ async def test_processes_share_a_rate_whatever_their_time_zone() -> None:
     assert times[-1] - times[0] > (60 / REQUESTS - 1) * WINDOW_SECONDS * 0.8
 
 
+@pytest.mark.slow
 async def test_turns_that_are_used_late_let_no_more_leave() -> None:
     with postgres_url() as url:
         async with shared_rate(url, "M1", requests=2, seconds=0.5) as limiter:
@@ -66,6 +68,7 @@ async def test_turns_that_are_used_late_let_no_more_leave() -> None:
     assert after - before >= 0.54
 
 
+@pytest.mark.slow
 async def test_a_client_takes_a_turn_for_each_request(sandbox: Sandbox) -> None:
     with postgres_url() as url:
         async with (
@@ -82,6 +85,7 @@ async def test_a_client_takes_a_turn_for_each_request(sandbox: Sandbox) -> None:
         assert repr(limiter) == "<SharedRate 'M1'>"
 
 
+@pytest.mark.slow
 async def test_nothing_is_sent_where_the_store_cannot_be_asked(
     sandbox: Sandbox, gateway: GatewayClient
 ) -> None:
@@ -101,6 +105,7 @@ async def test_nothing_is_sent_where_the_store_cannot_be_asked(
     assert sandbox.requests["refund"] == 0
 
 
+@pytest.mark.slow
 async def test_what_clears_old_rows_outlives_a_store_that_is_away() -> None:
     with postgres_url() as url:
         async with shared_rate(url, "M1", requests=1000) as limiter:
@@ -110,6 +115,7 @@ async def test_what_clears_old_rows_outlives_a_store_that_is_away() -> None:
             assert bucket.leak(sys.maxsize // 10**6) == 0
 
 
+@pytest.mark.slow
 async def test_one_who_gives_up_leaves_the_turn_to_others() -> None:
     with postgres_url() as url:
         async with shared_rate(url, "M1", requests=1, seconds=0.3) as limiter:

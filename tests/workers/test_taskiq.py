@@ -17,6 +17,8 @@ from tests.jobs.books import effects, seeded
 from tests.workers.app import make_workers
 from tests.workers.rabbit import queue_name, server_url
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def start(sandbox: Sandbox, url: str) -> AsyncIterator[dict[str, Any]]:

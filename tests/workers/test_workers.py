@@ -344,6 +344,7 @@ async def test_workers_that_are_not_open(shop: Shop, jobs: Workers) -> None:
         WorkerPolicy(slice_size=0)
 
 
+@pytest.mark.slow
 def test_importing_the_package_loads_neither_queue_nor_database() -> None:
     code = (
         "import sys, gateway_async.workers; "

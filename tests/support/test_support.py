@@ -1,0 +1,26 @@
+"""What the support of the tests promises."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.coverage import FLOORS, shares
+from tests.support.slow import server_is_used
+
+
+def test_a_test_without_the_marker_starts_no_process_and_uses_no_server() -> None:
+    with pytest.raises(RuntimeError, match="starts a process: mark it"):
+        subprocess.Popen([sys.executable, "-c", ""])
+    with pytest.raises(RuntimeError, match="needs a server: mark it"):
+        server_is_used("PostgreSQL")
+
+
+def test_a_room_is_measured_by_lines_and_branches() -> None:
+    counts = ("covered_lines", "num_statements", "covered_branches", "num_branches")
+    files = {
+        "gateway_async/jobs.py": {"summary": dict(zip(counts, (8, 10, 1, 2), strict=True))},
+        "gateway_async/journal/a.py": {"summary": dict(zip(counts, (4, 4, 0, 0), strict=True))},
+        "gateway_async/journal/b.py": {"summary": dict(zip(counts, (0, 4, 0, 0), strict=True))},
+    }
+    assert shares(files) == {**dict.fromkeys(FLOORS, 0), "jobs": 75, "journal": 50}
