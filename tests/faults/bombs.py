@@ -1,17 +1,23 @@
 """A server of hostile replies, which knows nothing but sockets: it is to start quickly.
 
-`python -m tests.faults.bombs BOMB` prints its port, answers the first request with a small reply
-and every other with the bomb, and prints how many those were when its input ends.
+`python -m tests.faults.bombs` prints its port. The first part of a request's path names the bomb;
+`small` is a small reply. When its input ends, it prints how often each was served, as JSON.
 """
 
 import asyncio
+import json
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 MIB = 1024 * 1024
 _OK = b"HTTP/1.1 200 OK\r\n"
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03"
+
+
+def _small() -> Iterator[bytes]:
+    yield _OK + b"Content-Length: 2\r\nConnection: close\r\n\r\n[]"
 
 
 def _huge() -> Iterator[bytes]:
@@ -72,9 +78,10 @@ def _entities() -> Iterator[bytes]:
 
 
 BOMBS: dict[str, Callable[[], Iterator[bytes]]] = {
+    "small": _small,
     "huge": _huge,
-    "endless chunk": _endless_chunk,
-    "small chunks": _small_chunks,
+    "endless-chunk": _endless_chunk,
+    "small-chunks": _small_chunks,
     "gzip": _gzip,
     "deflate": _deflate,
     "headers": _headers,
@@ -83,19 +90,16 @@ BOMBS: dict[str, Callable[[], Iterator[bytes]]] = {
 }
 
 
-async def serve_bomb(bomb: str) -> None:
+async def serve_bombs() -> None:
     """Serve until the input of this process ends."""
-    served = 0
+    served: Counter[str] = Counter()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal served
         try:
-            await reader.readuntil(b"\r\n\r\n")
-            served += 1
-            if served == 1:
-                writer.write(_OK + b"Content-Length: 2\r\nConnection: close\r\n\r\n[]")
-                return
-            for piece in BOMBS[bomb]():
+            head = await reader.readuntil(b"\r\n\r\n")
+            name = head.split(b"/")[1].decode()
+            served[name] += 1
+            for piece in BOMBS[name]():
                 writer.write(piece)
                 await writer.drain()
         except OSError:
@@ -106,8 +110,8 @@ async def serve_bomb(bomb: str) -> None:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)  # noqa: T201  # its output is its answer
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    print(served - 1)  # noqa: T201  # the same
+    print(json.dumps(served))  # noqa: T201  # the same
 
 
 if __name__ == "__main__":
-    asyncio.run(serve_bomb(sys.argv[1]))
+    asyncio.run(serve_bombs())

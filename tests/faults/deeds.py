@@ -5,11 +5,13 @@ may have one effect in the ledger at most, and what the client says of it must b
 """
 
 import abc
+import itertools
 import uuid
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import attrs
+import pytest
 
 from gateway_async import (
     BankDetails,
@@ -35,7 +37,7 @@ from gateway_async import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from gateway_async.sandbox import Sandbox
 
@@ -227,6 +229,13 @@ class PayOut(Deed):
 DEEDS: dict[str, type[Deed]] = {
     deed.operation: deed for deed in (LookUp, Refund, PayDirect, PayOut)
 }
+
+
+def with_deeds(name: str, rows: "Iterable[Any]") -> pytest.MarkDecorator:
+    """Try each row with the look-up and with one of those that move money, each in its turn."""
+    money = itertools.cycle(kind for kind, deed in DEEDS.items() if not deed.is_read)
+    tried = [(deed, row) for row in rows for deed in (LookUp.operation, next(money))]
+    return pytest.mark.parametrize(("trial", name), tried, indirect=["trial"])
 
 
 def _status(error: GatewayError | None, without: OutcomeStatus) -> OutcomeStatus:

@@ -1,7 +1,7 @@
 """How far the memory of a client grows over hostile replies, measured in a process of its own.
 
-`python -m tests.faults.growth BOMB` starts a server in another process, lets a client meet first
-a small reply and then, once for each of the four deeds, the bomb, and prints what it found.
+`python -m tests.faults.growth` starts a server in another process, lets a client meet first a
+small reply and then each bomb, once for each of the four deeds, and prints what it found.
 """
 
 import asyncio
@@ -10,9 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gateway_async import RetryPolicy, Timeouts
+from gateway_async import GatewayClient, RetryPolicy, Timeouts
 from gateway_async.sandbox import Sandbox
-from tests.faults.bombs import MIB
+from tests.faults.bombs import BOMBS, MIB
 from tests.faults.deeds import DEEDS, client
 
 ONE_ATTEMPT = RetryPolicy(attempts=1)
@@ -29,40 +29,40 @@ def _forget_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
-async def _meet(port: int) -> dict[str, dict[str, object]]:
-    figures: dict[str, dict[str, object]] = {}
+async def _meet(url: str) -> dict[str, dict[str, dict[str, object]]]:
     sandbox = Sandbox()  # never started: its orders serve, and its secret
-    async with client(
-        sandbox,
-        f"http://127.0.0.1:{port}",
-        max_reply_bytes=MIB,
-        timeouts=PATIENT,
-        retry=ONE_ATTEMPT,
-    ) as gateway:
+    settings = {"max_reply_bytes": MIB, "timeouts": PATIENT, "retry": ONE_ATTEMPT}
+    async with client(sandbox, f"{url}/small", **settings) as gateway:
         await DEEDS["query"](sandbox).do(gateway)
-        for name, deed in DEEDS.items():
-            _forget_peak()
-            before = _peak_bytes()
-            told = await deed(sandbox).do(gateway)
-            figures[name] = {
-                "status": told.status,
-                "error": type(told.error).__name__,
-                "growth": _peak_bytes() - before,
-            }
+    figures: dict[str, dict[str, dict[str, object]]] = {}
+    for bomb in BOMBS.keys() - {"small"}:
+        async with client(sandbox, f"{url}/{bomb}", **settings) as gateway:
+            figures[bomb] = {name: await _measure(gateway, sandbox, name) for name in DEEDS}
     return figures
 
 
-def main(bomb: str) -> None:
-    """Measure, and print the figures of each deed as JSON."""
-    command = [sys.executable, "-m", "tests.faults.bombs", bomb]
+async def _measure(gateway: GatewayClient, sandbox: Sandbox, name: str) -> dict[str, object]:
+    _forget_peak()
+    before = _peak_bytes()
+    told = await DEEDS[name](sandbox).do(gateway)
+    return {
+        "status": told.status,
+        "error": type(told.error).__name__ if told.errors[0] else "",
+        "growth": _peak_bytes() - before,
+    }
+
+
+def main() -> None:
+    """Measure, and print the figures of each bomb and deed as JSON."""
+    command = [sys.executable, "-m", "tests.faults.bombs"]
     with subprocess.Popen(  # noqa: S603  # this interpreter, and a module of these tests
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as server:
         assert server.stdout is not None
-        figures = asyncio.run(_meet(int(server.stdout.readline())))
-        served = int(server.communicate()[0])
-    sys.stdout.write(json.dumps({"served": served, "deeds": figures}))
+        figures = asyncio.run(_meet(f"http://127.0.0.1:{int(server.stdout.readline())}"))
+        served = json.loads(server.communicate()[0])
+    sys.stdout.write(json.dumps({"served": served, "figures": figures}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

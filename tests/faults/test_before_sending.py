@@ -21,6 +21,7 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import NoReply
 from tests.faults.deeds import (
     ATTEMPTS,
+    DEEDS,
     NOT_SENT,
     SUCCEEDED,
     UNKNOWN,
@@ -43,6 +44,7 @@ def check_not_sent(trial: Trial, told: Told, attempts: Attempts) -> None:
         assert (told.result.requests, told.result.retries) == (0, ATTEMPTS - 1)
 
 
+@pytest.mark.parametrize("trial", DEEDS, indirect=True)
 async def test_refused_connections(trial: Trial) -> None:
     attempts = Attempts()
     with bind() as bound:

@@ -15,6 +15,7 @@ from tests.faults.deeds import (
     Told,
     Trial,
     client,
+    with_deeds,
 )
 from tests.faults.proxy import PLACES, End, OnReply, OnRequest, Proxy, Unread
 
@@ -23,14 +24,6 @@ if TYPE_CHECKING:
 
 HASTY = Timeouts(connect_seconds=5, reply_seconds=0.3, total_seconds=20)
 """Where silence is the fault; short, and long enough for a gateway that answers."""
-
-ENDS = [
-    *((place, end) for place in PLACES for end in (End.RESET, End.CLOSE)),
-    ("before its first byte", End.SILENCE),
-    ("within its headers", End.SILENCE),
-    ("between headers and body", End.SILENCE),
-    ("before its last byte", End.SILENCE),
-]
 
 
 def check_lost_once(trial: Trial, told: Told, seen: int) -> None:
@@ -47,21 +40,19 @@ def check_lost_always(trial: Trial, told: Told, seen: int) -> None:
     assert seen == trial.by_kind(read=ATTEMPTS, money=1)
 
 
-def timeouts_for(end: End) -> Timeouts:
-    return HASTY if end is End.SILENCE else Timeouts()
-
-
 # The request
 
 
-@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("end", [End.RESET, End.CLOSE])
-async def test_a_request_that_breaks_off(trial: Trial, proxy: Proxy, place: str, end: End) -> None:
-    proxy.once(OnRequest(PLACES[place], end))
-    told = await trial.run(proxy.base_url)
-    check_lost_once(trial, told, proxy.requests)
-    assert trial.requests == trial.by_kind(read=1, money=0)
-    assert trial.by_kind(read=True, money=not any(trial.effects))
+async def test_a_request_that_breaks_off(trial: Trial, proxy: Proxy, end: End) -> None:
+    async with client(trial.sandbox, proxy.base_url) as gateway:
+        for place in PLACES.values():
+            before, known = proxy.requests, trial.requests
+            proxy.once(OnRequest(place, end))
+            told = await trial.run_with(gateway)
+            check_lost_once(trial, told, proxy.requests - before)
+            assert trial.requests - known == trial.by_kind(read=1, money=0)
+            assert trial.by_kind(read=True, money=not any(trial.effects))
 
 
 @pytest.mark.parametrize("end", End)
@@ -69,7 +60,7 @@ async def test_a_connection_that_ends_after_the_whole_request(
     trial: Trial, proxy: Proxy, end: End
 ) -> None:
     proxy.once(OnRequest(len, end))
-    told = await trial.run(proxy.base_url, timeouts=timeouts_for(end))
+    told = await trial.run(proxy.base_url, timeouts=HASTY if end is End.SILENCE else Timeouts())
     check_lost_once(trial, told, proxy.requests)
     assert set(trial.effects) == {1}
 
@@ -104,10 +95,12 @@ async def test_a_body_that_is_cut_while_it_is_written(
 # The reply
 
 
-@pytest.mark.parametrize(("place", "end"), ENDS)
-async def test_a_reply_that_breaks_off(trial: Trial, proxy: Proxy, place: str, end: End) -> None:
-    proxy.once(OnReply(PLACES[place], end))
-    told = await trial.run(proxy.base_url, timeouts=timeouts_for(end))
+@pytest.mark.parametrize(
+    "place", ["before its first byte", "between headers and body", "before its last byte"]
+)
+async def test_a_reply_that_falls_silent(trial: Trial, proxy: Proxy, place: str) -> None:
+    proxy.once(OnReply(PLACES[place], End.SILENCE))
+    told = await trial.run(proxy.base_url, timeouts=HASTY)
     check_lost_once(trial, told, proxy.requests)
     assert set(trial.effects) == {1}
 
@@ -133,27 +126,19 @@ def _share(percent: int, message: bytes) -> int:
     return len(message) * percent // 100
 
 
-@pytest.mark.parametrize(
+@with_deeds(
     "fault",
     [
-        faults.DropReply(times=1),
         faults.ResetAfterEffect(times=1),
         faults.ResetBeforeEffect(times=1),
-        faults.CutReply(0, times=1),
-        faults.CutReply(1, times=1),
-        faults.CutReply(0.5, times=1),
-        faults.CutReply(0.99, times=1),
-        faults.NoReply(times=1),
         faults.NoReply(times=1, after_effect=False),
         faults.LateEffect(3600, times=1),
     ],
-    ids=repr,
 )
 async def test_a_reply_that_is_lost(trial: Trial, fault: "Fault") -> None:
     trial.sandbox.faults.add(trial.kind.operation, fault)
-    told = await trial.run(
-        timeouts=timeouts_for(End.SILENCE if isinstance(fault, faults.NoReply) else End.CLOSE)
-    )
+    is_silent = isinstance(fault, faults.NoReply)
+    told = await trial.run(timeouts=HASTY if is_silent else Timeouts())
     check_lost_once(trial, told, trial.requests)
     trial.sandbox.land_late_effects()
     trial.check()

@@ -7,9 +7,10 @@ import pytest
 
 from gateway_async import ApmPayment, OutcomeUnknownError, ReplyUnreadableError
 from gateway_async.sandbox import Sandbox
-from tests.faults.deeds import ATTEMPTS, SUCCEEDED, UNKNOWN, Trial, client
+from tests.faults.deeds import ATTEMPTS, DEEDS, SUCCEEDED, UNKNOWN, Trial, client, with_deeds
 from tests.faults.proxy import Proxy, Rewrite, body_of, with_body
 
+every_deed = pytest.mark.parametrize("trial", DEEDS, indirect=True)
 OTHERS = [("merchant_id", "M2"), ("account_id", "A2")]
 
 
@@ -28,6 +29,7 @@ def owned(name: str, value: object) -> Rewrite:
     return Rewrite(change)
 
 
+@every_deed
 @pytest.mark.parametrize(("name", "other"), OTHERS)
 async def test_a_reply_for_another_merchant_is_unreadable(
     trial: Trial, proxy: Proxy, name: str, other: str
@@ -42,8 +44,7 @@ async def test_a_reply_for_another_merchant_is_unreadable(
         assert repr(other) in str(error)
 
 
-@pytest.mark.parametrize("trial", ["query", "refund", "payout"], indirect=True)
-@pytest.mark.parametrize("value", [["M1"], 7, True, {"id": "M1"}, 1.0])
+@with_deeds("value", [["M1"], 7, True, {"id": "M1"}])
 async def test_an_owner_that_is_none_is_another(trial: Trial, proxy: Proxy, value: object) -> None:
     proxy.always(owned("merchant_id", value))
     assert (await trial.run(proxy.base_url)).status is UNKNOWN

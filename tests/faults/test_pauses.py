@@ -125,12 +125,11 @@ def in_an_hour() -> str:
     ],
     ids=["none", "seconds", "too long", "endless", "a date", "a date gone by", "an old date"],
 )
-@pytest.mark.parametrize("status", [429, 503])
 async def test_a_pause_is_capped(
-    trial: Trial, pauses: Pauses, status: int, retry_after: str, pause: float
+    trial: Trial, pauses: Pauses, retry_after: str, pause: float
 ) -> None:
     pauses.over.set()
-    trial.sandbox.faults.add(trial.kind.operation, Status(status, retry_after, times=1))
+    trial.sandbox.faults.add(trial.kind.operation, Status(429, retry_after, times=1))
     told = await trial.run(retry=retry(30), timeouts=PATIENT)
     assert told.status is trial.by_kind(read=SUCCEEDED, money=UNKNOWN)
     assert pauses.asked == [pause]

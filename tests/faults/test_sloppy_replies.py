@@ -9,11 +9,12 @@ import pytest
 from gateway_async import OrderRef
 from gateway_async.sandbox import Sandbox, faults
 from gateway_async.sandbox.faults import Fault
-from tests.faults.deeds import SUCCEEDED, PayOut, Trial, client
+from tests.faults.deeds import DEEDS, SUCCEEDED, PayOut, Trial, client
 from tests.faults.proxy import Proxy, Rewrite, body_of, with_body
 from tests.orders import orders_for
 
 
+@pytest.mark.parametrize("trial", DEEDS, indirect=True)
 @pytest.mark.parametrize(
     "fault",
     [
@@ -23,7 +24,6 @@ from tests.orders import orders_for
         faults.UnknownFields(),
         faults.ReorderedItems(),
         faults.WrongContentType("text/html"),
-        faults.WrongContentType("application/octet-stream"),
         faults.WrongContentType("image/png; charset=nonsense"),
     ],
     ids=repr,

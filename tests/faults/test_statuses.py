@@ -1,19 +1,22 @@
 """Replies that are no answer: other HTTP statuses, error pages, bodies that cannot be read."""
 
+from collections.abc import Callable
+
+import aiohttp
 import pytest
 
 from gateway_async import Dialect, RejectedError, ReplyStatusError, ReplyUnreadableError
 from gateway_async.sandbox import faults
 from gateway_async.sandbox.faults import Fault
-from tests.faults.deeds import ATTEMPTS, DECLINED, SUCCEEDED, UNKNOWN, Trial
-from tests.faults.proxy import End, Proxy, Rewrite, body_of, with_body
+from tests.faults.deeds import ATTEMPTS, DECLINED, SUCCEEDED, UNKNOWN, Trial, with_deeds
+from tests.faults.proxy import End, Listener, Proxy, Rewrite, body_of, with_body
 
 STATUSES = [400, 401, 403, 404, 408, 409, 418, 429, 500, 502, 503, 504, 599]
 
 
-@pytest.mark.parametrize("after_effect", [False, True])
-@pytest.mark.parametrize("status", STATUSES)
-async def test_another_http_status(trial: Trial, status: int, *, after_effect: bool) -> None:
+@with_deeds("status", STATUSES)
+async def test_another_http_status(trial: Trial, status: int) -> None:
+    after_effect = bool(status % 2)
     fault = faults.Status(status, times=1, after_effect=after_effect)
     trial.sandbox.faults.add(trial.kind.operation, fault)
     told = await trial.run()
@@ -25,7 +28,7 @@ async def test_another_http_status(trial: Trial, status: int, *, after_effect: b
         assert set(trial.effects) == {int(after_effect)}
 
 
-@pytest.mark.parametrize("status", [b"201 Created", b"202 Accepted", b"203 OK", b"299 OK"])
+@with_deeds("status", [b"201 Created", b"202 Accepted", b"299 OK"])
 async def test_a_right_reply_under_a_status_that_the_interface_does_not_show(
     trial: Trial, proxy: Proxy, status: bytes
 ) -> None:
@@ -36,16 +39,14 @@ async def test_a_right_reply_under_a_status_that_the_interface_does_not_show(
     assert trial.requests == trial.by_kind(read=ATTEMPTS, money=1)
 
 
-@pytest.mark.parametrize(
+@with_deeds(
     "fault",
     [
         faults.HtmlErrorPage(502, times=1),
-        faults.HtmlErrorPage(502, times=1, after_effect=True),
         faults.HtmlErrorPage(200, times=1),
         faults.HtmlErrorPage(200, times=1, after_effect=True),
         faults.InvalidBody(times=1),
     ],
-    ids=repr,
 )
 async def test_an_error_page_or_half_a_body(trial: Trial, fault: Fault) -> None:
     trial.sandbox.faults.add(trial.kind.operation, fault)
@@ -75,8 +76,9 @@ BODIES = {
 }
 
 
-@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-async def test_a_body_that_says_nothing(trial: Trial, proxy: Proxy, body: bytes) -> None:
+@with_deeds("name", BODIES)
+async def test_a_body_that_says_nothing(trial: Trial, proxy: Proxy, name: str) -> None:
+    body = BODIES[name]
     proxy.always(Rewrite(lambda reply: with_body(reply, body)))
     told = await trial.run(proxy.base_url)
     assert told.status is UNKNOWN
@@ -85,7 +87,7 @@ async def test_a_body_that_says_nothing(trial: Trial, proxy: Proxy, body: bytes)
     assert proxy.requests == trial.by_kind(read=1 if is_an_answer else ATTEMPTS, money=1)
 
 
-NOT_HTTP = {
+NOT_HTTP: dict[str, Callable[[bytes], bytes]] = {
     "garbage": lambda _: b"\x00\x01\x02" * 100,
     "another protocol": lambda _: b"220 mail.example ESMTP\r\n",
     "no status": lambda reply: reply.replace(b" 200 ", b" "),
@@ -118,26 +120,27 @@ def with_chunks(rest: bytes) -> bytes:
     return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + rest
 
 
-@pytest.mark.parametrize("change", NOT_HTTP.values(), ids=NOT_HTTP)
-async def test_a_reply_that_is_no_http(trial: Trial, proxy: Proxy, change: object) -> None:
-    proxy.once(Rewrite(change, End.CLOSE))  # type: ignore[arg-type]  # a table of lambdas
+@with_deeds("name", NOT_HTTP)
+async def test_a_reply_that_is_no_http(trial: Trial, proxy: Proxy, name: str) -> None:
+    proxy.once(Rewrite(NOT_HTTP[name], End.CLOSE))
     told = await trial.run(proxy.base_url)
     assert told.status is trial.by_kind(read=SUCCEEDED, money=UNKNOWN)
     assert proxy.requests == trial.by_kind(read=2, money=1)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda reply: b"HTTP/1.1 100 Continue\r\n\r\n" + reply,
-        lambda reply: b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + reply,
-        lambda reply: b"HTTP/1.0 200 OK\r\n\r\n" + body_of(reply),
-        lambda reply: with_chunks(b"%x\r\n%s\r\n0\r\n\r\n" % (len(body_of(reply)), body_of(reply))),
-    ],
-    ids=["a continuation", "an early hint", "no length", "chunks"],
-)
-async def test_a_reply_in_another_shape_of_http(trial: Trial, proxy: Proxy, change: object) -> None:
-    proxy.once(Rewrite(change, End.CLOSE))  # type: ignore[arg-type]  # a table of lambdas
+OTHER_SHAPES: dict[str, Callable[[bytes], bytes]] = {
+    "a continuation": lambda reply: b"HTTP/1.1 100 Continue\r\n\r\n" + reply,
+    "an early hint": lambda reply: b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + reply,
+    "no length": lambda reply: b"HTTP/1.0 200 OK\r\n\r\n" + body_of(reply),
+    "chunks": lambda reply: with_chunks(
+        b"%x\r\n%s\r\n0\r\n\r\n" % (len(body_of(reply)), body_of(reply))
+    ),
+}
+
+
+@with_deeds("name", OTHER_SHAPES)
+async def test_a_reply_in_another_shape_of_http(trial: Trial, proxy: Proxy, name: str) -> None:
+    proxy.once(Rewrite(OTHER_SHAPES[name], End.CLOSE))
     told = await trial.run(proxy.base_url)
     assert told.status is SUCCEEDED
     assert proxy.requests == 1
@@ -163,3 +166,29 @@ async def test_a_status_that_vouches_for_nothing_done(trial: Trial, status: int)
     if not trial.kind.is_read:
         assert isinstance(told.error, RejectedError)
         assert told.error.code == str(status)
+
+
+# Redirects: a status like any other, and not one byte of a request goes elsewhere
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["our session", "the caller's session"])
+@with_deeds("status", [300, 301, 302, 303, 305, 307, 308])
+async def test_a_redirect_is_not_followed(trial: Trial, status: int, *, given: bool) -> None:
+    async with Listener(hangs_up=True) as elsewhere, aiohttp.ClientSession() as session:
+        fault = faults.Redirect(f"{elsewhere.base_url}/v1/refund", status)
+        trial.sandbox.faults.add(trial.kind.operation, fault)
+        told = await trial.run(session=session if given else None)
+        assert (elsewhere.connections, elsewhere.received) == (0, 0)
+    assert told.status is UNKNOWN
+    assert isinstance(told.error, ReplyStatusError)
+    assert told.error.status == status
+    assert trial.requests == trial.by_kind(read=ATTEMPTS, money=1)
+    assert "redirects are not followed" in str(told.error)
+
+
+async def test_a_redirect_to_the_gateway_itself_is_not_followed_either(trial: Trial) -> None:
+    fault = faults.Redirect("/v1/capture", 307)
+    trial.sandbox.faults.add(trial.kind.operation, fault)
+    told = await trial.run()
+    assert told.status is UNKNOWN
+    assert trial.sandbox.requests.total() == trial.by_kind(read=ATTEMPTS, money=1)

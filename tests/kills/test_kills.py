@@ -1,6 +1,5 @@
 """Wherever a process is killed, nothing is done twice, lost, or wrongly reported."""
 
-import contextlib
 import json
 import subprocess
 import sys
@@ -9,21 +8,20 @@ from typing import Any
 
 import pytest
 
-from tests.kills.databases import DATABASES
 from tests.kills.driver import ROOT
 from tests.kills.plans import KILLED_AT, draw
 from tests.postgres import postgres_url
 
-_RUNS, _AT_ONCE = 50, 10
+_RUNS, _AT_ONCE = 50, 25  # by turns on SQLite and PostgreSQL; `nox -s kills` runs more
 _LONGEST_SECONDS = 600
 _LEAST_SHARE = 0.6
 
 
-@pytest.fixture
-def database(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A kind of database; the test is skipped where there is none."""
-    with postgres_url() if request.param == "postgresql" else contextlib.nullcontext():
-        yield request.param
+@pytest.fixture(scope="module", autouse=True)
+def _a_server() -> Iterator[None]:
+    """Skip these tests where there is no PostgreSQL."""
+    with postgres_url():
+        yield
 
 
 def _run(*arguments: str) -> dict[str, Any]:
@@ -40,11 +38,9 @@ def _run(*arguments: str) -> dict[str, Any]:
     return tally
 
 
-@pytest.mark.parametrize("database", DATABASES, indirect=True)
 @pytest.mark.parametrize("start", range(0, _RUNS, _AT_ONCE))
-def test_kills_do_no_harm(start: int, database: str) -> None:
-    first = start + (_RUNS if database == "postgresql" else 0)
-    tally = _run("--runs", str(_AT_ONCE), "--start", str(first), "--database", database)
+def test_kills_do_no_harm(start: int) -> None:
+    tally = _run("--runs", str(_AT_ONCE), "--start", str(start))
     assert not tally["failures"], "\n".join(tally["failures"])
     assert not tally["problems"]
     counts, statuses = tally["counts"], tally["statuses"]
@@ -57,6 +53,6 @@ def test_kills_do_no_harm(start: int, database: str) -> None:
 
 
 def test_the_runs_aim_at_every_step() -> None:
-    aimed = {kill.kind for seed in range(2 * _RUNS) for kill in draw(seed).kills}
+    aimed = {kill.kind for seed in range(_RUNS) for kill in draw(seed).kills}
     steps = {f"{step} {what}" for what, (steps, _) in KILLED_AT.items() for step in steps}
     assert aimed == {"", *steps}

@@ -12,7 +12,7 @@ from gateway_async import Dialect, GatewayError, HmacSigner, Timeouts
 from gateway_async.sandbox import faults
 from tests.cancellation.places import asked
 from tests.secrets.data import CARD, SIGNER_SECRET, direct_payment, payout_request
-from tests.secrets.driving import drive, refunds
+from tests.secrets.driving import drive, refunds, some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -63,23 +63,23 @@ class OwnSigner:
         return self.answer
 
 
-@pytest.mark.parametrize(
-    "signer",
-    [
-        _raises,
-        _raises_from_another,
-        _gives_bytes,
-        _gives_half_a_character,
-        _gives_rubbish,
-        HmacSigner(f"{SIGNER_SECRET}\ud800"),
-        HmacSigner(SIGNER_SECRET, check_replies=True),
-        OwnSigner(answer=None),
-        OwnSigner(answer=False),
-        OwnSigner(answer=True),
-    ],
-)
-async def test_signers(net: "Dragnet", opened: "Opened", sandbox: "Sandbox", signer: Any) -> None:
-    came = await drive(net, opened(signer=signer), sandbox)
+SIGNERS: list[Any] = [
+    _raises,
+    _raises_from_another,
+    _gives_bytes,
+    _gives_half_a_character,
+    _gives_rubbish,
+    HmacSigner(f"{SIGNER_SECRET}\ud800"),
+    HmacSigner(SIGNER_SECRET, check_replies=True),
+    OwnSigner(answer=None),
+    OwnSigner(answer=False),
+    OwnSigner(answer=True),
+]
+
+
+@pytest.mark.parametrize("number", range(len(SIGNERS)))
+async def test_signers(net: "Dragnet", opened: "Opened", sandbox: "Sandbox", number: int) -> None:
+    came = await drive(net, opened(signer=SIGNERS[number]), sandbox, some(number))
     errors = [value for value in came.values() if isinstance(value, BaseException)]
     assert [error for error in errors if not isinstance(error, GatewayError)] == []
 
@@ -98,8 +98,10 @@ class Limiter:
         raise LookupError("the limiter broke")
 
 
-@pytest.mark.parametrize("before", [True, False])
-@pytest.mark.parametrize("fault", [None, faults.DropReply(), faults.CutReply()])
+@pytest.mark.parametrize(
+    ("before", "fault"),
+    [(True, None), (False, None), (False, faults.DropReply()), (False, faults.CutReply())],
+)
 async def test_limiters(
     net: "Dragnet",
     opened: "Opened",
@@ -109,7 +111,7 @@ async def test_limiters(
 ) -> None:
     if fault:
         sandbox.faults.add("*", fault)
-    came = await drive(net, opened(limiter=Limiter(before=before)), sandbox)
+    came = await drive(net, opened(limiter=Limiter(before=before)), sandbox, some(before))
     assert [name for name, value in came.items() if not isinstance(value, Exception)] == []
 
 
@@ -133,7 +135,7 @@ async def test_sessions_of_the_caller(net: "Dragnet", opened: "Opened", sandbox:
     async with aiohttp.ClientSession() as session:
         client = opened(session=session)
         await drive(net, client, sandbox)
-    await drive(net, client, sandbox)
+    await drive(net, client, sandbox, some(0))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ async def test_sessions_of_the_caller(net: "Dragnet", opened: "Opened", sandbox:
 async def test_dialects(
     net: "Dragnet", opened: "Opened", sandbox: "Sandbox", dialect: Dialect
 ) -> None:
-    await drive(net, opened(dialect=dialect), sandbox)
+    await drive(net, opened(dialect=dialect), sandbox, some(0))
 
 
 async def test_what_cannot_be_sent(net: "Dragnet", opened: "Opened", sandbox: "Sandbox") -> None:

@@ -8,7 +8,7 @@ from gateway_async import GatewayError, Timeouts
 from gateway_async.sandbox import faults
 from tests.secrets.data import direct_payment
 from tests.secrets.dragnet import links_of
-from tests.secrets.driving import OPERATIONS, drive
+from tests.secrets.driving import OPERATIONS, drive, some
 
 if TYPE_CHECKING:
     from gateway_async.sandbox import Sandbox
@@ -86,7 +86,7 @@ async def test_nothing_leaks_under_a_fault(
 ) -> None:
     for fault in chosen:
         sandbox.faults.add("*", fault)
-    came = await drive(net, opened(timeouts=HASTY), sandbox)
+    came = await drive(net, opened(timeouts=HASTY), sandbox, some(FAULTS.index(chosen)))
     assert set(sandbox.faults.struck) == {type(fault).__name__ for fault in chosen}
     errors = [value for value in came.values() if isinstance(value, BaseException)]
     assert [error for error in errors if not isinstance(error, GatewayError)] == []

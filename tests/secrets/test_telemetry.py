@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gateway_async.sandbox import faults
-from tests.secrets.driving import drive
+from tests.secrets.driving import OPERATIONS, drive, some
 from tests.telemetry.recording import Diary, Recorder
 
 if TYPE_CHECKING:
@@ -26,10 +26,11 @@ async def test_spans_and_metrics(
     if fault is not None:
         sandbox.faults.add("*", fault)
     recorder = Recorder()
-    await drive(net, opened(telemetry=recorder.telemetry), sandbox)
+    names = OPERATIONS if fault is None else some(FAULTS.index(fault))
+    await drive(net, opened(telemetry=recorder.telemetry), sandbox, tuple(names))
     shown = recorder.shown()
     net.add("telemetry", shown)
-    assert {"refund batch", "refund", "pay_direct", "payout", "call"} <= {
+    assert {"refund batch", "refund", "pay_direct", "payout"} <= {
         span.name for span in recorder.spans
     }
     orders = list(sandbox.ledger)

@@ -43,6 +43,7 @@ class SlowMarker:
                 or any(isinstance(one, str) and one == _PARAMETER for one in parameters)
             ):
                 item.add_marker("slow")
+        items.sort(key=lambda item: item.get_closest_marker("slow") is None)  # the longest first
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
