@@ -4,6 +4,7 @@ import contextlib
 import os
 import uuid
 from collections.abc import Iterator
+from typing import LiteralString
 
 import psycopg
 import pytest
@@ -20,7 +21,6 @@ def server_url() -> str:
 
 
 def _connect() -> "psycopg.Connection[tuple[object, ...]]":
-    server_is_used("PostgreSQL")
     try:
         return psycopg.connect(server_url(), autocommit=True, connect_timeout=5)
     except psycopg.OperationalError:
@@ -33,10 +33,24 @@ def _connect() -> "psycopg.Connection[tuple[object, ...]]":
 @contextlib.contextmanager
 def postgres_url(encoding: str = "UTF8") -> Iterator[str]:
     """Make a database, yield its URL, and drop it."""
+    made = "CREATE DATABASE {} TEMPLATE template0 ENCODING {} LC_COLLATE 'C' LC_CTYPE 'C'"
+    with _made(made, sql.Literal(encoding)) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def copied(url: str) -> Iterator[str]:
+    """Make a copy of a database that has no session, yield its URL, and drop it."""
+    with _made("CREATE DATABASE {} TEMPLATE {}", sql.Identifier(url.rpartition("/")[2])) as copy:
+        yield copy
+
+
+@contextlib.contextmanager
+def _made(statement: LiteralString, detail: sql.Composable) -> Iterator[str]:
+    server_is_used("PostgreSQL")  # not where it is dropped: a session ends within any test
     name = f"gateway_test_{uuid.uuid4().hex}"
-    make = "CREATE DATABASE {} TEMPLATE template0 ENCODING {} LC_COLLATE 'C' LC_CTYPE 'C'"
     with _connect() as server:
-        server.execute(sql.SQL(make).format(sql.Identifier(name), sql.Literal(encoding)))
+        server.execute(sql.SQL(statement).format(sql.Identifier(name), detail))
     try:
         yield f"{server_url().rpartition('/')[0]}/{name}"
     finally:

@@ -30,15 +30,16 @@ from gateway_async.models.values import describe
 from gateway_async.operations import OperationClass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from gateway_async.journal.database import Transaction
     from gateway_async.journal.rows import ChunkState, LeaseKey, Settlement
 
-    Changes = Mapping[int, Mapping[str, Any]]
-    """By position, ascending, what changes of an order; see `Known`."""
+    Change = Callable[[Known, int], Known]
+    """Returns what is known of an order afterwards, by what was known and its position."""
 
-_FORGOTTEN = {"code": "", "text": "", "said": "", "reference": "", "proof": ""}
+_TEXTS = ("code", "text", "said", "reference")
+"""What is no longer true of an order once it is sent again."""
 
 
 def _word(word: str) -> "sa.ColumnElement[str]":
@@ -72,8 +73,10 @@ _INTEND = _WHOLE.where(_may_become(Transition.INTEND, JobState.INTENT)).values(
     state=_word(JobState.INTENT),
     request_id=sa.bindparam("the_request"),
     ended_at=sa.null(),
-    **{name: _word("") for name in _FORGOTTEN},
+    proof=sa.case((CHUNKS.c.proof == _word(BY_OPERATOR), _word(BY_OPERATOR)), else_=_word("")),
+    **{name: _word("") for name in _TEXTS},
 )
+"""A person's decision to send an order holds until its request ends: it may be withdrawn."""
 _SUCCEED = _WHOLE.where(
     _may_become(Transition.SETTLE, JobState.SUCCEEDED),
     CHUNKS.c.request_id == sa.bindparam("the_request"),
@@ -81,6 +84,7 @@ _SUCCEED = _WHOLE.where(
     state=_word(JobState.SUCCEEDED),
     ended_at=sa.bindparam("the_end"),
     reference=sa.bindparam("the_list"),
+    proof=_word(""),
 )
 _CHANGE_CHUNK = (
     CHUNKS.update()
@@ -118,12 +122,7 @@ def intend(  # noqa: PLR0913  # what is noted of a request
     marker: str | None,
     alone: bool,
 ) -> int:
-    """Record that orders are about to be sent, and return the number of the request.
-
-    Raises:
-        LeaseLostError: If the lease is no longer ours, or ran out.
-        JournalError: If one of them is not new.
-    """
+    """Record that orders are about to be sent, and return the number of the request."""
     verify(transaction, key, alive=True)
     baseline = {name: sorted(known) for name, known in references.items()}
     request = transaction.insert(
@@ -134,40 +133,32 @@ def intend(  # noqa: PLR0913  # what is noted of a request
         is_alone=alone,
         the_baseline=orjson.dumps(baseline).decode() if baseline else "",
     )
+
+    def change(known: Known, _: int) -> Known:
+        proof = BY_OPERATOR if known.proof == BY_OPERATOR else ""
+        return Known(JobState.INTENT, request, proof=proof, note=known.note)
+
     if not _is_whole(transaction, key, _INTEND, indices, the_request=request):
-        changed = {
-            "state": str(JobState.INTENT),
-            "request_id": request,
-            "ended_at": None,
-            **_FORGOTTEN,
-        }
-        _change(transaction, key, Transition.INTEND, dict.fromkeys(indices, changed))
+        _change(transaction, key, Transition.INTEND, indices, change)
     return request
 
 
 def hold(transaction: "Transaction", key: "LeaseKey", settlements: "Sequence[Settlement]") -> None:
-    """Record that new orders are not sent before a person decides.
-
-    Raises:
-        LeaseLostError: If the lease is no longer ours, or ran out.
-        JournalError: If one of them is not new.
-    """
+    """Record that new orders are not sent before a person decides."""
     verify(transaction, key, alive=True)
-    _change(transaction, key, Transition.HOLD, _changes_of(key, settlements))
+    _change(transaction, key, Transition.HOLD, *_settled(key, settlements))
 
 
 def withdraw(
     transaction: "Transaction", key: "LeaseKey", request: int, indices: "Sequence[int]"
 ) -> None:
-    """Record that nothing of these orders was sent.
-
-    Raises:
-        LeaseLostError: If the lease is no longer ours.
-        JournalError: If one of them is not in flight with this request.
-    """
+    """Record that nothing of these orders was sent."""
     verify(transaction, key)
-    changed = {"state": str(JobState.NEW), "request_id": None}
-    _change(transaction, key, Transition.WITHDRAW, dict.fromkeys(indices, changed), request)
+
+    def change(known: Known, _: int) -> Known:
+        return known._replace(state=JobState.NEW, request_id=None)
+
+    _change(transaction, key, Transition.WITHDRAW, indices, change, request)
 
 
 def succeed(  # noqa: PLR0913, PLR0917  # what is recorded of a request
@@ -178,28 +169,22 @@ def succeed(  # noqa: PLR0913, PLR0917  # what is recorded of a request
     references: "Sequence[str]",
     ended_at: float,
 ) -> None:
-    """Record that orders of a request succeeded, each with its reference or "".
-
-    Raises:
-        LeaseLostError: If the lease is no longer ours.
-        JournalError: If one of them is not in flight with this request.
-    """
+    """Record that orders of a request succeeded, each with its reference or ""."""
     verify(transaction, key)
     references = cut_all(references)
     listed = _listed(references)
-    if not _is_whole(
+    if _is_whole(
         transaction, key, _SUCCEED, indices, the_request=request, the_end=ended_at, the_list=listed
     ):
-        changes = {
-            index: {
-                **_FORGOTTEN,
-                "state": str(JobState.SUCCEEDED),
-                "ended_at": ended_at,
-                "reference": reference,
-            }
-            for index, reference in zip(indices, references, strict=True)
-        }
-        _change(transaction, key, Transition.SETTLE, changes, request)
+        return
+    by_index = dict(zip(indices, references, strict=True))
+
+    def change(known: Known, index: int) -> Known:
+        return Known(
+            JobState.SUCCEEDED, request, ended_at, reference=by_index[index], note=known.note
+        )
+
+    _change(transaction, key, Transition.SETTLE, indices, change, request)
 
 
 def settle(
@@ -209,15 +194,10 @@ def settle(
     settlements: "Sequence[Settlement]",
     ended_at: float,
 ) -> None:
-    """Record the outcomes of orders of a request.
-
-    Raises:
-        LeaseLostError: If the lease is no longer ours.
-        JournalError: If one of them is not in flight with this request.
-    """
+    """Record the outcomes of orders of a request."""
     verify(transaction, key)
-    changes = _changes_of(key, settlements, ended_at=ended_at)
-    _change(transaction, key, Transition.SETTLE, changes, request)
+    positions, change = _settled(key, settlements, ended_at=ended_at)
+    _change(transaction, key, Transition.SETTLE, positions, change, request)
 
 
 def recover(
@@ -226,21 +206,7 @@ def recover(
     found: "Sequence[Settlement]",
     beside: "Mapping[int, JobState]",
 ) -> bool:
-    """Record what was found out about unknown orders, all of it or nothing.
-
-    Args:
-        transaction: The transaction.
-        key: The lease.
-        found: What was found out.
-        beside: The states that other orders must be in as well.
-
-    Returns:
-        Whether all of them were still unknown, and those beside in their states.
-
-    Raises:
-        LeaseLostError: If the lease is no longer ours.
-        JournalError: If what is unknown cannot become that.
-    """
+    """Record what was found out about unknown orders, all of it or nothing; see `Lease.recover`."""
     for each in found:
         sources(Transition.RECOVER, each.state)
     verify(transaction, key)
@@ -249,7 +215,7 @@ def recover(
     known = _known_at(_locked(transaction, key.job_id, sorted(expected)), expected)
     if {index: known_state.state for index, known_state in known.items()} != expected:
         return False
-    _change(transaction, key, Transition.RECOVER, _changes_of(key, found))
+    _change(transaction, key, Transition.RECOVER, *_settled(key, found))
     return True
 
 
@@ -262,20 +228,7 @@ def resolve(
     """Record what an operator decided on orders that are in doubt: on all of them, or on none.
 
     No lease is needed for that. The slice of an order is due then, and opened again where the order
-    is to be sent.
-
-    Args:
-        transaction: The transaction.
-        name: The name of the job.
-        order: The order, the `request_id` of a payout, or a position; or several, as a list or a
-            range.
-        state: What it becomes.
-        note: Why.
-
-    Raises:
-        JobNotFoundError: If there is no such job.
-        InvalidOrderError: If it is an order of another operation.
-        JournalError: If there is no such order, more than one, or nothing to decide on it.
+    is to be sent. See `Journal.resolve`.
     """
     job = find_job(transaction, name)
     transaction.execute(_LOCK_JOB, {"the_job": job.id})  # a process that takes it reopens
@@ -285,18 +238,19 @@ def resolve(
         raise JournalError("no order is named that could be decided on", job=name)
     positions = sorted({_position(transaction, job, each) for each in named})
     chunks = _locked(transaction, job.id, positions)
-    for position, known in _known_at(chunks, positions).items():
-        _check_in_doubt(name, position, known)
-    changed = {
-        "state": str(state),
+    known = _known_at(chunks, positions)
+    for position, each in known.items():
+        _check_in_doubt(name, position, each)
+    sources(Transition.RESOLVE, state)
+    decided: Any = {
+        "state": state,
         "code": "",
         "text": cut(f"an operator decided: {note}"),
         "said": "",
         "proof": BY_OPERATOR,
         "note": storable(note),
     }
-    sources(Transition.RESOLVE, state)
-    _write(transaction, job.id, chunks, dict.fromkeys(positions, changed))
+    _write(transaction, job.id, chunks, {at: k._replace(**decided) for at, k in known.items()})
     for number in {chunk.slice for chunk in chunks}:
         (reopen_slice if state is JobState.NEW else make_due)(transaction, job.id, number)
 
@@ -364,33 +318,34 @@ def _is_whole(
     return bool(changed.rowcount == 1)
 
 
-def _changes_of(
-    key: "LeaseKey", settlements: "Sequence[Settlement]", **more: object
-) -> "dict[int, dict[str, Any]]":
-    changes = {
-        each.index: {
-            "state": str(each.state),
-            "code": cut(each.code),
-            "text": cut(each.text),
-            "said": cut(each.said),
-            "reference": cut(each.reference),
-            "proof": cut(each.proof),
-            **more,
-        }
-        for each in sorted(settlements, key=lambda each: each.index)
-    }
-    if len(changes) < len(settlements):
+def _settled(
+    key: "LeaseKey", settlements: "Sequence[Settlement]", **more: float
+) -> "tuple[list[int], Change]":
+    """Return the positions of orders, ascending, and how each is changed.
+
+    Raises:
+        JournalError: If an order is named twice.
+    """
+    by_index = {each.index: each for each in settlements}
+    if len(by_index) < len(settlements):
         counted = Counter(each.index for each in settlements)
         twice = next(index for index, count in counted.items() if count > 1)
         raise JournalError(f"job {key.name!r}: order {twice} is named twice", job=key.name)
-    return changes
+
+    def change(known: Known, index: int) -> Known:
+        each = by_index[index]
+        texts: Any = {name: cut(getattr(each, name)) for name in (*_TEXTS, "proof")}
+        return known._replace(state=each.state, **texts, **more)  # type: ignore[arg-type]  # `ended_at`
+
+    return sorted(by_index), change
 
 
-def _change(
+def _change(  # noqa: PLR0913, PLR0917  # what is changed, and why that is right
     transaction: "Transaction",
     key: "LeaseKey",
     transition: Transition,
-    changes: "Changes",
+    positions: "Sequence[int]",
+    change: "Change",
     request: int | None = None,
 ) -> None:
     """Change orders of the slice.
@@ -398,26 +353,27 @@ def _change(
     Raises:
         JournalError: If one of them was in no state that may become that, or of another request.
     """
-    chunks = _locked(transaction, key.job_id, list(changes))
+    chunks = _locked(transaction, key.job_id, positions)
     own = [chunk for chunk in chunks if chunk.slice == key.slice_number]
-    known = _known_at(own, changes)
-    for position, changed in changes.items():
+    known = _known_at(own, positions)
+    changed = {position: change(found, position) for position, found in known.items()}
+    for position in positions:
         found = known.get(position)
         problem = None
         if found is None:
             problem = f"there is no order {position}"
-        elif found.state not in sources(transition, JobState(changed["state"])):
-            problem = f"order {position} is {found.state!r}"
+        elif found.state not in sources(transition, JobState(changed[position].state)):
+            problem = f"order {position} is {str(found.state)!r}"
         elif request is not None and found.request_id != request:
-            problem = f"order {position} is {found.state!r}, of another request"
+            problem = f"order {position} is {str(found.state)!r}, of another request"
         if problem is not None:
             wanted = " or ".join(repr(str(state)) for state in TRANSITIONS[transition])
             raise JournalError(
-                f"job {key.name!r}: cannot {transition} orders {min(changes)} to {max(changes)}: "
-                f"expected {wanted}, but {problem}; nothing was changed",
+                f"job {key.name!r}: cannot {transition} orders {min(positions)} to "
+                f"{max(positions)}: expected {wanted}, but {problem}; nothing was changed",
                 job=key.name,
             )
-    _write(transaction, key.job_id, own, changes)
+    _write(transaction, key.job_id, own, changed)
 
 
 def _locked(
@@ -452,31 +408,32 @@ def _known_at(
 
 
 def _write(
-    transaction: "Transaction", job_id: int, chunks: "Sequence[ChunkState]", changes: "Changes"
+    transaction: "Transaction",
+    job_id: int,
+    chunks: "Sequence[ChunkState]",
+    changed: "Mapping[int, Known]",
 ) -> None:
-    """Write what is known of orders after some changes."""
+    """Write what is known of orders after a change."""
     for chunk in chunks:
         span = range(chunk.first, chunk.last + 1)
-        known = {at: chunk.at(at)._replace(**changes.get(at, {})) for at in span}
-        changed = [at for at in span if at in changes]
+        own = {at: changed[at] for at in span if at in changed}
+        dropped = [at for at in own if at in chunk.exceptions]
         place = {"the_job": job_id, "the_first": chunk.first}
-        if len(changed) == len(span):  # most of them set what the chunk is, the others differ
-            alike = Counter(each._replace(reference="") for each in known.values())
+        if len(own) == len(span):  # most of them set what the chunk is, the others differ
+            alike = Counter(each._replace(reference="") for each in own.values())
             ((most, _),) = alike.most_common(1)
-            own = {at: each for at, each in known.items() if each._replace(reference="") != most}
-            listed = _listed(["" if at in own else each.reference for at, each in known.items()])
-            transaction.execute_fast(
-                _CHANGE_CHUNK,
-                **place,
-                the_exceptions=len(own),
-                **_named(most._replace(reference=listed)),
-            )
-            _drop(transaction, job_id, chunk, span)
+            rest = {at: each for at, each in own.items() if each._replace(reference="") != most}
+            listed = _listed(["" if at in rest else each.reference for at, each in own.items()])
+            whole = _named(most._replace(reference=listed))
+            transaction.execute_fast(_CHANGE_CHUNK, **place, the_exceptions=len(rest), **whole)
+            own = rest
         else:
-            own = {at: known[at] for at in changed}
             left = len(chunk.exceptions.keys() | own.keys())
             transaction.execute_fast(_COUNT_EXCEPTIONS, **place, the_exceptions=left)
-            _drop(transaction, job_id, chunk, changed)
+        for first, last in _runs(dropped):
+            transaction.execute_fast(
+                _DROP_EXCEPTIONS, the_job=job_id, the_first=first, the_last=last
+            )
         for at, each in own.items():
             transaction.execute_fast(
                 _ADD_EXCEPTION,
@@ -487,16 +444,9 @@ def _write(
             )
 
 
-def _drop(
-    transaction: "Transaction", job_id: int, chunk: "ChunkState", positions: "Sequence[int]"
-) -> None:
-    """Drop the rows of orders that had one of their own."""
-    for first, last in _runs([at for at in positions if at in chunk.exceptions]):
-        transaction.execute_fast(_DROP_EXCEPTIONS, the_job=job_id, the_first=first, the_last=last)
-
-
 def _named(known: Known) -> "dict[str, Any]":
-    return {f"the_{name}": value for name, value in zip(Known._fields, known, strict=True)}
+    named = {f"the_{name}": value for name, value in zip(Known._fields, known, strict=True)}
+    return {**named, "the_state": str(known.state)}
 
 
 def _listed(references: "Sequence[str]") -> str:

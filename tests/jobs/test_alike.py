@@ -1,21 +1,27 @@
 """A refund that the gateway lists already is held, whatever the journal has forgotten."""
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import attrs
+import pytest
 
 from gateway_async import BatchPolicy, RecoveryPolicy, RetryPolicy
 from gateway_async.errors import AlikeRefundError, NotSentError
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
+from gateway_async.transport import AiohttpTransport, HttpRequest, HttpResponse
+from tests import postgres
 from tests.jobs.books import (
     DECLINED,
     NOT_SENT,
     SUCCEEDED,
     Make,
+    check_books,
     counts,
     effects,
     kept,
@@ -63,34 +69,90 @@ async def test_what_is_held_stays_so_until_a_person_decides(
     assert statuses(await kept(other, "second")) == [SUCCEEDED, DECLINED, NOT_SENT]
 
 
-class _Closed:
-    """A limiter that lets nothing leave."""
+@pytest.mark.parametrize("decided", [1, 2])
+async def test_a_decision_to_send_holds_although_the_first_request_was_withdrawn(
+    sandbox: Sandbox,
+    make: Make,
+    journal: Journal,
+    monkeypatch: pytest.MonkeyPatch,
+    decided: int,
+) -> None:
+    orders = seeded(sandbox, 2, refund_amount=Decimal("5.00"))
+    assert (await make().refund(orders, job=journal.job("first"))).ok
+    await make().refund(orders, job=journal.job("second"))
+    await journal.resolve("second", range(decided), "not_sent", "another one is meant")
+    send = AiohttpTransport.send
+
+    async def refuse(self: AiohttpTransport, message: HttpRequest, **how: Any) -> HttpResponse:
+        if message.path.endswith("/refund"):
+            assert (await counts(journal, "second"))[JobState.INTENT] == decided
+            raise NotSentError("nothing was sent: no connection")
+        return await send(self, message, **how)
+
+    with monkeypatch.context() as patching:
+        patching.setattr(AiohttpTransport, "send", refuse)
+        await make().resume(journal.job("second"))
+    assert (await counts(journal, "second"))[JobState.NEW] == decided
+    result = await make().resume(journal.job("second"))
+    assert result.counts[SUCCEEDED] == decided
+    assert effects(sandbox, orders) == [2] * decided + [1] * (2 - decided)
+
+
+class _Closing:
+    """A limiter that lets nothing leave after so many requests."""
+
+    def __init__(self, turns: int) -> None:
+        self.left = turns
 
     async def __aenter__(self) -> None:
-        raise NotSentError("nothing was sent: the limiter is closed")
+        self.left -= 1
+        if self.left < 0:
+            raise NotSentError("nothing was sent: the limiter is closed")
 
     async def __aexit__(self, *_: object) -> None: ...
 
 
-async def test_a_journal_that_was_restored_moves_no_money_twice(
-    sandbox: Sandbox, make: Make, tmp_path: Path
+@pytest.fixture
+def copy(url: str, tmp_path: Path) -> Iterator[Callable[[], str]]:
+    """What copies the journal as it is: a backup of the file, or a replica of the server."""
+    with ExitStack() as stack:
+
+        def copied() -> str:
+            if not url.startswith("sqlite"):
+                return stack.enter_context(postgres.copied(url))
+            backup = tmp_path / "backup.db"
+            with (
+                closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as source,
+                closing(sqlite3.connect(backup)) as target,
+            ):
+                source.backup(target)
+            return f"sqlite:///{backup}"
+
+        yield copied
+
+
+@pytest.mark.parametrize("turns", [0, 4], ids=["nothing done", "half of it done"])
+async def test_a_backup_or_a_replica_that_lacks_the_last_commits_moves_no_money_twice(
+    sandbox: Sandbox, make: Make, url: str, copy: Callable[[], str], turns: int
 ) -> None:
-    path, backup = tmp_path / "journal.db", tmp_path / "backup.db"
-    orders = seeded(sandbox, 6)
-    once = RetryPolicy(attempts=1)
-    async with Journal.open(f"sqlite:///{path}") as journal:
-        result = await make(limiter=_Closed(), retry=once).refund(orders, job=journal.job("job"))
-    assert statuses(result) == [NOT_SENT] * 6
-    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(backup)) as target:
-        source.backup(target)
-    async with Journal.open(f"sqlite:///{path}") as journal:
+    orders = seeded(sandbox, 8)
+    policy = BatchPolicy(concurrency=1, chunk_size=2)
+    closing_soon = make(policy=policy, limiter=_Closing(turns), retry=RetryPolicy(attempts=1))
+    async with Journal.open(url) as journal:
+        result = await closing_soon.refund(orders, job=journal.job("job"))
+    assert statuses(result) == [SUCCEEDED] * turns + [NOT_SENT] * (8 - turns)
+    behind = copy()
+    async with Journal.open(url) as journal:
         assert (await make().resume(journal.job("job"))).ok
-    assert effects(sandbox, orders) == [1] * 6
-    async with Journal.open(f"sqlite:///{backup}") as journal:
-        result = await make().resume(journal.job("job"))
-        assert await counts(journal) == {JobState.HELD: 6}
-    assert statuses(result) == [NOT_SENT] * 6
-    assert effects(sandbox, orders) == [1] * 6
+    assert effects(sandbox, orders) == [1] * 8
+    async with Journal.open(behind) as journal:
+        for _ in range(2):
+            result = await make().resume(journal.job("job"))
+            check_books(sandbox, result.succeeded)
+            assert statuses(result) == [SUCCEEDED] * turns + [NOT_SENT] * (8 - turns)
+            assert all(isinstance(outcome.error, AlikeRefundError) for outcome in result.not_sent)
+        assert (await counts(journal)).get(JobState.HELD) == 8 - turns
+    assert effects(sandbox, orders) == [1] * 8
 
 
 async def test_another_amount_passes_and_so_do_alike_refunds_of_one_job(

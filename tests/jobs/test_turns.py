@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gateway_async import BatchPolicy, GatewayClient, NotSentError, RetryPolicy
+from gateway_async.batching.runner import BatchRunner
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.transport import AiohttpTransport
@@ -14,6 +15,7 @@ from tests.jobs.books import (
     NOT_SENT,
     SUCCEEDED,
     Make,
+    check_books,
     check_conserved,
     counts,
     effects,
@@ -134,3 +136,43 @@ async def test_a_request_that_is_tried_again_is_intended_each_time(
     assert result.ok
     assert tries == 2
     assert effects(sandbox, orders) == [1] * 2
+
+
+class AlarmError(Exception):
+    """What a signal handler raises, wherever the program is just then."""
+
+
+async def test_what_waits_is_sent_no_more_once_a_job_that_was_cut_short_called_it_not_sent(
+    sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders, turnstile, take = seeded(sandbox, 6), Turnstile(), BatchRunner.take
+
+    def alarmed(run: BatchRunner) -> Any:
+        if run.results.finished:  # the first refund was made; the second waits for its turn
+            raise AlarmError
+        return take(run)
+
+    monkeypatch.setattr(BatchRunner, "take", alarmed)
+    policy = BatchPolicy(concurrency=2, chunk_size=2)
+    gateway = make(policy=policy, limiter=turnstile)
+    told: list[Any] = []
+    with contextlib.suppress(AlarmError):
+        async with gateway.refund(orders, job=journal.job("job")) as batch:
+            for _ in range(3):  # two look-ups and a refund
+                turnstile.free.release()
+            run: Any = batch._run
+            while not any(NOT_SENT in statuses(block.outcomes()) for block in run.results.finished):  # noqa: ASYNC110  # see above
+                await asyncio.sleep(0)
+            for _ in orders:  # and the lease is still ours, until somebody reads this
+                turnstile.free.release()
+            if working := {task for task in asyncio.all_tasks() if "worker" in task.get_name()}:
+                await asyncio.wait(working)
+            monkeypatch.undo()
+            async for outcome in batch:
+                told.append(outcome)  # noqa: PERF401  # it raises in the end
+    told += batch.result
+    assert [outcome.status for outcome in told].count(NOT_SENT) == 4
+    check_books(sandbox, told)
+    assert sum(effects(sandbox, orders)) == 2
+    assert (await make().resume(journal.job("job"))).ok
+    assert effects(sandbox, orders) == [1] * 6
