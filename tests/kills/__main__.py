@@ -15,11 +15,16 @@ from tempfile import TemporaryDirectory
 import attrs
 
 from tests.kills.databases import DATABASES, Urls, journals
-from tests.kills.driver import ROOT, Nursery, Story, run_plan
+from tests.kills.driver import ROOT, Story, run_plan
 from tests.kills.plans import draw
 from tests.kills.verdict import Wrong
+from tests.nursery import Nursery
 
 _TOGETHER = 10
+_LOADED_LATE = (
+    *("gateway_async.jobs", "gateway_async.recovery", "gateway_async.journal.submit"),
+    *("sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg"),
+)
 _LONGEST_STORY = 3000
 
 
@@ -108,7 +113,8 @@ async def run_seeds(seeds: Iterable[int], database: str) -> Tally:
     with TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         wanted = DATABASES if database == "both" else (database,)
         urls = {kind: stack.enter_context(journals(kind, Path(name))) for kind in wanted}
-        async with Nursery.opened() as nursery, asyncio.TaskGroup() as group:
+        nursery = stack.enter_context(Nursery("tests.kills.worker:main", *_LOADED_LATE))
+        async with asyncio.TaskGroup() as group:
             for _ in range(_TOGETHER):
                 group.create_task(work(urls, nursery, Path(name)))
     return tally

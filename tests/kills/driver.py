@@ -1,11 +1,11 @@
 """Carries runs out: a sandbox here, and in other processes the workers that die and start again."""
 
 import asyncio
-import contextlib
 import json
+import os
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tests.kills.gateway import Gateway, make_gateway
 from tests.kills.plans import Plan
 from tests.kills.verdict import Told, Wrong, judge, reference_of
 from tests.kills.worker import DONE, OUSTED
+from tests.nursery import Forked, Nursery
 
 ROOT = Path(__file__).parents[2]
 KILLED = -9
@@ -66,50 +67,6 @@ class Report:
     told: list[Told]
     killed: str = ""
     steps: int = 0
-
-
-class Nursery:
-    """A process that forks workers: one that has all imports made."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self._waiting: dict[str, asyncio.Future[int]] = {}
-        self._reader = asyncio.create_task(self._read())
-
-    @classmethod
-    @contextlib.asynccontextmanager
-    async def opened(cls) -> AsyncIterator["Nursery"]:
-        """Start one, and end it at the end."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-W", "error", "-m", "tests.kills.worker", "--nursery"),
-            cwd=ROOT,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        nursery = cls(process)
-        try:
-            yield nursery
-        finally:
-            assert process.stdin is not None
-            process.stdin.close()
-            await process.wait()
-            await nursery._reader
-
-    async def run(self, path: Path) -> int:
-        """Run a worker to its end, and return its exit status."""
-        assert self._process.stdin is not None
-        ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting[str(path)] = ended
-        self._process.stdin.write(f"{path}\n".encode())
-        return await ended
-
-    async def _read(self) -> None:
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
-            status, _, path = line.decode().strip().partition(" ")
-            self._waiting.pop(path).set_result(int(status))
-        for future in self._waiting.values():
-            future.set_exception(RuntimeError("the nursery has ended"))
 
 
 @attrs.define(kw_only=True)
@@ -165,30 +122,37 @@ class Running:
 
     async def _live(self, kill: dict[str, Any] | None) -> str:
         """Run one process until it dies or is done, and return what went wrong."""
-        status = OUSTED
+        status: int | None = OUSTED
+        said = ""
         for _ in range(_MOST_OUSTED):
             path = self._write(kill)
-            status = await self._start(path)
+            status, said = await self._start(path)
             self.reports.append(_read_report(path.with_suffix(".report")))
             self.ousted += status == OUSTED
             if status != OUSTED:
                 break
         for _ in range(_TURNS_TO_READ):  # all that was sent is read before anybody starts anew
             await asyncio.sleep(0)
-        said = _text_of(Path(f"{path}.errors"))
         if status not in (DONE, KILLED) or said:
             return f"process {self.started} ended with {status}: {said}"
         if (status == KILLED) is not bool(self.reports[-1].killed):
             return f"process {self.started} was killed by somebody else"
         return ""
 
-    async def _start(self, path: Path) -> int:
-        if not self.plan.fresh or self.started > 1:
-            return await self.nursery.run(path)
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-W", "error", "-m", "tests.kills.worker", str(path)), cwd=ROOT
-        )
-        return await process.wait()
+    async def _start(self, path: Path) -> tuple[int | None, str]:
+        """Run a worker to its end, and return its exit status and what it complained about."""
+        process: Forked | asyncio.subprocess.Process
+        if self.plan.fresh and self.started == 1:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-W", "error", "-m", "tests.kills.worker", str(path)),
+                cwd=ROOT,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+        else:
+            process = await self.nursery.start([str(path)], env=os.environ, cwd=ROOT)
+        _, errors = await process.communicate()
+        return process.returncode, errors.decode()
 
     def _write(self, kill: dict[str, Any] | None) -> Path:
         path = self.folder / f"{self.plan.seed}-{self.started}.json"

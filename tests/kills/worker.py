@@ -1,8 +1,6 @@
 """The process that is killed: it runs one job, and writes down what it was told.
 
-``python -m tests.kills.worker start.json`` runs one. ``--nursery`` reads the names of such files,
-a line each, forks a process for each, and writes a line when it has ended: that spares each of
-them the imports.
+``python -m tests.kills.worker start.json`` runs one; most are forked where all is imported.
 """
 
 import asyncio
@@ -10,7 +8,6 @@ import json
 import os
 import signal
 import sys
-import traceback
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -148,38 +145,10 @@ def work(path: str) -> int:
     return DONE
 
 
-def _die_in_the_end(path: str) -> None:
-    """Run a job in this process, which was forked, and end it without a return."""
-    status = FAILED
-    try:
-        errors = os.open(f"{path}.errors", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.dup2(errors, sys.stderr.fileno())
-        status = work(path)
-    except BaseException:  # noqa: BLE001  # this process has nobody else to tell
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(status)
-
-
-def nurse() -> None:
-    """Fork a process for every line of the standard input."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who wait
-    for line in iter(sys.stdin.readline, ""):
-        path = line.strip()
-        if os.fork():
-            continue
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        worker = os.fork()
-        if not worker:
-            _die_in_the_end(path)
-        _, status = os.waitpid(worker, 0)
-        os.write(sys.stdout.fileno(), f"{os.waitstatus_to_exitcode(status)} {path}\n".encode())
-        os._exit(0)
+def main() -> None:
+    """Run the job of the file that the command line names."""
+    sys.exit(work(sys.argv[1]))
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--nursery":
-        nurse()
-    else:
-        sys.exit(work(sys.argv[1]))
+    main()

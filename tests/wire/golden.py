@@ -1,163 +1,97 @@
-"""The request bodies of the examples, as they must go out."""
+"""The request bodies of the examples, as they must go out: to the byte, put together from names.
 
-PAYMENTS = {
-    "direct_payment": (
-        "order_no=%3Corder_no%3E&currency=%3Ccurrency%3E&amount=1.50&item_total=1.50&shipping=1"
-        ".50&handling=1.50&tax_total=1.50&insurance=1.50&shipping_discount=1.50&discount=1.50&w"
-        "ebsite=%3Cwebsite%3E&items=SKU-1%23%2C%23Tea%23%2C%232%23%2C%239.90%23%3B%23SKU-2%23%2"
-        "C%23%23%2C%231%23%2C%231&note=%3Cnote%3E&custom=%3Ccustom%3E&shopper_id=%3Cshopper_id%"
-        "3E&shopper_email=%3Cshopper_email%3E&shopper_ip=%3Cshopper_ip%3E&shopper_phone=%3Cshop"
-        "per_phone%3E&shopper_level=%3Cshopper_level%3E&first_name=%3Cfirst_name%3E&last_name=%"
-        "3Clast_name%3E&document=%3Cdocument%3E&birth_date=%3Cbirth_date%3E&billing_country=%3C"
-        "billing_country%3E&billing_state=%3Cbilling_state%3E&billing_city=%3Cbilling_city%3E&b"
-        "illing_address=%3Cbilling_address%3E&billing_postal_code=%3Cbilling_postal_code%3E&os="
-        "%3Cos%3E&browser=%3Cbrowser%3E&browser_lang=%3Cbrowser_lang%3E&time_zone=%3Ctime_zone%"
-        "3E&resolution=%3Cresolution%3E&cookie_new=%3Ccookie_new%3E&cookie_old=%3Ccookie_old%3E"
-        "&color_depth=%3Ccolor_depth%3E&delivery_firstname=%3Cdelivery_firstname%3E&delivery_la"
-        "stname=%3Cdelivery_lastname%3E&delivery_country=%3Cdelivery_country%3E&delivery_state="
-        "%3Cdelivery_state%3E&delivery_city=%3Cdelivery_city%3E&delivery_address=%3Cdelivery_ad"
-        "dress%3E&delivery_postal_code=%3Cdelivery_postal_code%3E&device_fingerprint=%3Cdevice_"
-        "fingerprint%3E&platform_source=%3Cplatform_source%3E&device_type=%3Cdevice_type%3E&not"
-        "ify_url=%3Cnotify_url%3E&open3d=%3Copen3d%3E&token_flag=%3Ctoken_flag%3E&token_id=tok-"
-        "5ecret&challenge_window_size=%3Cchallenge_window_size%3E&session_id=%3Csession_id%3E&i"
-        "nstallments=%3Cinstallments%3E&installments_id=%3Cinstallments_id%3E&order_type=%3Cord"
-        "er_type%3E&checkout_time=120&user_agent=%3Cuser_agent%3E&price_id=%3Cprice_id%3E&quote"
-        "_id=%3Cquote_id%3E&quote_price=%3Cquote_price%3E&storefront_domains=%3Cstorefront_doma"
-        "ins%3E&antifraud_token_cookie=c00kie-5ecret&cart_items=%5B%7B%22basic_item_data%22%3A%"
-        "7B%22name%22%3A%22%3Cname%3E%22%2C%22quantity%22%3A%22%3Cquantity%3E%22%2C%22type%22%3"
-        "A%22%3Ctype%3E%22%2C%22category%22%3A%22%3Ccategory%3E%22%2C%22productId%22%3A%22%3Cpr"
-        "oductId%3E%22%2C%22price%22%3A%7B%22amount_usd%22%3A10.80%2C%22amount_local_currency%2"
-        "2%3A9.90%2C%22currency%22%3A%22%3Ccurrency%3E%22%7D%7D%7D%5D&account_owner=%5B%7B%22fi"
-        "rst_name%22%3A%22%3Cfirst_name%3E%22%2C%22last_name%22%3A%22%3Clast_name%3E%22%2C%22em"
-        "ail%22%3A%22%3Cemail%3E%22%2C%22account_id%22%3A%22%3Caccount_id%3E%22%2C%22created%22"
-        "%3A1684230000%2C%22past_orders_count%22%3A3%2C%22past_orders_sum%22%3A1.5%2C%22lastLog"
-        "in_ip%22%3A%22%3ClastLogin_ip%3E%22%2C%22registration_ip%22%3A%22%3Cregistration_ip%3E"
-        "%22%7D%5D&total_discount=%5B%7B%22coupon_code_used%22%3A%22%3Ccoupon_code_used%3E%22%2"
-        "C%22discount_type%22%3A%22%3Cdiscount_type%3E%22%7D%5D&additional_information=%5B%7B%2"
-        "2mpi_info%22%3A%7B%22eci%22%3A%22%3Ceci%3E%22%2C%22cavv%22%3A%22cavv-5ecret%22%2C%22xi"
-        "d%22%3A%22%3Cxid%3E%22%2C%22dsTransID%22%3A%22%3CdsTransID%3E%22%7D%7D%5D&subscription"
-        "=%7B%22contract%22%3A%22%3Ccontract%3E%22%2C%22contract_name%22%3A%22%3Ccontract_name%"
-        "3E%22%2C%22contract_amount%22%3A%221.50%22%2C%22interval%22%3A%22%3Cinterval%3E%22%2C%"
-        "22interval_count%22%3A%22%3Cinterval_count%3E%22%2C%22billing_cycle%22%3A12%2C%22promo"
-        "tion_cycle%22%3A1%2C%22contract_start%22%3A%22%3Ccontract_start%3E%22%2C%22contract_en"
-        "d%22%3A%22%3Ccontract_end%3E%22%2C%22price_id%22%3A%22%3Cprice_id%3E%22%7D&card=411111"
-        "1111111111&expiration_month=%3Cexpiration_month%3E&expiration_year=%3Cexpiration_year%"
-        "3E&security_code=9753&accept=%3Caccept%3E"
-    ),
-    "redirect_payment": (
-        "order_no=%3Corder_no%3E&currency=%3Ccurrency%3E&amount=1.50&item_total=1.50&shipping=1"
-        ".50&handling=1.50&tax_total=1.50&insurance=1.50&shipping_discount=1.50&discount=1.50&w"
-        "ebsite=%3Cwebsite%3E&items=SKU-1%23%2C%23Tea%23%2C%232%23%2C%239.90%23%3B%23SKU-2%23%2"
-        "C%23%23%2C%231%23%2C%231&note=%3Cnote%3E&custom=%3Ccustom%3E&shopper_id=%3Cshopper_id%"
-        "3E&shopper_email=%3Cshopper_email%3E&shopper_ip=%3Cshopper_ip%3E&shopper_phone=%3Cshop"
-        "per_phone%3E&shopper_level=%3Cshopper_level%3E&first_name=%3Cfirst_name%3E&last_name=%"
-        "3Clast_name%3E&document=%3Cdocument%3E&birth_date=%3Cbirth_date%3E&billing_country=%3C"
-        "billing_country%3E&billing_state=%3Cbilling_state%3E&billing_city=%3Cbilling_city%3E&b"
-        "illing_address=%3Cbilling_address%3E&billing_postal_code=%3Cbilling_postal_code%3E&os="
-        "%3Cos%3E&browser=%3Cbrowser%3E&browser_lang=%3Cbrowser_lang%3E&time_zone=%3Ctime_zone%"
-        "3E&resolution=%3Cresolution%3E&cookie_new=%3Ccookie_new%3E&cookie_old=%3Ccookie_old%3E"
-        "&color_depth=%3Ccolor_depth%3E&delivery_firstname=%3Cdelivery_firstname%3E&delivery_la"
-        "stname=%3Cdelivery_lastname%3E&delivery_country=%3Cdelivery_country%3E&delivery_state="
-        "%3Cdelivery_state%3E&delivery_city=%3Cdelivery_city%3E&delivery_address=%3Cdelivery_ad"
-        "dress%3E&delivery_postal_code=%3Cdelivery_postal_code%3E&device_fingerprint=%3Cdevice_"
-        "fingerprint%3E&platform_source=%3Cplatform_source%3E&device_type=%3Cdevice_type%3E&not"
-        "ify_url=%3Cnotify_url%3E&open3d=%3Copen3d%3E&token_flag=%3Ctoken_flag%3E&token_id=tok-"
-        "5ecret&challenge_window_size=%3Cchallenge_window_size%3E&session_id=%3Csession_id%3E&i"
-        "nstallments=%3Cinstallments%3E&installments_id=%3Cinstallments_id%3E&order_type=%3Cord"
-        "er_type%3E&checkout_time=120&user_agent=%3Cuser_agent%3E&price_id=%3Cprice_id%3E&quote"
-        "_id=%3Cquote_id%3E&quote_price=%3Cquote_price%3E&storefront_domains=%3Cstorefront_doma"
-        "ins%3E&antifraud_token_cookie=c00kie-5ecret&cart_items=%5B%7B%22basic_item_data%22%3A%"
-        "7B%22name%22%3A%22%3Cname%3E%22%2C%22quantity%22%3A%22%3Cquantity%3E%22%2C%22type%22%3"
-        "A%22%3Ctype%3E%22%2C%22category%22%3A%22%3Ccategory%3E%22%2C%22productId%22%3A%22%3Cpr"
-        "oductId%3E%22%2C%22price%22%3A%7B%22amount_usd%22%3A10.80%2C%22amount_local_currency%2"
-        "2%3A9.90%2C%22currency%22%3A%22%3Ccurrency%3E%22%7D%7D%7D%5D&account_owner=%5B%7B%22fi"
-        "rst_name%22%3A%22%3Cfirst_name%3E%22%2C%22last_name%22%3A%22%3Clast_name%3E%22%2C%22em"
-        "ail%22%3A%22%3Cemail%3E%22%2C%22account_id%22%3A%22%3Caccount_id%3E%22%2C%22created%22"
-        "%3A1684230000%2C%22past_orders_count%22%3A3%2C%22past_orders_sum%22%3A1.5%2C%22lastLog"
-        "in_ip%22%3A%22%3ClastLogin_ip%3E%22%2C%22registration_ip%22%3A%22%3Cregistration_ip%3E"
-        "%22%7D%5D&total_discount=%5B%7B%22coupon_code_used%22%3A%22%3Ccoupon_code_used%3E%22%2"
-        "C%22discount_type%22%3A%22%3Cdiscount_type%3E%22%7D%5D&additional_information=%5B%7B%2"
-        "2mpi_info%22%3A%7B%22eci%22%3A%22%3Ceci%3E%22%2C%22cavv%22%3A%22cavv-5ecret%22%2C%22xi"
-        "d%22%3A%22%3Cxid%3E%22%2C%22dsTransID%22%3A%22%3CdsTransID%3E%22%7D%7D%5D&subscription"
-        "=%7B%22contract%22%3A%22%3Ccontract%3E%22%2C%22contract_name%22%3A%22%3Ccontract_name%"
-        "3E%22%2C%22contract_amount%22%3A%221.50%22%2C%22interval%22%3A%22%3Cinterval%3E%22%2C%"
-        "22interval_count%22%3A%22%3Cinterval_count%3E%22%2C%22billing_cycle%22%3A12%2C%22promo"
-        "tion_cycle%22%3A1%2C%22contract_start%22%3A%22%3Ccontract_start%3E%22%2C%22contract_en"
-        "d%22%3A%22%3Ccontract_end%3E%22%2C%22price_id%22%3A%22%3Cprice_id%3E%22%7D"
-    ),
-    "apm_payment": (
-        "order_no=%3Corder_no%3E&currency=%3Ccurrency%3E&amount=1.50&item_total=1.50&shipping=1"
-        ".50&handling=1.50&tax_total=1.50&insurance=1.50&shipping_discount=1.50&discount=1.50&w"
-        "ebsite=%3Cwebsite%3E&items=SKU-1%23%2C%23Tea%23%2C%232%23%2C%239.90&note=%3Cnote%3E&cu"
-        "stom=%3Ccustom%3E&shopper_id=%3Cshopper_id%3E&shopper_email=%3Cshopper_email%3E&shoppe"
-        "r_ip=%3Cshopper_ip%3E&shopper_phone=%3Cshopper_phone%3E&shopper_level=%3Cshopper_level"
-        "%3E&first_name=%3Cfirst_name%3E&last_name=%3Clast_name%3E&document=%3Cdocument%3E&birt"
-        "h_date=%3Cbirth_date%3E&billing_country=%3Cbilling_country%3E&billing_state=%3Cbilling"
-        "_state%3E&billing_city=%3Cbilling_city%3E&billing_address=%3Cbilling_address%3E&billin"
-        "g_postal_code=%3Cbilling_postal_code%3E&os=%3Cos%3E&browser=%3Cbrowser%3E&browser_lang"
-        "=%3Cbrowser_lang%3E&time_zone=%3Ctime_zone%3E&resolution=%3Cresolution%3E&cookie_new=%"
-        "3Ccookie_new%3E&cookie_old=%3Ccookie_old%3E&color_depth=%3Ccolor_depth%3E&delivery_fir"
-        "stname=%3Cdelivery_firstname%3E&delivery_lastname=%3Cdelivery_lastname%3E&delivery_cou"
-        "ntry=%3Cdelivery_country%3E&delivery_state=%3Cdelivery_state%3E&delivery_city=%3Cdeliv"
-        "ery_city%3E&delivery_address=%3Cdelivery_address%3E&delivery_postal_code=%3Cdelivery_p"
-        "ostal_code%3E&device_fingerprint=%3Cdevice_fingerprint%3E&platform_source=%3Cplatform_"
-        "source%3E&device_type=%3Cdevice_type%3E&notify_url=%3Cnotify_url%3E&payment_method=%3C"
-        "payment_method%3E&delivery_district_name=%3Cdelivery_district_name%3E&delivery_street_"
-        "name=%3Cdelivery_street_name%3E&return_url=%3Creturn_url%3E&bank_code=%3Cbank_code%3E&"
-        "person=%7B%22document_number%22%3A%22%3Cdocument_number%3E%22%2C%22document_type%22%3A"
-        "%22%3Cdocument_type%3E%22%2C%22social_name%22%3A%22%3Csocial_name%3E%22%2C%22email%22%"
-        "3A%22%3Cemail%3E%22%2C%22phone_country_code%22%3A%22%3Cphone_country_code%3E%22%2C%22p"
-        "hone_area_code%22%3A%22%3Cphone_area_code%3E%22%2C%22phone_number%22%3A%22%3Cphone_num"
-        "ber%3E%22%2C%22birth_date%22%3A%22%3Cbirth_date%3E%22%2C%22net_monthly_average_income%"
-        "22%3A%22%3Cnet_monthly_average_income%3E%22%2C%22address_street%22%3A%22%3Caddress_str"
-        "eet%3E%22%2C%22address_number%22%3A%22%3Caddress_number%3E%22%2C%22address_complement%"
-        "22%3A%22%3Caddress_complement%3E%22%2C%22address_postal_code%22%3A%22%3Caddress_postal"
-        "_code%3E%22%2C%22address_city%22%3A%22%3Caddress_city%3E%22%2C%22address_state%22%3A%2"
-        "2%3Caddress_state%3E%22%2C%22address_country%22%3A%22%3Caddress_country%3E%22%2C%22fis"
-        "cal_country%22%3A%22%3Cfiscal_country%3E%22%2C%22documents%22%3A%7B%22file_type%22%3A%"
-        "22%3Cfile_type%3E%22%2C%22file_data%22%3A%22%3Cfile_data%3E%22%2C%22file_url%22%3A%22%"
-        "3Cfile_url%3E%22%2C%22labels%22%3A%7B%22person_bank_account_id%22%3A%22%3Cperson_bank_"
-        "account_id%3E%22%2C%22bank_account%22%3A%7B%22account_type%22%3A%22%3Caccount_type%3E%"
-        "22%2C%22account_number%22%3A%22%3Caccount_number%3E%22%2C%22branch_number%22%3A%22%3Cb"
-        "ranch_number%3E%22%2C%22owner_document_number%22%3A%22%3Cowner_document_number%3E%22%2"
-        "C%22owner_name%22%3A%22%3Cowner_name%3E%22%2C%22branch_country%22%3A%22%3Cbranch_count"
-        "ry%3E%22%2C%22currency%22%3A%22%3Ccurrency%3E%22%2C%22bank%22%3A%7B%22code%22%3A%22%3C"
-        "code%3E%22%2C%22name%22%3A%22%3Cname%3E%22%7D%7D%7D%7D%7D"
-    ),
+Each text of the examples is its own name in angle brackets, and each amount is 1.50.
+"""
+
+from urllib.parse import urlencode
+
+import attrs
+
+from gateway_async.models.payments import ApmPayment, DirectPayment, RedirectPayment
+
+
+def _texts(names: str) -> str:
+    """Return these fields as JSON writes them, without the braces."""
+    return ",".join(f'"{name}":"<{name}>"' for name in names.split())
+
+
+_AMOUNTS = "amount item_total shipping handling tax_total insurance shipping_discount discount"
+_OF_ALL = {**dict.fromkeys(_AMOUNTS.split(), "1.50"), "items": "SKU-1#,#Tea#,#2#,#9.90"}
+_OF_CARDS = {
+    **_OF_ALL,
+    "items": "SKU-1#,#Tea#,#2#,#9.90#;#SKU-2#,##,#1#,#1",
+    "card": "4111111111111111",
+    "security_code": "9753",
+    "token_id": "tok-5ecret",
+    "checkout_time": "120",
+    "antifraud_token_cookie": "c00kie-5ecret",
+    "cart_items": f'[{{"basic_item_data":{{{_texts("name quantity type category productId")},'
+    f'"price":{{"amount_usd":10.80,"amount_local_currency":9.90,{_texts("currency")}}}}}}}]',
+    "account_owner": f'[{{{_texts("first_name last_name email account_id")},"created":1684230000,'
+    '"past_orders_count":3,"past_orders_sum":1.5,'
+    f"{_texts('lastLogin_ip registration_ip')}}}]",
+    "total_discount": f"[{{{_texts('coupon_code_used discount_type')}}}]",
+    "additional_information": f'[{{"mpi_info":{{{_texts("eci")},"cavv":"cavv-5ecret",'
+    f"{_texts('xid dsTransID')}}}}}]",
+    "subscription": f'{{{_texts("contract contract_name")},"contract_amount":"1.50",'
+    f'{_texts("interval interval_count")},"billing_cycle":12,"promotion_cycle":1,'
+    f"{_texts('contract_start contract_end price_id')}}}",
+}
+_PERSON = """
+    document_number document_type social_name email phone_country_code phone_area_code phone_number
+    birth_date net_monthly_average_income address_street address_number address_complement
+    address_postal_code address_city address_state address_country fiscal_country
+"""
+_ACCOUNT = """
+    account_type account_number branch_number owner_document_number owner_name branch_country
+    currency
+"""
+_OF_APM = {
+    **_OF_ALL,
+    "person": f'{{{_texts(_PERSON)},"documents":{{{_texts("file_type file_data file_url")},'
+    f'"labels":{{{_texts("person_bank_account_id")},"bank_account":{{{_texts(_ACCOUNT)},'
+    f'"bank":{{{_texts("code name")}}}}}}}}}}}',
 }
 
+
+def _form(model: type, said: dict[str, str]) -> str:
+    names = [field.name for field in attrs.fields(model)]
+    return urlencode({name: said.get(name, f"<{name}>") for name in names})
+
+
+PAYMENTS = {
+    "direct_payment": _form(DirectPayment, _OF_CARDS),
+    "redirect_payment": _form(RedirectPayment, _OF_CARDS),
+    "apm_payment": _form(ApmPayment, _OF_APM),
+}
+
+_NAMES = "first_name last_name company_name"
+_BENEFICIARY = """
+    business_area business_phone_number business_registration_number personal_email
+    personal_id_number personal_id_type personal_mobile_number personal_net_monthly_average_income
+    personal_phone_country_code personal_phone_area_code personal_fiscal_country
+"""
+_BANK = """
+    account_currency account_name owner_document_number account_number bank_account_category
+    bank_branch bank_country_code bank_name bank_street_address binding_mobile_number iban
+    swift_code transaction_reference bank_code
+"""
+_PAYER = """
+    business_registration_number business_registration_type external_id personal_email
+    personal_id_number job
+"""
 PAYOUT = (
-    '{"request_id":"5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11","payment_amount":"1.50","payment_'
-    'currency":"<payment_currency>","beneficiary":{"first_name":"<first_name>","last_name":'
-    '"<last_name>","company_name":"<company_name>","date_of_birth":"1990-02-28","entity_typ'
-    'e":"<entity_type>","additional_info":{"business_area":"<business_area>","business_phon'
-    'e_number":"<business_phone_number>","business_registration_number":"<business_registra'
-    'tion_number>","personal_email":"<personal_email>","personal_id_number":"<personal_id_n'
-    'umber>","personal_id_type":"<personal_id_type>","personal_mobile_number":"<personal_mo'
-    'bile_number>","personal_net_monthly_average_income":"<personal_net_monthly_average_inc'
-    'ome>","personal_phone_country_code":"<personal_phone_country_code>","personal_phone_ar'
-    'ea_code":"<personal_phone_area_code>","personal_fiscal_country":"<personal_fiscal_coun'
-    'try>"},"address":{"city":"<city>","country_code":"<country_code>","postcode":"<postcod'
-    'e>","state":"<state>","street":"<street>","number":"<number>","street_address":"<stree'
-    't_address>","complement":"<complement>"},"person_documents":[{"file_type":"<file_type>'
-    '","file_url":"<file_url>","labels":["passport","front"]}],"bank_details":{"account_cur'
-    'rency":"<account_currency>","account_name":"<account_name>","owner_document_number":"<'
-    'owner_document_number>","account_number":"<account_number>","bank_account_category":"<'
-    'bank_account_category>","bank_branch":"<bank_branch>","bank_country_code":"<bank_count'
-    'ry_code>","bank_name":"<bank_name>","bank_street_address":"<bank_street_address>","bin'
-    'ding_mobile_number":"<binding_mobile_number>","iban":"<iban>","swift_code":"<swift_cod'
-    'e>","transaction_reference":"<transaction_reference>","bank_code":"<bank_code>"}},"ben'
-    'eficiary_id":"<beneficiary_id>","client_data":"<client_data>","fee_paid_by":"<fee_paid'
-    '_by>","payer":{"first_name":"<first_name>","last_name":"<last_name>","company_name":"<'
-    'company_name>","date_of_birth":"1980-12-01","entity_type":"<entity_type>","additional_'
-    'info":{"business_registration_number":"<business_registration_number>","business_regis'
-    'tration_type":"<business_registration_type>","external_id":"<external_id>","personal_e'
-    'mail":"<personal_email>","personal_id_number":"<personal_id_number>","job":"<job>"},"a'
-    'ddress":{"city":"<city>","country_code":"<country_code>","postcode":"<postcode>","stat'
-    'e":"<state>","street_address":"<street_address>"}},"source_amount":"1.50","source_curr'
-    'ency":"<source_currency>","payment_date":"2024-01-31","payment_method":"<payment_metho'
-    'd>","reason":"<reason>","reference":"<reference>","swift_charge_option":"<swift_charge'
-    '_option>","fund_source":"<fund_source>","notify_url":"<notify_url>"}'
+    '{"request_id":"5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11","payment_amount":"1.50",'
+    f'{_texts("payment_currency")},"beneficiary":{{{_texts(_NAMES)},"date_of_birth":"1990-02-28",'
+    f'{_texts("entity_type")},"additional_info":{{{_texts(_BENEFICIARY)}}},"address":{{'
+    f"{_texts('city country_code postcode state street number street_address complement')}}},"
+    f'"person_documents":[{{{_texts("file_type file_url")},"labels":["passport","front"]}}],'
+    f'"bank_details":{{{_texts(_BANK)}}}}},{_texts("beneficiary_id client_data fee_paid_by")},'
+    f'"payer":{{{_texts(_NAMES)},"date_of_birth":"1980-12-01",{_texts("entity_type")},'
+    f'"additional_info":{{{_texts(_PAYER)}}},'
+    f'"address":{{{_texts("city country_code postcode state street_address")}}}}},'
+    f'"source_amount":"1.50",{_texts("source_currency")},"payment_date":"2024-01-31",'
+    f"{_texts('payment_method reason reference swift_charge_option fund_source notify_url')}}}"
 )
 
 BATCHES = {
