@@ -1,5 +1,6 @@
 """The checks of this project: `nox` runs them all, `nox -s tests` some, `nox -l` lists them."""
 
+import shutil
 from pathlib import Path
 
 import nox
@@ -10,7 +11,7 @@ EVERYTHING = ".[cli,journal,keyring,otel,parquet,speed,workers]"
 
 nox.needs_version = ">=2025.5"
 nox.options.error_on_missing_interpreters = False
-nox.options.sessions = ["lint", "types", "imports", "tests", "lowest", "demo"]
+nox.options.sessions = ["lint", "types", "imports", "tests", "lowest", "docs", "demo"]
 
 
 def _group(name: str) -> list[str]:
@@ -69,6 +70,34 @@ def imports(session: nox.Session) -> None:
     """Check that each layer imports only what stands below it."""
     session.install("-e", EVERYTHING, *_group("imports"))
     session.run("lint-imports")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site; it needs no network once its packages are installed."""
+    session.install("-e", EVERYTHING, "pytest", *_group("docs"))
+    command = ("sphinx-build", "--fail-on-warning", "--keep-going", "-b", "html")
+    session.run(*command, "docs", "build/site", *session.posargs)
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Make sdist and wheel, check them, and run the demo from the wheel alone."""
+    session.install(*_group("release"))
+    dist = Path("dist")
+    shutil.rmtree(dist, ignore_errors=True)
+    session.run("python", "-m", "build", "--outdir", str(dist))
+    made = sorted(map(str, dist.iterdir()))
+    session.run("twine", "check", "--strict", *made)
+    (wheel,) = (name for name in made if name.endswith(".whl"))
+    session.run("check-wheel-contents", wheel)
+    bare = Path(session.create_tmp(), "bare").resolve()
+    session.run("python", "-m", "venv", "--clear", str(bare))
+    session.run(
+        str(bare / "bin" / "pip"), "install", f"{Path(wheel).resolve()}[cli]", external=True
+    )
+    with session.chdir(bare):
+        session.run(str(bare / "bin" / "gateway-async"), "demo", external=True)
 
 
 @nox.session

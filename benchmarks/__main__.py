@@ -165,7 +165,8 @@ def main(chosen: list[str]) -> None:
         data = as_data(results)
         (HERE / "results.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
         (HERE / "results.md").write_text(as_page(data), encoding="utf-8")
-        draw(results["compare"], HERE / "results.svg")
+        chart = draw(data["figures"]["compare"])
+        (HERE / "results.svg").write_text(chart, encoding="utf-8")
 
 
 if __name__ == "__main__":

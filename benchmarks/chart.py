@@ -1,45 +1,68 @@
 """The chart of the README: what an order costs beside what users would pick instead."""
 
-from typing import TYPE_CHECKING
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from benchmarks.figures import Figure
+    from collections.abc import Mapping, Sequence
 
 OURS = "gateway_async"
-INK, ACCENT, MUTED = "#24292f", "#0969da", "#8c959f"
+UNIT = "µs CPU an order"
+ONE_BY_ONE = "one by one"
+
+_LEFT, _WIDTH, _STEP, _TOP = 310, 330, 34, 70
+_STYLE = """
+    text { font: 14px system-ui, sans-serif; fill: #1f2328 }
+    .page { fill: #ffffff }
+    .title { font-size: 16px; font-weight: 600 }
+    .note { fill: #59636e }
+    .bar { fill: #818b98 } .ours { fill: #0969da } .axis { stroke: #818b98 }
+    @media (prefers-color-scheme: dark) {
+      .page { fill: #0d1117 } text { fill: #f0f6fc } .note { fill: #9198a1 }
+      .bar { fill: #656c76 } .ours { fill: #4493f8 } .axis { stroke: #656c76 }
+    }"""
 
 
-def draw(figures: "Sequence[Figure]", path: "Path") -> None:
-    """Draw a bar for each absolute figure of `benchmarks.compare`, on a logarithmic scale.
+def draw(rows: "Sequence[Mapping[str, Any]]") -> str:
+    """Return an SVG with a bar from zero for each side that sends requests of 50 orders.
+
+    Its colours follow the reader's light or dark scheme. A side that sends one order a request
+    would make every other bar invisible; the README gives its figure.
 
     Args:
-        figures: What `benchmarks.compare.measure` gave.
-        path: Where the SVG is written.
+        rows: The figures of `benchmarks.compare`, as `results.json` has them.
     """
-    import matplotlib as mpl  # noqa: PLC0415  # the figures can be had without it
-    from matplotlib.figure import Figure as Canvas  # noqa: PLC0415
-
     bars = sorted(
-        (figure for figure in figures if figure.unit.startswith("µs")),
-        key=lambda figure: figure.value,
-        reverse=True,
+        (row for row in rows if row["unit"] == UNIT and ONE_BY_ONE not in row["name"]),
+        key=lambda row: float(row["value"]),
     )
-    # Text stays text, and the same figures give the same file.
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": OURS, "font.size": 10}):
-        canvas = Canvas(figsize=(8, 0.5 * len(bars) + 0.9), layout="constrained")
-        axes = canvas.subplots()
-        axes.barh(
-            [bar.name for bar in bars],
-            [bar.value for bar in bars],
-            color=[ACCENT if bar.name == OURS else MUTED for bar in bars],
-        )
-        axes.set_xscale("log")
-        axes.set_xlim(1, max(bar.value for bar in bars) * 2)
-        axes.set_xlabel("µs CPU an order (logarithmic)", color=INK)
-        for place, bar in enumerate(bars):
-            axes.text(bar.value * 1.06, place, f"{bar.value:.3g}", va="center", color=INK)
-        axes.spines[["top", "right"]].set_visible(False)
-        canvas.savefig(path, format="svg", facecolor="white", metadata={"Date": None})
+    longest = max(float(row["value"]) for row in bars)
+    height = _TOP + _STEP * len(bars) + 8
+    label = "; ".join(f"{row['name']}: {row['value']:.3g}" for row in bars)
+    opening = f'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 {height}" role="img"'
+    lines = [
+        f'<svg {opening} aria-label="{escape(f"{UNIT}: {label}")}">',
+        f"  <style>{_STYLE}\n  </style>",
+        f'  <rect class="page" width="720" height="{height}" rx="6"/>',
+        '  <text class="title" x="16" y="28">CPU time of one refund, in µs</text>',
+        '  <text class="note" x="16" y="50">requests of 50 refunds; a shorter bar is better</text>',
+        f'  <line class="axis" x1="{_LEFT}" x2="{_LEFT}" y1="{_TOP - 6}" y2="{height - 8}"/>',
+    ]
+    for number, row in enumerate(bars):
+        top = _TOP + _STEP * number
+        width = _WIDTH * float(row["value"]) / longest
+        name = escape(_short(row["name"]))
+        kind = "ours" if row["name"] == OURS else "bar"
+        lines += [
+            f'  <text x="{_LEFT - 10}" y="{top + 16}" text-anchor="end">{name}</text>',
+            f'  <rect class="{kind}" x="{_LEFT}" y="{top}" width="{width:.1f}" height="22"/>',
+            f'  <text x="{_LEFT + width + 8:.1f}" y="{top + 16}">{row["value"]:.3g}</text>',
+        ]
+    return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+def _short(name: str) -> str:
+    """Return a name that fits beside the bars."""
+    return name.replace("bodies written beforehand (the floor)", "ready bodies (floor)").replace(
+        "gather and semaphore by hand", "loop by hand"
+    )

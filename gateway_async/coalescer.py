@@ -127,7 +127,7 @@ class _Queue:
 class Coalescer:
     """Sends single orders of many tasks together; made by `GatewayClient.coalesced`.
 
-    ::
+    .. code-block:: python
 
         async with gateway.coalesced() as single:
             outcome = await single.query(OrderRef(order_no="A-1"))  # in each of many tasks

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from gateway_async.models.orders import OutcomeStatus
     from gateway_async.telemetry import Attempt, BatchEnd, BatchStart, RequestEnd, RequestStart
 
+__all__ = ["OpenTelemetry"]
+
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60)
 _WITHOUT_ANSWER = ("unknown", "not_sent")
 

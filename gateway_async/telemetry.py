@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from gateway_async.settings import BatchPolicy
 
+__all__ = ["Attempt", "BatchEnd", "BatchStart", "RequestEnd", "RequestStart", "Telemetry"]
+
 T = TypeVar("T")
 
 logging.getLogger("gateway_async").addHandler(logging.NullHandler())  # quiet unless asked

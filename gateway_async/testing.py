@@ -1,6 +1,8 @@
 """A pytest plugin: a sandbox, and a client of it, for the tests of your application.
 
-Name it in the `conftest.py` at the top of your tests::
+Name it in the `conftest.py` at the top of your tests:
+
+.. code-block:: python
 
     pytest_plugins = ["gateway_async.testing"]
 

@@ -72,11 +72,14 @@ _NOT_VERIFIED = _Answer(403, "it is not verified")
 class NotificationReceiver:
     """Takes notifications, and hands the application what the gateway confirms.
 
-    It is an ASGI application to mount, and its method `handle` is a route for aiohttp.web::
+    It is an ASGI application to mount, and its method `handle` is a route for aiohttp.web:
+
+    .. code-block:: python
+
+        from gateway_async.notifications import NotificationReceiver
 
         receiver = NotificationReceiver(gateway, on_payment)
-        app.router.add_post("/notify", receiver.handle)  # aiohttp.web
-        app = Starlette(routes=[Route("/notify", receiver)])  # or any other ASGI framework
+        app.router.add_post("/notify", receiver.handle)
 
     A notification is a hint, never proof. The payment that it names is looked up, together with
     others that are named in the same moment, and `on_payment` is called with the record that the

@@ -6,5 +6,6 @@ Data in, text out: nothing here opens a file, asks for the time or knows a gatew
 from gateway_async.report.collecting import Report
 from gateway_async.report.heads import Head
 from gateway_async.report.latencies import Latencies
+from gateway_async.report.page import page as render
 
-__all__ = ["Head", "Latencies", "Report"]
+__all__ = ["Head", "Latencies", "Report", "render"]

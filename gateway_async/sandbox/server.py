@@ -62,13 +62,15 @@ def _nothing() -> None:
 class Sandbox:
     """A gateway on this machine, over real HTTP, to develop and test against.
 
-    ::
+    .. code-block:: python
+
+        from gateway_async.sandbox import Sandbox
+        from gateway_async.sandbox.faults import DropReply
 
         async with Sandbox() as sandbox:
-            orders = sandbox.seed(3, status="captured")
+            payments = sandbox.seed(3, status="captured")
             sandbox.faults.add("refund", DropReply(times=1))
-            ...  # a client of sandbox.base_url, with dialect=sandbox.dialect
-            assert sandbox.ledger.effects("refund", orders[0].transaction_id) == 1
+            gateway = GatewayClient(sandbox.base_url, credentials, dialect=sandbox.dialect)
 
     When the block ends every connection is closed, held ones too, and late effects that are still
     out never land. A sandbox is entered once; its ledger and logs stay readable afterwards.

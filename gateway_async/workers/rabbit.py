@@ -22,6 +22,8 @@ with require_extra(__name__, *_PACKAGES, install="'gateway-async[workers]'"):
 if TYPE_CHECKING:
     from taskiq import AsyncBroker
 
+__all__ = ["rabbit_broker"]
+
 DEFAULT_QUEUE = "gateway_async"
 DEFAULT_SLICES_AT_ONCE = 10
 _HEARTBEAT_SECONDS = 10

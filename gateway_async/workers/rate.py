@@ -26,6 +26,8 @@ with require_extra(__name__, *_PACKAGES, install="'gateway-async[workers]'"):
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable
 
+__all__ = ["SharedRate", "shared_rate"]
+
 _SETTINGS = (
     "SET timezone = 'UTC'",
     "SET lock_timeout = '5s'",

@@ -148,7 +148,7 @@ def test_every_group_of_settings_can_be_reached(write: Write) -> None:
 
 
 def test_the_file_on_the_page_can_be_read(write: Write) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "command-line.md").read_text()
     text = page.partition("```toml\n")[2].partition("```")[0]
     path = write(text)
     settings = read(path, profile="test")

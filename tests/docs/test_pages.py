@@ -1,57 +1,55 @@
-"""The programs on the pages run, and do what the page says they print."""
+"""What the pages take from the code is what the code has now."""
 
-import inspect
+import importlib.util
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from gateway_async.sandbox import faults
+import gateway_async
 
-PAGES = Path(__file__).parents[2] / "docs"
-NAMES = ("sandbox.md", "web.md", "testing.md")
-_PROGRAM = re.compile(
-    r"^```python\n((?:(?!```).*\n)*)```\n\nIt prints:\n\n```\n((?:(?!```).*\n)*)```$", re.MULTILINE
-)
-PROGRAMS = [
-    pytest.param(*found.groups(), id=f"{page}-{number}")
-    for page in NAMES
-    for number, found in enumerate(_PROGRAM.finditer((PAGES / page).read_text()), start=1)
-]
+DOCS = Path(__file__).parents[2] / "docs"
+HOW_TO_MEND = "run `python docs/generate.py`, and commit what it writes"
 
 
-FAULT_ROWS = re.findall(
-    r"^\| `([A-Z]\w+\(.*?\))` \| .+ \|$", (PAGES / "sandbox.md").read_text(), re.MULTILINE
-)
-OF_EVERY_FAULT = ("times", "probability")
+def _script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs.generate", DOCS / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def as_written(fault: type[faults.Fault]) -> str:
-    """Write the call that makes a fault, with the defaults of its own arguments."""
-    taken = inspect.signature(fault).parameters.values()
-    own = [
-        parameter.name if parameter.default is parameter.empty else f"{parameter.name}={shown}"
-        for parameter in taken
-        if (shown := repr(parameter.default)) and parameter.name not in OF_EVERY_FAULT
-    ]
-    return f"{fault.__name__}({', '.join(own)})"
+SCRIPT = _script()
+PARTS = dict(SCRIPT.parts())
 
 
-def test_every_fault_is_listed_with_its_arguments() -> None:
-    named = [getattr(faults, name) for name in faults.__all__]
-    kinds = [kind for kind in named if isinstance(kind, type) and issubclass(kind, faults.Fault)]
-    played = [kind for kind in kinds if not any(kind in other.__bases__ for other in kinds)]
-    assert sorted(FAULT_ROWS) == sorted(map(as_written, played))
+@pytest.mark.parametrize("name", PARTS)
+def test_a_generated_part_is_as_the_code_has_it(name: str) -> None:
+    assert (DOCS / name).read_text() == PARTS[name], HOW_TO_MEND
 
 
-def test_every_program_is_found() -> None:
-    announced = [(PAGES / page).read_text().count("It prints:") for page in NAMES]
-    assert len(PROGRAMS) == sum(announced)
+def test_no_generated_part_is_left_over() -> None:
+    kept = {*(DOCS / "generated").iterdir(), *(DOCS / "reference" / "api").iterdir()}
+    names = {str(path.relative_to(DOCS)) for path in kept}
+    assert names == {*PARTS, "reference/api/index.md"}
 
 
-@pytest.mark.parametrize(("program", "printed"), PROGRAMS)
-def test_a_program_prints_what_the_page_says(
-    program: str, printed: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    exec(compile(program, "a page", "exec"), {"__name__": "__main__"})  # noqa: S102  # our own page
-    assert capsys.readouterr().out == printed
+def test_the_api_has_every_public_name_once() -> None:
+    listed = [name for _, names in SCRIPT.API.values() for name in names]
+    assert sorted(listed) == sorted(gateway_async.__all__)
+
+
+def test_the_public_modules_are_those_of_the_page() -> None:
+    page = (DOCS / "reference" / "api" / "index.md").read_text()
+    (tree,) = re.findall(r"```\{toctree\}\n(.*?)```", page, re.DOTALL)
+    assert tree.split()[2:] == [*SCRIPT.API, *SCRIPT.MODULES]
+
+
+def test_every_fault_stands_on_the_page_of_the_sandbox() -> None:
+    """With its arguments and their defaults."""
+    page = (DOCS / "reference" / "sandbox.md").read_text()
+    rows = re.findall(r"^\| `([A-Z]\w+\(.*?\))` \| .+ \|$", page, re.MULTILINE)
+    assert sorted(rows) == sorted(SCRIPT._call(kind) for kind in SCRIPT.kinds_of_faults())

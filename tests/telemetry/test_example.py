@@ -23,7 +23,7 @@ def test_the_example_prints_its_spans() -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout in (ROOT / "docs" / "telemetry.md").read_text()
+    assert done.stdout in (ROOT / "docs" / "how-to" / "telemetry.md").read_text()
     assert done.stdout.splitlines() == [
         "refund: {'unknown': 50} ERROR",
         "refund: {'succeeded': 50} UNSET",

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.slow
 
 pytest_plugins = ["pytester"]
 
-PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "testing.md").read_text()
 SUITES = dict(re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))
 
 

@@ -11,14 +11,13 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = Path(__file__).with_name("examples.py").read_text()
-README = (ROOT / "README.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "payouts.md").read_text()
 PAYOUT = '''
-"""The README's example of a payout, in a function of its own."""
+"""The example of a payout, in a function of its own."""
 
-import uuid
 from collections.abc import Callable
 
-from gateway_async import BankDetails, Beneficiary, GatewayClient, PayoutRequest
+from gateway_async import GatewayClient
 
 
 async def example(
@@ -34,8 +33,8 @@ PYRIGHT = """
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
     """Write the examples where users would: beside nothing of this repository."""
-    blocks = re.findall(r"^```python\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
-    (payout,) = [block for block in blocks if "= PayoutRequest(" in block]
+    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    (payout,) = [block for block in blocks if "\nrequest = PayoutRequest(" in block]
     (tmp_path / "examples.py").write_text(EXAMPLES)
     (tmp_path / "payout.py").write_text(PAYOUT + textwrap.indent(payout, "    "))
     (tmp_path / "pyrightconfig.json").write_text(PYRIGHT)

@@ -1,0 +1,231 @@
+"""Every code block of README, pages and docstrings runs, by Sybil, against a sandbox.
+
+Python blocks of a page run in turn and share their names; what they print is compared with the
+block of `output` behind them. The addresses of the pages are changed to places on this machine.
+"""
+
+import ast
+import asyncio
+import contextlib
+import inspect
+import io
+import re
+import tomllib
+import types
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import trustme
+from aiohttp import web
+from sybil import Document, Example
+from sybil.document import PythonDocStringDocument
+from sybil.parsers import markdown, rest
+from taskiq import InMemoryBroker
+
+from gateway_async import Credentials, GatewayClient, HmacSigner, Journal, OrderRef, RefundOrder
+from gateway_async.reconciliation import LedgerEntry
+from gateway_async.sandbox import Sandbox
+from gateway_async.testing import sandbox_client, threaded_sandbox
+from tests.postgres import postgres_url
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    path
+    for path in (ROOT / "docs").rglob("*.md")
+    if not {"_build", "generated", "api"} & {*path.parts}
+)
+PAGES += [ROOT / "README.md", *(path for path in [ROOT / "CONTRIBUTING.md"] if path.exists())]
+MODULES = [
+    path
+    for path in sorted((ROOT / "gateway_async").rglob("*.py"))
+    if "code-block" in path.read_text()
+]
+KNOWN = {"python", "output", "toml", "sh", "yaml", "text", "json", "csv"}
+"""Languages of blocks: Python, output and TOML are tried; the others are shown."""
+
+_FENCE = re.compile(r"^ *```(?!`)(\S*)[^\n]*\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+
+
+class Reader:
+    """Runs the blocks of one page as its reader would."""
+
+    def __init__(self, sandbox: Sandbox, folder: Path) -> None:
+        self._sandbox = sandbox
+        self._folder = folder
+        self._printed = ""
+        self._made: list[GatewayClient] = []
+        self._given: dict[str, Any] = {}
+        self._runner = asyncio.Runner()
+        self._closing = contextlib.ExitStack()
+        self._closing.enter_context(self._runner)
+        self._gateway = self._closing.enter_context(sandbox_client(sandbox))
+        self._journal = Journal.open(f"sqlite:///{folder}/journal.db")
+        self._runner.run(self._journal.__aenter__())
+        self._places: dict[str, Callable[[], str]] = {
+            r"(?s)https://gateway\.example(?!.*proxy=)": lambda: sandbox.base_url,
+            r"sqlite:///(?:/[\w.]+)*/": lambda: f"sqlite:///{folder}/",
+            r"postgresql://[\w.@]+/refunds": self._database,
+            r'rabbit_broker\("amqp://[^)]*\)': lambda: "InMemoryBroker()",
+            r"/etc/ssl/company\.pem": self._authority,
+        }
+        self._url = ""
+
+    def close(self) -> None:
+        self._runner.run(self._journal.__aexit__(None, None, None))
+        for client in self._made:
+            self._runner.run(client.aclose())
+        self._closing.close()
+
+    def parsers(self) -> list[Any]:
+        return [
+            markdown.CodeBlockParser("python", self.run),
+            markdown.CodeBlockParser("output", self.compare),
+            markdown.CodeBlockParser("toml", self.read),
+        ]
+
+    def names(self, source: str) -> dict[str, Any]:
+        """Return what the pages take for granted; orders are new ones for each block."""
+        sandbox = self._sandbox
+        paid = sandbox.seed(3, status="captured", amount="25.00")
+        return {
+            "asyncio": asyncio,
+            "sandbox": sandbox,
+            "base_url": sandbox.base_url,
+            "credentials": self._credentials(),
+            "dialect": sandbox.dialect,
+            "gateway": self._gateway,
+            "orders": [
+                RefundOrder(
+                    transaction_id=one.transaction_id,
+                    order_no=one.order_no,
+                    currency=one.currency,
+                    amount=one.amount,
+                    refund_amount="5.00",
+                )
+                for one in paid
+            ],
+            "refs": [OrderRef(order_no=one.order_no) for one in paid],
+            "entries": [
+                LedgerEntry(order_no=one.order_no, currency=one.currency, amount=one.amount)
+                for one in paid
+            ],
+            "InMemoryBroker": InMemoryBroker,
+            "OrderRef": OrderRef,
+            "GatewayClient": GatewayClient,
+            "app": web.Application(),
+            "celery": types.SimpleNamespace(task=lambda **_: lambda function: function),
+            "journal": self._journal,
+            "journal_url": self._database() if "journal_url" in source else "",
+            "make_gateway": lambda: GatewayClient(sandbox.base_url, self._credentials()),
+            **dict.fromkeys(
+                ("on_payment", "save", "show", "ship", "book", "look_into"), _do_nothing
+            ),
+        }
+
+    def _credentials(self) -> Credentials:
+        return Credentials(
+            merchant_id=self._sandbox.merchant_id,
+            account_id=self._sandbox.account_id,
+            signer=HmacSigner(self._sandbox.secret),
+        )
+
+    def run(self, example: Example) -> None:
+        source = str(example.parsed)
+        for written, place in self._places.items():
+            if re.search(written, source):
+                source = re.sub(written, place(), source)
+        for name, value in self.names(source).items():
+            # What the page has defined itself stays; a client or a journal, until it is closed.
+            its_own = example.namespace.get(name)
+            if its_own is self._given.get(name) or _is_closed(its_own):
+                example.namespace[name] = self._given[name] = value
+        code = compile(
+            "\n" * (example.line + example.parsed.line_offset) + source,
+            example.path,
+            "exec",
+            flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
+            dont_inherit=True,
+        )
+        example.namespace["__name__"] = "__main__"
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            result = eval(code, example.namespace)  # noqa: S307  # our own page
+            if inspect.isawaitable(result):
+                self._runner.run(_awaited(result))
+        made = [one for one in example.namespace.values() if isinstance(one, GatewayClient)]
+        self._made += [client for client in made if client is not self._gateway]
+        self._printed = printed.getvalue()
+
+    def compare(self, example: Example) -> str | None:
+        seen = [line.rstrip() for line in self._printed.splitlines()]
+        if seen == str(example.parsed).splitlines():
+            return None
+        return "it printed:\n" + self._printed
+
+    def read(self, example: Example) -> None:
+        tomllib.loads(str(example.parsed))
+
+    def _authority(self) -> str:
+        path = self._folder / "company.pem"
+        trustme.CA().cert_pem.write_to_path(path)
+        return str(path)
+
+    def _database(self) -> str:
+        if not self._url:
+            self._url = self._closing.enter_context(postgres_url())
+        return self._url
+
+
+def _is_closed(value: object) -> bool:
+    if isinstance(value, Journal):
+        return value._database is None
+    return isinstance(value, GatewayClient) and value._closed
+
+
+async def _awaited(one: Awaitable[Any]) -> Any:
+    return await one
+
+
+def _do_nothing(*_: object, **__: object) -> None:
+    """Stand for the function of a reader."""
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    with threaded_sandbox() as sandbox:
+        reader = Reader(sandbox, tmp_path)
+        try:
+            yield reader
+        finally:
+            reader.close()
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_block_says_what_it_is(page: Path) -> None:
+    blocks = _FENCE.findall(page.read_text())
+    languages = {language for language, _ in blocks if not language.startswith("{")}
+    assert languages <= KNOWN
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_the_blocks_of_a_page_run(page: Path, reader: Reader) -> None:
+    document = Document.parse(str(page), *reader.parsers())
+    for example in document:
+        example.evaluate()
+
+
+@pytest.mark.parametrize("module", MODULES, ids=_name)
+def test_the_blocks_of_docstrings_run(module: Path, reader: Reader) -> None:
+    parser = rest.CodeBlockParser("python", reader.run)
+    document = PythonDocStringDocument.parse(str(module), cast("Any", parser))
+    document.evaluators.clear()  # the names of a module are its own
+    examples = list(document)
+    assert len(examples) == module.read_text().count(".. code-block:: python")
+    for example in examples:
+        example.evaluate()
