@@ -213,7 +213,12 @@ def test_every_block_says_what_it_is(page: Path) -> None:
     assert languages <= KNOWN
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_name)
+def _tried(page: Path) -> Any:
+    needs_a_server = "postgresql://" in page.read_text() and page.parent.name == "how-to"
+    return pytest.param(page, marks=[pytest.mark.slow] if needs_a_server else [], id=_name(page))
+
+
+@pytest.mark.parametrize("page", map(_tried, PAGES))
 def test_the_blocks_of_a_page_run(page: Path, reader: Reader) -> None:
     document = Document.parse(str(page), *reader.parsers())
     for example in document:
