@@ -218,7 +218,7 @@ def _tried(page: Path) -> Any:
     return pytest.param(page, marks=[pytest.mark.slow] if needs_a_server else [], id=_name(page))
 
 
-@pytest.mark.parametrize("page", map(_tried, PAGES))
+@pytest.mark.parametrize("page", [_tried(page) for page in PAGES])
 def test_the_blocks_of_a_page_run(page: Path, reader: Reader) -> None:
     document = Document.parse(str(page), *reader.parsers())
     for example in document:
