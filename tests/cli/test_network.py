@@ -13,8 +13,7 @@ from gateway_async.cli.settings.settings import Given, read_settings
 from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox import Sandbox
 from tests.cli.running import Ended, run, statuses, write_refunds
-from tests.faults.forward import ForwardProxy
-from tests.faults.proxy import Proxy, bind
+from tests.support.servers import ForwardProxy, Proxy, bind
 
 PROXY = "http://me:pa55@proxy.example:3128"
 TEXTS = {

@@ -4,7 +4,7 @@ import pytest
 
 from gateway_async.sandbox import Sandbox
 from tests.faults.deeds import DEEDS, Trial
-from tests.faults.proxy import Proxy
+from tests.support.servers import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

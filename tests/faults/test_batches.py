@@ -15,7 +15,7 @@ from tests.faults.deeds import (
     PayOut,
     Trial,
 )
-from tests.faults.proxy import PLACES, OnReply, OnRequest, Proxy, Trouble
+from tests.support.servers import PLACES, OnReply, OnRequest, Proxy, Trouble
 
 if TYPE_CHECKING:
     from gateway_async.sandbox.faults import Fault

@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import ssl
 
 import aiohttp
 import pytest
@@ -31,8 +30,8 @@ from tests.faults.deeds import (
     Trial,
     client,
 )
-from tests.faults.proxy import AtOnce, Listener, Proxy, bind, full_backlog
 from tests.orders import orders_for
+from tests.support.servers import AtOnce, Listener, Proxy, bind, full_backlog, tls_of, trust_in
 
 
 def check_not_sent(trial: Trial, told: Told, attempts: Attempts) -> None:
@@ -258,17 +257,11 @@ def authority() -> trustme.CA:
     return trustme.CA()
 
 
-def tls_context(authority: trustme.CA, name: str = "127.0.0.1") -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert(name).configure_cert(context)
-    return context
-
-
 async def test_a_certificate_that_nobody_vouches_for(
     trial: Trial, sandbox: Sandbox, authority: trustme.CA
 ) -> None:
     attempts = Attempts()
-    async with Proxy(sandbox.base_url, tls=tls_context(authority)) as proxy:
+    async with Proxy(sandbox.base_url, tls=tls_of(authority)) as proxy:
         told = await trial.run(proxy.base_url, limiter=attempts)
     assert told.status is NOT_SENT
     assert {type(error) for error in told.errors} == {CertificateError}
@@ -283,7 +276,7 @@ async def test_an_invalid_certificate_stops_the_batch(
     attempts = Attempts()
     policy = BatchPolicy(concurrency=1, chunk_size=1)
     async with (
-        Proxy(sandbox.base_url, tls=tls_context(authority)) as proxy,
+        Proxy(sandbox.base_url, tls=tls_of(authority)) as proxy,
         client(sandbox, proxy.base_url, limiter=attempts, policy=policy) as gateway,
     ):
         told = await trial.run_with(gateway, size=5)
@@ -298,7 +291,7 @@ async def test_a_certificate_of_another_name_at_an_authority_that_is_trusted(
 ) -> None:
     trust(authority, monkeypatch)
     attempts = Attempts()
-    async with Proxy(sandbox.base_url, tls=tls_context(authority, "other.example")) as proxy:
+    async with Proxy(sandbox.base_url, tls=tls_of(authority, "other.example")) as proxy:
         told = await trial.run(proxy.base_url, limiter=attempts)
     assert told.status is NOT_SENT
     assert type(told.error) is CertificateError
@@ -311,7 +304,7 @@ async def test_a_certificate_that_is_not_the_pinned_one(
     attempts = Attempts()
     pinned = aiohttp.TCPConnector(ssl=aiohttp.Fingerprint(b"\xab" * 32))
     async with (
-        Proxy(sandbox.base_url, tls=tls_context(authority)) as proxy,
+        Proxy(sandbox.base_url, tls=tls_of(authority)) as proxy,
         aiohttp.ClientSession(connector=pinned) as session,
     ):
         told = await trial.run(proxy.base_url, limiter=attempts, session=session)
@@ -325,7 +318,7 @@ async def test_a_certificate_that_is_trusted(
     trial: Trial, sandbox: Sandbox, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trust(authority, monkeypatch)
-    async with Proxy(sandbox.base_url, tls=tls_context(authority)) as proxy:
+    async with Proxy(sandbox.base_url, tls=tls_of(authority)) as proxy:
         told = await trial.run(proxy.base_url)
     assert told.status is SUCCEEDED
     assert (proxy.requests, trial.requests) == (1, 1)
@@ -333,6 +326,4 @@ async def test_a_certificate_that_is_trusted(
 
 def trust(authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let aiohttp's own TLS settings trust an authority."""
-    context = ssl.create_default_context()
-    authority.configure_trust(context)
-    monkeypatch.setattr("aiohttp.connector._SSL_CONTEXT_VERIFIED", context)
+    monkeypatch.setattr("aiohttp.connector._SSL_CONTEXT_VERIFIED", trust_in(authority))

@@ -17,7 +17,7 @@ from tests.faults.deeds import (
     client,
     with_deeds,
 )
-from tests.faults.proxy import PLACES, End, OnReply, OnRequest, Proxy, Unread
+from tests.support.servers import PLACES, End, OnReply, OnRequest, Proxy, Unread
 
 if TYPE_CHECKING:
     from gateway_async.sandbox.faults import Fault

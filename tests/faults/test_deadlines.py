@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 from unittest.mock import Mock
 
@@ -10,19 +10,13 @@ import pytest
 
 from gateway_async import NotSentError, OutcomeUnknownError, Timeouts
 from gateway_async.transport import AiohttpTransport, ConnectionOptions, HttpRequest, SendTracker
-from tests.faults.proxy import full_backlog
+from tests.support.servers import full_backlog, read_message, serving
 
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 def request_of(size: int = 10) -> HttpRequest:
     return HttpRequest("/v1/x", "text/plain", b"x" * size)
-
-
-async def read_request(reader: asyncio.StreamReader) -> None:
-    head = await reader.readuntil(b"\r\n\r\n")
-    await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
 
 
 @contextlib.asynccontextmanager
@@ -39,26 +33,6 @@ async def transport_to(url: str, **timeouts: float) -> AsyncIterator[AiohttpTran
         yield transport
     finally:
         await transport.aclose()
-
-
-@contextlib.asynccontextmanager
-async def serving(serve: Serve) -> AsyncIterator[str]:
-    handlers: set[asyncio.Task[None]] = set()
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        handlers.add(task)
-        with contextlib.suppress(asyncio.IncompleteReadError, OSError):
-            await serve(reader, writer)
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
-
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    await asyncio.gather(*handlers)
 
 
 async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
@@ -84,7 +58,7 @@ async def test_what_gets_no_connection_in_time_was_not_sent() -> None:
 
 async def test_the_time_for_all_of_it_ends_a_reply_that_goes_on() -> None:
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
+        await read_message(reader)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n")
         while True:
             writer.write(b"x")
@@ -99,7 +73,7 @@ async def test_the_time_for_all_of_it_ends_a_reply_that_goes_on() -> None:
 async def test_a_body_may_take_longer_to_write_than_a_connection_or_a_silence() -> None:
     async def read_late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.5)
-        await read_request(reader)
+        await read_message(reader)
         writer.write(REPLY)
 
     async with (
@@ -137,7 +111,7 @@ async def test_a_cancellation_in_the_same_turn_of_the_loop_is_not_swallowed(
 async def test_requests_share_one_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
-            await read_request(reader)
+            await read_message(reader)
             writer.write(REPLY)
 
     loop = asyncio.get_running_loop()

@@ -9,7 +9,7 @@ from gateway_async import ReplyTooLargeError
 from gateway_async.sandbox import faults
 from tests.faults.bombs import MIB
 from tests.faults.deeds import ATTEMPTS, NOT_SENT, SUCCEEDED, UNKNOWN, Trial, with_deeds
-from tests.faults.proxy import Proxy, bind
+from tests.support.servers import Proxy, bind
 
 if TYPE_CHECKING:
     from pathlib import Path

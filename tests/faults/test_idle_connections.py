@@ -23,7 +23,7 @@ from gateway_async.transport import http
 from gateway_async.transport.http import KEEP_IDLE_SECONDS, Pool
 from gateway_async.transport.tracked import arrivals_on, has_unread
 from tests.faults.deeds import SUCCEEDED, UNKNOWN, Trial, client
-from tests.faults.proxy import End, Proxy
+from tests.support.servers import End, Proxy, read_message, serving, tls_of, trust_in
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -129,11 +129,9 @@ async def test_a_silent_connection_is_used_again_without_a_turn_of_the_loop() ->
 async def test_the_end_of_a_connection_by_tls_is_seen_before_it_is_used_again() -> None:
     """It comes a turn of the loop later: a gateway that closes its socket alone says no word."""
     loop, authority = asyncio.get_running_loop(), trustme.CA()
-    of_gateway = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    of_gateway = tls_of(authority, "localhost")
     of_gateway.maximum_version = ssl.TLSVersion.TLSv1_2  # in which nothing follows the handshake
-    authority.issue_cert("localhost").configure_cert(of_gateway)
-    of_client = ssl.create_default_context()
-    authority.configure_trust(of_client)
+    of_client = trust_in(authority)
     ours, bare = socket.socketpair()
     (_, protocol), theirs = await asyncio.gather(
         loop.create_connection(
@@ -188,23 +186,17 @@ class Grudging:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        with contextlib.suppress(asyncio.IncompleteReadError):
-            for _ in range(self.most):
-                await self._read(reader)
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-            if self.idles is None:
-                await self._read(reader)  # the next: it may be carried out
-            else:
-                await self.idles.wait()
-                self.idles.clear()
+        for _ in range(self.most):
+            await read_message(reader)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        if self.idles is None:
+            await read_message(reader)  # the next: it may be carried out
             writer.write(self.last_word)
-            if self.idles is not None:
-                await reader.read()  # until the other side has closed
-        writer.close()
-
-    async def _read(self, reader: asyncio.StreamReader) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
+            return
+        await self.idles.wait()
+        self.idles.clear()
+        writer.write(self.last_word)
+        await reader.read()  # until the other side has closed
 
 
 TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -219,18 +211,13 @@ def _fast() -> asyncio.AbstractEventLoop:
 def test_a_connection_over_tls_is_used_again(
     new_loop: "Callable[[], asyncio.AbstractEventLoop]",
 ) -> None:
-    authority, of_gateway = trustme.CA(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert("localhost").configure_cert(of_gateway)
-    of_client = ssl.create_default_context()
-    authority.configure_trust(of_client)
+    authority = trustme.CA()
     gateway = Grudging(most=3)
 
     async def work() -> list[bool]:
-        server = await asyncio.start_server(gateway.serve, "localhost", 0, ssl=of_gateway)
-        address = f"https://localhost:{server.sockets[0].getsockname()[1]}"
         async with (
-            server,
-            aiohttp.ClientSession(connector=Pool(ssl=of_client)) as session,
+            serving(gateway.serve, tls=tls_of(authority)) as address,
+            aiohttp.ClientSession(connector=Pool(ssl=trust_in(authority))) as session,
             GatewayClient(address, CREDENTIALS, session=session) as client,
         ):
             return [await called(client) for _ in range(3)]
@@ -255,9 +242,7 @@ CREDENTIALS = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("
 async def test_that_a_gateway_ends_used_connections_is_learnt(last_word: bytes) -> None:
     """Each loss may have been carried out; that every other request is lost need not go on."""
     gateway = Grudging(last_word=last_word)
-    server = await asyncio.start_server(gateway.serve, "127.0.0.1", 0)
-    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server, GatewayClient(address, CREDENTIALS) as client:
+    async with serving(gateway.serve) as address, GatewayClient(address, CREDENTIALS) as client:
         assert [await called(client) for _ in range(12)] == [True, False] * 3 + [True] * 6
 
 
@@ -278,9 +263,7 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> list[Pool]:
 @contextlib.asynccontextmanager
 async def wary(gateway: Grudging) -> "AsyncIterator[GatewayClient]":
     """A client that has learnt that a gateway ends used connections."""
-    server = await asyncio.start_server(gateway.serve, "127.0.0.1", 0)
-    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server, GatewayClient(address, CREDENTIALS) as client:
+    async with serving(gateway.serve) as address, GatewayClient(address, CREDENTIALS) as client:
         assert [await called(client) for _ in range(6)] == [True, False] * 3
         yield client
 
@@ -322,11 +305,9 @@ async def test_a_reply_to_nothing_on_a_connection_of_a_given_session_spoils_no_r
     """As some gateways end what idles. The session knows nothing of it, nor does aiohttp look."""
     gateway = Grudging(last_word=TIMED_OUT)
     gateway.idles = asyncio.Event()
-    server = await asyncio.start_server(gateway.serve, "127.0.0.1", 0)
-    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     retry = RetryPolicy(first_pause_seconds=0)
     async with (
-        server,
+        serving(gateway.serve) as address,
         aiohttp.ClientSession() as session,
         GatewayClient(address, CREDENTIALS, session=session, retry=retry) as client,
     ):

@@ -15,7 +15,7 @@ from gateway_async import (
 )
 from gateway_async.sandbox import faults
 from tests.faults.deeds import ABSENT, DECLINED, SUCCEEDED, UNKNOWN, Refund, Told, Trial
-from tests.faults.proxy import Proxy, Rewrite, body_of, with_body
+from tests.support.servers import Proxy, Rewrite, body_of, with_body
 
 if TYPE_CHECKING:
     from gateway_async import OutcomeStatus

@@ -8,7 +8,7 @@ import pytest
 from gateway_async import ApmPayment, OutcomeUnknownError, ReplyUnreadableError
 from gateway_async.sandbox import Sandbox
 from tests.faults.deeds import ATTEMPTS, DEEDS, SUCCEEDED, UNKNOWN, Trial, client, with_deeds
-from tests.faults.proxy import Proxy, Rewrite, body_of, with_body
+from tests.support.servers import Proxy, Rewrite, body_of, with_body
 
 every_deed = pytest.mark.parametrize("trial", DEEDS, indirect=True)
 OTHERS = [("merchant_id", "M2"), ("account_id", "A2")]

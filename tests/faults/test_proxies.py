@@ -25,9 +25,8 @@ from gateway_async import (
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import NoReply
 from tests.faults.deeds import ATTEMPTS, NOT_SENT, SUCCEEDED, UNKNOWN, Attempts, Trial, client
-from tests.faults.forward import ForwardProxy, header
-from tests.faults.proxy import Proxy, bind
 from tests.orders import orders_for
+from tests.support.servers import ForwardProxy, Proxy, bind, header, tls_of, trust_in
 
 LOGIN, LOGIN_IN_URL = "me@corp:pa55:w%rd", "me%40corp:pa55%3Aw%25rd"
 SOON = Timeouts(connect_seconds=0.2, reply_seconds=5, total_seconds=5)
@@ -41,15 +40,7 @@ def authority() -> trustme.CA:
 @pytest.fixture(scope="module")
 def trusting(authority: trustme.CA) -> ssl.SSLContext:
     """What a client is given that trusts the private authority."""
-    context = ssl.create_default_context()
-    authority.configure_trust(context)
-    return context
-
-
-def serving(authority: trustme.CA, name: str = "127.0.0.1") -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert(name).configure_cert(context)
-    return context
+    return trust_in(authority)
 
 
 @attrs.frozen
@@ -82,11 +73,11 @@ async def a_way(
     """Set up a way such as ``http by https``: the gateway's scheme, and the proxy's."""
     to_gateway, _, to_proxy = kind.split(" ")
     async with AsyncExitStack() as stack:
-        tls = serving(authority) if to_gateway == "https" else None
+        tls = tls_of(authority) if to_gateway == "https" else None
         gateway = await stack.enter_async_context(Proxy(sandbox.base_url, tls=tls))
-        tls = serving(authority) if to_proxy == "https" else None
+        tls = tls_of(authority) if to_proxy == "https" else None
         proxy = await stack.enter_async_context(ForwardProxy(tls=tls, login=login))
-        url = proxy.with_login(LOGIN_IN_URL) if login else proxy.url
+        url = proxy.with_login(LOGIN_IN_URL) if login else proxy.base_url
         yield Way(gateway, proxy, to_gateway == "https", {"proxy": url, "ssl": trusting})
 
 
@@ -163,7 +154,7 @@ async def test_a_reply_that_is_lost_on_its_way_back(trial: Trial, way: Way) -> N
 async def test_a_proxy_that_is_down(trial: Trial, way: Way, trusting: ssl.SSLContext) -> None:
     attempts = Attempts()
     with bind() as bound:
-        url = f"{way.proxy.url.partition(':')[0]}://127.0.0.1:{bound.getsockname()[1]}"
+        url = f"{way.proxy.base_url.partition(':')[0]}://127.0.0.1:{bound.getsockname()[1]}"
         told = await way.run(trial, proxy=url, limiter=attempts, ssl=trusting)
     check_not_sent(trial, told, attempts)
 
@@ -244,7 +235,7 @@ class TestWithLogin:
     @pytest.mark.parametrize("login", ["", "me:pa55word@"])
     async def test_wrong_ones_stop_at_once(self, trial: Trial, way: Way, login: str) -> None:
         attempts = Attempts()
-        url = way.proxy.url.replace("://", f"://{login}")
+        url = way.proxy.base_url.replace("://", f"://{login}")
         told = await way.run(trial, proxy=url, limiter=attempts)
         check_not_sent(trial, told, attempts, ConfigurationError)
         assert "HTTP 407" in str(told.error)
@@ -264,7 +255,7 @@ class TestWithLogin:
         app.router.add_post("/v1/x", note)
         runner = web.AppRunner(app)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=serving(authority))
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls_of(authority))
         await site.start()
         url = f"https://127.0.0.1:{runner.addresses[0][1]}"
         async with client(sandbox, url, **way.settings) as gateway:
@@ -274,7 +265,7 @@ class TestWithLogin:
 
     async def test_they_are_in_no_error(self, trial: Trial, way: Way) -> None:
         with bind() as bound:
-            url = f"{way.proxy.url.partition(':')[0]}://{LOGIN_IN_URL}@127.0.0.1"
+            url = f"{way.proxy.base_url.partition(':')[0]}://{LOGIN_IN_URL}@127.0.0.1"
             url = f"{url}:{bound.getsockname()[1]}"
             told = await way.run(trial, proxy=url)
             gateway = way.client(trial, proxy=url)
@@ -284,10 +275,7 @@ class TestWithLogin:
     async def test_they_are_in_no_error_over_the_certificate_of_the_gateway(
         self, trial: Trial, way: Way
     ) -> None:
-        other = trustme.CA()
-        context = ssl.create_default_context()
-        other.configure_trust(context)
-        told = await way.run(trial, ssl=context)
+        told = await way.run(trial, ssl=trust_in(trustme.CA()))
         check_hidden(*told.errors)
 
     @only("https by http")
@@ -317,7 +305,7 @@ def check_hidden(*shown: Any) -> None:
 async def test_a_private_authority_without_a_proxy(
     trial: Trial, sandbox: Sandbox, authority: trustme.CA, trusting: ssl.SSLContext
 ) -> None:
-    async with Proxy(sandbox.base_url, tls=serving(authority)) as gateway:
+    async with Proxy(sandbox.base_url, tls=tls_of(authority)) as gateway:
         told = await trial.run(gateway.base_url, ssl=trusting)
     assert told.status is SUCCEEDED
 
@@ -325,11 +313,10 @@ async def test_a_private_authority_without_a_proxy(
 async def test_a_gateway_that_wants_a_certificate_of_ours(
     trial: Trial, sandbox: Sandbox, authority: trustme.CA, trusting: ssl.SSLContext
 ) -> None:
-    demanding = serving(authority)
+    demanding = tls_of(authority)
     demanding.verify_mode = ssl.CERT_REQUIRED
     authority.configure_trust(demanding)
-    ours = ssl.create_default_context()
-    authority.configure_trust(ours)
+    ours = trust_in(authority)
     authority.issue_cert("merchant.example").configure_cert(ours)
     async with Proxy(sandbox.base_url, tls=demanding) as gateway:
         assert (await trial.run(gateway.base_url, ssl=ours)).status is SUCCEEDED
@@ -345,7 +332,7 @@ async def test_a_certificate_of_the_gateway_that_nobody_vouches_for(
     trial: Trial, way: Way, sandbox: Sandbox
 ) -> None:
     attempts = Attempts()
-    async with Proxy(sandbox.base_url, tls=serving(trustme.CA())) as gateway:
+    async with Proxy(sandbox.base_url, tls=tls_of(trustme.CA())) as gateway:
         told = await trial.run(gateway.base_url, **way.settings, limiter=attempts)
     check_not_sent(trial, told, attempts, CertificateError)
     assert gateway.base_url.rpartition(":")[2] in str(told.error)
@@ -354,11 +341,11 @@ async def test_a_certificate_of_the_gateway_that_nobody_vouches_for(
 @only("http by https", "https by https")
 async def test_a_certificate_of_the_proxy_that_nobody_vouches_for(trial: Trial, way: Way) -> None:
     attempts = Attempts()
-    async with ForwardProxy(tls=serving(trustme.CA())) as proxy:
-        told = await way.run(trial, proxy=proxy.url, limiter=attempts)
+    async with ForwardProxy(tls=tls_of(trustme.CA())) as proxy:
+        told = await way.run(trial, proxy=proxy.base_url, limiter=attempts)
         assert proxy.heads == []
     check_not_sent(trial, told, attempts, CertificateError)
-    assert proxy.url.rpartition(":")[2] in str(told.error)
+    assert proxy.base_url.rpartition(":")[2] in str(told.error)
 
 
 # The environment

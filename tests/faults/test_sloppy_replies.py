@@ -10,8 +10,8 @@ from gateway_async import OrderRef
 from gateway_async.sandbox import Sandbox, faults
 from gateway_async.sandbox.faults import Fault
 from tests.faults.deeds import DEEDS, SUCCEEDED, PayOut, Trial, client
-from tests.faults.proxy import Proxy, Rewrite, body_of, with_body
 from tests.orders import orders_for
+from tests.support.servers import Proxy, Rewrite, body_of, with_body
 
 
 @pytest.mark.parametrize("trial", DEEDS, indirect=True)

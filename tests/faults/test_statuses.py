@@ -9,7 +9,7 @@ from gateway_async import Dialect, RejectedError, ReplyStatusError, ReplyUnreada
 from gateway_async.sandbox import faults
 from gateway_async.sandbox.faults import Fault
 from tests.faults.deeds import ATTEMPTS, DECLINED, SUCCEEDED, UNKNOWN, Trial, with_deeds
-from tests.faults.proxy import End, Listener, Proxy, Rewrite, body_of, with_body
+from tests.support.servers import End, Listener, Proxy, Rewrite, body_of, with_body
 
 STATUSES = [400, 401, 403, 404, 408, 409, 418, 429, 500, 502, 503, 504, 599]
 

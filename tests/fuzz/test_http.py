@@ -23,6 +23,7 @@ from gateway_async import (
     Timeouts,
 )
 from tests.fuzz.examples import examples
+from tests.support.servers import Server, read_message
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -132,49 +133,31 @@ def _flipped(draw: st.DrawFn) -> bytes:
 answers = st.one_of(pieces, pieces, _flipped(), st.binary(max_size=80))
 
 
-class RawServer:
+class RawServer(Server):
     """Reads a request and answers with any bytes; then it closes, or waits for another."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.answer = b""
         self.stays_open = False
         self.asked = 0
-        self.address = ""
-        self._serving: set[asyncio.Task[None] | None] = set()
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]
-        await reader.readexactly(int(length))
-        self.asked += 1
-        writer.write(self.answer)
-        await writer.drain()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._serving.add(asyncio.current_task())
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            await self._answer(reader, writer)
-            while self.stays_open:
-                await self._answer(reader, writer)
-        writer.close()
-
-    @contextlib.asynccontextmanager
-    async def run(self) -> "AsyncIterator[None]":
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        try:
-            yield
-        finally:
-            server.close()
-            await asyncio.gather(*(task for task in self._serving if task))
+        while True:
+            await read_message(reader)
+            self.asked += 1
+            writer.write(self.answer)
+            await writer.drain()
+            if not self.stays_open:
+                return
 
 
 @contextlib.asynccontextmanager
 async def opened(server: RawServer, reply_seconds: float = 0.05) -> "AsyncIterator[GatewayClient]":
     async with (
-        server.run(),
+        server,
         GatewayClient(
-            server.address,
+            server.base_url,
             Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("raw")),
             timeouts=Timeouts(reply_seconds=reply_seconds),
             retry=RetryPolicy(attempts=2, first_pause_seconds=0, max_pause_seconds=0),

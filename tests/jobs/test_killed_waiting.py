@@ -12,8 +12,8 @@ import pytest
 from gateway_async import JobBusyError, RecoveryPolicy
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
-from tests.faults.proxy import bind
 from tests.jobs.books import SUCCEEDED, Make, check_conserved, counts, effects, seeded, statuses
+from tests.support.servers import bind
 
 pytestmark = pytest.mark.slow
 

@@ -88,9 +88,7 @@ class Mutant:
     def _find_place(self, package: Path) -> tuple[Path, ast.Module, ast.AST]:
         module, _, name = self.place.rpartition(":")
         named = package.joinpath(*module.split(".")).with_suffix(".py")
-        found = [
-            path for path in package.rglob("*.py") if name in _functions(_parse(path.read_text()))
-        ]
+        found = [path for path in package.rglob("*.py") if name in _names(path.read_text())]
         found = [path for path in found if path == named] or found
         if len(found) != 1:
             raise ValueError(f"{self.rule}: {self.place} is there {len(found)} times")
@@ -151,8 +149,9 @@ def _is_simple(node: object) -> TypeGuard[ast.stmt]:
 
 
 @cache
-def _parse(source: str) -> ast.Module:
-    return ast.parse(source)
+def _names(source: str) -> frozenset[str]:
+    """Return the qualified name of every function."""
+    return frozenset(_functions(ast.parse(source)))
 
 
 def _functions(node: ast.AST, around: str = "") -> dict[str, ast.AST]:

@@ -1,7 +1,6 @@
 """Connections that break while the request is written, or as soon as it is, show nothing of it."""
 
 import asyncio
-import contextlib
 import socket
 from typing import TYPE_CHECKING
 
@@ -20,9 +19,10 @@ from gateway_async.transport.http import _bare
 from tests.fuzz.memory import MemoryGateway, client_of, fields_of
 from tests.secrets.data import CARD, SIGNER_SECRET, direct_payment
 from tests.secrets.dragnet import links_of
+from tests.support.servers import bind, body_of, read_message, serving
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
 
     from gateway_async.transport import HttpRequest, HttpResponse
     from tests.secrets.dragnet import Dragnet
@@ -30,24 +30,17 @@ if TYPE_CHECKING:
 LONGER_THAN_ANY_BUFFER = 12_000_000
 
 
-@contextlib.asynccontextmanager
-async def breaking(after_bytes: int) -> "AsyncIterator[str]":
+def breaking(after_bytes: int) -> "AbstractAsyncContextManager[str]":
     """Listen on this machine, take so many bytes of each connection, and reset it."""
-    serving: set[asyncio.Task[None] | None] = set()
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        serving.add(asyncio.current_task())
         if after_bytes:
             await reader.read(after_bytes)
         writer.transport.abort()
 
-    listening = socket.socket()
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    listening.bind(("127.0.0.1", 0))
-    server = await asyncio.start_server(take, sock=listening)
-    async with server:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    await asyncio.gather(*(task for task in serving if task))
+    bound = bind()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    return serving(take, bound=bound)
 
 
 @pytest.mark.parametrize("after_bytes", [0, 1, 1000])
@@ -70,26 +63,16 @@ async def test_a_broken_connection_shows_nothing(
         assert [cause for cause in causes if cause.__traceback__] == []
 
 
-@contextlib.asynccontextmanager
-async def repeating() -> "AsyncIterator[str]":
-    """Listen on this machine, repeat the request in the headers of the reply, and break off."""
-
-    async def repeat(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = int(head.lower().partition(b"content-length: ")[2].split()[0])
-        body = await reader.readexactly(length)
-        writer.write(b"HTTP/1.1 200 OK\r\nX-Request: " + body + b"\r\nContent-Type: text/xml\r\n")
-        writer.close()
-
-    server = await asyncio.start_server(repeat, "127.0.0.1", 0)
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+async def repeat(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Repeat the request in the headers of the reply, and break off."""
+    body = body_of(await read_message(reader))
+    writer.write(b"HTTP/1.1 200 OK\r\nX-Request: " + body + b"\r\nContent-Type: text/xml\r\n")
 
 
 async def test_headers_that_break_off_are_not_shown(net: "Dragnet") -> None:
     """The exception of aiohttp carries those that came."""
     credentials = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner(SIGNER_SECRET))
-    async with repeating() as address, GatewayClient(address, credentials) as client:
+    async with serving(repeat) as address, GatewayClient(address, credentials) as client:
         with pytest.raises(OutcomeUnknownError, match="ServerDisconnectedError;") as caught:
             await client.pay_direct(direct_payment())
     net.catch_error("broken off", caught.value)
