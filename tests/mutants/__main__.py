@@ -60,7 +60,9 @@ def _run(copy: Path, arguments: tuple[str, ...]) -> Verdict:
         return Verdict.MISSED
     if done.returncode == _PASSED:
         return Verdict.SURVIVED
+    # What cannot be collected ends with another status; an error is one of a fixture's end.
     has_run = done.stdout.rstrip().endswith("problems") or " failed" in done.stdout
+    has_run = has_run or " error in " in done.stdout
     if done.returncode == _FAILED and has_run:
         return Verdict.MISSED
     sys.stderr.write(done.stdout + done.stderr)
