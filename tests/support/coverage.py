@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-FLOORS = {"batching": 0.0, "session": 0.0, "recovery": 0.0, "jobs": 0.0, "journal": 0.0}
-"""The least share of a room, in percent: what was reached when it was last raised."""
+FLOORS = {"batching": 90.0, "session": 95.0, "recovery": 73.0, "jobs": 80.0, "journal": 82.0}
+"""The least share of a room, in percent: what tests of other rooms alone reach. To be raised."""
 _COUNTED = ("covered_lines", "covered_branches")
 _ALL = ("num_statements", "num_branches")
 
