@@ -47,6 +47,7 @@ COMMANDS = {
     "submit": ("workers:submit", "Keep the orders of a file, for workers to send."),
     "worker": ("workers:worker", "Run slices of jobs that many machines share."),
     "watch": ("workers:watch", "Show how far a job has come that workers run."),
+    "check": ("check:check", "Look whether the gateway can be reached and is understood."),
     "sandbox": ("sandboxes:sandbox", "Run a gateway on this machine, to try things at."),
     "demo": ("demo:demo", "See it all work, against a gateway inside this command."),
 }

@@ -1,0 +1,468 @@
+"""`check`: each fault at a real server on this machine, and what is found of records."""
+
+import json
+import re
+import ssl
+import stat
+import tomllib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trustme
+
+from gateway_async import Dialect, HmacSigner
+from gateway_async.cli.check import (
+    Connection as Seen,
+    Finding,
+    FindingStatus,
+    LookedUp,
+    Observed,
+    excerpt,
+    exit_code,
+    find,
+    masked,
+)
+from gateway_async.cli.questions import QUESTIONS, write_config
+from gateway_async.cli.settings.settings import Given, Settings, read_settings
+from gateway_async.errors import ReplyUnreadableError
+from gateway_async.models.orders import OutcomeStatus
+from gateway_async.models.records import RefundRecord, TransactionRecord
+from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.faults import Status
+from tests.cli.running import Ended, run
+from tests.cli.terminal import Terminal
+from tests.support.servers import ForwardProxy, Proxy, Rewrite, bind, with_body
+
+CHECKS = (
+    *("address", "connection", "tls", "proxy", "reply", "time", "credentials", "signature"),
+    "registered address",
+)
+
+
+async def check(sandbox: Sandbox, *options: object) -> tuple[Ended, dict[str, dict[str, Any]]]:
+    """Run the command, and return its findings by what was checked; the last, where it repeats."""
+    ended = await run(sandbox, "check", "--json", *options)
+    assert ended.stderr == "" or "--write" in options, ended.stderr
+    shown = json.loads(ended.stdout)
+    assert shown["exit_code"] == ended.code
+    return ended, {one["check"]: one for one in shown["findings"]}
+
+
+def statuses_of(found: dict[str, dict[str, Any]]) -> dict[str, str]:
+    return {name: one["status"] for name, one in found.items() if one["status"] != "ok"}
+
+
+def load(text: str, path: Path) -> Settings:
+    path.write_text(text)
+    return read_settings(Given(config=path), {"XDG_CONFIG_HOME": "/nowhere"})
+
+
+# The way to the gateway
+
+
+async def test_all_is_fine_at_the_sandbox_and_no_money_moves(sandbox: Sandbox) -> None:
+    (payment,) = sandbox.seed(1, status="captured", amount="9.00")
+    ended, found = await check(sandbox, "--order-no", payment.order_no)
+    assert ended.code == 0
+    assert tuple(found)[: len(CHECKS)] == CHECKS
+    query = f"query of order_no {payment.order_no!r}"
+    assert statuses_of(found) == {query: "ask"}  # no payment_status has a meaning by default
+    assert "payment_states" in found[query]["fields"]
+    assert set(sandbox.requests.counts) == {"query", "search_refunds"}
+    assert sandbox.secret not in ended.stdout
+
+
+async def test_people_read_lines_and_then_a_config(sandbox: Sandbox, tmp_path: Path) -> None:
+    ended = await run(sandbox, "check")
+    lines, _, config = ended.stdout.partition("\n\n")
+    assert [re.split(" {2,}|: ", line)[1].removeprefix("ok ") for line in lines.splitlines()] == [
+        *CHECKS
+    ]
+    assert load(config, tmp_path / "c.toml").dialect == Dialect()
+
+
+async def test_nothing_listens(sandbox: Sandbox) -> None:
+    with bind() as bound:
+        address = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        ended, found = await check(sandbox, "--base-url", address)
+    assert ended.code == 3
+    assert "refused" in found["connection"]["seen"]
+    assert address.removeprefix("http://") in found["connection"]["advice"]
+    assert set(statuses_of(found).values()) == {"unknown", "skipped"}
+    assert not sandbox.requests.total()
+
+
+async def test_a_host_without_an_address(sandbox: Sandbox) -> None:
+    host = ".".join(["x" * 60] * 5)  # longer than a name can be, so that no resolver is asked
+    ended, found = await check(sandbox, "--base-url", f"https://{host}")
+    assert ended.code == 3
+    assert found["address"]["status"] == "unknown"
+    assert "the host in base_url" in found["address"]["advice"]
+
+
+@pytest.fixture
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def tls(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    return context
+
+
+async def test_a_certificate_of_an_unknown_authority(
+    sandbox: Sandbox, tls: ssl.SSLContext, authority: trustme.CA, tmp_path: Path
+) -> None:
+    ca_file = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(ca_file)
+    async with Proxy(sandbox.base_url, tls=tls) as gateway:
+        ended, found = await check(sandbox, "--base-url", gateway.base_url)
+        assert ended.code == 3
+        assert "certificate" in found["tls"]["seen"]
+        assert "ca_file" in found["tls"]["advice"]
+        assert not sandbox.requests.total()
+        ended, found = await check(sandbox, "--base-url", gateway.base_url, "--ca-file", ca_file)
+    assert (ended.code, statuses_of(found)) == (0, {})
+    assert re.match(r"TLSv1\.\d, certificate by trustme.*, valid until ", found["tls"]["seen"])
+
+
+async def test_no_tls_where_tls_is_expected(sandbox: Sandbox) -> None:
+    ended, found = await check(sandbox, "--base-url", sandbox.base_url.replace("http:", "https:"))
+    assert ended.code == 3
+    assert found["tls"]["status"] == "unknown"
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+async def test_a_proxy_that_wants_another_password(
+    sandbox: Sandbox, tls: ssl.SSLContext, tmp_path: Path, *, is_tls: bool
+) -> None:
+    config = tmp_path / "config.toml"
+    async with (
+        Proxy(sandbox.base_url, tls=tls if is_tls else None) as gateway,
+        ForwardProxy(login="me:right") as proxy,
+    ):
+        config.write_text(f'proxy = "{proxy.with_login("me:wrong-pa55")}"\n')
+        ended, found = await check(sandbox, "--base-url", gateway.base_url, "--config", config)
+    assert ended.code == 3
+    assert "407" in found["proxy"]["seen"]
+    assert "GATEWAY_PROXY" in found["proxy"]["advice"]
+    assert "wrong-pa55" not in ended.stdout
+    assert not sandbox.requests.total()
+
+
+async def test_a_proxy_that_lets_requests_through(
+    sandbox: Sandbox, tls: ssl.SSLContext, authority: trustme.CA, tmp_path: Path
+) -> None:
+    config, ca_file = tmp_path / "config.toml", tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(ca_file)
+    async with Proxy(sandbox.base_url, tls=tls) as gateway, ForwardProxy(login="me:pa55") as proxy:
+        config.write_text(f'proxy = "{proxy.with_login("me:pa55")}"\nca_file = "{ca_file}"\n')
+        ended, found = await check(sandbox, "--base-url", gateway.base_url, "--config", config)
+    assert (ended.code, statuses_of(found)) == (0, {})
+    assert proxy.base_url in found["proxy"]["seen"]
+    assert "pa55" not in ended.stdout
+
+
+# What answers
+
+
+async def rewritten(
+    sandbox: Sandbox, change: Callable[[bytes], bytes]
+) -> tuple[Ended, dict[str, dict[str, Any]]]:
+    async with Proxy(sandbox.base_url) as gateway:
+        gateway.always(Rewrite(change))
+        return await check(sandbox, "--base-url", gateway.base_url)
+
+
+@pytest.mark.parametrize(
+    ("date", "shown"), [("1994 08:49:37", "behind"), ("2094 08:49:37", "ahead of")]
+)
+async def test_clocks_that_differ(sandbox: Sandbox, date: str, shown: str) -> None:
+    def change(reply: bytes) -> bytes:
+        return re.sub(rb"Date: [^\r]*", f"Date: 06 Nov {date} GMT".encode(), reply)
+
+    ended, found = await rewritten(sandbox, change)
+    assert (ended.code, statuses_of(found)) == (1, {"time": "wrong"})
+    assert shown in found["time"]["seen"]
+
+
+async def test_a_web_site_answers(sandbox: Sandbox) -> None:
+    page = b"<html><title>Welcome\x1b[2J</title><body>4111 1111 1111 1111</body></html>"
+    ended, found = await rewritten(sandbox, lambda reply: with_body(reply, page))
+    assert ended.code == 3
+    assert found["reply"]["status"] == "unknown"
+    assert "Welcome [2J" in found["reply"]["seen"]
+    assert found["credentials"]["status"] == found["registered address"]["status"] == "skipped"
+    assert "\x1b" not in ended.stdout
+
+
+async def test_a_wrong_signature(sandbox: Sandbox, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("another-secret")
+    secret.chmod(0o600)
+    ended, found = await check(sandbox, "--secret-file", secret)
+    assert ended.code == 1
+    assert statuses_of(found) == {
+        "credentials": "wrong",
+        "signature": "wrong",
+        "registered address": "ask",
+    }
+    assert "return_status '0'" in found["signature"]["seen"]
+    assert "[signer]" in found["signature"]["advice"]
+    assert "another-secret" not in ended.stdout
+
+
+async def test_an_address_that_is_not_registered(sandbox: Sandbox) -> None:
+    sandbox.faults.add("query", Status(403))
+    ended, found = await check(sandbox)
+    assert ended.code == 1
+    assert statuses_of(found) == {"reply": "wrong", "registered address": "wrong"}
+    assert "/v1/retrievalTrans is refused" in found["registered address"]["seen"]
+    assert "127.0.0.1" in found["registered address"]["advice"]
+
+
+async def test_a_refusal_of_everything_is_not_explained_by_a_guess(sandbox: Sandbox) -> None:
+    sandbox.faults.add("*", Status(403))
+    ended, found = await check(sandbox)
+    assert ended.code == 1
+    assert statuses_of(found) == {
+        "reply": "wrong",
+        "credentials": "skipped",
+        "signature": "skipped",
+        "registered address": "ask",
+    }
+    assert "ask the gateway" in found["reply"]["advice"]
+
+
+async def test_an_order_that_is_not_known(sandbox: Sandbox) -> None:
+    ended, found = await check(sandbox, "--transaction-id", "T-404")
+    assert (ended.code, statuses_of(found)) == (1, {"query of transaction_id 'T-404'": "wrong"})
+
+
+async def test_a_setting_that_is_missing_sends_nothing(sandbox: Sandbox) -> None:
+    ended = await run(None, "check", "--base-url", sandbox.base_url)
+    assert ended.code == 2
+    assert "GATEWAY_MERCHANT_ID" in ended.stderr
+    assert not sandbox.requests.total()
+
+
+# The file
+
+
+async def test_the_file_is_private_and_loads_again(sandbox: Sandbox, tmp_path: Path) -> None:
+    given, path = tmp_path / "given.toml", tmp_path / "config.toml"
+    given.write_text(
+        '[dialect]\npayment_states = { "3000" = "captured" }\namount_places = 3\n'
+        "[recovery]\nhold_alike_hours = 48\n[policy]\nconcurrency = 3\n"
+        "[signer]\nuppercase = false\n"
+    )
+    ended, _ = await check(sandbox, "--config", given, "--write", path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    text = path.read_text()
+    assert text == json.loads(ended.stdout)["config"]
+    assert sandbox.secret not in text
+    before = read_settings(Given(config=given), {})
+    after = read_settings(Given(config=path), {})
+    assert after.who["merchant_id"] == sandbox.merchant_id
+    for name in ("dialect", "recovery", "policy", "retry", "timeouts", "signer"):
+        assert getattr(after, name) == getattr(before, name), name
+
+
+async def test_no_file_is_replaced_without_asking(sandbox: Sandbox, tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("# mine\n")
+    ended = await run(sandbox, "check", "--write", path)
+    assert ended.code == 2
+    assert "--yes" in ended.stderr
+    assert not sandbox.requests.total()
+    async with Terminal(sandbox, "check", "--write", path, cwd=tmp_path) as terminal:
+        await terminal.until("Replace it? [y/N]")
+        terminal.type("n\n")
+        assert await terminal.ended() == 2
+    assert path.read_text() == "# mine\n"
+    assert (await run(sandbox, "check", "--write", path, "--yes")).code == 0
+    assert "merchant_id" in path.read_text()
+
+
+async def test_a_file_that_cannot_be_written(sandbox: Sandbox, tmp_path: Path) -> None:
+    ended = await run(sandbox, "check", "--write", tmp_path / "missing" / "config.toml")
+    assert ended.code == 2
+    assert "--write" in ended.stderr
+
+
+def test_every_open_question_is_asked() -> None:
+    assert set(QUESTIONS["dialect"]) == set(attrs.fields_dict(Dialect))
+    assert set(QUESTIONS["signer"]) == set(attrs.fields_dict(HmacSigner)) - {"secret"}
+
+
+def test_the_defaults_in_the_comments_are_those_of_the_classes(tmp_path: Path) -> None:
+    text = write_config({"base_url": 'https://a.example/"\x7f'}, {})
+    assert tomllib.loads(text)["base_url"] == 'https://a.example/"\x7f'
+    answered = re.sub(r"^# (\w+ = )", r"\1", text, flags=re.MULTILINE)
+    assert sum(map(len, QUESTIONS.values())) == len(re.findall(r"^# \w+ = ", text, re.MULTILINE))
+    given, silent = (load(one, tmp_path / "c.toml") for one in (answered, text))
+    assert given.dialect == Dialect()
+    assert (given.timeouts, given.recovery) == (silent.timeouts, silent.recovery)
+    signer = HmacSigner("secret")
+    assert given.signer == {
+        name: sorted(value) if isinstance(value, frozenset) else value
+        for name in QUESTIONS["signer"]
+        if (value := getattr(signer, name)) is not None
+    }
+
+
+def test_a_factory_of_signers_answers_all_questions_of_signing() -> None:
+    text = write_config({}, {"signer": {"factory": "mine:signer"}})
+    assert tomllib.loads(text)["signer"] == {"factory": "mine:signer"}
+    assert QUESTIONS["signer"]["digest"] not in text
+
+
+# What records show
+
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+
+
+def look(
+    *records: object,
+    dialect: Dialect | None = None,
+    operation: str = "query",
+    status: OutcomeStatus = OutcomeStatus.SUCCEEDED,
+) -> list[Finding]:
+    """Find what there is about the records of one order."""
+    one = LookedUp(
+        operation=operation,
+        reference="order_no 'A-1'",
+        status=status,
+        error=ReplyUnreadableError("unclear"),
+        records=records,
+        looked_at=NOW,
+    )
+    seen = Observed(
+        base_url="http://127.0.0.1",
+        merchant_id="M1",
+        account_id="A1",
+        connection=Seen(host="127.0.0.1", port=80),
+        looked_up=(one,),
+    )
+    return find(seen, dialect or Dialect())[len(CHECKS) :]
+
+
+@pytest.mark.parametrize(
+    ("record", "dialect", "status", "field", "shown"),
+    [
+        (TransactionRecord(payment_status="4100"), {}, "ask", "payment_states", "'4100'"),
+        (
+            TransactionRecord(payment_status="4100"),
+            {"payment_states": {"4100": "captured"}},
+            "ok",
+            "",
+            "payment_status 4100",
+        ),
+        (TransactionRecord(query_result="7"), {}, "wrong", "absent_query_results", "'7'"),
+        (TransactionRecord(query_result="7"), {"absent_query_results": {"7"}}, "ok", "", "7"),
+        (
+            RefundRecord(refund_reference_id="R", refund_status="2"),
+            {},
+            "ask",
+            "declined_statuses",
+            "'2'",
+        ),
+        (
+            TransactionRecord(amount=Decimal("1.234"), currency="KWD"),
+            {},
+            "wrong",
+            "currency_places",
+            "1.234 KWD has 3 decimal places",
+        ),
+        (
+            TransactionRecord(amount=Decimal(100), currency="JPY"),
+            {},
+            "ask",
+            "currency_places",
+            "100 JPY has 0 decimal places",
+        ),
+        (
+            TransactionRecord(amount=Decimal(100), currency="JPY"),
+            {"currency_places": {"JPY": 0}},
+            "ok",
+            "",
+            "amount 100",
+        ),
+        (
+            TransactionRecord(unreadable={"transaction_date": "23.11.2026"}),
+            {},
+            "wrong",
+            "",
+            "transaction_date '23.11.2026'",
+        ),
+        (TransactionRecord(extra={"channel": "web"}), {}, "ask", "", "channel"),
+        (
+            TransactionRecord(transaction_date=datetime(2026, 11, 23, 20)),  # noqa: DTZ001  # as the wire has it
+            {},
+            "wrong",
+            "utc_offset_hours",
+            "2026-11-23 20:00:00",
+        ),
+        (
+            TransactionRecord(transaction_date=datetime(2026, 11, 23, 20)),  # noqa: DTZ001  # as the wire has it
+            {"utc_offset_hours": 8},
+            "ok",
+            "",
+            "2026-11-23 20:00:00",
+        ),
+        (RefundRecord(refund_status="1"), {}, "wrong", "", "refund_reference_id"),
+    ],
+)
+def test_what_does_not_fit_names_the_field_of_the_dialect(
+    record: object, dialect: dict[str, Any], status: str, field: str, shown: str
+) -> None:
+    *_, last = look(record, dialect=Dialect(**dialect))
+    assert (last.status, last.fields) == (status, (field,) if field else ())
+    assert shown in last.seen
+
+
+def test_personal_data_is_not_shown() -> None:
+    record = TransactionRecord(
+        order_no="A-1",
+        shopper_email="ann@example.org",
+        extra={"shopper_name": "Ann"},
+        unreadable={"shopper_phone": "{'home': 1}"},
+    )
+    text = " ".join(finding.seen for finding in look(record))
+    assert "A-1" in text
+    assert "shopper_email" in text
+    assert "shopper_name" in text
+    for value in ("ann@", "Ann", "home"):
+        assert value not in text
+
+
+def test_an_order_without_refunds_is_nothing_unusual() -> None:
+    (finding,) = look(operation="search_refunds", status=OutcomeStatus.ABSENT)
+    assert finding.status is FindingStatus.OK
+
+
+def test_an_unknown_outcome_shows_its_reason() -> None:
+    finding, *_ = look(status=OutcomeStatus.UNKNOWN)
+    assert (finding.status, "unclear" in finding.seen) == (FindingStatus.UNKNOWN, True)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [(("ok", "ask", "skipped"), 0), (("ok", "wrong"), 1), (("wrong", "unknown"), 3)],
+)
+def test_the_exit_code_is_that_of_the_worst_line(statuses: tuple[str, ...], code: int) -> None:
+    lines = [Finding(check="x", status=FindingStatus(one), seen="") for one in statuses]
+    assert exit_code(lines) == code
+
+
+def test_what_is_shown_of_a_body_has_no_secret_and_no_card() -> None:
+    body = b"<script>steal()</script><b>no: sig-0123456789abcdef</b>\n4111-1111-1111-1111 \x07"
+    assert excerpt(body, "sig-0123456789abcdef") == "no: *** 411111******1111"
+    assert len(masked("x " * 1000)) < 200
