@@ -4,7 +4,7 @@ from importlib.metadata import version as version_of
 
 project = "gateway_async"
 author = "The gateway_async authors"
-copyright = author  # noqa: A001  # Sphinx's name for it
+copyright = author  # noqa: A001  # the name that Sphinx has for it
 release = version = version_of("gateway-async")
 
 extensions = [
@@ -42,7 +42,7 @@ copybutton_exclude = ".linenos, .gp, .go"
 copybutton_only_copy_prompt_lines = False
 
 html_theme = "furo"
-html_title = f"gateway_async {version}"
+html_title = "gateway_async"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sphinx = False
