@@ -64,7 +64,7 @@ class InvalidOrderError(GatewayError, ValueError):
         self, message: str = "", *, problems: "Mapping[int, InvalidOrderError] | None" = None
     ) -> None:
         super().__init__(message)
-        self.problems = dict(problems or {})
+        self.problems: dict[int, InvalidOrderError] = dict(problems or {})
 
 
 class DuplicateOrderError(InvalidOrderError):

@@ -92,8 +92,8 @@ class Gate:
     def __init__(self, *, deadline: float = math.inf, drain_seconds: float = math.inf) -> None:
         self.deadline = deadline
         self.drain_seconds = drain_seconds
-        self.is_open = deadline == math.inf
-        self.paused_until = -math.inf
+        self.is_open: bool = deadline == math.inf
+        self.paused_until: float = -math.inf
         self.stopped_because: str | None = None
         self._stopped = asyncio.Event()
 

@@ -67,8 +67,12 @@ def to_set(value: "Iterable[Any]") -> "frozenset[Any] | Iterable[Any]":
         return values
 
 
-is_flag = check(lambda value: isinstance(value, bool), "True or False")
-is_text = check(lambda value: isinstance(value, str), "a str")
+is_flag: "Callable[[object, attrs.Attribute[Any], Any], None]" = check(
+    lambda value: isinstance(value, bool), "True or False"
+)
+is_text: "Callable[[object, attrs.Attribute[Any], Any], None]" = check(
+    lambda value: isinstance(value, str), "a str"
+)
 
 
 def is_duration(value: object) -> bool:

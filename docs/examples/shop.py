@@ -71,7 +71,7 @@ class Shop:
 
     def __init__(self, gateway: ga.GatewayClient, single: ga.Coalescer, url: str) -> None:
         self.gateway, self.single, self.url = gateway, single, url
-        self.told = {"website": "Leaf & Kettle", "notify_url": f"{url}/notify"}
+        self.told: dict[str, Any] = {"website": "Leaf & Kettle", "notify_url": f"{url}/notify"}
         self.orders: dict[str, Order] = {}
         self.app, order = web.Application(), "/orders/{order_no}"
         self.app.router.add_get("/", self._show_catalogue)
@@ -154,7 +154,7 @@ class Shop:
 
     async def _card(self, order: Order, form: Mapping[str, object]) -> None:
         """Pay by card. For the sandbox only: a shop that sees cards must never keep or log them."""
-        card = {name: str(form.get(name, "")).replace(" ", "") for name in CARD}
+        card: dict[str, Any] = {name: str(form.get(name, "")).replace(" ", "") for name in CARD}
         payment = order.fields("first_name", "note") | self.told | card
         await self.gateway.pay_direct(ga.DirectPayment(**payment))
 

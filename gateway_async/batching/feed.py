@@ -244,12 +244,12 @@ class OrderFeed:
         checked: bool = False,
     ) -> None:
         limit = operation.limit or 1
-        self.source = open_source(orders)
-        self.is_broken = False
+        self.source: Source = open_source(orders)
+        self.is_broken: bool = False
         self.marker = marker
         self._operation = operation
         self._dialect = dialect
-        self.chunk_size = min(policy.chunk_size or limit, limit)
+        self.chunk_size: int = min(policy.chunk_size or limit, limit)
         self._identity = identity_of(operation)
         self._is_look_up = operation.is_look_up
         self._order_classes = {operation.order_class}

@@ -264,8 +264,8 @@ class AnsweredChunk:
         self.operation = operation
         self.reply = reply
         self.sending = sending
-        self.is_echoed = judgement is None or judgement.all_echoed
-        self.statuses = (
+        self.is_echoed: bool = judgement is None or judgement.all_echoed
+        self.statuses: bytes = (
             _SUCCEEDED * len(orders)
             if judgement is None or judgement.all_echoed
             else status_codes([status for status, _ in judgement.verdicts])
@@ -627,8 +627,8 @@ class Results:
 
     def __init__(self, record_class: type[Any]) -> None:
         self.finished: deque[ChunkResult] = deque()
-        self.requests = 0
-        self.retries = 0
+        self.requests: int = 0
+        self.retries: int = 0
         self.on_counts: Callable[[Mapping[OutcomeStatus, int]], None] | None = None
         self._record_class = record_class
         self._counts = dict.fromkeys(OutcomeStatus, 0)

@@ -79,8 +79,8 @@ class Runner(abc.ABC):
     def __init__(
         self, record_class: type[Any], policy: BatchPolicy, gate: Gate | None = None
     ) -> None:
-        self.results = Results(record_class)
-        self.gate = gate or Gate(
+        self.results: Results = Results(record_class)
+        self.gate: Gate = gate or Gate(
             deadline=asyncio.get_running_loop().time() + (policy.deadline_seconds or math.inf),
             drain_seconds=policy.drain_seconds,
         )

@@ -141,7 +141,7 @@ class Sender:
         alone: bool,
     ) -> None:
         self.recorder = recorder
-        self.marker = feed.marker
+        self.marker: str | None = feed.marker
         self.alone = alone
         self._session = session
         self._operation = operation

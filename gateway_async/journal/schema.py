@@ -34,8 +34,8 @@ _VERSIONS = Path(__file__).with_name("versions")
 class DatabaseNow(FunctionElement[float]):
     """The database's own clock, in seconds since the epoch: one for all processes."""
 
-    inherit_cache = True
-    type = sa.Double()
+    inherit_cache: bool | None = True
+    type: sa.types.TypeEngine[float] = sa.Double()
 
 
 @compiles(DatabaseNow, "sqlite")

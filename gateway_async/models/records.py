@@ -28,7 +28,7 @@ class _Nothing(dict[str, Any]):
         return dict, ()
 
 
-NOTHING = _Nothing()
+NOTHING: dict[str, Any] = _Nothing()
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)

@@ -344,11 +344,11 @@ def _declare(convert: "Callable[[Any, Any, attrs.Attribute[Any]], object]") -> "
     return declare
 
 
-text_field = _declare(to_text)
-identifier_field = _declare(to_identifier)
-secret_field = _declare(to_secret)
-card_field = _declare(to_card)
-integer_field = _declare(to_integer)
+text_field: "Callable[..., Any]" = _declare(to_text)
+identifier_field: "Callable[..., Any]" = _declare(to_identifier)
+secret_field: "Callable[..., Any]" = _declare(to_secret)
+card_field: "Callable[..., Any]" = _declare(to_card)
+integer_field: "Callable[..., Any]" = _declare(to_integer)
 
 
 def object_field(model: type, **options: Any) -> Any:  # noqa: ANN401  # as attrs.field

@@ -162,7 +162,7 @@ class Books:
 
     def __init__(self) -> None:
         self.finished: deque[Found] = deque()
-        self.exhausted = False
+        self.exhausted: bool = False
         self.requests = self.unexpected = 0
         self._entries = Counter(matched=0, differing=0, unanswered=0)
         self._kinds: Counter[str] = Counter(dict.fromkeys((kind.kind for kind in DIFFERENCES), 0))

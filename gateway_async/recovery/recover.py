@@ -85,7 +85,7 @@ class Lookups:
 
     def __init__(self, session: "Session", policy: "RecoveryPolicy") -> None:
         self.control: ControlRefund | None = None
-        self.requests = 0
+        self.requests: int = 0
         self._session = session
         self._policy = policy
 

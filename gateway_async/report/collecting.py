@@ -111,11 +111,11 @@ class Report:
         self, operation: str, *, job: str | None = None, kept_of_each: int = KEPT_OF_EACH
     ) -> None:
         self.operation = operation
-        self.latencies = Latencies()
+        self.latencies: Latencies = Latencies()
         self.counts: Counter[str] = Counter()
         self.reasons: Counter[tuple[str, str, Advice]] = Counter()
         self.rows: list[Row] = []
-        self.money = Money()
+        self.money: Money = Money()
         self._job = job
         self._kept_of_each = kept_of_each
 

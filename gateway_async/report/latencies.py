@@ -48,7 +48,7 @@ class Latencies(Telemetry):
     """
 
     def __init__(self) -> None:
-        self.longest = 0.0
+        self.longest: float = 0.0
         self._answered = [0] * (len(_EDGES) + 1)
         self._failed = [0] * (len(_EDGES) + 1)
 

@@ -145,8 +145,8 @@ class Sandbox:
         self._server: Server | None = None
         self._base_url = ""
         self._seeded = 0
-        self.faults = Faults(random_seed=random_seed)
-        self.ledger = Ledger(changed=self._store.note) if self._store else Ledger()
+        self.faults: Faults = Faults(random_seed=random_seed)
+        self.ledger: Ledger = Ledger(changed=self._store.note) if self._store else Ledger()
         if self._store:
             self._store.load(self.ledger)
 

@@ -9,6 +9,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gateway_async.settings import Timeouts
     from gateway_async.transport.tracked import SendTracker
 
@@ -24,10 +26,10 @@ class Alarm:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, timeouts: "Timeouts") -> None:
-        self.now = loop.time
+        self.now: Callable[[], float] = loop.time
         self.timeouts = timeouts
         self.deadlines: set[Deadline] = set()
-        self.looks_at = math.inf
+        self.looks_at: float = math.inf
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
 
@@ -68,9 +70,9 @@ class Deadline:
 
     def __init__(self, alarm: Alarm, tracker: "SendTracker", seconds: float) -> None:
         now = alarm.now()
-        self.missed = ""
+        self.missed: str = ""
         self._end = now + seconds
-        self.due = min(now + alarm.timeouts.connect_seconds, self._end)
+        self.due: float = min(now + alarm.timeouts.connect_seconds, self._end)
         self._alarm = alarm
         self._is_written = False
         self._task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]  # in one

@@ -77,10 +77,10 @@ class SendTracker:
     __slots__ = ("fence", "problem", "revoked", "started", "teach")
 
     def __init__(self, fence: "Callable[[], None] | None" = None) -> None:
-        self.started = False
-        self.revoked = False
-        self.fence = fence
-        self.problem = ""
+        self.started: bool = False
+        self.revoked: bool = False
+        self.fence: Callable[[], None] | None = fence
+        self.problem: str = ""
         self.teach: Callable[..., None] | None = None
 
     def begin(self) -> None:

@@ -1,9 +1,13 @@
 """Type checkers accept what works at run time, and refuse what does not."""
 
+import os
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import textwrap
+import venv
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -67,3 +71,35 @@ def test_pyright_agrees(written: Path) -> None:
     code, said = check(["pyright", "--pythonpath", sys.executable, "-p", "."], written)
     assert code == 0, said
     assert "0 errors" in said
+
+
+def test_pyright_accepts_the_examples_of_the_docs(tmp_path: Path) -> None:
+    if find_spec("pyright") is None or check(["pyright", "--version"], tmp_path)[0] != 0:
+        pytest.skip("pyright is not installed, or cannot fetch itself: pip install pyright")
+    for example in sorted((ROOT / "docs" / "examples").glob("*.py")):
+        shutil.copy(example, tmp_path)
+    code, said = check(["pyright", "--pythonpath", sys.executable, "."], tmp_path)
+    assert code == 0, said
+
+
+@pytest.mark.slow
+def test_every_type_is_known(tmp_path: Path) -> None:
+    """`pyright --verifytypes` has to guess no type of the package as it is installed."""
+    if find_spec("pyright") is None or check(["pyright", "--version"], tmp_path)[0] != 0:
+        pytest.skip("pyright is not installed, or cannot fetch itself: pip install pyright")
+    venv.create(tmp_path / "venv", with_pip=False)
+    (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    shutil.copytree(ROOT / "gateway_async", packages / "gateway_async")
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    found = subprocess.run(
+        [sys.executable, "-m", "pyright", "--verifytypes", "gateway_async", "--ignoreexternal"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+        env={**os.environ, "PATH": f"{tmp_path}/venv/bin:{os.environ['PATH']}"},
+    )
+    problems = [line for line in found.stdout.splitlines() if "error: " in line]
+    assert [line for line in problems if "/gateway_async/cli/" not in line] == []
+    assert "Type completeness score: " in found.stdout

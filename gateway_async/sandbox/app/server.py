@@ -96,7 +96,7 @@ class Server:
         changed: "Callable[[], None]",
         courier: Courier,
     ) -> None:
-        self.requests = RequestLog()
+        self.requests: RequestLog = RequestLog()
         self.courier = courier
         self._service = service
         self._scene = service.scene
