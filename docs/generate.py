@@ -314,7 +314,7 @@ def _commands() -> str:
     first: dict[str, str] = {}
     written = []
     for name in app.COMMANDS:
-        text = make([name])[name].generate_docs(heading_level=2, usage_name=f"gateway-async {name}")
+        text = make([name])[name].generate_docs(heading_level=3, usage_name=f"gateway-async {name}")
         text = text.replace(f"{name} -m pytest ", f"{name} ")  # the program that runs this
         groups = re.split(r"(?=^\*\*[A-Z][\w ]*\*\*:$)", text, flags=re.MULTILINE)
         kept = groups[:1]
