@@ -441,7 +441,7 @@ class JobRunner(Runner):
         # Only an import sees to it that no two are equal, and an earlier run may have waived it.
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
-        source = new_orders(lease, self._collection, self._yielded.has)
+        source = NewOrders(lease, self._collection, self._yielded.has)
         log = IntentRecorder(lease, self._operation, self._lose)
         run = self._run = BatchRunner(
             self._session,
@@ -776,7 +776,8 @@ class NewOrders(Source):
     is one row.
 
     Args:
-        read: Returns the next page of new orders, chunk by chunk, from behind a position.
+        lease: Under which they are read.
+        given: All orders of the job, as they were handed in; None where only the journal has them.
         has: Says which orders were yielded.
     """
 
@@ -784,11 +785,13 @@ class NewOrders(Source):
 
     def __init__(
         self,
-        read: "Callable[[int], Coroutine[Any, Any, list[Group]]]",
+        lease: "Lease",
+        given: "Sequence[object] | None",
         has: "Callable[[int], bool]",
     ) -> None:
         self.failure: JournalError | None = None
-        self._read = read
+        self._lease = lease
+        self._given = given
         self._has = has
         self._last = -1
         self._page: deque[Group] = deque()
@@ -844,8 +847,15 @@ class NewOrders(Source):
         if self._timer is not None:
             self._timer.cancel()
         if self._ahead is None:
-            self._ahead = asyncio.ensure_future(self._read(self._last))
+            self._ahead = asyncio.ensure_future(self._read())
         return self._ahead
+
+    async def _read(self) -> "list[Group]":
+        given = self._given
+        page = await self._lease.new(after=self._last, limit=_READ_AHEAD, orders=given is None)
+        return (
+            page if given is None else [(found, [given[at] for at in found]) for found, _ in page]
+        )
 
     async def aclose(self) -> None:
         """End what is being read; the lease is ended elsewhere."""
@@ -856,32 +866,6 @@ class NewOrders(Source):
             (page,) = await asyncio.gather(self._ahead, return_exceptions=True)
             if isinstance(page, JournalError):
                 self.failure = page
-
-
-def new_orders(
-    lease: "Lease",
-    collection: "Sequence[object] | None",
-    has: "Callable[[int], bool]",
-) -> NewOrders:
-    """Return the new orders of a job, as they were handed in where those are at hand.
-
-    Args:
-        lease: Under which they are read.
-        collection: All of its orders, found to be equal to those that the journal has; or None.
-        has: Says which orders were yielded.
-    """
-
-    async def read(after: int) -> "list[Group]":
-        return await lease.new_orders(after=after, limit=_READ_AHEAD)
-
-    if collection is None:
-        return NewOrders(read, has)
-
-    async def pick(after: int) -> "list[Group]":
-        found = await lease.new(after=after, limit=_READ_AHEAD)
-        return [(positions, [collection[at] for at in positions]) for positions in found]
-
-    return NewOrders(pick, has)
 
 
 # Recovery

@@ -325,7 +325,8 @@ class Job:
         from gateway_async.journal import leases
 
         number, what = self._numbered(slice_number), f"cannot read job {self.name!r}"
-        return await self.journal.database.run(what, leases.read_slice, self.name, number)
+        (found,) = await self.journal.database.run(what, leases.read_slices, self.name, number)
+        return found
 
     async def take(self, owner: str, slice_number: int = 0) -> "Lease":
         """Take the job, or one slice of one that was cut, for this process.

@@ -142,20 +142,18 @@ class Lease:
         """
         return await self._run("read the orders", reads.read_rows, self._key, states, after, limit)
 
-    async def new(self, *, after: int, limit: int) -> "list[Sequence[int]]":
-        """Return the positions of new orders, chunk by chunk.
+    async def new(
+        self, *, after: int, limit: int, orders: bool
+    ) -> "list[tuple[Sequence[int], Sequence[Any]]]":
+        """Return the positions of new orders, and the orders, chunk by chunk.
 
         Args:
             after: Behind which position to begin.
             limit: After how many orders no further chunk is begun.
+            orders: Whether the orders are read, too; else there are only positions.
         """
-        return await self._run("read the orders", reads.read_new, self._key, after, limit)
-
-    async def new_orders(
-        self, *, after: int, limit: int
-    ) -> "list[tuple[Sequence[int], Sequence[Any]]]":
-        """Return new orders with their positions, as `new` does."""
-        return await self._run("read the orders", reads.read_new_orders, self._key, after, limit)
+        read = reads.read_new
+        return await self._run("read the orders", read, self._key, after, limit, orders=orders)
 
     async def rows_between(self, first: int, last: int) -> "list[Row]":
         """Return the rows from one position to another, both included, in all states."""
@@ -171,10 +169,6 @@ class Lease:
     async def witness(self) -> "Row | None":
         """Return a row that succeeded and has a reference; None if none is found."""
         return await self._run("read the orders", reads.read_witness, self._key.job_id)
-
-    async def counts(self) -> "Mapping[JobState, int]":
-        """Return how many orders are in each state."""
-        return await self._run("count the orders", reads.read_counts, self._key)
 
     def intend(
         self,

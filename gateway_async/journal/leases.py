@@ -17,7 +17,7 @@ from gateway_async.errors import (
     JournalError,
     LeaseLostError,
 )
-from gateway_async.journal.reads import find_job, read_counts
+from gateway_async.journal.reads import find_job, has_any
 from gateway_async.journal.rows import ALIKE, NOT_DONE, LeaseKey, SliceStatus, storable
 from gateway_async.journal.schema import (
     CHUNKS,
@@ -138,7 +138,6 @@ _SLICES = (
     .where(JOBS.c.name == sa.bindparam("the_name"))
     .order_by(SLICES.c.slice)
 )
-_ONE_SLICE = _SLICES.where(SLICES.c.slice == sa.bindparam("the_slice"))
 _DUE = (
     sa.select(SLICES.c.job_id, SLICES.c.slice, JOBS.c.name)
     .join(JOBS, JOBS.c.id == SLICES.c.job_id)
@@ -311,27 +310,30 @@ def list_slices(transaction: "Transaction", job_id: int) -> None:
     transaction.execute(_LIST, {"the_job": job_id})
 
 
-def read_slices(transaction: "Transaction", name: str) -> list[SliceStatus]:
-    """Return how far every slice of a job has come; none where it is in one piece.
-
-    Raises:
-        JobNotFoundError: If there is no such job.
-    """
-    find_job(transaction, name)
-    return [_status(row) for row in transaction.execute(_SLICES, {"the_name": name})]
-
-
-def read_slice(transaction: "Transaction", name: str, slice_number: int) -> SliceStatus:
-    """Return how far a slice has come.
+def read_slices(
+    transaction: "Transaction", name: str, slice_number: int | None = None
+) -> list[SliceStatus]:
+    """Return how far every slice of a job has come, or one; none where it is in one piece.
 
     Raises:
         JobNotFoundError: If there is no such job, or no such slice.
     """
-    parameters = {"the_name": name, "the_slice": slice_number}
-    row = transaction.execute(_ONE_SLICE, parameters).one_or_none()
-    if row is None:
+    find_job(transaction, name)
+    wanted = _SLICES if slice_number is None else _SLICES.where(SLICES.c.slice == slice_number)
+    found = transaction.execute(wanted, {"the_name": name}).all()
+    if slice_number is not None and not found:
         raise JobNotFoundError(f"the journal has no slice {slice_number} of job {name!r}", job=name)
-    return _status(row)
+    return [
+        SliceStatus(
+            number=row.slice,
+            first=row.first,
+            last=row.last,
+            total=row.total,
+            finished=bool(row.finished),
+            is_running=bool(row.is_running),
+        )
+        for row in found
+    ]
 
 
 def finish_slice(transaction: "Transaction", key: LeaseKey, seconds: float) -> bool:
@@ -344,10 +346,9 @@ def finish_slice(transaction: "Transaction", key: LeaseKey, seconds: float) -> b
     """
     verify(transaction, key)
     named = {"the_job": key.job_id, "the_slice": key.slice_number}
-    # Locked before it is counted: an operator may decide at this very moment.
+    # Locked before it is looked at: an operator may decide at this very moment.
     tries = transaction.execute(_LOCK_SLICE, named).scalar_one()
-    counts = read_counts(transaction, key)
-    if any(counts[state] for state in UNFINISHED):
+    if has_any(transaction, key, UNFINISHED):
         transaction.execute(
             _LEAVE, {**named, "seconds": seconds * 2 ** min(tries, _MOST_DOUBLINGS)}
         )
@@ -356,14 +357,10 @@ def finish_slice(transaction: "Transaction", key: LeaseKey, seconds: float) -> b
     return True
 
 
-def reopen_slice(transaction: "Transaction", job_id: int, slice_number: int) -> None:
-    """Note that there is something to do again in a slice, where the job was cut."""
-    transaction.execute(_OPEN_SLICE, {"the_job": job_id, "the_slice": slice_number})
-
-
-def make_due(transaction: "Transaction", job_id: int, slice_number: int) -> None:
-    """Let a slice that is not finished be due now: what held it up may be settled."""
-    transaction.execute(_MAKE_DUE, {"the_job": job_id, "the_slice": slice_number})
+def wake_slice(transaction: "Transaction", job_id: int, slice_number: int, *, reopen: bool) -> None:
+    """Let a slice be due now, where the job was cut; a finished one only if it is reopened."""
+    statement = _OPEN_SLICE if reopen else _MAKE_DUE
+    transaction.execute(statement, {"the_job": job_id, "the_slice": slice_number})
 
 
 def claim_due(
@@ -395,14 +392,3 @@ def postpone(
     for name, slice_number in names:
         parameters = {"the_name": name, "the_slice": slice_number, "seconds": seconds}
         transaction.execute(_POSTPONE_NAMED, parameters)
-
-
-def _status(row: "sa.Row[tuple[int, ...]]") -> SliceStatus:
-    return SliceStatus(
-        number=row.slice,
-        first=row.first,
-        last=row.last,
-        total=row.total,
-        finished=bool(row.finished),
-        is_running=bool(row.is_running),
-    )

@@ -44,8 +44,6 @@ _KEYS_AT_ONCE = 5000
 
 _JOB: "sa.BindParameter[int]" = sa.bindparam("the_job")
 _SLICE: "sa.BindParameter[int]" = sa.bindparam("the_slice")
-_FIRST: "sa.BindParameter[int]" = sa.bindparam("the_first")
-_LAST: "sa.BindParameter[int]" = sa.bindparam("the_last")
 _STATES: "sa.BindParameter[Sequence[str]]" = sa.bindparam("the_states", expanding=True)
 
 _EARLIER = CHUNKS.alias("earlier")
@@ -110,7 +108,7 @@ _JOBS = sa.select(
 _JOB_NAMED = _JOBS.where(JOBS.c.name == sa.bindparam("the_name"))
 
 
-def _counted(depth: str) -> "sa.CompoundSelect[Any]":
+def _counted(*, of_one_job: bool) -> "sa.CompoundSelect[Any]":
     """Return a statement that counts orders by job and state, in one look at both tables."""
     chunks = sa.select(
         CHUNKS.c.job_id,
@@ -120,18 +118,13 @@ def _counted(depth: str) -> "sa.CompoundSelect[Any]":
     exceptions = sa.select(EXCEPTIONS.c.job_id, EXCEPTIONS.c.state, sa.func.count()).group_by(
         EXCEPTIONS.c.job_id, EXCEPTIONS.c.state
     )
-    if depth != "all":
+    if of_one_job:
         chunks = chunks.where(CHUNKS.c.job_id == _JOB)
         exceptions = exceptions.where(EXCEPTIONS.c.job_id == _JOB)
-    if depth == "slice":
-        chunks = chunks.where(CHUNKS.c.slice == _SLICE, CHUNKS.c.first.between(_FIRST, _LAST))
-        exceptions = exceptions.where(
-            EXCEPTIONS.c.slice == _SLICE, EXCEPTIONS.c.position.between(_FIRST, _LAST)
-        )
     return sa.union_all(chunks, exceptions)
 
 
-_COUNTS, _COUNTS_OF_JOB, _COUNTS_OF_SLICE = map(_counted, ("all", "job", "slice"))
+_COUNTS, _COUNTS_OF_JOB = _counted(of_one_job=False), _counted(of_one_job=True)
 
 
 # Jobs
@@ -174,18 +167,6 @@ def find_job(transaction: "Transaction", name: str) -> "sa.Row[Any]":
     if row is None:
         raise JobNotFoundError(f"the journal has no job {name!r}", job=name)
     return row
-
-
-def read_counts(transaction: "Transaction", key: "LeaseKey") -> "Mapping[JobState, int]":
-    """Return how many orders of a slice are in each state."""
-    parameters = {
-        "the_job": key.job_id,
-        "the_slice": key.slice_number,
-        "the_first": key.first,
-        "the_last": key.last,
-    }
-    counts = _counts(transaction.execute(_COUNTS_OF_SLICE, parameters)).get(key.job_id, {})
-    return {state: counts.get(state, 0) for state in JobState}
 
 
 def _counts(rows: "Iterable[Any]") -> dict[int, dict[JobState, int]]:
@@ -293,6 +274,12 @@ def _chunks_of(
     return _scan(transaction, _IN_SLICE, parameters, start)
 
 
+def has_any(transaction: "Transaction", key: "LeaseKey", states: "Collection[JobState]") -> bool:
+    """Return whether a slice has orders in these states."""
+    wanted, found = frozenset(map(str, states)), _chunks_of(transaction, key, states, key.first)
+    return any(chunk.in_states(wanted, key.first, key.last + 1) for chunk in found)
+
+
 def _known_at(
     transaction: "Transaction", job_id: int, positions: "Iterable[int]"
 ) -> "list[tuple[int, Known]]":
@@ -343,16 +330,9 @@ def read_between(transaction: "Transaction", key: "LeaseKey", first: int, last: 
 
 
 def read_new(
-    transaction: "Transaction", key: "LeaseKey", after: int, most: int
-) -> "list[Sequence[int]]":
-    """Return the positions of new orders of a slice, chunk by chunk, from behind a position.
-
-    Args:
-        transaction: The transaction.
-        key: The lease.
-        after: Behind which position to begin.
-        most: After how many orders no further chunk is begun.
-    """
+    transaction: "Transaction", key: "LeaseKey", after: int, most: int, *, orders: bool
+) -> "list[tuple[Sequence[int], Sequence[Any]]]":
+    """Return new orders of a slice with their positions, chunk by chunk; see `Lease.new`."""
     start, count = max(after + 1, key.first), 0
     groups: list[Sequence[int]] = []
     for chunk in _chunks_of(transaction, key, (JobState.NEW,), start):
@@ -362,16 +342,10 @@ def read_new(
         count += len(positions)
         if count >= most:
             break
-    return groups
-
-
-def read_new_orders(
-    transaction: "Transaction", key: "LeaseKey", after: int, most: int
-) -> "list[tuple[Sequence[int], Sequence[Any]]]":
-    """Return new orders with their positions, as `read_new` does."""
-    groups = read_new(transaction, key, after, most)
-    orders = iter(_orders(transaction, key.job_id, [at for group in groups for at in group]))
-    return [(group, [next(orders) for _ in group]) for group in groups]
+    if not orders:
+        return [(group, ()) for group in groups]
+    found = iter(_orders(transaction, key.job_id, [at for group in groups for at in group]))
+    return [(group, [next(found) for _ in group]) for group in groups]
 
 
 def read_identities(

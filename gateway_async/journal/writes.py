@@ -14,7 +14,7 @@ import orjson
 import sqlalchemy as sa
 
 from gateway_async.errors import JournalError
-from gateway_async.journal.leases import make_due, reopen_slice, verify
+from gateway_async.journal.leases import verify, wake_slice
 from gateway_async.journal.reads import find_job, read_chunks, read_identities
 from gateway_async.journal.rows import BY_OPERATOR, Known, codec_of, cut, cut_all, storable
 from gateway_async.journal.schema import (
@@ -252,7 +252,7 @@ def resolve(
     }
     _write(transaction, job.id, chunks, {at: k._replace(**decided) for at, k in known.items()})
     for number in {chunk.slice for chunk in chunks}:
-        (reopen_slice if state is JobState.NEW else make_due)(transaction, job.id, number)
+        wake_slice(transaction, job.id, number, reopen=state is JobState.NEW)
 
 
 def _check_in_doubt(name: str, position: int, known: Known) -> None:

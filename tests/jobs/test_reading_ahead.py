@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -16,14 +17,22 @@ PAGES: dict[int, list[tuple[Sequence[int], Sequence[object]]]] = {
 
 
 class Book:
-    """Says which pages were asked for."""
+    """Stands for a lease, and says which pages were asked for."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
 
-    async def read(self, after: int) -> list[tuple[Sequence[int], Sequence[object]]]:
+    async def new(
+        self, *, after: int, limit: int, orders: bool
+    ) -> list[tuple[Sequence[int], Sequence[object]]]:
+        assert limit
+        assert orders
         self.asked.append(after)
         return list(PAGES[after])
+
+
+def orders_of(book: Any) -> NewOrders:
+    return NewOrders(book, None, lambda _: False)
 
 
 async def pulled(orders: NewOrders, count: int) -> list[tuple[int, object]]:
@@ -43,7 +52,7 @@ async def turns_of_the_loop() -> None:
 async def test_the_next_page_waits_until_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "_PATIENCE_SECONDS", 3600.0)
     book = Book()
-    orders = NewOrders(book.read, lambda _: False)
+    orders = orders_of(book)
     assert await pulled(orders, 2) == [(0, "a"), (1, "b")]
     await turns_of_the_loop()
     assert book.asked == [-1]
@@ -56,7 +65,7 @@ async def test_the_next_page_waits_until_it_is_wanted(monkeypatch: pytest.Monkey
 async def test_the_next_page_is_read_while_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "_PATIENCE_SECONDS", 0.0)
     book = Book()
-    orders = NewOrders(book.read, lambda _: False)
+    orders = orders_of(book)
     await pulled(orders, 1)
     await turns_of_the_loop()
     assert book.asked == [-1, 1]
@@ -66,7 +75,7 @@ async def test_the_next_page_is_read_while_nobody_asks(monkeypatch: pytest.Monke
 async def test_nothing_is_read_once_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "_PATIENCE_SECONDS", 0.0)
     book = Book()
-    orders = NewOrders(book.read, lambda _: False)
+    orders = orders_of(book)
     await pulled(orders, 1)
     await orders.aclose()
     await turns_of_the_loop()

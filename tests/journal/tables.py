@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
@@ -119,6 +120,12 @@ async def taken(journal: Journal, orders: Sequence[Any] | None = None) -> Lease:
 async def sent(lease: Lease, indices: Sequence[int], **noted: Any) -> int:
     """Put orders in flight."""
     return await lease.intend(indices, **{"references": {}, "marker": None, "alone": True, **noted})
+
+
+async def counts_of(lease: Lease) -> dict[JobState, int]:
+    """Count the orders of a lease by their state."""
+    counts = Counter(row.state for row in await lease.rows(ALL))
+    return {state: counts[state] for state in JobState}
 
 
 def succeeded(indices: Sequence[int], **told: Any) -> list[Settlement]:

@@ -5,7 +5,7 @@ import pytest
 from gateway_async import OutcomeStatus
 from gateway_async.journal import JobState, Journal
 from gateway_async.journal.rows import RequestNote, Settlement
-from tests.journal.tables import ALL, Tables, sent, submitted, succeeded, taken
+from tests.journal.tables import ALL, Tables, counts_of, sent, submitted, succeeded, taken
 from tests.orders import made_up, orders_for, refunds
 
 NEW, UNKNOWN = JobState.NEW, JobState.UNKNOWN
@@ -67,7 +67,7 @@ async def test_a_request_is_settled_in_parts(journal: Journal) -> None:
     assert [row.state[0] for row in rows] == ["s", "d", "s", "s", "u", "i"]
     assert (rows[1].known.code, rows[1].known.text, rows[3].known.proof) == ("V1", "no", "seen")
     assert rows[4].known.text == "x" * 1000
-    counts = await lease.counts()
+    counts = await counts_of(lease)
     assert counts == {
         JobState.NEW: 4,
         JobState.INTENT: 1,
@@ -130,7 +130,7 @@ async def test_jobs_do_not_touch_each_other(journal: Journal) -> None:
     second = await submitted(journal, orders_for("refund", made_up(10)), "second")
     await sent(lease, range(10))
     theirs = await second.take("me")
-    assert (await theirs.counts())[NEW] == 10
+    assert (await counts_of(theirs))[NEW] == 10
     assert await theirs.witness() is None
 
 

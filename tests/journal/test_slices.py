@@ -10,7 +10,7 @@ from gateway_async.errors import JobBusyError, JobConflictError, JobNotFoundErro
 from gateway_async.journal import JobState, Journal
 from gateway_async.journal.lease import Lease
 from gateway_async.journal.rows import Settlement
-from tests.journal.tables import ALL, Tables, pages_of, sent, submitted, succeeded
+from tests.journal.tables import ALL, Tables, counts_of, pages_of, sent, submitted, succeeded
 from tests.orders import made_up, orders_for, refunds
 
 WHO = ("M1", "A1")
@@ -40,8 +40,8 @@ async def test_slices_have_leases_of_their_own(journal: Journal, other: Journal)
     await second.release()
     again = await job.take("fourth", 2)
     assert again.epoch == 2
-    assert (await first.counts())[JobState.INTENT] == 3
-    assert (await again.counts())[JobState.NEW] == 4
+    assert (await counts_of(first))[JobState.INTENT] == 3
+    assert (await counts_of(again))[JobState.NEW] == 4
     with pytest.raises(JobBusyError):
         await job.take("fifth", 1)
 

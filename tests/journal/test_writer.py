@@ -14,7 +14,16 @@ from gateway_async.errors import JournalError
 from gateway_async.journal import JobState, Journal
 from gateway_async.journal.database import Database, Transaction
 from gateway_async.journal.lease import Lease
-from tests.journal.tables import Tables, Watch, held_up, sent, submitted, succeeded, taken
+from tests.journal.tables import (
+    Tables,
+    Watch,
+    counts_of,
+    held_up,
+    sent,
+    submitted,
+    succeeded,
+    taken,
+)
 from tests.orders import refunds
 from tests.postgres import emptied
 
@@ -199,7 +208,7 @@ async def test_a_broken_connection_is_made_anew(postgres: str) -> None:
         assert (await journal.status("job")).total == 10
         tables.run(END_CONNECTIONS)
         await lease.settle(request, succeeded(range(3)), ended_at=1.0)
-        assert (await lease.counts())[JobState.SUCCEEDED] == 3
+        assert (await counts_of(lease))[JobState.SUCCEEDED] == 3
 
 
 async def test_a_connection_that_breaks_again_and_again_is_an_error(postgres: str) -> None:
