@@ -193,7 +193,8 @@ def _do_nothing(*_: object, **__: object) -> None:
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Reader]:
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
+    monkeypatch.chdir(tmp_path)  # what a block writes goes there
     with threaded_sandbox() as sandbox:
         reader = Reader(sandbox, tmp_path)
         try:
