@@ -7,7 +7,7 @@ import nox
 
 PROJECT = nox.project.load_toml("pyproject.toml")
 
-EVERYTHING = ".[cli,journal,keyring,otel,parquet,speed,workers]"
+EVERYTHING = ".[cli,journal,keyring,otel,speed,workers]"
 
 nox.needs_version = ">=2025.5"
 nox.options.error_on_missing_interpreters = False

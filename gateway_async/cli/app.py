@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from cyclopts import App, CycloptsError
 
-from gateway_async.cli.again import line_again
 from gateway_async.cli.commands.common import USAGE
 from gateway_async.cli.talk import Talk
 from gateway_async.operations import OPERATIONS
@@ -29,7 +28,7 @@ _COMMANDS = "gateway_async.cli.commands"
 COMMANDS = {
     **{
         name: (
-            "batches:commands",
+            "money:commands",
             f"{name.capitalize()} orders: {', '.join(attrs.fields_dict(row.order_class))}.",
         )
         for name, row in OPERATIONS.items()
@@ -37,11 +36,7 @@ COMMANDS = {
     },
     "query": ("look_ups:query", "Look up transactions: order_no or transaction_id."),
     "search-refunds": ("look_ups:search_refunds", "Look up refunds: order_no or transaction_id."),
-    "payout": (
-        "payouts:payout",
-        "Pay out, one by one: request_id, and any field of a payout.",
-    ),
-    "recover": ("recovering:recover", "Settle what is unknown in an outcome file."),
+    "payout": ("money:commands", "Pay out: request_id, and any field of a payout."),
     "reconcile": ("reconciling:reconcile", "Compare a ledger with the gateway's records."),
     "jobs": ("jobs:jobs", "List, show, resolve and resume the jobs of a journal."),
     "submit": ("workers:submit", "Keep the orders of a file, for workers to send."),
@@ -62,7 +57,7 @@ def run(arguments: "Sequence[str]") -> int:
     given = list(arguments)
     is_json = _JSON in itertools.pairwise(given) or "=".join(_JSON) in given
     try:
-        command, bound, ignored = make_app(given).parse_args(
+        command, bound, _ = make_app(given).parse_args(
             given, exit_on_error=False, print_error=not is_json
         )
     except CycloptsError as error:
@@ -71,8 +66,7 @@ def run(arguments: "Sequence[str]") -> int:
         return USAGE
     except KeyboardInterrupt:
         return USAGE
-    line = {"line": line_again(given, bound.args)} if "line" in ignored else {}
-    code = command(*bound.args, **bound.kwargs, **line)
+    code = command(*bound.args, **bound.kwargs)
     return code if isinstance(code, int) else 0
 
 

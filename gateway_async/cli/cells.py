@@ -19,8 +19,6 @@ def to_text(value: object) -> str:
         return value
     if value is None:
         return ""
-    if isinstance(value, bytes):  # of a Parquet file whose writer did not say that it is text
-        return value.decode("utf-8", "backslashreplace")
     return format(value, "f") if isinstance(value, Decimal) else str(value)
 
 

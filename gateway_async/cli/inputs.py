@@ -3,18 +3,16 @@
 This module opens no file, and does not know what a row makes.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from gateway_async.cli.columns import likely, written
 from gateway_async.cli.files.formats import Format
 from gateway_async.cli.files.problems import Problem, Problems, TableError
 from gateway_async.cli.files.rows import Row
-from gateway_async.cli.layouts import STATUS, STATUS_FROM
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -62,7 +60,7 @@ class Reader(Protocol):
 
     @property
     def written(self) -> "Collection[str]":
-        """Columns that commands write: none of them is one of `columns`, misspelt."""
+        """Columns that commands write."""
         ...
 
     def missing(self, cells: Cells) -> "Iterable[str]":
@@ -94,20 +92,16 @@ class InputFile:
     Attributes:
         snapshot: The file.
         reader: What its rows make.
-        only: The statuses of the rows that are taken; all rows if it is empty.
         totals: What it adds up to.
-        elsewhere: How many rows of such a status are left out, by the file that they are sent from.
     """
 
     snapshot: "Snapshot"
     reader: Reader
-    only: "Collection[str]" = ()
     totals: Totals
-    elsewhere: "Mapping[str, int]" = attrs.field(factory=dict)
 
     def rows(self) -> "Iterator[Row]":
-        """Read the rows that are taken."""
-        return _taken(self.snapshot.rows(), self.only)
+        """Read the rows."""
+        return self.snapshot.rows()
 
     def orders(self) -> "Iterator[Any]":
         """Make what each row stands for, in the order of the file."""
@@ -134,23 +128,21 @@ class InputFile:
         )
 
     def _problem(self, row: Row, column: str | None, reason: str) -> Problem:
-        return Problem(line=row.line, column=column, reason=reason, unit=self.snapshot.unit)
+        return Problem(line=row.line, column=column, reason=reason)
 
 
-def check_file(snapshot: "Snapshot", reader: Reader, *, only: "Collection[str]" = ()) -> InputFile:
+def check_file(snapshot: "Snapshot", reader: Reader) -> InputFile:
     """Check a file whole.
 
     Args:
         snapshot: The file.
         reader: What its rows make.
-        only: The statuses of the rows that are taken; all rows if it is empty.
 
     Raises:
         TableError: With every problem of the file.
     """
     problems, totals, line = Problems(), Totals(), 1
-    elsewhere: Counter[str] = Counter()
-    for row in _taken(snapshot.rows(), only, elsewhere):
+    for row in snapshot.rows():
         if line == 1:
             _check_header(snapshot, reader)
         line = row.line
@@ -161,32 +153,9 @@ def check_file(snapshot: "Snapshot", reader: Reader, *, only: "Collection[str]" 
             totals.add(reader.moved(row.cells))
     if not problems.count and not totals.orders:
         _check_header(snapshot, reader)
-        reason = _nothing_taken(only, elsewhere) if only else "there is no row below it"
-        problems.add([Problem(line=line, reason=reason, unit=snapshot.unit)])
+        problems.add([Problem(line=line, reason="there is no row below it")])
     problems.raise_if_any()
-    return InputFile(
-        snapshot=snapshot, reader=reader, only=only, totals=totals, elsewhere=elsewhere
-    )
-
-
-def _taken(
-    rows: "Iterator[Row]", only: "Collection[str]", elsewhere: Counter[str] | None = None
-) -> "Iterator[Row]":
-    for row in rows:
-        if only and not row.problems:
-            if written(row.cells, STATUS).lower() not in only:
-                continue
-            if source := written(row.cells, STATUS_FROM):
-                if elsewhere is not None:
-                    elsewhere[source] += 1
-                continue
-        yield row
-
-
-def _nothing_taken(only: "Collection[str]", elsewhere: "Mapping[str, int]") -> str:
-    if elsewhere:
-        return f"all rows of that status are copies: send them from {', '.join(elsewhere)}"
-    return f"no row has status {' or '.join(only)}"
+    return InputFile(snapshot=snapshot, reader=reader, totals=totals)
 
 
 def _check_header(snapshot: "Snapshot", reader: Reader) -> None:
@@ -194,50 +163,33 @@ def _check_header(snapshot: "Snapshot", reader: Reader) -> None:
     if snapshot.format is Format.JSONL:
         return
     row = Row(1, dict.fromkeys(snapshot.header))
-    if problems := [*_column_problems(snapshot, reader, row)]:
+    if problems := [*_column_problems(reader, row)]:
         raise TableError(problems)
 
 
 def _row_problems(snapshot: "Snapshot", reader: Reader, row: Row) -> "Iterator[Problem]":
     if snapshot.format is Format.JSONL:
-        wrong = [*_column_problems(snapshot, reader, row)]
+        wrong = [*_column_problems(reader, row)]
         if wrong:
             yield from wrong
             return
-    for column, reason in reader.reasons(row.cells, f"{snapshot.unit} {row.line}"):
-        yield Problem(line=row.line, column=column, reason=reason, unit=snapshot.unit)
+    for column, reason in reader.reasons(row.cells, f"line {row.line}"):
+        yield Problem(line=row.line, column=column, reason=reason)
 
 
-def _column_problems(snapshot: "Snapshot", reader: Reader, row: Row) -> "Iterator[Problem]":
-    """Name columns that must be there and are not, and those that are likely misspelt."""
-    missing = [*reader.missing(row.cells)]
-    unread = _unread(reader, row.cells)
-    named = ((name, _why_missing(name, unread, row.cells)) for name in missing)
-    for column, reason in (*named, *_misspelt(reader, row.cells, unread, missing)):
-        yield Problem(line=row.line, column=column, reason=reason, unit=snapshot.unit)
+def _column_problems(reader: Reader, row: Row) -> "Iterator[Problem]":
+    """Name columns that must be there and are not, and parts that no object has."""
+    found = ", ".join(map(repr, row.cells)) or "nothing"
+    for name in reader.missing(row.cells):
+        yield Problem(line=row.line, column=name, reason=f"missing; there are: {found}")
+    if any("." in column for column in reader.columns):
+        for name in _unread(reader, row.cells):
+            if "." in name:
+                yield Problem(line=row.line, column=name, reason="not known: there is no such part")
 
 
 def _unread(reader: Reader, names: "Iterable[str]") -> list[str]:
     return [name for name in names if name not in reader.columns and name not in reader.written]
-
-
-def _why_missing(name: str, unread: list[str], cells: Cells) -> str:
-    meant = likely(name, tuple(unread))
-    found = ", ".join(map(repr, cells)) or "nothing"
-    return f"missing; {'' if meant is None else f'is it {meant!r}? '}there are: {found}"
-
-
-def _misspelt(
-    reader: Reader, cells: Cells, unread: list[str], missing: list[str]
-) -> "Iterator[tuple[str, str]]":
-    if not unread:
-        return
-    absent = tuple(name for name in reader.columns if name not in cells and name not in missing)
-    for name in unread:
-        if (meant := likely(name, absent)) is not None:
-            yield name, f"not known; did you mean {meant}? If not, give it a name less like that"
-        elif "." in name and any("." in column for column in reader.columns):
-            yield name, "not known; a name with a dot is a part, and there is no such part"
 
 
 def explain(error: "InvalidOrderError", columns: "Iterable[str]") -> tuple[str | None, str]:

@@ -1,28 +1,39 @@
-"""What commands on a job have in common: how far it has come, and its orders as rows."""
+"""What commands on a job have in common: its name, how far it has come, and its orders as rows."""
 
 import asyncio
+import hashlib
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 import attrs
+import orjson
 
 from gateway_async.cli.layouts import LAYOUTS, Layout
 from gateway_async.cli.options import open_journal
 from gateway_async.cli.orders import IN_JOB
 from gateway_async.cli.outcomes import outcome_cells
+from gateway_async.cli.payout_rows import PAYOUT
 from gateway_async.errors import JobNotFoundError
-from gateway_async.journal import Job, JobState
+from gateway_async.journal import JobState
 from gateway_async.journal.location import locate
+from gateway_async.models.values import SensitiveText
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Iterable
 
-    from gateway_async.cli.inputs import InputFile
     from gateway_async.cli.settings.settings import Settings
     from gateway_async.journal import JobStatus, Journal
     from gateway_async.journal.rows import Row
 
 _PAGE = 1000
+_DIGITS = 16
+"""Of the digest of a file's orders in the name of its job."""
+_LONGEST_PART = 80
+_MOST_TIMES = 100
+"""So often the same orders are made again at most."""
 
 State = Literal["new", "intent", "succeeded", "declined", "unknown", "held"]
 
@@ -35,11 +46,13 @@ class KnownJob:
         name: Its name.
         place: Its journal: the path of the file, or the database.
         status: How far it has come; None where it is new.
+        before: How far the jobs of the same orders have come that it is made again after.
     """
 
     name: str
     place: str
-    status: "JobStatus | None"
+    status: "JobStatus | None" = None
+    before: "tuple[JobStatus, ...]" = ()
 
     @property
     def is_new(self) -> bool:
@@ -47,22 +60,69 @@ class KnownJob:
         return self.status is None
 
     @property
+    def is_done(self) -> bool:
+        """Whether each of its orders succeeded or was declined: nothing is left to do."""
+        if self.status is None:
+            return False
+        counts = self.status.counts
+        return counts[JobState.SUCCEEDED] + counts[JobState.DECLINED] == self.status.total
+
+    @property
     def asked(self) -> str:
-        """What it is called where somebody is asked whether to go on."""
-        kind = "new job" if self.is_new else "job"
-        return f"{kind} {self.name} in {self.place}{self._so_far(', ')}"
+        """What it is called where a person is asked whether to go on."""
+        if not self.before:
+            return self.told
+        before = "; ".join(f"{_named(one)} has {_so_far(one)}" for one in self.before)
+        return f"AGAIN, as {self.told} ({before})"
 
     @property
     def told(self) -> str:
-        """What is said before anything of it is sent."""
-        kind = "new job" if self.is_new else "going on with job"
-        return f"{kind} {self.name} in {self.place}{self._so_far(': ')}"
-
-    def _so_far(self, before: str) -> str:
+        """How far it has come, in words."""
         if self.status is None:
-            return ""
-        done = sum(self.status.counts[state] for state in (JobState.SUCCEEDED, JobState.DECLINED))
-        return f"{before}{done:,} of {self.status.total:,} done"
+            return f"new job {self.name} in {self.place}"
+        kind = "is done" if self.is_done else "goes on"
+        return f"{_named(self.status)} in {self.place} {kind}: {_so_far(self.status)}"
+
+
+def _named(status: "JobStatus") -> str:
+    return f"job {status.name} of {status.created_at:%Y-%m-%d %H:%M}"
+
+
+def _so_far(status: "JobStatus") -> str:
+    return ", ".join(f"{count:,} {state}" for state, count in status.counts.items() if count)
+
+
+def name_of_orders(operation: str, settings: "Settings", orders: "Iterable[Any]") -> str:
+    """Return the name of the job that some orders are, made of the orders and of who sends them.
+
+    How the file was written, and in what order its columns stand, makes no difference.
+
+    Raises:
+        ConfigurationError: If the gateway's address is wrong.
+    """
+    host = urlsplit(settings.base_url).netloc
+    who = settings.who
+    digest = hashlib.sha256()
+    for part in (operation, host, who["merchant_id"], who["account_id"]):
+        digest.update(orjson.dumps(part))
+    for order in orders:
+        digest.update(orjson.dumps(_plain(order)))
+    parts = (operation, who["merchant_id"][:_LONGEST_PART], host[:_LONGEST_PART])
+    return "-".join((*parts, digest.hexdigest()[:_DIGITS]))
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401  # an order, or a part of one
+    """Return an order as JSON has it, whatever way its values were written."""
+    if attrs.has(type(value)) and not isinstance(value, SensitiveText):
+        fields = {name: getattr(value, name) for name in attrs.fields_dict(type(value))}
+        return {name: _plain(one) for name, one in fields.items() if one is not None}
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, Decimal):
+        return format(value.normalize(), "f")
+    if isinstance(value, SensitiveText):
+        return value.reveal()
+    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def look_at(settings: "Settings", name: str, *, create: bool = True) -> KnownJob:
@@ -77,44 +137,52 @@ def look_at(settings: "Settings", name: str, *, create: bool = True) -> KnownJob
         ConfigurationError: If it has no name, or the settings name no journal.
         JournalError: If the journal cannot be read.
     """
-    journal = open_journal(settings, create=create)
-    journal.job(name)  # refuses what is no name
-    location = locate(settings.journal)
-    is_there = not location.is_sqlite or Path(location.path).exists()
-    status = asyncio.run(_status(journal, name)) if is_there else None
-    return KnownJob(name=name, place=place_of(settings), status=status)
+    found = _statuses(settings, [name], create=create)
+    return KnownJob(name=name, place=place_of(settings), status=found[0] if found else None)
 
 
-def why_not_gone_on_with(
-    settings: "Settings", job: KnownJob, operation: str, file: "InputFile"
-) -> str | None:
-    """Say why the orders of a file are not sent under the name of a job; nothing is changed.
+def find_job(settings: "Settings", name: str, *, again: bool, create: bool = True) -> KnownJob:
+    """Find the last job of some orders: the one that goes on, or is made again once it is done.
+
+    Args:
+        settings: Name the journal.
+        name: The name of the first of them; the next are `NAME-again-2` and so on.
+        again: Whether the orders are to be sent once more.
+        create: Whether the journal may be made in a database that is there.
 
     Raises:
         JournalError: If the journal cannot be read.
     """
-    status = job.status
-    if status is None or not status.imported:  # what a killed import left is no conflict
-        return None
-    if status.is_cut:
-        return "was cut into slices, which workers run"
-    for name, given in {"operation": operation, **settings.who}.items():
-        if (known := getattr(status, name, given)) != given:
-            return f"is there already: its {name} is {known!r}, not {given!r}"
-    if status.total == file.totals.orders and not asyncio.run(
-        _differs(open_journal(settings, create=False), job.name, file)
-    ):
-        return None
-    return f"has other orders than {file.snapshot.name}"
+    names = (name, *(f"{name}-again-{number}" for number in range(2, _MOST_TIMES + 1)))
+    found, place = _statuses(settings, names, create=create), place_of(settings)
+    if not found:
+        return KnownJob(name=name, place=place)
+    if again and found[-1].done:
+        return KnownJob(name=names[len(found)], place=place, before=tuple(found))
+    return KnownJob(name=found[-1].name, place=place, status=found[-1])
 
 
-async def _differs(journal: "Journal", name: str, file: "InputFile") -> bool:
-    given = file.orders()
+def _statuses(settings: "Settings", names: "Iterable[str]", *, create: bool) -> "list[JobStatus]":
+    """Return how far some jobs have come, up to the first that is not there."""
+    location = locate(settings.journal)
+    if location.is_sqlite and not Path(location.path).exists():
+        return []
+    return asyncio.run(_statuses_in(open_journal(settings, create=create), names))
+
+
+async def _statuses_in(journal: "Journal", names: "Iterable[str]") -> "list[JobStatus]":
+    found: list[JobStatus] = []
     async with journal:
-        async for row in rows_of(journal, name):
-            if row.order != next(given, None):
-                return True
-    return False
+        for name in names:
+            journal.job(name)  # refuses what is no name
+            try:
+                status = await journal.status(name)
+            except JobNotFoundError:
+                break
+            if not status.imported:  # what a killed import left is as good as new
+                break
+            found.append(status)
+    return found
 
 
 def place_of(settings: "Settings") -> str:
@@ -127,52 +195,14 @@ def place_of(settings: "Settings") -> str:
     return str(Path(location.path).absolute()) if location.is_sqlite else location.shown
 
 
-def file_of(settings: "Settings") -> Path | None:
-    """Return the file of the journal that the settings name, if it is one.
-
-    Raises:
-        ConfigurationError: If it is named wrongly.
-    """
-    location = None if settings.journal is None else locate(settings.journal)
-    return Path(location.path) if location is not None and location.is_sqlite else None
-
-
-async def _status(journal: "Journal", name: str) -> "JobStatus | None":
-    async with journal:
-        try:
-            status = await journal.status(name)
-        except JobNotFoundError:
-            return None
-    return status if status.imported else None
-
-
-@attrs.frozen(kw_only=True)
-class ToldJob(Job):
-    """A job that says when its orders are kept, before anything of it is sent.
-
-    Attributes:
-        kept: Called then.
-    """
-
-    kept: "Callable[[], None]" = attrs.field(eq=False)
-
-    async def submit(
-        self,
-        operation: str,
-        merchant_id: str,
-        account_id: str,
-        pages: "AsyncIterator[Sequence[Any]]",
-        **sizes: Any,  # noqa: ANN401  # as `Job.submit` takes them
-    ) -> int:
-        """Keep the orders of the job; see `Job.submit`."""
-        count = await super().submit(operation, merchant_id, account_id, pages, **sizes)
-        self.kept()
-        return count
-
-
 def layout_of(status: "JobStatus") -> Layout:
     """Return the columns of the orders of a job."""
-    return LAYOUTS[status.operation.replace("_", "-")]
+    return PAYOUT if status.operation == PAYOUT.operation else LAYOUTS[status.operation]
+
+
+def naming_columns(layout: Layout) -> tuple[str, ...]:
+    """Return the columns by which people know an order."""
+    return layout.identity if layout is PAYOUT else ("transaction_id", "order_no")
 
 
 async def rows_of(journal: "Journal", name: str) -> "AsyncIterator[Row]":

@@ -24,20 +24,6 @@ STATUS = "status"
 OUTCOME_COLUMNS = (STATUS, "code", "error")
 """The result columns of every command, before those of its records."""
 
-EVIDENCE_COLUMNS = (
-    "sent_operation",
-    "sent_index",
-    "sent_ended_at",
-    "sent_alone",
-    "sent_marker",
-    "sent_references_before",
-)
-"""The result columns by which `recover` settles what is unknown: no secret is among them."""
-
-STATUS_FROM = "status_from"
-"""The column that names, in a copy, the file in which an order has its status: a row is sent again
-only from there, so that no two files send it."""
-
 
 @attrs.frozen(kw_only=True)
 class Layout:
@@ -85,15 +71,9 @@ class Layout:
         return self.order is OrderRef
 
     @property
-    def keeps_evidence(self) -> bool:
-        """Whether what is unknown may be settled later, by columns beside its outcome."""
-        return OPERATIONS[self.method].is_money_batch
-
-    @property
     def result_columns(self) -> tuple[str, ...]:
         """The columns that the command writes beside those of the input."""
-        evidence = EVIDENCE_COLUMNS if self.keeps_evidence else ()
-        return (*OUTCOME_COLUMNS, *self.results, *evidence)
+        return (*OUTCOME_COLUMNS, *self.results)
 
     @property
     def written(self) -> frozenset[str]:
@@ -187,7 +167,5 @@ LAYOUTS: "Mapping[str, Layout]" = MappingProxyType(
 )
 """The layout of each command that sends a batch of orders."""
 
-WRITTEN = frozenset(
-    [STATUS_FROM, *EVIDENCE_COLUMNS, *(name for one in _LAYOUTS for name in one.written)]
-)
+WRITTEN = frozenset(name for one in _LAYOUTS for name in one.written)
 """All columns that these commands write."""

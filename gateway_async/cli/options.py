@@ -52,12 +52,6 @@ def _no_option(_: object, path: Path | None) -> None:
 
 Source = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
 Out = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
-Only = Annotated[
-    tuple[Literal["not_sent", "declined"], ...],
-    Parameter(negative="", consume_multiple=False, show_default=False),
-]
-Line = Annotated[str, Parameter(parse=False)]
-"""The command as it was given, which `app` hands over."""
 _Seconds = Annotated[float | None, Parameter(converter=_to_seconds)]
 _AtLeastOne = Parameter(validator=Number(gte=1))
 _Flag = Parameter(negative="", show_default=False)
@@ -69,8 +63,13 @@ def _as_given(options: Any, *, without: str) -> tuple[str, ...]:  # noqa: ANN401
         text
         for name, value in attrs.asdict(options).items()
         if value and name != without
-        for text in (f"--{name.replace('_', '-')}", *(() if value is True else (str(value),)))
+        for text in (f"--{name.replace('_', '-')}", *(() if value is True else (_whole(value),)))
     )
+
+
+def _whole(value: object) -> str:
+    """Write a value so that it means the same in another directory."""
+    return str(value.absolute()) if isinstance(value, Path) else str(value)
 
 
 @Parameter(name="*", group="Gateway")
@@ -164,11 +163,6 @@ class PaceOptions:
     chunk_size: Annotated[int | None, _AtLeastOne] = None
 
     @property
-    def again(self) -> tuple[str, ...]:
-        """The options for a command that goes on as fast; a deadline was that of one run."""
-        return _as_given(self, without="deadline")
-
-    @property
     def policy(self) -> dict[str, Any]:
         """The fields of `BatchPolicy` that were said."""
         said = {
@@ -243,12 +237,17 @@ class JournalOptions:
     """Where jobs are kept.
 
     Attributes:
-        journal: The journal: sqlite:////srv/refunds.db, or postgresql://user@host/database; a
-            relative path begins at the working directory, and each run says where that is. A URL
-            with a password goes into GATEWAY_JOURNAL or the TOML file.
+        journal: The journal: sqlite:////srv/refunds.db, or postgresql://user@host/database; by
+            default gateway-async/journal.db below XDG_STATE_HOME (~/.local/state). A URL with a
+            password goes into GATEWAY_JOURNAL or the TOML file.
     """
 
     journal: str | None = None
+
+    @property
+    def again(self) -> tuple[str, ...]:
+        """The option, for a command on the same journal in any directory."""
+        return () if self.journal is None else ("--journal", locate(self.journal).absolute_url)
 
     def checked(self) -> str | None:
         """Return the URL.
@@ -269,18 +268,30 @@ def open_journal(settings: Settings, *, create: bool = True) -> Journal:
 
     Args:
         settings: The settings.
-        create: Whether a journal is made where there is none.
+        create: Whether a journal is made where there is none; its file is for this user alone.
 
     Raises:
-        ConfigurationError: If they name none, or one that cannot be.
+        ConfigurationError: If they name one that cannot be.
     """
-    if settings.journal is None:
-        raise ConfigurationError(
-            "--journal: say where jobs are kept, such as --journal sqlite:////srv/refunds.db "
-            "(or GATEWAY_JOURNAL, or journal in the TOML file)"
-        )
+    location = locate(settings.journal)
+    if create and location.is_sqlite:
+        path = Path(location.path).absolute()
+        try:
+            if settings.is_default_journal:
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+        except OSError as error:
+            raise ConfigurationError(
+                f"--journal: {path} cannot be made: {error.strerror or error}"
+            ) from None
     return Journal.open(
-        locate(settings.journal).absolute_url,
+        location.absolute_url,
         lease_seconds=settings.journal_lease_seconds,
         create=create,
     )
+
+
+def file_of(settings: Settings) -> Path | None:
+    """Return the file of the journal that the settings name, if it is one."""
+    location = locate(settings.journal)
+    return Path(location.path) if location.is_sqlite else None

@@ -14,9 +14,8 @@ from gateway_async.cli.cells import (
     text_problem,
     to_text,
 )
-from gateway_async.cli.columns import written
 from gateway_async.cli.inputs import explain
-from gateway_async.cli.layouts import STATUS, STATUS_FROM, WRITTEN
+from gateway_async.cli.layouts import STATUS, WRITTEN
 from gateway_async.errors import InvalidOrderError
 from gateway_async.operations import OPERATIONS, identity_of
 
@@ -29,15 +28,9 @@ if TYPE_CHECKING:
 
     Wrong = Iterator[tuple[str | None, str]]
 
-NEVER_AGAIN = {
-    "succeeded": (
-        "this order succeeded in the run that wrote this file; --only not_sent takes the rows "
-        "that may be sent again; for another operation take this column out"
-    ),
-    "unknown": (
-        "this order may have been done already; settle it before you send it again: "
-        "gateway-async recover"
-    ),
+_NEVER_AGAIN = {
+    "succeeded": "this order succeeded in the run that wrote this file",
+    "unknown": "this order may have been done already",
 }
 """Why rows of an outcome file are not sent again, by their status."""
 
@@ -50,18 +43,16 @@ _NAME_SHOWN = 60
 
 
 def why_not_again(cells: "Cells") -> str | None:
-    """Say why a row may not be sent again by its status, which somebody may have retyped."""
-    status = written(cells, STATUS).lower()
-    source = written(cells, STATUS_FROM)
-    if status and source and status not in NEVER_AGAIN:
-        return f"this row is a copy: send it from {source}, if that was not done already"
-    return NEVER_AGAIN.get(status)
+    """Say why a row of an outcome file may not be sent again, by its status."""
+    reason = _NEVER_AGAIN.get(to_text(cells.get(STATUS)).strip().lower())
+    advice = "give the command with the file that it was made from; for another operation, take"
+    return reason and f"{reason}; {advice} this column out"
 
 
 def why_not_beside_job(cells: "Cells") -> str | None:
     """Say why a row may not be sent past the job that has its order, and may send it as well."""
-    job = written(cells, IN_JOB)
-    if not job or written(cells, STATUS).lower() in _FINAL_IN_JOB:
+    job = to_text(cells.get(IN_JOB)).strip()
+    if not job or to_text(cells.get(STATUS)).strip().lower() in _FINAL_IN_JOB:
         return None
     return (
         f"this order is in job {job[:_NAME_SHOWN]!r}, which may send it itself: decide on it with "

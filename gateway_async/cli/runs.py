@@ -14,6 +14,7 @@ import attrs
 from gateway_async.cli.shows import summary_table
 from gateway_async.client import GatewayClient
 from gateway_async.errors import (
+    AlikeRefundError,
     ConfigurationError,
     GatewayError,
     InvalidOrderError,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
     from contextlib import AbstractAsyncContextManager
 
-    from gateway_async.cli.outcomes import Told
+    from gateway_async.batching.results import Outcome
     from gateway_async.cli.settings.settings import Settings
     from gateway_async.cli.stopping import Stop
     from gateway_async.cli.talk import Talk
@@ -61,7 +62,8 @@ class Tally:
 
     Attributes:
         counts: How many orders have each status.
-        not_done: How many of those that are not sent were proved not to be done.
+        held: How many of those that are not sent wait for a decision: they were proved not to be
+            done, or the gateway lists a refund like them.
         reasons: How many orders did not succeed for each reason; the first thousand reasons.
         requests: Requests made, None where nobody counted.
         retries: How many of them were repeats.
@@ -72,7 +74,7 @@ class Tally:
     """
 
     counts: Counter[str] = attrs.field(factory=Counter)
-    not_done: int = 0
+    held: int = 0
     reasons: Counter[str] = attrs.field(factory=Counter)
     requests: int | None = None
     retries: int | None = None
@@ -81,10 +83,10 @@ class Tally:
     failure: GatewayError | None = None
     is_astray: bool = False
 
-    def see(self, outcome: "Told") -> None:
+    def see(self, outcome: "Outcome[Any, Any]") -> None:
         """Note one outcome."""
         self.counts[str(outcome.status)] += 1
-        self.not_done += isinstance(outcome.error, NotDoneError)
+        self.held += isinstance(outcome.error, NotDoneError | AlikeRefundError)
         self.note_reason(outcome.error)
 
     def note_reason(self, error: GatewayError | None) -> None:

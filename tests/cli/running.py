@@ -5,9 +5,11 @@ import atexit
 import csv
 import functools
 import os
+import shutil
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -35,10 +37,21 @@ class Ended:
     stderr: str
 
 
+@functools.cache
+def home() -> Path:
+    """Return where settings and journals are that nothing else names; recovery waits shortly."""
+    made = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, made)
+    (made / "gateway-async").mkdir()
+    (made / "gateway-async" / "config.toml").write_text("[recovery]\nsettle_seconds = 0.1\n")
+    return made
+
+
 def environment(sandbox: Sandbox | None) -> dict[str, str]:
     """Return the environment of a command that talks to a sandbox, and of nothing else."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("GATEWAY_", "COLUMNS"))}
-    usual = {**kept, "COLUMNS": "200", "XDG_CONFIG_HOME": "/nowhere"}
+    homes = {"XDG_CONFIG_HOME": str(home()), "XDG_STATE_HOME": str(home())}
+    usual = {**kept, "COLUMNS": "200", **homes}
     if sandbox is None:
         return usual
     return {
@@ -61,12 +74,15 @@ def nursery() -> Nursery:
 
 
 async def start(
-    sandbox: Sandbox | None, *arguments: object, cwd: Path | None = None, stdin: str = ""
+    sandbox: Sandbox | None,
+    *arguments: object,
+    cwd: Path | None = None,
+    stdin: str = "",
+    env: Mapping[str, str] | None = None,
 ) -> Forked:
-    """Start a command."""
-    return await nursery().start(
-        [*map(str, arguments)], env=environment(sandbox), cwd=cwd, stdin=stdin.encode()
-    )
+    """Start a command; `env` goes over its usual environment."""
+    around = {**environment(sandbox), **(env or {})}
+    return await nursery().start([*map(str, arguments)], env=around, cwd=cwd, stdin=stdin.encode())
 
 
 async def run(

@@ -12,7 +12,6 @@ import pytest
 
 from gateway_async.cli.app import COMMANDS, run as run_here
 from gateway_async.sandbox import Sandbox, SeededOrder
-from gateway_async.sandbox.faults import DropReply
 from tests.cli.running import (
     COLUMNS,
     REFUND_COLUMNS,
@@ -40,20 +39,6 @@ async def test_refund_writes_every_outcome_in_the_order_of_the_input(
     assert ended.stdout == ""
     assert sandbox.secret not in ended.stderr
     assert names(tmp_path) == ["orders.csv", "out.csv"]
-
-
-async def test_a_command_that_moves_money_does_not_run_over_its_outcomes(
-    sandbox: Sandbox, tmp_path: Path
-) -> None:
-    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 1), tmp_path / "out.csv"
-    assert (await run(sandbox, "refund", orders, "--yes", "--out", out)).code == 0
-    before = out.read_text()
-    again = await run(sandbox, "refund", orders, "--yes", "--out", out)
-    assert again.code == 2
-    assert "exists already" in again.stderr
-    assert out.read_text() == before
-    (row,) = outcomes(out)
-    assert sandbox.ledger.effects("refund", row["transaction_id"]) == 1
 
 
 async def test_capture_cancel_and_review(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -107,13 +92,6 @@ async def test_a_refusal_that_the_dialect_does_not_know_is_unknown_with_its_reas
     assert found["code"].isdigit()
     assert found["code"] in found["error"]
     assert "declined_statuses" in found["error"]
-
-
-async def test_a_lost_reply_is_unknown_and_exits_3(sandbox: Sandbox, tmp_path: Path) -> None:
-    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 100), tmp_path / "out.csv"
-    sandbox.faults.add("refund", DropReply(times=1))
-    assert (await run(sandbox, "refund", orders, "--yes", "--out", out)).code == 3
-    assert statuses(out) == {"succeeded": 50, "unknown": 50}
 
 
 async def test_look_ups_find_what_there_is_and_exit_1_for_what_is_absent(
@@ -259,7 +237,6 @@ def test_a_dry_run_refuses_what_the_run_would_refuse(
     journal = f"sqlite:///{tmp_path}/jobs.db"
     for options, words in (
         (["--chunk-size", "80"], "80 is above the 50 orders"),
-        (["--out", str(orders)], "exists already"),
         (["--out", str(orders), "--job", "j", "--journal", journal], "is the file with the orders"),
         (["--out", str(tmp_path / "nowhere" / "out.csv")], "there is no directory"),
     ):
@@ -303,7 +280,7 @@ async def test_a_pipe_of_json_lines_in_and_out(sandbox: Sandbox) -> None:
     assert ended.code == 0, ended.stderr
     (row,) = map(json.loads, ended.stdout.splitlines())
     assert (row["customer"], row["price"], row["amount"]) == ({"id": 7}, 1.1, 9.0)
-    assert (row["status"], row["sent_references_before"]) == ("succeeded", [])
+    assert row["status"] == "succeeded"
     said = [json.loads(line) for line in ended.stderr.splitlines()]
     assert said[-1]["event"] == "summary"
     assert said[-1]["counts"] == {"succeeded": 1}
@@ -311,29 +288,6 @@ async def test_a_pipe_of_json_lines_in_and_out(sandbox: Sandbox) -> None:
 
 def payment_cells(payment: SeededOrder) -> list[str]:
     return [str(getattr(payment, name)) for name in COLUMNS]
-
-
-async def test_rows_that_were_not_sent_are_sent_from_the_outcome_file(
-    sandbox: Sandbox, tmp_path: Path
-) -> None:
-    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 150), tmp_path / "out.csv"
-    sandbox.faults.add("refund", DropReply(times=1))
-    ended = await run(
-        *(sandbox, "refund", orders, "--yes", "--out", out),
-        *("--concurrency", 1, "--stop-after-unknown", 1),
-    )
-    assert ended.code == 3
-    assert statuses(out) == {"unknown": 50, "not_sent": 100}
-    rest = tmp_path / "out-rest.csv"
-    line = f"gateway-async refund {out} --only not_sent --out {rest}"
-    assert line in ended.stderr
-    assert f"gateway-async recover {out} --out {tmp_path}/out-recovered.csv" in ended.stderr
-    again = await run(sandbox, *line.split()[1:], "--yes")
-    assert again.code == 0, again.stderr
-    assert statuses(rest) == {"succeeded": 100}
-    assert all(
-        sandbox.ledger.effects("refund", row["transaction_id"]) == 1 for row in outcomes(orders)
-    )
 
 
 ROW = ("T1", "O1", "EUR", "9.00", "1.00", "late")

@@ -1,22 +1,18 @@
-"""JSON Lines and Parquet in and out; CSV is in `test_inputs`."""
+"""JSON Lines in and out; CSV is in `test_inputs`."""
 
 import io
 import json
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from datetime import date, time, timedelta
+from datetime import date
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
-from gateway_async.cli.app import run
-from gateway_async.cli.files.formats import KINDS, STDIO, Format, format_of
-from gateway_async.cli.files.outfile import Existing, out_file
+from gateway_async.cli.files.formats import KINDS, Format, format_of
 from gateway_async.cli.files.problems import TableError
 from gateway_async.cli.files.rows import LONGEST_LINE_BYTES
 from gateway_async.cli.files.snapshot import Snapshot, snapshot
@@ -56,12 +52,6 @@ def problem(body: bytes, kind: Format) -> str:
 
 def json_lines(*rows: object) -> bytes:
     return "\n".join(map(json.dumps, rows)).encode()
-
-
-def parquet(rows: Sequence[Mapping[str, object]] = (CELLS,), /, **columns: pl.Expr) -> bytes:
-    file = io.BytesIO()
-    pl.DataFrame([*rows]).with_columns(**columns).write_parquet(file)
-    return file.getvalue()
 
 
 def test_json_lines_are_orders_and_numbers_are_exact() -> None:
@@ -138,52 +128,6 @@ def test_lines_are_whole_wherever_the_file_is_cut() -> None:
     assert all(row.cells == line for row, line in zip(rows, lines, strict=True))
 
 
-def test_parquet_is_orders() -> None:
-    decimals = {"refund_amount": pl.col("refund_amount").cast(pl.Decimal(10, 2))}
-    file = check(parquet(**decimals), Format.PARQUET)
-    assert [*file.orders()] == [ORDER]
-    assert [*file.orders()] == [ORDER]
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        (b"", "row 1: not a Parquet file"),
-        (b"PAR1 and no more", "row 1: not a Parquet file"),
-        (parquet([CELLS])[:-9], "row 1: not a Parquet file"),
-        (parquet([{"order_no": "O1"}]), "row 1, column transaction_id: missing; there are"),
-        (parquet([{**CELLS, "amount": "x"}]), "row 1, column amount: 'x' is not an amount"),
-        (parquet([{**CELLS, "amount": 1.5}]), "row 1, column amount: 1.5 is a binary number"),
-        (parquet([{**CELLS, "order_no": None}]), "row 1, column order_no: empty"),
-        (parquet([CELLS, CELLS]), "row 2, column transaction_id: the same order as in row 1"),
-    ],
-)
-def test_parquet_that_is_wrong_is_named(body: bytes, words: str) -> None:
-    assert problem(body, Format.PARQUET).startswith(words)
-
-
-@pytest.mark.parametrize("column", ["status", "Status "])
-def test_parquet_refuses_what_was_done_though_its_status_is_binary(column: str) -> None:
-    body = parquet([{**CELLS, column: b"succeeded"}])
-    assert "this order succeeded in the run that wrote this file" in problem(body, Format.PARQUET)
-
-
-def test_parquet_without_rows() -> None:
-    file = io.BytesIO()
-    pl.DataFrame([CELLS]).clear().write_parquet(file)
-    assert problem(file.getvalue(), Format.PARQUET) == "row 1: the file has no rows"
-
-
-def test_without_the_extra_a_line_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "polars", None)
-    path = tmp_path / "orders.parquet"
-    path.write_bytes(parquet())
-    assert run(["refund", str(path), "--dry-run"]) == 2
-    assert "pip install 'gateway-async[parquet]'" in capsys.readouterr().err
-
-
 def written(kind: Format, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> bytes:
     file = io.BytesIO()
     sink = KINDS[kind].sink(file, columns)
@@ -211,40 +155,6 @@ def test_json_lines_keep_numbers_and_lists() -> None:
         '{"order_no":"O1","price":1.10,"day":"2026-11-20","tags":["a"]}',
         '{"order_no":"x,\\"\\n","note":null}',
     ]
-
-
-def test_parquet_keeps_columns_of_one_kind() -> None:
-    frame = pl.read_parquet(io.BytesIO(written(Format.PARQUET, ROWS, COLUMNS)))
-    assert frame.to_dicts() == [
-        {
-            "order_no": "O1",
-            "price": Decimal("1.10"),
-            "day": date(2026, 11, 20),
-            "tags": '["a"]',
-            "note": None,
-        },
-        {"order_no": 'x,"\n', "price": None, "day": None, "tags": None, "note": None},
-    ]
-
-
-@pytest.mark.parametrize("cell", ["x\u9000".encode() + b"\xff", time(1, 2), timedelta(seconds=3)])
-def test_parquet_keeps_columns_that_other_formats_have_as_text(cell: object) -> None:
-    rows: list[dict[str, object]] = [{"cell": cell}, {"cell": None}]
-    frame = pl.read_parquet(io.BytesIO(written(Format.PARQUET, rows, ("cell",))))
-    assert frame.to_dicts() == rows
-
-
-@pytest.mark.parametrize("kind", [Format.CSV, Format.JSONL])
-def test_bytes_are_written_as_the_text_that_they_hold(kind: Format) -> None:
-    lines = written(kind, [{"cell": "x\u9000".encode() + b"\xff"}], ("cell",)).decode().splitlines()
-    cell = json.loads(lines[0])["cell"] if kind is Format.JSONL else lines[1]
-    assert cell == "x\u9000\\xff"
-
-
-def test_parquet_takes_what_fits_no_column_as_text() -> None:
-    rows = [{"n": Decimal("1e60")}, {"n": Decimal("1e-60")}]
-    frame = pl.read_parquet(io.BytesIO(written(Format.PARQUET, rows, ("n",))))
-    assert [Decimal(cell) for cell in frame["n"].to_list()] == [Decimal("1e60"), Decimal("1e-60")]
 
 
 @pytest.mark.parametrize(
@@ -300,21 +210,3 @@ def test_what_is_written_can_be_read_again_though_a_gateway_sent_a_nul() -> None
     file.seek(0)
     (row,) = KINDS[Format.CSV].read(file)
     assert row.cells == {"error": "no\ufffd"}
-
-
-def test_no_number_is_lost_where_parquet_cannot_hold_it() -> None:
-    file = io.BytesIO()
-    sink = KINDS[Format.PARQUET].sink(file, ["note"])
-    for note in (Decimal("1.1"), Decimal("1" * 38)):
-        sink.write({"note": note})
-    sink.close()
-    file.seek(0)
-    found = [row.cells["note"] for row in KINDS[Format.PARQUET].read(file)]
-    # As texts, or as wide decimals where this version of Polars has them.
-    assert [Decimal(str(each)) for each in found] == [Decimal("1.1"), Decimal("1" * 38)]
-
-
-def test_parquet_does_not_go_through_a_pipe() -> None:
-    taken = out_file(STDIO, Format.PARQUET, existing=Existing.REFUSED, warn=print)
-    with pytest.raises(ConfigurationError, match="csv or jsonl"), taken:
-        pass

@@ -1,5 +1,4 @@
 import io
-import json
 from decimal import Decimal
 from typing import Any
 
@@ -94,36 +93,6 @@ def test_missing_columns_are_all_named_beside_those_that_are_there() -> None:
         "line 1, column refund_amount",
     ]
     assert "'curency'" in found[0]
-
-
-def test_a_missing_column_is_told_by_which_name_it_may_be_there() -> None:
-    (found,) = problems(HEADER.replace("currency", "Curency"), "T1,O1,EUR,1,1,")
-    assert found.startswith("line 1, column currency: missing; is it 'Curency'? there are: ")
-
-
-def test_a_misspelt_column_is_not_passed_through() -> None:
-    header = HEADER.replace("refund_reason", "refund_raeson")
-    (found,) = problems(header, "T1,O1,EUR,1,1,late")
-    assert found.startswith("line 1, column refund_raeson: not known; did you mean refund_reason?")
-
-
-def test_a_misspelt_name_in_a_line_of_json_is_not_passed_through() -> None:
-    row = {"transaction_id": "T1", "order_no": "O1", "currency": "EUR", "amount": "1"}
-    row["refund_amount"] = "1"
-    lines = [{**row, "refund_reason": "", "refundreason": "mine"}, {**row, "refundreason": "0"}]
-    body = "\n".join(map(json.dumps, lines)).encode()
-    snapshot = Snapshot(name="orders.jsonl", format=Format.JSONL, file=io.BytesIO(body))
-    with pytest.raises(TableError) as caught:
-        check_file(snapshot, OrderReader(LAYOUTS["refund"], Dialect()))
-    (found,) = caught.value.problems
-    expected = "line 2, column refundreason: not known; did you mean refund_reason?"
-    assert str(found).startswith(expected)
-
-
-def test_columns_that_a_command_wrote_are_not_taken_for_misspelt_ones() -> None:
-    header = "order_no,found_transaction_id,transaction_date,status_from,in_job,note"
-    table = read(header, "O1,T1,,,,", command="query")
-    assert table.unread == "'note'"
 
 
 def test_columns_that_are_not_read_are_named_as_far_as_a_line_has_room() -> None:
@@ -242,11 +211,6 @@ def test_a_money_command_refuses_rows_of_outcomes_that_must_not_be_sent_again(
     assert found.startswith("line 2, column status: ")
 
 
-def test_a_row_that_succeeded_says_which_option_takes_the_others() -> None:
-    (found,) = problems(HEADER + ",status", "T1,O1,EUR,1,1,,succeeded")
-    assert "--only not_sent" in found
-
-
 def test_a_money_command_takes_rows_of_outcomes_that_may_be_sent_again() -> None:
     rows = ["T1,O1,EUR,1,1,,not_sent", "T2,O2,EUR,1,1,,declined"]
     assert len(orders(read(HEADER + ",status", *rows))) == 2
@@ -292,22 +256,6 @@ def test_orders_that_the_client_refuses_are_named_by_line() -> None:
     wrong = InvalidOrderError("RefundOrder(order_no='O1').amount: too precise")
     error = table.problems_of(InvalidOrderError("1 wrong", problems={0: wrong}), REFUND.columns)
     assert str(error.problems[0]) == "line 3, column amount: too precise"
-
-
-@pytest.mark.parametrize(
-    ("columns", "cells", "reason"),
-    [
-        ("Status", "unknown", "column status: this order may have been done already"),
-        ("status,Status", ",unknown", "column status: this order may have been done already"),
-        ("STATUS,Status_From", "not_sent,out.csv", "column status: this row is a copy"),
-        ("status, In_Job", "not_sent,night", "column in_job: this order is in job 'night'"),
-    ],
-)
-def test_what_a_command_wrote_is_heeded_whatever_case_its_column_got(
-    columns: str, cells: str, reason: str
-) -> None:
-    (problem,) = problems(f"{HEADER},{columns}", f"T1,O1,EUR,10.00,2.50,broken,{cells}")
-    assert reason in problem
 
 
 def test_a_column_of_the_merchant_may_be_called_so() -> None:

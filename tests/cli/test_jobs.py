@@ -1,6 +1,6 @@
 """`jobs`: what a journal holds, decided on and gone on with."""
 
-import json
+import re
 import shlex
 from pathlib import Path
 
@@ -38,8 +38,7 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(
         cwd=tmp_path,
     )
     assert ran.code == 3, ran.stderr
-    assert "50 were proved not to be done, and are held: they wait for your decision" in ran.stderr
-    assert "go on with" not in ran.stderr.partition("are held")[2]
+    assert "50 are held: they wait for your decision" in ran.stderr
     page = (tmp_path / "night.html").read_text(encoding="utf-8")
     assert "Decide on it" in page
     assert "Run the job again" not in page
@@ -72,10 +71,10 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(
     asked = ("jobs", "resume", "night", "--out", "end.csv", *configured)
     refused = await run(sandbox, *asked, cwd=tmp_path)
     assert refused.code == 2
-    assert "jobs.db, 10 of 60 done: refund 1 order, EUR 1.00 at" in refused.stderr
+    assert "jobs.db goes on: 1 new, 10 succeeded, 49 held: refund 1 order" in refused.stderr
     resumed = await run(sandbox, *asked, "--yes", cwd=tmp_path)
     assert resumed.code == 3, resumed.stderr
-    assert "49 were proved not to be done, and are held" in resumed.stderr
+    assert "49 are held" in resumed.stderr
     assert "go on with" not in resumed.stderr.partition("succeeded")[2]
     assert f"gateway-async jobs show night --config {tmp_path}/config.toml" in resumed.stderr
     end = outcomes(tmp_path / "end.csv")
@@ -99,7 +98,6 @@ async def test_another_file_under_the_same_name_sends_nothing(
     second = await run(sandbox, "refund", "others.csv", *job, "other.csv", cwd=tmp_path)
     assert second.code == 2, second.stderr
     assert "which differs in " in second.stderr
-    assert "go on with" not in second.stderr
     assert sandbox.requests["refund"] == before
     assert not (tmp_path / "other.csv").exists()
 
@@ -107,7 +105,8 @@ async def test_another_file_under_the_same_name_sends_nothing(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("jobs",), "say where jobs are kept"),
+        (("jobs",), "there is no journal sqlite:////"),
+        (("jobs", "list"), "there is no journal sqlite:////"),
         (("jobs", "--journal", "sqlite:///j.db"), "there is no journal sqlite:////"),
         (("jobs", "show", "night", "--journal", "sqlite:///j.db"), "there is no journal"),
         (("jobs", "outcomes", "night", "--out", "o.csv", *NOWHERE), "there is no journal"),
@@ -119,9 +118,10 @@ async def test_another_file_under_the_same_name_sends_nothing(
         (("jobs", "--journal", "postgresql://me:word@db/x"), "a password in an option shows"),
         (("jobs", "--journal", "postgresql://me:a/word@db/x"), "a password in an option shows"),
         (("jobs", "--journal", "postgresql://db/x?sslPassword=word@"), "a password in an option"),
-        ((*REFUND, "--job", "night"), "where jobs are"),
-        ((*REFUND, *NOWHERE), "--journal: it keeps jobs alone; name this one by --job"),
-        (("jobs", "night", *NOWHERE), "but show, outcomes, resolve, resume, each with the name"),
+        (
+            ("jobs", "night", *NOWHERE),
+            "but list, show, outcomes, resolve, resume",
+        ),
         (("jobs", "night"), "no command 'night'"),
         (("jobs", "shw", "night"), "gateway-async jobs show night"),
         (("jobs", "shw", "night"), "no command 'shw'"),
@@ -144,30 +144,7 @@ def test_what_is_wrong_with_a_journal_is_said(
     said = capsys.readouterr().err
     assert words in said
     assert "word@" not in said
-    assert "if this is interrupted" not in said
     assert names(tmp_path) == ["orders.csv"]
-
-
-async def test_a_new_job_and_one_that_goes_on_are_told_apart(
-    sandbox: Sandbox, tmp_path: Path
-) -> None:
-    (tmp_path / "here").mkdir()
-    (tmp_path / "there").mkdir()
-    write_refunds(sandbox, tmp_path / "orders.csv", 4)
-    line = ("refund", tmp_path / "orders.csv", "--out", "o.csv", "--job", "night", *NOWHERE)
-    first = await run(sandbox, *line, "--yes", cwd=tmp_path / "here")
-    assert f"new job night in {tmp_path}/here/j.db; if this is interrupted" in first.stderr
-    assert f"--journal sqlite:///{tmp_path}/here/j.db --yes\n" in first.stderr
-
-    again = await run(sandbox, *line, "--yes", cwd=tmp_path / "here")
-    assert f"going on with job night in {tmp_path}/here/j.db: 4 of 4 done; if" in again.stderr
-
-    asked = await run(sandbox, *line, cwd=tmp_path / "here")
-    assert f": job night in {tmp_path}/here/j.db, 4 of 4 done: refund 4 orders" in asked.stderr
-    other = await run(sandbox, *line, cwd=tmp_path / "there")
-    assert f": new job night in {tmp_path}/there/j.db: refund 4 orders" in other.stderr
-    assert (asked.code, other.code) == (2, 2)
-    assert names(tmp_path / "there") == []
 
 
 async def held(sandbox: Sandbox, cwd: Path, orders: int = 60) -> tuple[str, ...]:
@@ -236,7 +213,7 @@ async def test_what_a_job_has_is_not_sent_past_it(sandbox: Sandbox, tmp_path: Pa
     for path, more in (
         ("held.csv", ()),
         ("held.csv", ("--job", "other")),
-        ("out.csv", ("--only", "not_sent")),
+        ("out.csv", ()),
     ):
         refused = await run(
             *(sandbox, "refund", path, "--yes", "--out", "o.csv", *more, *configured), cwd=tmp_path
@@ -258,9 +235,7 @@ async def test_what_a_job_has_is_not_sent_past_it(sandbox: Sandbox, tmp_path: Pa
         sandbox, "refund", "declined.csv", "--yes", "--out", "o.csv", *configured, cwd=tmp_path
     )
     assert sent.code == 0, sent.stderr
-    rows = outcomes(tmp_path / "o.csv")
-    assert len(rows) == 50
-    assert "in_job" not in rows[0]
+    assert statuses(tmp_path / "o.csv") == {"succeeded": 50}
 
 
 async def test_a_job_in_slices_is_left_to_workers(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -277,65 +252,40 @@ async def test_a_job_in_slices_is_left_to_workers(sandbox: Sandbox, tmp_path: Pa
     assert sandbox.requests["refund"] == 0
 
 
-async def test_a_dry_run_says_whether_a_job_is_there_and_leaves_the_journal_alone(
+async def test_a_dry_run_says_how_far_a_job_has_come_and_makes_no_journal(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
     write_refunds(sandbox, tmp_path / "orders.csv", 3)
-    dry = ("--dry-run", "--job", "night", *NOWHERE)
-    new = await run(None, "refund", "orders.csv", *dry, cwd=tmp_path)
+    dry = ("refund", "orders.csv", "--dry-run", "--job", "night", *NOWHERE)
+    new = await run(None, *dry, cwd=tmp_path)
     assert (new.code, new.stderr) == (0, f"new job night in {tmp_path}/j.db\n")
     assert names(tmp_path) == ["orders.csv"]
 
     assert (await run(sandbox, *REFUND, "--job", "night", *NOWHERE, cwd=tmp_path)).code == 0
     before = (tmp_path / "j.db").read_bytes()
-    again = await run(None, "refund", "orders.csv", *dry, cwd=tmp_path)
-    going_on = f"going on with job night in {tmp_path}/j.db: 3 of 3 done\n"
-    assert (again.code, again.stderr) == (0, going_on)
-    for orders, command, why in (
-        (3, "refund", "has other orders than "),
-        (4, "refund", "has other orders than "),
-        (3, "capture", "is there already: its operation is 'refund', not 'capture'"),
-    ):
-        write_refunds(sandbox, tmp_path / "others.csv", orders)
-        other = await run(None, command, "others.csv", *dry, cwd=tmp_path)
-        assert other.code == 2
-        assert other.stderr.startswith(f"gateway-async: job night {why}")
-    elsewhere = ("--merchant-id", "M2")
-    other = await run(None, "refund", "orders.csv", *dry, *elsewhere, cwd=tmp_path)
-    assert other.code == 2
-    assert "its merchant_id is " in other.stderr
+    again = await run(None, *dry, cwd=tmp_path)
+    assert again.code == 0
+    assert again.stderr.endswith(f" in {tmp_path}/j.db is done: 3 succeeded\n")
     assert (tmp_path / "j.db").read_bytes() == before
 
-    cut = ("orders.csv", "--job", "cut", *NOWHERE)
-    assert (await run(sandbox, "submit", *cut, "--yes", cwd=tmp_path)).code == 0
-    sliced = await run(None, "refund", *cut, "--dry-run", cwd=tmp_path)
-    assert sliced.code == 2
-    assert "job cut was cut into slices, which workers run: the run" in sliced.stderr
-
     (tmp_path / "j.db").write_text("no journal")
-    broken = await run(None, "refund", "orders.csv", *dry, cwd=tmp_path)
+    broken = await run(None, *dry, cwd=tmp_path)
     assert broken.code == 0
-    assert broken.stderr.startswith("warning: job night was not looked for: ")
+    assert broken.stderr.startswith("warning: the job was not looked for: ")
 
 
-@pytest.mark.parametrize(("out", "kind"), [("-", " --format jsonl"), ("out.csv", "")])
-async def test_a_job_from_standard_input_goes_on_as_fast_and_in_its_format(
-    sandbox: Sandbox, tmp_path: Path, out: str, kind: str
+async def test_a_job_from_standard_input_goes_on_from_its_journal(
+    sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    rows = outcomes(write_refunds(sandbox, tmp_path / "orders.csv", 2))
-    told = ("--rate", 50, "--concurrency", 2, "--deadline", "9m", "--format", "jsonl")
-    ended = await run(
-        *(sandbox, "refund", "-", "--yes", "--out", out, "--job", "night", *told, *NOWHERE),
+    write_refunds(sandbox, tmp_path / "orders.csv", 60)
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    stopping = ("--concurrency", 1, "--stop-after-unknown", 1, *NOWHERE)
+    stopped = await run(
+        *(sandbox, "refund", "-", "--yes", "--out", "out.csv", *stopping),
         cwd=tmp_path,
-        stdin="\n".join(map(json.dumps, rows)),
+        stdin=(tmp_path / "orders.csv").read_text(),
     )
-    assert ended.code == 0, ended.stderr
-    place = out if out == "-" else tmp_path / out
-    line = (
-        f"gateway-async jobs resume night --out {place}{kind} --concurrency 2 --rate 50.0 "
-        f"--journal sqlite:///{tmp_path}/j.db"
-    )
-    assert f"go on with\n  {line}\n" in ended.stderr
-    (tmp_path / "out.csv").unlink(missing_ok=True)
-    again = await run(sandbox, *shlex.split(line)[1:], cwd=tmp_path)
-    assert again.code == 0, again.stderr
+    assert stopped.code == 3, stopped.stderr
+    (line,) = re.findall(r"^  (gateway-async jobs resume .*)$", stopped.stderr, re.MULTILINE)
+    resumed = await run(sandbox, *shlex.split(line)[1:], "--yes", cwd=tmp_path)
+    assert statuses(tmp_path / "out.csv")["succeeded"] == 10, resumed.stderr

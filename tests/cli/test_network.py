@@ -13,7 +13,7 @@ from gateway_async.cli.settings.settings import Given, read_settings
 from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox import Sandbox
 from tests.cli.running import Ended, run, statuses, write_refunds
-from tests.support.servers import ForwardProxy, Proxy, bind
+from tests.support.servers import ForwardProxy, Proxy
 
 PROXY = "http://me:pa55@proxy.example:3128"
 TEXTS = {
@@ -79,19 +79,6 @@ async def test_an_authority_that_is_not_named_stops_it(company: Company, tmp_pat
     assert ended.code == 3
     assert "the TLS certificate is not valid" in ended.stderr
     assert statuses(tmp_path / "out.csv") == {"not_sent": 3}
-
-
-async def test_the_line_to_go_on_with_has_the_options(
-    sandbox: Sandbox, company: Company, tmp_path: Path
-) -> None:
-    path = write_refunds(sandbox, tmp_path / "r.csv", 3)
-    with bind() as refusing:
-        proxy = f"http://127.0.0.1:{refusing.getsockname()[1]}"
-        options = ("--proxy", proxy, "--ca-file", company.ca_file, "--allow-http", "--trust-env")
-        ended = await company.run(path, "", *options)
-    assert ended.code == 3
-    (line,) = (line for line in ended.stderr.splitlines() if "--only not_sent" in line)
-    assert f"--allow-http --ca-file {company.ca_file} --proxy {proxy} --trust-env" in line
 
 
 async def test_a_password_in_an_option_is_refused(tmp_path: Path, company: Company) -> None:

@@ -25,7 +25,7 @@ class _Full(io.BytesIO):
 def test_outcomes_go_elsewhere_where_their_file_takes_no_more(tmp_path: Path) -> None:
     warnings: list[str] = []
     with out_file(
-        tmp_path / "out.csv", Format.CSV, existing=Existing.REFUSED, warn=warnings.append
+        tmp_path / "out.csv", Format.CSV, existing=Existing.SET_ASIDE, warn=warnings.append
     ) as out:
         object.__setattr__(out, "_file", _Full())
         out.write_all(["order_no"], lambda: [{"order_no": "O1"}])
@@ -45,7 +45,7 @@ def test_half_of_the_outcomes_is_not_put_in_place(tmp_path: Path) -> None:
             raise OSError(28, "No space left on device")
 
     with out_file(
-        tmp_path / "out.jsonl", Format.JSONL, existing=Existing.REFUSED, warn=warnings.append
+        tmp_path / "out.jsonl", Format.JSONL, existing=Existing.SET_ASIDE, warn=warnings.append
     ) as out:
         out.write_all(["order_no"], rows)
     assert [*tmp_path.iterdir()] == []
@@ -56,7 +56,7 @@ def test_half_of_the_outcomes_is_not_put_in_place(tmp_path: Path) -> None:
 
 def test_runs_that_end_together_do_not_write_over_each_other(tmp_path: Path) -> None:
     path, warnings = tmp_path / "out.csv", list[str]()
-    with out_file(path, Format.CSV, existing=Existing.REFUSED, warn=warnings.append) as out:
+    with out_file(path, Format.CSV, existing=Existing.SET_ASIDE, warn=warnings.append) as out:
         path.write_text("of another run\n")
         out.write_all(["order_no"], list)
     assert path.read_text() == "order_no\n"

@@ -32,15 +32,15 @@ def test_what_is_wrong_for_one_reason_is_said_once(lines: Iterable[int], place: 
 
 def test_another_column_or_reason_is_said_beside_it() -> None:
     error = TableError(
-        Problem(line=row, column=column, reason=reason, unit="row")
+        Problem(line=row, column=column, reason=reason)
         for row in (1, 2)
         for column, reason in (("a", "empty"), ("a", "long"), ("b", "empty"))
     )
     assert str(error).splitlines() == [
         "6 problems, nothing was sent",
-        "rows 1 to 2, column a: empty",
-        "rows 1 to 2, column a: long",
-        "rows 1 to 2, column b: empty",
+        "lines 1 to 2, column a: empty",
+        "lines 1 to 2, column a: long",
+        "lines 1 to 2, column b: empty",
     ]
 
 

@@ -122,18 +122,6 @@ async def test_a_column_of_states_that_nobody_gave_a_meaning_is_warned_of(
 
 
 @pytest.mark.parametrize(
-    ("column", "found", "meant"), [("state", "stat", "state"), ("refunded", "refnded", "refunded")]
-)
-def test_a_misspelt_column_of_a_ledger_is_not_passed_through(
-    column: str, found: str, meant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    header = [found if name == column else name for name in HEADER]
-    file = write(tmp_path / "ledger.csv", header, [("O1", "T1", "EUR", "1", "0", "paid", "Ann")])
-    assert run_here(["reconcile", str(file)]) == 2
-    assert f"column {found}: not known; did you mean {meant}?" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
     ("line", "words"),
     [
         ("O1,T1,EUR,much,0,,", "line 2, column amount: 'much' is not an amount"),

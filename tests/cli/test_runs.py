@@ -145,7 +145,7 @@ def test_what_did_not_begin_is_raised_and_nothing_is_written() -> None:
 
 def test_outcomes_that_cannot_be_put_in_place_stay_where_they_are(tmp_path: Path) -> None:
     path, warnings = tmp_path / "out.csv", list[str]()
-    with out_file(path, Format.CSV, existing=Existing.REFUSED, warn=warnings.append) as out:
+    with out_file(path, Format.CSV, existing=Existing.SET_ASIDE, warn=warnings.append) as out:
         out.write_all(["order_no"], lambda: [{"order_no": "O1"}])
         (path / "in the way").mkdir(parents=True)
     (warning,) = warnings

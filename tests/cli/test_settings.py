@@ -123,8 +123,6 @@ def test_every_group_of_settings_can_be_reached(write: Write) -> None:
         [reconcile]
         states = { "3000" = ["paid", "refunded"] }
         refund_statuses = { "2" = false }
-        [payout]
-        done_statuses = ["PAID"]
         [signer]
         digest = "sha512"
         uppercase = true
@@ -142,7 +140,6 @@ def test_every_group_of_settings_can_be_reached(write: Write) -> None:
     assert settings.dialect.payment_states == {"3000": PaymentState.CAPTURED}
     assert settings.states == {"3000": ["paid", "refunded"]}
     assert settings.refund_statuses == {"2": False}
-    assert settings.payout_done == {"PAID"}
     expected = HmacSigner(SECRET, digest="sha512", uppercase=True)
     assert signature(credentials(settings)) == expected.sign(REFUND, {"order_no": "O1"})
 
@@ -189,8 +186,6 @@ def test_a_profile_goes_over_the_rest(write: Write) -> None:
         ("base_url = 7", "base_url: expected a text"),
         ("profiles = 1", "profiles: expected tables"),
         ("[reconcile]\nstates = 3", "[reconcile] states: expected a table"),
-        ("[payout]\ndone_statuses = 'DONE'", "[payout] done_statuses: expected texts"),
-        ("[payout]\ndone_statuses = 5", "[payout] done_statuses: expected texts"),
         ("[signer]\ndigest = 5", "[signer] digest: expected str, got int"),
         ("[signer]\nalgorithm = 'md5'", "[signer] algorithm: not known; there are: digest"),
         (

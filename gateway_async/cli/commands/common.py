@@ -1,18 +1,15 @@
 """What commands on files have in common: refusals, confirmation, and the result file."""
 
+import shlex
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import orjson
 
-from gateway_async.cli.again import line_again
-from gateway_async.cli.cells import to_text
-from gateway_async.cli.files.formats import STDIO, Format
+from gateway_async.cli.files.formats import Format
 from gateway_async.cli.files.problems import TableError
-from gateway_async.cli.layouts import EVIDENCE_COLUMNS, STATUS, STATUS_FROM
-from gateway_async.cli.orders import IN_JOB, NEVER_AGAIN
+from gateway_async.cli.orders import IN_JOB
 from gateway_async.cli.outcomes import as_objects, cells_without_outcome, outcome_cells
 from gateway_async.cli.reports import Reporting
 from gateway_async.cli.runs import Tally, drive, note_totals
@@ -23,13 +20,11 @@ from gateway_async.models.orders import OutcomeStatus
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from gateway_async.batching.results import Outcome
     from gateway_async.cli.files.outfile import OutFile
-    from gateway_async.cli.files.rows import Row
-    from gateway_async.cli.files.snapshot import Snapshot
     from gateway_async.cli.inputs import InputFile, Totals
     from gateway_async.cli.layouts import Layout
-    from gateway_async.cli.options import FileOptions
-    from gateway_async.cli.outcomes import Told
+    from gateway_async.cli.options import GatewayOptions, JournalOptions
     from gateway_async.cli.runs import Streamed
     from gateway_async.cli.stopping import Stop
     from gateway_async.cli.talk import Talk
@@ -102,7 +97,8 @@ def confirm(talk: "Talk", what: str, *, yes: bool) -> None:
             "being asked"
         )
     try:
-        talk.console.print(f"{what}. Go on? [y/N] ", markup=False, highlight=False, end="")
+        question = f"{what}. Go on? [y/N] "
+        talk.console.print(question, markup=False, highlight=False, end="", soft_wrap=True)
         answer = input()
     except EOFError:
         answer = ""
@@ -112,29 +108,9 @@ def confirm(talk: "Talk", what: str, *, yes: bool) -> None:
         raise RefusedError("nothing was sent")
 
 
-def line_from(  # noqa: PLR0913  # what such a command consists of
-    out: "Path",
-    *,
-    files: "FileOptions",
-    command: str,
-    suffix: str,
-    only: str = "",
-    again: "Iterable[str]" = (),
-) -> str:
-    """Write the command that goes on from an outcome file.
-
-    Args:
-        out: The outcome file; `-` for standard output, which somebody has put somewhere.
-        files: Says which format that has.
-        command: The command.
-        suffix: What the name of its own outcome file ends in.
-        only: The status of the rows that it takes; all rows if it is empty.
-        again: Options of this command that the next one needs.
-    """
-    found = Path(f"OUTCOMES.{files.format}") if out == STDIO else out.absolute()
-    other = found.with_name(f"{found.stem}-{suffix}{found.suffix}")
-    chosen = ("--only", only) if only else ()
-    return line_again([command, str(found), *chosen, "--out", str(other), *again])
+def on_job(words: "Iterable[str]", journal: "JournalOptions", gateway: "GatewayOptions") -> str:
+    """Write a command on a job, with the options that name this journal and this gateway."""
+    return shlex.join(["gateway-async", "jobs", *words, *journal.again, *gateway.again])
 
 
 def advise(talk: "Talk", told: Reporting, what: str, line: str) -> None:
@@ -153,15 +129,15 @@ def advise_on_job(talk: "Talk", told: Reporting, *, resume: str, show: str) -> N
         show: The command that lists what waits for a decision.
     """
     tally = told.tally
-    held, unknown = tally.not_done, tally.counts["unknown"]
+    held, unknown = tally.held, tally.counts["unknown"]
     left = tally.counts["not_sent"] - held
     if unknown or left > 0 or tally.failure is not None:
         advise(talk, told, f"{unknown} unknown and {left} not sent; go on with", resume)
     if held:
         what = (
-            f"{held} were proved not to be done, and are held: they wait for your decision "
-            "(`jobs resolve`), or for `resend_absent = true` under [recovery] and this command "
-            "again"
+            f"{held} are held: they wait for your decision (`jobs resolve`); those that were "
+            "proved not to be done also go out by this command with `resend_absent = true` under "
+            "[recovery]"
         )
         talk.tell("held", what, count=held)
     if unknown or held:
@@ -196,7 +172,7 @@ class Results:
         """What it adds up to."""
         return self.told.tally
 
-    def keep(self, outcome: "Told", position: int | None = None) -> None:
+    def keep(self, outcome: "Outcome[Any, Any]", position: int | None = None) -> None:
         """Keep one outcome, by its position in the file if that is not its index."""
         where = outcome.index if position is None else position
         cells = orjson.dumps(outcome_cells(outcome, self.layout))
@@ -207,12 +183,12 @@ class Results:
         """Say whether there are rows that no outcome came for."""
         return len(self._kept) < orders
 
-    def keep_new(self, outcome: "Told") -> None:
+    def keep_new(self, outcome: "Outcome[Any, Any]") -> None:
         """Keep one outcome, if none came for its row."""
         if outcome.index not in self._kept:
             self.keep(outcome)
 
-    def count(self, outcome: "Told", position: int | None = None) -> None:
+    def count(self, outcome: "Outcome[Any, Any]", position: int | None = None) -> None:
         """Count one outcome, and tell the report."""
         self.tally.see(outcome)
         if self.told.report is not None:
@@ -225,7 +201,7 @@ class Results:
             if self.told.report is not None:
                 self.told.report.miss(lost, *self.rest)
         columns = self.layout.result_columns
-        passed = file.passed_through({*self.layout.written, *EVIDENCE_COLUMNS, STATUS_FROM, IN_JOB})
+        passed = file.passed_through({*self.layout.written, IN_JOB})
         has_objects = out.format is Format.JSONL
         owner = {} if self.job is None else {IN_JOB: self.job}
         without = cells_without_outcome(self.layout, *self.rest)
@@ -240,28 +216,6 @@ class Results:
 
         heads = dict.fromkeys(name.partition(".")[0] for name in columns)
         out.write_all([*passed, *(heads if has_objects else columns), *owner], rows)
-
-    def write_over(self, out: "OutFile", outcomes: "Snapshot") -> None:
-        """Write every row of an outcome file, those that were settled with their new results."""
-        columns = self.layout.result_columns
-
-        def rows() -> "Iterator[Mapping[str, Any]]":
-            for position, row in enumerate(outcomes.rows()):
-                cells = self._kept.get(position)
-                if cells is None:
-                    yield copied(row, outcomes)
-                else:
-                    found = dict(zip(columns, orjson.loads(cells), strict=True))
-                    yield {**row.cells, **found, STATUS_FROM: None}
-
-        out.write_all([*dict.fromkeys([*outcomes.header, *columns, STATUS_FROM])], rows)
-
-
-def copied(row: "Row", outcomes: "Snapshot") -> "Mapping[str, Any]":
-    """Copy a row of an outcome file; if it may be sent again, then from that file alone."""
-    source = to_text(row.cells.get(STATUS_FROM)) or outcomes.name
-    is_final = to_text(row.cells.get(STATUS)) in NEVER_AGAIN
-    return {**row.cells, STATUS_FROM: None if is_final else source}
 
 
 async def collect(
@@ -279,7 +233,7 @@ async def collect(
     started = time.monotonic()
     with gauged(talk, results.layout.operation, total) as gauge:
 
-        def see(outcome: "Told") -> None:
+        def see(outcome: "Outcome[Any, Any]") -> None:
             results.keep(outcome)
             gauge.advance(str(outcome.status))
 

@@ -13,7 +13,7 @@ from gateway_async.cli.commands.journals import on_journal
 from gateway_async.cli.commands.resolving import resolve
 from gateway_async.cli.commands.resuming import resume
 from gateway_async.cli.files.outfile import Existing, out_file
-from gateway_async.cli.jobs import State, job_cells, job_columns, layout_of, rows_of
+from gateway_async.cli.jobs import State, job_cells, job_columns, layout_of, naming_columns, rows_of
 from gateway_async.cli.options import FileOptions, GatewayOptions, JournalOptions, Out
 from gateway_async.cli.reports import About, reporting
 from gateway_async.cli.talk import standard_output
@@ -26,10 +26,11 @@ jobs = App(name="jobs", help="List, show, resolve and resume the jobs of a journ
 
 _SHOWN = 100
 _IN_DOUBT = ("held", "unknown", "intent")
-_COMMANDS = ("show", "outcomes", "resolve", "resume")
+_COMMANDS = ("list", "show", "outcomes", "resolve", "resume")
 
 
 @jobs.default
+@jobs.command(name="list")
 def list_jobs(
     *words: Annotated[str, Parameter(show=False)],
     journal: JournalOptions | None = None,
@@ -79,20 +80,16 @@ def show(
 
     async def work(found: "Journal", talk: "Talk") -> int:
         del talk
-        standard_output().print(_table([await found.status(name)]))
-        table, count = _doubt_table(), 0
+        status = await found.status(name)
+        standard_output().print(_table([status]))
+        columns = naming_columns(layout_of(status))
+        table, count = _doubt_table(columns), 0
         async for row in rows_of(found, name):
             if row.state.value in _IN_DOUBT:
                 count += 1
                 if count <= _SHOWN:
-                    order = row.order
-                    table.add_row(
-                        str(row.index),
-                        row.state,
-                        order.transaction_id,
-                        order.order_no,
-                        row.known.text,
-                    )
+                    names = (str(getattr(row.order, name)) for name in columns)
+                    table.add_row(str(row.index), row.state, *names, row.known.text)
         if count:
             standard_output().print(table)
         if count > _SHOWN:
@@ -168,9 +165,9 @@ def _table(statuses: "list[JobStatus]") -> Table:
     return table
 
 
-def _doubt_table() -> Table:
+def _doubt_table(columns: tuple[str, ...]) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("index", justify="right")
-    for name in ("state", "transaction_id", "order_no", "reason"):
+    for name in ("state", *columns, "reason"):
         table.add_column(name, overflow="fold")
     return table

@@ -14,12 +14,11 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from gateway_async.cli.commands.common import DONE, NOT_ALL_DONE, UNSETTLED, guarded
-from gateway_async.cli.files.formats import STDIO
 from gateway_async.cli.files.outfile import Existing, out_file
 from gateway_async.cli.files.snapshot import snapshot
 from gateway_async.cli.inputs import InputFile, check_file
 from gateway_async.cli.ledgers import DIFFERENCE_COLUMNS, LedgerReader, difference_cells
-from gateway_async.cli.options import FileOptions, GatewayOptions, Line, Out, PaceOptions, Source
+from gateway_async.cli.options import FileOptions, GatewayOptions, Out, PaceOptions, Source
 from gateway_async.cli.reports import About, Reporting, reporting
 from gateway_async.cli.runs import drive, make_client
 from gateway_async.cli.shows import gauged
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
 
     Write = Callable[[Difference, Row], None]
 
+_AGAIN = "not every entry was answered: give the command again"
 _YES_OR_NO = {"yes": True, "no": False}
 
 
@@ -69,13 +69,9 @@ def _writer_to(sink: "Sink", columns: "list[str]") -> "Write":
     return write
 
 
-def _printer(unit: str) -> "Write":
-    """Make what prints each difference with the line of its entry."""
-
-    def write(difference: "Difference", row: "Row") -> None:
-        print(f"{unit} {row.line}: {difference.text}", file=sys.stdout)  # noqa: T201  # its output
-
-    return write
+def _print(difference: "Difference", row: "Row") -> None:
+    """Print a difference with the line of its entry."""
+    print(f"line {row.line}: {difference.text}", file=sys.stdout)  # noqa: T201  # its output
 
 
 @attrs.frozen(kw_only=True)
@@ -85,11 +81,12 @@ class _Run:
     talk: "Talk"
     settings: "Settings"
     files: FileOptions
-    line: str
 
     def run(self) -> int:
         with snapshot(self.source, self.files.stdio) as taken:
             file = check_file(taken, LedgerReader())
+            if file.unread:
+                self.talk.tell("unread", f"columns that are not read: {file.unread}")
             has_states = "state" in taken.header
             if self.settings.states and not has_states:
                 self.talk.warn("the ledger has no column state, so no state is compared")
@@ -105,14 +102,13 @@ class _Run:
                 started = time.monotonic()
                 summary, failure = asyncio.run(self._drive(file, credentials, write, stop, told))
                 told.summary, told.tally.failure = summary, failure
-                is_asked_again = self.source != STDIO and _exit_code(summary) == UNSETTLED
+                is_asked_again = _exit_code(summary) == UNSETTLED
                 if is_asked_again:
-                    told.next_lines.append(self.line)
+                    told.next_lines.append(_AGAIN)
         self._report(summary, time.monotonic() - started)
         told.tally.tell_reasons(self.talk)
         if is_asked_again:
-            what = "not every entry was answered; look all up again"
-            self.talk.tell("next", f"{what}:\n  {self.line}", command=self.line)
+            self.talk.tell("next", _AGAIN)
         if failure is not None:
             self.talk.tell("failure", f"it ended early: {failure}")
         is_astray = out is not None and out.is_astray
@@ -131,7 +127,7 @@ class _Run:
         self, file: InputFile, opened: contextlib.ExitStack
     ) -> "tuple[Write, OutFile | None]":
         if self.out is None:
-            return _printer(file.snapshot.unit), None
+            return _print, None
         out = opened.enter_context(
             out_file(
                 self.out, self.files.stdio, existing=Existing.SET_ASIDE_AT_END, warn=self.talk.warn
@@ -268,7 +264,6 @@ def reconcile(  # noqa: PLR0913  # one keyword an option
     pace: PaceOptions | None = None,
     files: FileOptions | None = None,
     gateway: GatewayOptions | None = None,
-    line: Line,
 ) -> int:
     """Compare a ledger with the gateway's records, payments and refunds.
 
@@ -297,7 +292,6 @@ def reconcile(  # noqa: PLR0913  # one keyword an option
                 refund_statuses=_refund_statuses(refund_status, settings),
             ),
             files=files or FileOptions(),
-            line=line,
         ).run()
 
     return guarded(talk, work)

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from gateway_async.cli.commands.common import DONE, RefusedError
 from gateway_async.cli.commands.journals import on_journal
-from gateway_async.cli.jobs import rows_of
+from gateway_async.cli.jobs import layout_of, naming_columns, rows_of
 from gateway_async.cli.options import GatewayOptions, JournalOptions
 
 if TYPE_CHECKING:
@@ -116,6 +116,7 @@ async def _orders(
 async def _named(journal: "Journal", name: str, orders: "Sequence[int]") -> str:
     """Name the first orders as people know them: a position is soon mistaken for another."""
     rows = [row for n in orders[:_NAMED] for row in await journal.rows(name, after=n - 1, limit=1)]
-    named = [f"{row.index} (order_no {row.order.order_no})" for row in rows]
+    column = naming_columns(layout_of(await journal.status(name)))[-1]
+    named = [f"{row.index} ({column} {getattr(row.order, column)})" for row in rows]
     more = len(orders) - len(named)
     return ", ".join(named) + (f" and {more:,} more" if more else "")

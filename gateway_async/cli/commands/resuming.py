@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import attrs
 from cyclopts import Parameter
 
-from gateway_async.cli.again import line_on_job, with_journal
 from gateway_async.cli.commands.common import (
     UNSETTLED,
     RefusedError,
@@ -17,6 +16,7 @@ from gateway_async.cli.commands.common import (
     collect,
     confirm,
     guarded,
+    on_job,
     wording,
 )
 from gateway_async.cli.files.outfile import Existing, out_file
@@ -33,7 +33,6 @@ from gateway_async.cli.options import (
     FileOptions,
     GatewayOptions,
     JournalOptions,
-    Line,
     Out,
     PaceOptions,
     open_journal,
@@ -62,8 +61,8 @@ class _Resuming:
     talk: "Talk"
     settings: "Settings"
     files: FileOptions
+    journal: JournalOptions
     gateway: GatewayOptions
-    line: str
 
     def run(self) -> int:
         about = About(
@@ -95,14 +94,8 @@ class _Resuming:
                 results.tally.report(self.talk, f"resume {self.name}")
         results.tally.is_astray = out.is_astray
         if results.tally.exit_code == UNSETTLED:
-            url = self.settings.journal
-            show = ("jobs", "show", self.name)
-            advise_on_job(
-                self.talk,
-                told,
-                resume=with_journal(self.line, url),
-                show=line_on_job(show, self.line, self.gateway.again, url),
-            )
+            show = on_job(("show", self.name), self.journal, self.gateway)
+            advise_on_job(self.talk, told, resume="the same command", show=show)
         return results.tally.exit_code
 
     async def _head(self) -> "tuple[JobStatus, Totals]":
@@ -153,7 +146,6 @@ def resume(  # noqa: PLR0913  # one keyword an option
     pace: PaceOptions | None = None,
     files: FileOptions | None = None,
     gateway: GatewayOptions | None = None,
-    line: Line,
 ) -> int:
     """Go on with a job whose orders are in the journal.
 
@@ -166,9 +158,10 @@ def resume(  # noqa: PLR0913  # one keyword an option
     talk = who.talk()
 
     def work() -> int:
+        kept = journal or JournalOptions()
         settings = who.settings(
             os.environ,
-            journal=(journal or JournalOptions()).checked(),
+            journal=kept.checked(),
             rate=pacing.rate,
             policy=pacing.policy,
         )
@@ -179,8 +172,8 @@ def resume(  # noqa: PLR0913  # one keyword an option
             talk=talk,
             settings=settings,
             files=files or FileOptions(),
+            journal=kept,
             gateway=who,
-            line=line,
         ).run()
 
     return guarded(talk, work)

@@ -195,7 +195,7 @@ def submit(  # noqa: PLR0913  # one keyword an option
     find the job by themselves within seconds.
 
     Args:
-        orders: The file with the orders, one a row: .csv, .jsonl or .parquet, or - for standard
+        orders: The file with the orders, one a row: .csv or .jsonl, or - for standard
             input.
         job: The name of the job: the same command, given again, is harmless.
         operation: What is done with them.

@@ -8,7 +8,6 @@ from typing import IO, TYPE_CHECKING
 
 import attrs
 
-from gateway_async.cli.files.parquet import ParquetRows, ParquetSink
 from gateway_async.cli.files.rows import CsvRows, JsonRows, Readable
 from gateway_async.cli.files.writing import CsvSink, JsonSink, Sink
 from gateway_async.errors import ConfigurationError
@@ -25,7 +24,6 @@ class Format(StrEnum):
 
     CSV = "csv"
     JSONL = "jsonl"
-    PARQUET = "parquet"
 
 
 @attrs.frozen(kw_only=True)
@@ -36,30 +34,19 @@ class FileKind:
         endings: The endings of their names.
         read: Makes the rows of an open file, with `header`.
         sink: Makes what writes rows to an open file.
-        unit: What a place in such a file counts.
-        is_text: Whether it can come through a pipe.
     """
 
     endings: tuple[str, ...]
     read: Callable[[Readable], "Rows"]
     sink: Callable[[IO[bytes], Sequence[str]], Sink]
-    unit: str = "line"
-    is_text: bool = True
 
 
-Rows = CsvRows | JsonRows | ParquetRows
+Rows = CsvRows | JsonRows
 
 KINDS: "Mapping[Format, FileKind]" = MappingProxyType(
     {
         Format.CSV: FileKind(endings=(".csv",), read=CsvRows, sink=CsvSink),
         Format.JSONL: FileKind(endings=(".jsonl", ".ndjson"), read=JsonRows, sink=JsonSink),
-        Format.PARQUET: FileKind(
-            endings=(".parquet",),
-            read=ParquetRows,
-            sink=ParquetSink,
-            unit="row",
-            is_text=False,
-        ),
     }
 )
 """How each format is read and written."""
@@ -85,7 +72,9 @@ def format_of(path: Path, stdio: Format) -> Format:
     return next((name for name, kind in KINDS.items() if ending in kind.endings), Format.CSV)
 
 
-_FOREIGN = frozenset({".json", ".xls", ".xlsx", ".ods", ".gz", ".zip", ".tsv", ".feather"})
+_FOREIGN = frozenset(
+    {".json", ".xls", ".xlsx", ".ods", ".gz", ".zip", ".tsv", ".feather", ".parquet"}
+)
 
 
 def _endings() -> Iterable[str]:

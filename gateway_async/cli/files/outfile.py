@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 class Existing(Enum):
     """What becomes of a file that is there already."""
 
-    REFUSED = "refused"
-    """It may be the only record of what was done, and is to be gone on from."""
-
     SET_ASIDE = "set aside"
     """It is kept under another name: the same command goes on with its job."""
 
@@ -83,18 +80,17 @@ class OutFile:
         else:
             return
         self._give_up()
-        kind = Format.CSV if self.format is Format.PARQUET else self.format
         try:
             with tempfile.NamedTemporaryFile(
-                prefix="gateway-async-outcomes-", suffix=f".{kind}", delete=False
+                prefix="gateway-async-outcomes-", suffix=f".{self.format}", delete=False
             ) as other:
-                self._write(other, kind, columns, rows)
+                self._write(other, self.format, columns, rows)
             self.place = Path(other.name)
             self.warn(f"{reason}; the outcomes are in {other.name}")
         except OSError:
             self.place = STDIO
             self.warn(f"{reason}; the outcomes are on standard output")
-            self._write(sys.stdout.buffer, kind, columns, rows)
+            self._write(sys.stdout.buffer, self.format, columns, rows)
 
     def _give_up(self) -> None:
         """Close the file: half of the outcomes are not put in its place."""
@@ -115,30 +111,23 @@ class OutFile:
             os.fsync(file.fileno())
 
 
-def check_place(path: Path, stdio: Format, existing: Existing) -> Format:
+def check_place(path: Path, stdio: Format) -> Format:
     """Say in which format a file would be written.
 
     Args:
         path: The file; `-` for standard output.
         stdio: The format of standard output.
-        existing: What becomes of a file that is there already.
 
     Raises:
-        ConfigurationError: If it could not be written there, or is there already and must stay.
+        ConfigurationError: If it could not be written there.
     """
     kind = format_of(path, stdio)
     if path == STDIO:
-        _check_stdio(kind)
         return kind
     if path.exists() and not path.is_file():
         raise ConfigurationError(f"{path} is no file; name one, or - for standard output")
     if not path.parent.is_dir():
         raise ConfigurationError(f"cannot write {path}: there is no directory {path.parent}")
-    if existing is Existing.REFUSED and _is_filled(path):
-        raise ConfigurationError(
-            f"{path} exists already and may be the only record of an earlier run; "
-            "move it away, or name another file"
-        )
     return kind
 
 
@@ -155,9 +144,9 @@ def out_file(
         warn: Told what somebody should know.
 
     Raises:
-        ConfigurationError: If it cannot be written, or is there already and must stay.
+        ConfigurationError: If it cannot be written.
     """
-    kind = check_place(path, stdio, existing)
+    kind = check_place(path, stdio)
     if path == STDIO:
         yield OutFile(place=STDIO, format=kind, warn=warn, file=sys.stdout.buffer)
         return
@@ -226,12 +215,3 @@ def _set_aside(path: Path) -> Path | None:
         if _put(moved, other):
             break
     return other
-
-
-def _check_stdio(kind: Format) -> None:
-    if not KINDS[kind].is_text:
-        raise ConfigurationError(f"standard output takes csv or jsonl, not {kind}")
-
-
-def _is_filled(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size > 0

@@ -16,10 +16,9 @@ class Problem:
     """One thing that is wrong with a file, in one line or in several.
 
     Attributes:
-        line: The line of the file, counted from 1 as an editor does; of Parquet, the row.
+        line: The line of the file, counted from 1 as an editor does.
         column: The name of the column, None where it is about the whole line.
         reason: What is wrong, and what would be right.
-        unit: What `line` counts.
         more: How many later lines have the same.
         last: The last of those.
     """
@@ -27,7 +26,6 @@ class Problem:
     line: int
     column: str | None = None
     reason: str
-    unit: str = "line"
     more: int = 0
     last: int = attrs.field(default=attrs.Factory(lambda self: self.line, takes_self=True))
 
@@ -46,10 +44,10 @@ class Problem:
     @property
     def _place(self) -> str:
         if not self.more:
-            return f"{self.unit} {self.line}"
+            return f"line {self.line}"
         if self.last - self.line == self.more:
-            return f"{self.unit}s {self.line} to {self.last}"
-        return f"{self.unit} {self.line} and {self.more:,} more"
+            return f"lines {self.line} to {self.last}"
+        return f"line {self.line} and {self.more:,} more"
 
 
 class TableError(Exception):

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, BinaryIO
 import attrs
 
 from gateway_async.cli.files.formats import KINDS, STDIO, Format, format_of
-from gateway_async.cli.files.parquet import ParquetRows
 from gateway_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -53,11 +52,6 @@ class Snapshot:
     _first: "Rows | None" = attrs.field(default=None, init=False, repr=False)
 
     @property
-    def unit(self) -> str:
-        """What a place in the file counts: lines or rows."""
-        return KINDS[self.format].unit
-
-    @property
     def header(self) -> "Sequence[str]":
         """The names of its columns; all of them once it was read to its end."""
         return self._first.header if self._first is not None else ()
@@ -71,8 +65,7 @@ class Snapshot:
         if self._first is None:
             self._first = self._open()
             return iter(self._first)
-        is_kept = isinstance(self._first, ParquetRows)
-        return iter(self._first if is_kept else self._open())
+        return iter(self._open())
 
     def _open(self) -> "Rows":
         kind = KINDS[self.format]

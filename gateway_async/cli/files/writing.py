@@ -88,8 +88,6 @@ def to_cell(value: object) -> str:
         return value.replace("\0", "\ufffd")
     if isinstance(value, Decimal):
         return format(value, "f")
-    if isinstance(value, bytes):  # of a Parquet file whose writer did not say that it is text
-        return to_cell(value.decode("utf-8", "backslashreplace"))
     if isinstance(value, list | dict | bool):
         return to_json(value).decode()
     return value.isoformat() if isinstance(value, date) else str(value)

@@ -27,7 +27,7 @@ _VALUES = (
 )
 TABLES = (
     *("dialect", "timeouts", "retry", "policy", "recovery"),
-    *("signer", "reconcile", "payout"),
+    *("signer", "reconcile"),
 )
 _SECRET_PLACES = frozenset({"secret_file", "keyring"})
 _FORBIDDEN = frozenset({"secret", "password", "hmac_secret", "signing_secret", "key"})
@@ -79,6 +79,13 @@ def default_path(environment: "Mapping[str, str]") -> Path:
     base = environment.get("XDG_CONFIG_HOME", "")
     home = Path(base) if Path(base).is_absolute() else Path.home() / ".config"
     return home / FILE_NAME
+
+
+def default_journal(environment: "Mapping[str, str]") -> str:
+    """Return the URL of the journal if nothing names another, by the XDG rules."""
+    base = environment.get("XDG_STATE_HOME", "")
+    home = Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "state"
+    return f"sqlite:///{home / 'gateway-async' / 'journal.db'}"
 
 
 def read_config(path: Path | None, profile: str | None, environment: "Mapping[str, str]") -> Config:

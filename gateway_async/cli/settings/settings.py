@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from gateway_async.cli.settings.config import ALLOWED_PLACES, Config, read_config
+from gateway_async.cli.settings.config import (
+    ALLOWED_PLACES,
+    Config,
+    default_journal,
+    read_config,
+)
 from gateway_async.cli.settings.network import Network
 from gateway_async.cli.settings.secret import (
     SECRET_VARIABLE,
@@ -36,7 +41,6 @@ _WHO = {
 }
 """Settings without which nothing can be sent, and what each should hold."""
 
-_PAYOUT_DONE = ("COMPLETED",)
 _SIGNER = {field.name: field for field in attrs.fields(HmacSigner) if field.name != "secret"}
 
 
@@ -92,6 +96,7 @@ class Settings:
         signer: What the TOML file says of the signer.
         source: What the TOML file is called.
         journal: The URL of the journal; it may hold a password.
+        is_default_journal: Whether nothing names one, so that it is where state is kept.
         journal_lease_seconds: How long a job stays with a process that says nothing more.
         rate: Requests a second at most; None for no limit.
         timeouts: See `Timeouts`.
@@ -102,7 +107,6 @@ class Settings:
         dialect: See `Dialect`.
         states: By `payment_status`, the ledger's words for it.
         refund_statuses: By `refund_status`, whether such a refund gave money back.
-        payout_done: Values of a payout's `status` that say "done".
     """
 
     who: Mapping[str, str]
@@ -110,7 +114,8 @@ class Settings:
     secret_places: Mapping[str, SecretPlace]
     signer: Mapping[str, Any]
     source: str
-    journal: str | None = attrs.field(repr=False)
+    journal: str = attrs.field(repr=False)
+    is_default_journal: bool
     journal_lease_seconds: float
     rate: float | None
     timeouts: Timeouts
@@ -120,7 +125,6 @@ class Settings:
     dialect: Dialect
     states: Mapping[str, Any] | None
     refund_statuses: Mapping[str, bool] | None
-    payout_done: frozenset[str]
 
     @property
     def base_url(self) -> str:
@@ -209,7 +213,8 @@ def read_settings(given: Given, environment: Mapping[str, str]) -> Settings:
         secret_places=_secret_places(given, environment, config),
         signer=config.table("signer"),
         source=config.source,
-        journal=first("journal"),
+        journal=first("journal") or default_journal(environment),
+        is_default_journal=first("journal") is None,
         journal_lease_seconds=_number(config, "journal_lease_seconds") or 15.0,
         rate=_rate(given, config),
         timeouts=_made(Timeouts, "timeouts", config.table("timeouts"), config),
@@ -219,7 +224,6 @@ def read_settings(given: Given, environment: Mapping[str, str]) -> Settings:
         dialect=_made(Dialect, "dialect", config.table("dialect"), config),
         states=reconcile.get("states"),
         refund_statuses=reconcile.get("refund_statuses"),
-        payout_done=_payout_done(config),
     )
 
 
@@ -318,17 +322,6 @@ def _reconcile(config: Config) -> Mapping[str, Any]:
                 f'{config.source}: [reconcile] {field}: expected a table like {{ "1" = ... }}'
             )
     return table
-
-
-def _payout_done(config: Config) -> frozenset[str]:
-    table = config.table("payout")
-    _check_names(config, "payout", table, ["done_statuses"])
-    done = table.get("done_statuses", _PAYOUT_DONE)
-    if not isinstance(done, list | tuple) or not all(isinstance(one, str) for one in done):
-        raise ConfigurationError(
-            f"{config.source}: [payout] done_statuses: expected texts such as {list(_PAYOUT_DONE)}"
-        )
-    return frozenset(done)
 
 
 def _make_signer(secret: str, table: Mapping[str, Any], source: str) -> Any:  # noqa: ANN401  # any signer

@@ -1,0 +1,152 @@
+"""A file of orders is a job: given again, after whatever happened, it doubles nothing."""
+
+import asyncio
+import json
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+
+from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.faults import DropReply, Latency
+from tests.cli.running import names, outcomes, run, start, statuses, write, write_refunds
+
+KEPT = ("--journal", "sqlite:///jobs.db")
+
+
+def effects(sandbox: Sandbox, orders: Path) -> set[int]:
+    """Return how often the refunds of a file were done."""
+    rows = outcomes(orders)
+    return {sandbox.ledger.effects("refund", row["transaction_id"]) for row in rows}
+
+
+async def test_the_same_file_again_moves_no_money_and_writes_the_outcomes(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    orders = write_refunds(sandbox, tmp_path / "orders.csv", 120)
+    line = ("refund", "orders.csv", "--out", "out.csv", *KEPT)
+    first = await run(sandbox, *line, "--yes", cwd=tmp_path)
+    assert first.code == 0, first.stderr
+    assert "new job refund-" in first.stderr
+    requests = sandbox.requests.total()
+
+    again = await run(sandbox, *line, cwd=tmp_path)
+    assert again.code == 0, again.stderr
+    assert "is done: 120 succeeded; nothing is sent" in again.stderr
+    assert sandbox.requests.total() == requests
+    assert statuses(tmp_path / "out.csv") == {"succeeded": 120}
+    assert [row["customer"] for row in outcomes(tmp_path / "out.csv")] == [
+        f"customer {number}" for number in range(120)
+    ]
+    assert names(tmp_path) == ["jobs.db", "orders.csv", "out.csv", "out.csv.1"]
+    assert effects(sandbox, orders) == {1}
+
+
+async def test_another_layout_of_the_same_orders_is_the_same_job(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    orders = write_refunds(sandbox, tmp_path / "orders.csv", 3)
+    rows = outcomes(orders)
+    header = [*rows[0]][::-1]
+    longer = [{**row, "refund_amount": f"{row['refund_amount']}0"} for row in rows]
+    write(tmp_path / "turned.csv", header, [[row[name] for name in header] for row in longer])
+    lines = [json.dumps({n: text for n, text in row.items() if n != "customer"}) for row in rows]
+    (tmp_path / "lines.jsonl").write_text("\n".join(lines))
+    for number, name in enumerate(("orders.csv", "turned.csv", "lines.jsonl")):
+        line = ("refund", name, "--out", f"{number}.csv", "--yes", *KEPT)
+        ended = await run(sandbox, *line, cwd=tmp_path)
+        assert ended.code == 0, ended.stderr
+    assert effects(sandbox, orders) == {1}
+
+
+async def test_a_job_is_made_again_only_where_that_is_asked_for_and_it_is_done(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    orders = write_refunds(sandbox, tmp_path / "orders.csv", 60)
+    line = ("refund", "orders.csv", "--out", "out.csv", "--again", *KEPT)
+    sandbox.faults.add("refund", DropReply(times=1))
+    stopping = ("--concurrency", 1, "--stop-after-unknown", 1, "--yes")
+    stopped = await run(sandbox, *line, *stopping, cwd=tmp_path)
+    assert stopped.code == 3, stopped.stderr
+    assert "the same command" in stopped.stderr
+
+    rest = await run(sandbox, *line, "--yes", cwd=tmp_path)  # not again: it was not done
+    assert rest.code == 0, rest.stderr
+    assert effects(sandbox, orders) == {1}
+
+    asked = await run(sandbox, *line, cwd=tmp_path)
+    assert asked.code == 2
+    assert "AGAIN, as new job refund-" in asked.stderr
+    assert "has 60 succeeded): refund 60 orders, EUR 60.00 at" in asked.stderr
+    assert effects(sandbox, orders) == {1}
+
+    again = await run(sandbox, *line, "--yes", cwd=tmp_path)
+    assert again.code == 0, again.stderr
+    rows = outcomes(tmp_path / "out.csv")
+    assert {row["in_job"].endswith("-again-2") for row in rows} == {True}
+    assert effects(sandbox, orders) == {2}
+    named = await run(sandbox, *line, "--yes", "--job", "night", cwd=tmp_path)
+    assert "under another --job" in named.stderr
+
+
+async def test_the_same_orders_under_another_name_are_held_as_alike(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    orders = write_refunds(sandbox, tmp_path / "orders.csv", 3)
+    line = ("refund", "orders.csv", "--yes", "--out", "out.csv", *KEPT)
+    assert (await run(sandbox, *line, cwd=tmp_path)).code == 0
+    other = await run(sandbox, *line, "--job", "other", cwd=tmp_path)
+    assert other.code == 3, other.stderr
+    assert statuses(tmp_path / "out.csv") == {"not_sent": 3}
+    assert "gateway-async jobs show other --journal sqlite:///" in other.stderr
+    assert effects(sandbox, orders) == {1}
+
+
+async def test_a_lost_reply_is_settled_by_the_run_itself(sandbox: Sandbox, tmp_path: Path) -> None:
+    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 100), tmp_path / "out.csv"
+    sandbox.faults.add("refund", DropReply(times=1))
+    ended = await run(sandbox, "refund", orders, "--yes", "--out", out)
+    assert ended.code == 0, ended.stderr
+    assert statuses(out) == {"succeeded": 100}
+    assert effects(sandbox, orders) == {1}
+
+
+@pytest.mark.slow
+async def test_the_same_line_goes_on_after_a_kill(sandbox: Sandbox, tmp_path: Path) -> None:
+    orders = write_refunds(sandbox, tmp_path / "orders.csv", 300)
+    (tmp_path / "config.toml").write_text(
+        "journal_lease_seconds = 1\n[recovery]\nsettle_seconds = 0.1\n"
+    )
+    sandbox.faults.add("refund", Latency(seconds=0.05))
+    line = ("refund", "orders.csv", "--yes", "--out", "out.csv", "--config", "config.toml", *KEPT)
+    for requests in (5, 11):
+        before = sandbox.requests["refund"]
+        process = await start(sandbox, *line, "--chunk-size", 10, "--concurrency", 3, cwd=tmp_path)
+        ended = asyncio.ensure_future(process.communicate())
+        while sandbox.requests["refund"] < before + requests and not ended.done():
+            await asyncio.wait({ended}, timeout=0.002)
+        process.send_signal(signal.SIGKILL)
+        await ended
+        assert not (tmp_path / "out.csv").exists()
+    last = await run(sandbox, *line, cwd=tmp_path)
+    assert effects(sandbox, orders) <= {0, 1}, last.stderr
+    for row in outcomes(tmp_path / "out.csv"):
+        done = sandbox.ledger.effects("refund", row["transaction_id"])
+        assert (row["status"], done) in {("succeeded", 1), ("not_sent", 0)}, last.stderr
+
+
+async def test_the_default_journal_is_for_its_user_alone(sandbox: Sandbox, tmp_path: Path) -> None:
+    write_refunds(sandbox, tmp_path / "orders.csv", 1)
+    process = await start(
+        sandbox,
+        *("refund", "orders.csv", "--yes", "--out", "-"),
+        cwd=tmp_path,
+        env={"XDG_STATE_HOME": str(tmp_path / "state")},
+    )
+    stdout, stderr = await process.communicate()
+    assert process.returncode == 0, stderr
+    assert b",succeeded," in stdout
+    journal = tmp_path / "state" / "gateway-async" / "journal.db"
+    assert stat.S_IMODE(journal.stat().st_mode) == 0o600
+    assert stat.S_IMODE(journal.parent.stat().st_mode) == 0o700
