@@ -267,6 +267,8 @@ class BatchRunner(Runner):
         recorder: Hears of each chunk, if the orders are a job's; they were checked then.
         marker: What the marker of each refund begins with, where markers are sent; None for a new
             one.
+        began_at: When it was submitted, in seconds since the epoch: refunds like its own are looked
+            for from `hold_alike_hours` before; None for now.
     """
 
     def __init__(  # noqa: PLR0913  # one keyword a setting
@@ -314,7 +316,7 @@ class BatchRunner(Runner):
             recovery.record_baseline or (recorder is not None and not is_marked)
         )
         self._no_references: References = {}  # one for all chunks: results keep it
-        hours, began_at = recovery.hold_alike_hours, began_at or time.time()
+        hours, began_at = recovery.hold_alike_hours, time.time() if began_at is None else began_at
         self._alike_since = None if hours is None else began_at - hours * SECONDS_AN_HOUR
         self._keeps_made = recorder is None and policy.duplicates != "reject"
         self._made: Counter[int] = Counter()
