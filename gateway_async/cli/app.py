@@ -49,7 +49,6 @@ COMMANDS = {
 """By name, where each command is, and what it does: it is imported when it is named."""
 
 _JSON = ("--log-format", "json")
-_HELP_THEMSELVES = frozenset({"sandbox"})
 
 
 def run(arguments: "Sequence[str]") -> int:
@@ -80,8 +79,8 @@ def make_app(arguments: "Sequence[str]") -> App:
     app = App(name="gateway-async", help=_HELP, version=_version)
     for rank, (name, (place, text)) in enumerate(COMMANDS.items()):
         found = _load(place, name) if name == chosen else _only_listed
-        own: dict[str, Any] = {"help_flags": ()} if name in _HELP_THEMSELVES else {}
-        described = {} if isinstance(found, App) else {"help": text, "sort_key": rank, **own}
+        own: dict[str, Any] = {"help": text, "sort_key": rank}
+        described = {} if isinstance(found, App) else own
         app.command(found, name=name, **described)
     return app
 

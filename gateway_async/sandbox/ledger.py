@@ -133,19 +133,10 @@ _EFFECTS: "Mapping[str, Callable[[Transaction, Instruction, datetime], Verdict]]
 )
 
 
-def _ignore(_: Transaction | Payout) -> None:
-    """Tell nobody."""
-
-
 class Ledger:
-    """Every transaction, refund and payout of one merchant.
+    """Every transaction, refund and payout of one merchant."""
 
-    Args:
-        changed: Called with each transaction or payout that was made or changed.
-    """
-
-    def __init__(self, *, changed: "Callable[[Transaction | Payout], None]" = _ignore) -> None:
-        self._changed = changed
+    def __init__(self) -> None:
         self._transactions: dict[str, Transaction] = {}
         self._by_order_no: dict[str, list[Transaction]] = {}
         self._refunds: list[Refund] = []
@@ -192,9 +183,14 @@ class Ledger:
             effects=Counter([operation] if operation else []),
             details=dict(details or {}),
         )
-        self._enter(transaction)
-        self._changed(transaction)
+        self.enter(transaction)
         return transaction
+
+    def enter(self, transaction: Transaction) -> None:
+        """Enter a transaction as it stands, with its refunds; no effect is counted for it."""
+        self._transactions[transaction.transaction_id] = transaction
+        self._by_order_no.setdefault(transaction.order_no, []).append(transaction)
+        self._refunds.extend(transaction.refunds)
 
     def decide(self, transaction_id: str, status: PaymentStatus) -> bool:
         """Enter what the shopper decided on the payment page; False if that was done before."""
@@ -202,7 +198,6 @@ class Ledger:
         if transaction.status is not PaymentStatus.WAITING:
             return False
         transaction.status = status
-        self._changed(transaction)
         return True
 
     def carry_out(self, operation: str, instruction: Instruction, now: "datetime") -> Verdict:
@@ -210,13 +205,6 @@ class Ledger:
         transaction = self._transactions.get(instruction.transaction_id)
         if transaction is None:
             return _UNKNOWN
-        verdict = self._judge(operation, transaction, instruction, now)
-        self._changed(transaction)
-        return verdict
-
-    def _judge(
-        self, operation: str, transaction: Transaction, instruction: Instruction, now: "datetime"
-    ) -> Verdict:
         rules = _RULES.get(operation, (*_SAME_ORDER, _SAME_AMOUNT))
         broken = next((r for r in rules if r.broken(transaction, instruction)), None)
         if broken is not None:
@@ -240,26 +228,9 @@ class Ledger:
             currency=currency,
             at=now,
         )
-        self._enter_payout(payout)
-        self._changed(payout)
-        return payout
-
-    def restore(self, transactions: "Iterable[Transaction]", payouts: "Iterable[Payout]") -> None:
-        """Enter what was kept elsewhere, as it stands, without telling anybody."""
-        for transaction in transactions:
-            self._enter(transaction)
-        for payout in payouts:
-            self._enter_payout(payout)
-        self._refunds.sort(key=lambda refund: refund.at)
-
-    def _enter(self, transaction: Transaction) -> None:
-        self._transactions[transaction.transaction_id] = transaction
-        self._by_order_no.setdefault(transaction.order_no, []).append(transaction)
-        self._refunds.extend(transaction.refunds)
-
-    def _enter_payout(self, payout: Payout) -> None:
         self._payouts.append(payout)
-        self._by_request_id.setdefault(payout.request_id, []).append(payout)
+        self._by_request_id.setdefault(request_id, []).append(payout)
+        return payout
 
     # Reading
 

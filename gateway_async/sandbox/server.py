@@ -21,7 +21,6 @@ from gateway_async.sandbox.notices import NoticeWriter, NotifyFormat
 from gateway_async.sandbox.records import DONE, REFUSED
 from gateway_async.sandbox.scene import Scene
 from gateway_async.sandbox.service import Service
-from gateway_async.sandbox.store import Store
 
 if TYPE_CHECKING:
     from collections import deque
@@ -55,10 +54,6 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def _nothing() -> None:
-    """Keep the books in memory alone."""
-
-
 class Sandbox:
     """A gateway on this machine, over real HTTP, to develop and test against.
 
@@ -81,7 +76,6 @@ class Sandbox:
         secret: What messages are signed with, as `HmacSigner(secret)` does it.
         host: The address to listen on; other machines reach it only if you say so here.
         port: The port; 0 is a free one.
-        state: A SQLite file in which the books survive; None keeps them in memory.
         random_seed: Makes faults with a probability repeatable.
         deduplicate_payouts: Whether a `request_id` is paid once only.
         clock: What time it is, with a time zone.
@@ -106,7 +100,6 @@ class Sandbox:
         secret: str = "sandbox-secret",  # noqa: S107  # of a gateway that moves no money
         host: str = LOOPBACK,
         port: int = 0,
-        state: "str | os.PathLike[str] | None" = None,
         random_seed: int | None = None,
         deduplicate_payouts: bool = False,
         clock: "Callable[[], datetime]" = _utc_now,
@@ -121,7 +114,6 @@ class Sandbox:
                 "merchant_id": merchant_id,
                 "account_id": account_id,
                 "secret": secret,
-                "state": state,
                 "random_seed": random_seed,
                 "deduplicate_payouts": deduplicate_payouts,
                 "clock": clock,
@@ -141,14 +133,11 @@ class Sandbox:
             merchant=self._merchant, format=_notify_format(notify_format), signed=notify_signed
         )
         self._notify_pauses = notify_pauses
-        self._store = Store(state) if state is not None else None
         self._server: Server | None = None
         self._base_url = ""
         self._seeded = 0
         self.faults: Faults = Faults(random_seed=random_seed)
-        self.ledger: Ledger = Ledger(changed=self._store.note) if self._store else Ledger()
-        if self._store:
-            self._store.load(self.ledger)
+        self.ledger: Ledger = Ledger()
 
     def __repr__(self) -> str:
         return f"<Sandbox {self._base_url or 'not started'}: {self.ledger!r}>"
@@ -245,7 +234,6 @@ class Sandbox:
             )
             for number in range(first, first + count)
         ]
-        self._flush()
         return [_seeded(transaction) for transaction in opened]
 
     def land_late_effects(self) -> int:
@@ -260,18 +248,10 @@ class Sandbox:
         """
         return await self._started().courier.deliver()
 
-    @property
-    def _flush(self) -> "Callable[[], None]":
-        return self._store.flush if self._store else _nothing
-
     async def __aenter__(self) -> Self:
         if self._server is not None:
             raise ConfigurationError("Sandbox: entered twice; make a new one")
-        try:
-            listening = _bind(*self._address)
-        except ConfigurationError:
-            self._close_store()
-            raise
+        listening = _bind(*self._address)
         self._base_url = _base_url(listening)
         service = Service(
             merchant=self._merchant,
@@ -288,7 +268,6 @@ class Sandbox:
             service,
             self.faults,
             clock=self._clock,
-            changed=self._flush,
             courier=Courier(self._writer, pauses=self._notify_pauses),
         )
         await self._server.start(listening)
@@ -300,14 +279,7 @@ class Sandbox:
         error: BaseException | None,
         trace: "TracebackType | None",
     ) -> None:
-        try:
-            await self._started().stop()
-        finally:
-            self._close_store()
-
-    def _close_store(self) -> None:
-        if self._store:
-            self._store.close()
+        await self._started().stop()
 
 
 def _is_text(value: object) -> bool:
@@ -327,7 +299,6 @@ _CHECKS: "Mapping[str, tuple[Callable[[object], bool], str]]" = {
     "merchant_id": (_is_text, "a non-empty str"),
     "account_id": (_is_text, "a non-empty str"),
     "secret": (_is_text, "a non-empty str"),
-    "state": (lambda value: value is None or isinstance(value, str | os.PathLike), "a path"),
     "random_seed": (lambda value: value is None or isinstance(value, int), "an int"),
     "deduplicate_payouts": (_is_flag, "True or False"),
     "clock": (callable, "a function that returns a datetime"),
@@ -382,7 +353,8 @@ def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if os.name == "posix":  # on Windows it would let two servers have one port
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
     except (OSError, OverflowError, TypeError) as error:  # the others: what is no port at all
         listening.close()

@@ -206,7 +206,8 @@ def kept(path: Path, sandbox: Sandbox) -> list[Kept]:
     """The orders of the file, which the gateway knows, too."""
     known = [*kept_in(path)]
     books = {each.values[0]: each.transaction() for each in reversed(known)}
-    sandbox.ledger.restore([*books.values()], [])
+    for transaction in books.values():
+        sandbox.ledger.enter(transaction)
     return known
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
-from yarl import URL
 
 from gateway_async.sandbox import PaymentStatus, Sandbox
 from gateway_async.sandbox.addresses import to_location
@@ -165,14 +164,3 @@ async def test_texts_of_the_merchant_and_the_shopper_stay_texts(merchant: Mercha
     page = await read_page(merchant, url)
     assert "<script" not in page
     assert unescape(page).count(NASTY) == len(names)
-
-
-async def test_a_page_survives_a_restart(tmp_path: Any) -> None:
-    state = tmp_path / "books.sqlite"
-    async with aiohttp.ClientSession() as http:
-        async with Sandbox(state=state) as first:
-            url = URL(await begin(Merchant(sandbox=first, http=http), PAYMENT))
-        async with Sandbox(state=state) as second:
-            merchant = Merchant(sandbox=second, http=http)
-            await decide(merchant, second.base_url + url.path, "pay")
-            assert status_of(merchant) is PaymentStatus.AUTHORISED

@@ -83,7 +83,6 @@ class Server:
         service: What is behind it.
         faults: What goes wrong.
         clock: What time it is.
-        changed: Called after each request that may have changed the ledger.
         courier: Who tells merchants.
     """
 
@@ -93,7 +92,6 @@ class Server:
         faults: "Faults",
         *,
         clock: "Callable[[], datetime]",
-        changed: "Callable[[], None]",
         courier: Courier,
     ) -> None:
         self.requests: RequestLog = RequestLog()
@@ -102,7 +100,6 @@ class Server:
         self._scene = service.scene
         self._faults = faults
         self._clock = clock
-        self._changed = changed
         self._closing = asyncio.Event()
         self._tasks: set[asyncio.Task[Any] | None] = set()
         self._late: dict[Work, asyncio.TimerHandle] = {}
@@ -176,7 +173,6 @@ class Server:
             answer = self._service.refuse(operation, fields, problem)
         else:
             answer = self._service.perform(operation, fields, self._clock())
-            self._changed()
             self._tell(answer.notice)
         for fault in plan.answer_faults:
             answer = fault.distort(answer)
@@ -232,7 +228,6 @@ class Server:
             return self._payment_page(request.match_info["page_id"])
         choice = str((await request.post()).get("choice"))
         notice = self._scene.decide(transaction, choice)
-        self._changed()
         self._tell(notice)
         back = self._scene.way_back(transaction, choice)
         if not back:

@@ -1,0 +1,243 @@
+"""`gateway-async sandbox`, as a user starts it."""
+
+import asyncio
+import csv
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import aiohttp
+import attrs
+import pytest
+from cyclopts import CycloptsError
+
+from gateway_async import Dialect
+from gateway_async.cli import app
+from gateway_async.cli.commands.sandboxes import (
+    FaultOptions,
+    OrderOptions,
+    ServerOptions,
+    ShopperOptions,
+    make_sandbox,
+)
+from gateway_async.sandbox import Sandbox, faults
+from tests.cli.running import SCRIPT
+from tests.sandbox.conftest import Merchant
+from tests.sandbox.test_payments import DIRECT, pay
+
+AS_ON_WINDOWS = """
+import asyncio, sys
+from gateway_async.cli import main
+del asyncio.SelectorEventLoop.add_signal_handler
+try:
+    asyncio.SelectorEventLoop().add_signal_handler(2, print)
+except NotImplementedError:
+    main(sys.argv[1:])
+"""
+OWN_SECRET = {"OWN_SECRET": "another"}
+
+
+@attrs.define
+class Served:
+    """A command that serves.
+
+    Attributes:
+        process: Its process.
+        said: What it printed, up to now.
+    """
+
+    process: "subprocess.Popen[str]"
+    said: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Its `export` lines, as a shell reads them."""
+        lines = "\n".join(re.findall(r"^export .*", self.said, re.MULTILINE))
+        script = f"{lines}\nexec env -0"
+        shell = ("/bin/sh", "-c", script)
+        done = subprocess.run(shell, env=OWN_SECRET, check=True, capture_output=True, text=True)  # noqa: S603  # ours
+        return dict(line.split("=", 1) for line in done.stdout.split("\0") if line)
+
+
+@contextmanager
+def served(
+    *options: object, program: tuple[str, ...] = (str(SCRIPT),), ended_by: int = signal.SIGTERM
+) -> Iterator[Served]:
+    """Run the command, and end it by a signal; it must end with 0."""
+    command = [*program, "sandbox", "--port", "0", *map(str, options)]
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("GATEWAY_")} | OWN_SECRET
+    with subprocess.Popen(  # noqa: S603  # our own command
+        command, env=kept, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        said = ""
+        while "\ndeclined_statuses" not in said:
+            line = process.stdout.readline()
+            assert line, process.stderr.read()
+            said += line
+        try:
+            yield Served(process, said)
+        finally:
+            process.send_signal(ended_by)
+        assert (process.wait(), process.stdout.read()) == (0, "")
+        assert "Traceback" not in process.stderr.read()
+
+
+@pytest.mark.slow
+def test_it_says_how_to_reach_it() -> None:
+    with served("--merchant-id", "a shop's") as it:
+        assert re.match(r"sandbox listening on http://127\.0\.0\.1:\d+\nexport ", it.said)
+        variables = it.environment
+    assert variables["GATEWAY_BASE_URL"] in it.said.splitlines()[0]
+    assert variables["GATEWAY_MERCHANT_ID"] == "a shop's"
+    assert variables["GATEWAY_ACCOUNT_ID"] == "A1"
+    assert variables["GATEWAY_SECRET"] == "sandbox-secret"
+    dialect = tomllib.loads("[dialect]" + it.said.partition("[dialect]")[2])["dialect"]
+    assert Dialect(**dialect).declined_statuses == Sandbox().dialect.declined_statuses
+
+
+@pytest.mark.slow
+def test_a_secret_of_yours_is_named_and_not_shown() -> None:
+    with served("--secret-env", "OWN_SECRET") as it:
+        assert "another" not in it.said
+        assert it.environment["GATEWAY_SECRET"] == "another"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_where_a_loop_takes_none(number: int) -> None:
+    with served(program=(sys.executable, "-c", AS_ON_WINDOWS), ended_by=number) as it:
+        assert "listening" in it.said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("status", "command"), [("captured", "refund"), ("authorised", "capture")])
+def test_its_file_of_orders_is_one_for_the_command_line(
+    tmp_path: Path, status: str, command: str
+) -> None:
+    orders, out = tmp_path / "orders.csv", tmp_path / "out.csv"
+    with served("--orders", 3, "--orders-status", status, "--orders-csv", orders) as it:
+        assert b"\r" not in orders.read_bytes()
+        done = subprocess.run(  # noqa: S603  # our own command
+            (SCRIPT, command, orders, "--yes", "--out", out),
+            env={**os.environ, **it.environment, "XDG_STATE_HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    with out.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["order_no"], row["status"]) for row in rows] == [
+        (f"S0000000{number}", "succeeded") for number in (1, 2, 3)
+    ]
+
+
+def test_a_file_that_exists_already_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed, older = tmp_path / "orders.csv", tmp_path / "orders.csv.1"
+    older.write_text("the oldest\n")
+    listed.write_text("older\n")
+    OrderOptions(orders_csv=listed).write(Sandbox().seed(2, status="captured"))
+    assert len(listed.read_text().splitlines()) == 3
+    assert older.read_text() == "the oldest\n"
+    assert (tmp_path / "orders.csv.2").read_text() == "older\n"
+    assert "it is now" in capsys.readouterr().err
+
+
+def test_a_sandbox_that_cannot_start_leaves_the_file_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = tmp_path / "orders.csv"
+    listed.write_text("older\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert app.run(["sandbox", "--port", str(port), "--orders-csv", str(listed)]) == 2
+    assert "cannot listen" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [listed]
+    assert listed.read_text() == "older\n"
+
+
+def test_a_secret_that_is_not_set_ends_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("NOT_SET", raising=False)
+    assert app.run(["sandbox", "--secret-env", "NOT_SET"]) == 2
+    assert "NOT_SET" in capsys.readouterr().err
+
+
+def faults_of(*options: str) -> list[faults.Fault]:
+    """Return the faults that options ask for."""
+    line = ["sandbox", *options]
+    _, bound, _ = app.make_app(line).parse_args(line, exit_on_error=False, print_error=False)
+    return list(bound.arguments["faults"].chosen())
+
+
+def test_options_become_faults() -> None:
+    options = "--drop-reply 0.01 --latency 50ms --error-rate 0.1 --missing-item 0.2 --seed 1"
+    assert faults_of(*options.split(), *["--late-effect", "0.3", "--late-seconds", "1s"]) == [
+        faults.DropReply(probability=0.01),
+        faults.LateEffect(1.0, probability=0.3),
+        faults.Status(503, "1", probability=0.1),
+        faults.MissingItems(probability=0.2),
+        faults.Latency(0.05),
+    ]
+    assert faults_of("--latency", "0.5") == [faults.Latency(0.5)]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--latency", "fast", "write 50ms or 0.05s"),
+        ("--drop-reply", "2", "<= 1"),
+        ("--drop-reply", "x", "float"),
+        ("--orders", "-1", ">= 0"),
+        ("--orders-status", "paid", "captured"),
+    ],
+)
+def test_a_wrong_option_is_named(option: str, value: str, said: str) -> None:
+    with pytest.raises(CycloptsError) as refusal:
+        faults_of(option, value)
+    assert option in str(refusal.value)
+    assert said in str(refusal.value)
+
+
+def test_help_has_groups_defaults_and_an_example(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit, match="0"):
+        app.make_app(["sandbox"])(["sandbox", "--help"])
+    text = " ".join(capsys.readouterr().out.translate(dict.fromkeys(map(ord, "│╭╮╰╯─"))).split())
+    for part in ("Faults", "[default: 8800]", "GATEWAY_SECRET", "Example: gateway-async sandbox"):
+        assert part in text
+
+
+async def test_options_lead_shoppers_and_notifications(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_SECRET", "sandbox-secret")
+    ways = {"return_url": "http://127.0.0.1:1/back", "cancel_url": "http://127.0.0.1:1/left"}
+    shoppers = ShopperOptions(**ways, notify_format="json", notify_unsigned=True)
+    fields = {**DIRECT, "notify_url": "http://127.0.0.1:1/n"}
+    async with (
+        aiohttp.ClientSession() as http,
+        make_sandbox(ServerOptions(port=0), shoppers, FaultOptions()) as sandbox,
+    ):
+        merchant = Merchant(sandbox=sandbox, http=http)
+        await pay(merchant, fields)
+        async with merchant.post("checkout", fields, form=True) as response:
+            page = await response.text()
+        await asyncio.wait_for(sandbox.deliver_notifications(), 60)
+    assert all(f'"{url}"' in page for url in ways.values())
+    (sent,) = sandbox.notifications
+    assert json.loads(sent.body)["order_no"] == DIRECT["order_no"]
+    assert b"encryption_data" not in sent.body
