@@ -6,7 +6,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import attrs
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Group
 
 from gateway_async.cli.commands.common import USAGE
 from gateway_async.cli.talk import Talk
@@ -15,8 +15,8 @@ from gateway_async.operations import OPERATIONS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_HELP = """Capture, cancel, review, refund, pay out or look up any number of orders, and learn what
-became of every single one.
+_HELP = """Capture, cancel, review, refund, pay out or look up any number of orders, and get one
+outcome for every order.
 
 The gateway is named by options, by environment variables (GATEWAY_BASE_URL, GATEWAY_MERCHANT_ID,
 GATEWAY_ACCOUNT_ID, GATEWAY_SECRET) or by a TOML file. Exit codes: 0, all orders succeeded; 1,
@@ -25,28 +25,41 @@ sent; 3, some outcomes are unknown, some orders were not sent, or the outcomes h
 elsewhere."""
 
 _COMMANDS = "gateway_async.cli.commands"
-COMMANDS = {
-    **{
-        name: (
-            "money:commands",
-            f"{name.capitalize()} orders: {', '.join(attrs.fields_dict(row.order_class))}.",
-        )
-        for name, row in OPERATIONS.items()
-        if row.is_money_batch
+GROUPS = {
+    "Money": {
+        **{
+            name: (
+                "money:commands",
+                f"{name.capitalize()} orders: {', '.join(attrs.fields_dict(row.order_class))}.",
+            )
+            for name, row in OPERATIONS.items()
+            if row.is_money_batch
+        },
+        "payout": ("money:commands", "Pay out: request_id, and any field of a payout."),
     },
-    "query": ("look_ups:query", "Look up transactions: order_no or transaction_id."),
-    "search-refunds": ("look_ups:search_refunds", "Look up refunds: order_no or transaction_id."),
-    "payout": ("money:commands", "Pay out: request_id, and any field of a payout."),
-    "reconcile": ("reconciling:reconcile", "Compare a ledger with the gateway's records."),
-    "jobs": ("jobs:jobs", "List, show, resolve and resume the jobs of a journal."),
-    "submit": ("workers:submit", "Keep the orders of a file, for workers to send."),
-    "worker": ("workers:worker", "Run slices of jobs that many machines share."),
-    "watch": ("workers:watch", "Show how far a job has come that workers run."),
-    "check": ("check:check", "Look whether the gateway can be reached and is understood."),
-    "sandbox": ("sandboxes:sandbox", "Run a gateway on this machine, to try things at."),
-    "demo": ("demo:demo", "See it all work, against a gateway inside this command."),
+    "Look-ups": {
+        "query": ("look_ups:query", "Look up transactions: order_no or transaction_id."),
+        "search-refunds": (
+            "look_ups:search_refunds",
+            "Look up refunds: order_no or transaction_id.",
+        ),
+        "reconcile": ("reconciling:reconcile", "Compare a ledger with the gateway's records."),
+    },
+    "Jobs": {
+        "jobs": ("jobs:jobs", "List, show, resolve and resume the jobs of a journal."),
+        "watch": ("workers:watch", "Show how far a job has come that workers run."),
+        "submit": ("workers:submit", "Keep the orders of a file, for workers to send."),
+        "worker": ("workers:worker", "Run slices of jobs that many machines share."),
+    },
+    "Try": {
+        "check": ("check:check", "Look whether the gateway can be reached and is understood."),
+        "demo": ("demo:demo", "See it all work, against a gateway inside this command."),
+        "sandbox": ("sandboxes:sandbox", "Run a gateway on this machine, to try things at."),
+    },
 }
-"""By name, where each command is, and what it does: it is imported when it is named."""
+"""By group and name, where each command is, and what it does: it is imported when it is named."""
+
+COMMANDS = {name: place for commands in GROUPS.values() for name, place in commands.items()}
 
 _JSON = ("--log-format", "json")
 
@@ -77,11 +90,15 @@ def make_app(arguments: "Sequence[str]") -> App:
     """
     chosen = next((one for one in arguments if not one.startswith("-")), None)
     app = App(name="gateway-async", help=_HELP, version=_version)
-    for rank, (name, (place, text)) in enumerate(COMMANDS.items()):
-        found = _load(place, name) if name == chosen else _only_listed
-        own: dict[str, Any] = {"help": text, "sort_key": rank}
-        described = {} if isinstance(found, App) else own
-        app.command(found, name=name, **described)
+    for number, (title, commands) in enumerate(GROUPS.items()):
+        group = Group(title, sort_key=number)
+        for rank, (name, (place, text)) in enumerate(commands.items()):
+            found = _load(place, name) if name == chosen else _only_listed
+            if isinstance(found, App):
+                found.group, found.sort_key = (group,), rank
+                app.command(found, name=name)
+            else:
+                app.command(found, name=name, help=text, group=group, sort_key=rank)
     return app
 
 

@@ -195,6 +195,20 @@ def place_of(settings: "Settings") -> str:
     return str(Path(location.path).absolute()) if location.is_sqlite else location.shown
 
 
+def job_facts(status: "JobStatus") -> dict[str, Any]:
+    """Return what is said of a job, as JSON has it."""
+    return {
+        "job": status.name,
+        "operation": status.operation,
+        "merchant_id": status.merchant_id,
+        "account_id": status.account_id,
+        "created_at": status.created_at.isoformat(),
+        "orders": status.total,
+        "states": {str(state): count for state, count in status.counts.items() if count},
+        "is_running": status.is_running,
+    }
+
+
 def layout_of(status: "JobStatus") -> Layout:
     """Return the columns of the orders of a job."""
     return PAYOUT if status.operation == PAYOUT.operation else LAYOUTS[status.operation]

@@ -55,6 +55,7 @@ Out = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)
 _Seconds = Annotated[float | None, Parameter(converter=_to_seconds)]
 _AtLeastOne = Parameter(validator=Number(gte=1))
 _Flag = Parameter(negative="", show_default=False)
+Json = Annotated[bool, _Flag]
 
 
 def _as_given(options: Any, *, without: str) -> tuple[str, ...]:  # noqa: ANN401  # a group of options

@@ -59,6 +59,11 @@ def standard_output() -> Console:
     return plain_console(sys.stdout, None if sys.stdout.isatty() else _PIPE_COLUMNS)
 
 
+def print_json(value: object) -> None:
+    """Print what a command is asked for as JSON."""
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+
+
 @attrs.frozen(kw_only=True)
 class Talk:
     """Says what happens.

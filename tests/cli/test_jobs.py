@@ -1,5 +1,6 @@
 """`jobs`: what a journal holds, decided on and gone on with."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -54,6 +55,17 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(
     (line,) = [line for line in shown.stdout.splitlines() if row["transaction_id"] in line]
     assert line.split()[:2] == ["7", "held"]
     assert "proved" in shown.stdout
+
+    machine = await run(sandbox, "jobs", "show", "night", "--json", *configured, cwd=tmp_path)
+    facts = json.loads(machine.stdout)
+    assert (facts["job"], facts["orders"], facts["in_doubt_count"]) == ("night", 60, 50)
+    assert facts["states"] == {"succeeded": 10, "held": 50}
+    assert facts["in_doubt"][7]["transaction_id"] == row["transaction_id"]
+    listed = await run(sandbox, "jobs", "list", "--json", *configured, cwd=tmp_path)
+    only_shown = {"in_doubt", "in_doubt_count"}
+    assert json.loads(listed.stdout) == [
+        {name: fact for name, fact in facts.items() if name not in only_shown}
+    ]
 
     resolved = await run(
         *(sandbox, "jobs", "resolve", "night", 7, "not_sent", "--note", "seen in the portal"),

@@ -13,10 +13,18 @@ from gateway_async.cli.commands.journals import on_journal
 from gateway_async.cli.commands.resolving import resolve
 from gateway_async.cli.commands.resuming import resume
 from gateway_async.cli.files.outfile import Existing, out_file
-from gateway_async.cli.jobs import State, job_cells, job_columns, layout_of, naming_columns, rows_of
-from gateway_async.cli.options import FileOptions, GatewayOptions, JournalOptions, Out
+from gateway_async.cli.jobs import (
+    State,
+    job_cells,
+    job_columns,
+    job_facts,
+    layout_of,
+    naming_columns,
+    rows_of,
+)
+from gateway_async.cli.options import FileOptions, GatewayOptions, JournalOptions, Json, Out
 from gateway_async.cli.reports import About, reporting
-from gateway_async.cli.talk import standard_output
+from gateway_async.cli.talk import print_json, standard_output
 
 if TYPE_CHECKING:
     from gateway_async.cli.talk import Talk
@@ -33,16 +41,25 @@ _COMMANDS = ("list", "show", "outcomes", "resolve", "resume")
 @jobs.command(name="list")
 def list_jobs(
     *words: Annotated[str, Parameter(show=False)],
+    json: Json = False,
     journal: JournalOptions | None = None,
     gateway: GatewayOptions | None = None,
 ) -> int:
-    """List the jobs of a journal, the oldest first."""
+    """List the jobs of a journal, the oldest first.
+
+    Args:
+        json: Print a JSON list with an object for each job.
+    """
     if words:
         return guarded((gateway or GatewayOptions()).talk(), lambda: _refuse(words))
 
     async def work(found: "Journal", talk: "Talk") -> int:
         del talk
-        standard_output().print(_table(await found.jobs()))
+        statuses = await found.jobs()
+        if json:
+            print_json([job_facts(status) for status in statuses])
+        else:
+            standard_output().print(_table(statuses))
         return DONE
 
     return on_journal(gateway, journal, work)
@@ -67,6 +84,7 @@ def show(
     name: str,
     /,
     *,
+    json: Json = False,
     journal: JournalOptions | None = None,
     gateway: GatewayOptions | None = None,
 ) -> int:
@@ -76,20 +94,28 @@ def show(
 
     Args:
         name: The name of the job.
+        json: Print one JSON object; the first hundred orders in doubt are under `in_doubt`.
     """
 
     async def work(found: "Journal", talk: "Talk") -> int:
         del talk
         status = await found.status(name)
-        standard_output().print(_table([status]))
-        columns = naming_columns(layout_of(status))
-        table, count = _doubt_table(columns), 0
+        columns = ("index", "state", *naming_columns(layout_of(status)), "reason")
+        rows, count = list[tuple[Any, ...]](), 0
         async for row in rows_of(found, name):
             if row.state.value in _IN_DOUBT:
                 count += 1
                 if count <= _SHOWN:
-                    names = (str(getattr(row.order, name)) for name in columns)
-                    table.add_row(str(row.index), row.state, *names, row.known.text)
+                    names = (str(getattr(row.order, column)) for column in columns[2:-1])
+                    rows.append((row.index, str(row.state), *names, row.known.text))
+        if json:
+            in_doubt = [dict(zip(columns, cells, strict=True)) for cells in rows]
+            print_json({**job_facts(status), "in_doubt": in_doubt, "in_doubt_count": count})
+            return DONE
+        standard_output().print(_table([status]))
+        table = _doubt_table(columns)
+        for cells in rows:
+            table.add_row(*map(str, cells))
         if count:
             standard_output().print(table)
         if count > _SHOWN:
@@ -167,7 +193,6 @@ def _table(statuses: "list[JobStatus]") -> Table:
 
 def _doubt_table(columns: tuple[str, ...]) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("index", justify="right")
-    for name in ("state", *columns, "reason"):
-        table.add_column(name, overflow="fold")
+    for name in columns:
+        table.add_column(name, overflow="fold", justify="right" if name == "index" else "left")
     return table

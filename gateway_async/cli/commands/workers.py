@@ -29,6 +29,7 @@ from gateway_async.cli.options import (
     FormatOptions,
     GatewayOptions,
     JournalOptions,
+    Json,
     PaceOptions,
     Source,
     open_journal,
@@ -37,6 +38,7 @@ from gateway_async.cli.orders import OrderReader
 from gateway_async.cli.runs import make_client
 from gateway_async.cli.shows import gauged
 from gateway_async.cli.stopping import Stop
+from gateway_async.cli.talk import print_json
 from gateway_async.errors import ConfigurationError, InvalidOrderError
 from gateway_async.journal import JobState
 from gateway_async.journal.location import locate
@@ -336,6 +338,7 @@ def watch(
     job: str,
     /,
     *,
+    json: Json = False,
     journal: JournalOptions | None = None,
     gateway: GatewayOptions | None = None,
 ) -> int:
@@ -343,6 +346,7 @@ def watch(
 
     Args:
         job: The name of the job.
+        json: Print one JSON object at the end: job, orders and states.
     """
     who = gateway or GatewayOptions()
     talk = who.talk()
@@ -353,6 +357,8 @@ def watch(
         counts = {str(state): count for state, count in last.counts.items() if count}
         listed = ", ".join(f"{count:,} {state}" for state, count in counts.items())
         talk.tell("done", f"job {job}: {listed or 'no orders'}", counts=counts)
+        if json:
+            print_json({"job": job, "orders": last.total, "states": counts})
         code = _exit_code(last)
         if code == UNSETTLED:
             given = ("--journal", url) if url else ()
