@@ -15,9 +15,7 @@ from gateway_async.sandbox import Sandbox
 from tests.jobs.books import SUCCEEDED, Make, check_conserved, counts, effects, seeded, statuses
 from tests.support.servers import bind
 
-pytestmark = pytest.mark.slow
-
-pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("url", ["sqlite"], indirect=True)]
 
 ROOT = Path(__file__).parents[2]
 PATIENT = RecoveryPolicy(settle_seconds=3600)
