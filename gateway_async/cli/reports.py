@@ -16,8 +16,8 @@ import attrs
 from gateway_async.cli.files.formats import STDIO
 from gateway_async.cli.runs import Tally
 from gateway_async.errors import ConfigurationError
-from gateway_async.report import Head, Report
-from gateway_async.report.page import BEGINNING, page
+from gateway_async.report import Head, Report, render
+from gateway_async.report.report import BEGINNING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -161,7 +161,7 @@ def _render(told: Reporting, report: Report, about: About, started: datetime) ->
         retries=tally.retries,
         unexpected=tally.unexpected if summary is None else summary.unexpected,
     )
-    return page(report, head, summary)
+    return render(report, head, summary)
 
 
 def _shown(path: Path, stdio: str) -> str:

@@ -5,8 +5,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-import attrs
-
 from gateway_async import (
     GatewayError,
     InvalidOrderError,
@@ -53,17 +51,6 @@ HEAD = Head(
 )
 
 
-@attrs.frozen(kw_only=True)
-class Made:
-    """An outcome of one's own choice."""
-
-    order: Any
-    index: int
-    status: OutcomeStatus
-    error: GatewayError | None = None
-    record: Any = None
-
-
 def refund(number: int, **changes: Any) -> RefundOrder:
     """Make a refund."""
     fields: dict[str, Any] = {
@@ -77,7 +64,7 @@ def refund(number: int, **changes: Any) -> RefundOrder:
     return RefundOrder(**fields)
 
 
-def outcomes(count: int) -> Iterator[Made]:
+def outcomes(count: int) -> Iterator[Outcome[RefundOrder, None]]:
     """Yield outcomes: most succeed; some have what they have to say in every script."""
     said = [*KINDLY, *HOSTILE, "insufficient balance"]
     for number in range(count):
@@ -94,7 +81,7 @@ def outcomes(count: int) -> Iterator[Made]:
             status, error = OutcomeStatus.NOT_SENT, NotSentError("nothing was sent: 3 in a row")
         elif number % 307 == 11:
             status, error = OutcomeStatus.NOT_SENT, InvalidOrderError("refund_amount: too much")
-        yield Made(order=order, index=number, status=status, error=error)
+        yield Outcome(order=order, index=number, status=status, error=error)
 
 
 def night(count: int = 2_000) -> Report:
@@ -110,11 +97,13 @@ def night(count: int = 2_000) -> Report:
 def hostile() -> Report:
     """Return a report in which every text is an attack."""
     report = Report("refund")
-    for number, text in enumerate((*HOSTILE, *KINDLY)):
-        order = refund(number, order_no=text.replace("\ud800", ""), transaction_id=f"T{number}")
+    texts = (*HOSTILE, *KINDLY)
+    for number, text in enumerate(texts):
+        order_no = texts[number - 1].replace("\ud800", "")
+        order = refund(number, order_no=order_no, transaction_id=f"T{number}")
         error = RejectedError(text, code=text, text=text)
         status = OutcomeStatus.DECLINED
-        report.see(Made(order=order, index=number, status=status, error=error))
+        report.see(Outcome(order=order, index=number, status=status, error=error))
     return report
 
 

@@ -1,45 +1,45 @@
-"""What is on the page, and that it is all there without a script."""
+"""What is on the page, as a parser reads it."""
 
+import math
 import re
 from datetime import timedelta
 from decimal import Decimal
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING
+from random import Random
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
 
 from gateway_async import (
+    AlikeRefundError,
     BankDetails,
     BatchPolicy,
     Beneficiary,
+    InvalidOrderError,
+    NotDoneError,
+    NotSentError,
+    OrderRef,
+    Outcome,
     OutcomeStatus,
     OutcomeUnknownError,
     RecoveryPolicy,
+    RejectedError,
 )
-from gateway_async.report import Report
-from gateway_async.report.elements import element, foreign, raw
-from gateway_async.report.page import page as render
+from gateway_async.report import Latencies, Report, render
+from gateway_async.report.report import BEGINNING
 from gateway_async.sandbox import faults
 from tests.orders import client_of, orders_for
-from tests.report.runs import (
-    HEAD,
-    HOSTILE,
-    KINDLY,
-    LOST,
-    Made,
-    absent,
-    hostile,
-    night,
-    outcomes,
-    refund,
-)
+from tests.report.runs import HEAD, HOSTILE, KINDLY, LOST, hostile, night, outcomes, refund
 from tests.secrets.data import payout_request
 
 if TYPE_CHECKING:
+    from gateway_async import GatewayError
     from gateway_async.sandbox import Sandbox
 
-VOID = {"meta", "link", "rect", "br"}
+VOID = {"meta", "link"}
+DECLINED, UNKNOWN = OutcomeStatus.DECLINED, OutcomeStatus.UNKNOWN
+NOT_SENT, SUCCEEDED = OutcomeStatus.NOT_SENT, OutcomeStatus.SUCCEEDED
 
 
 class Read(HTMLParser):
@@ -47,19 +47,23 @@ class Read(HTMLParser):
 
     Attributes:
         tags: How often each element occurs.
-        tables: The texts of the cells of each table, row by row.
-        text: All text, but for style and script.
+        tables: By class, the tables: rows of texts of cells.
+        texts: By element, the texts.
+        text: All text but the style.
+        attributes: All attributes.
         problems: What is not well formed.
     """
 
     def __init__(self, page: str) -> None:
         super().__init__()
         self.tags: dict[str, int] = {}
-        self.tables: list[list[list[str]]] = []
+        self.tables: dict[str, list[list[list[str]]]] = {}
+        self.texts: dict[str, list[str]] = {}
         self.text = ""
         self.problems: list[str] = []
         self.attributes: list[tuple[str, str | None]] = []
         self._open: list[str] = []
+        self._table: list[list[str]] = []
         self.feed(page)
         self.close()
         self.problems += [f"<{name}> is not closed" for name in self._open]
@@ -69,12 +73,14 @@ class Read(HTMLParser):
         self.attributes += attrs
         if tag not in VOID:
             self._open.append(tag)
+        self.texts.setdefault(tag, []).append("")
         if tag == "table":
-            self.tables.append([])
+            self._table = []
+            self.tables.setdefault(dict(attrs)["class"] or "", []).append(self._table)
         elif tag == "tr":
-            self.tables[-1].append([])
+            self._table.append([])
         elif tag in ("td", "th"):
-            self.tables[-1][-1].append("")
+            self._table[-1].append("")
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag not in VOID:
@@ -87,16 +93,45 @@ class Read(HTMLParser):
             self.problems.append(f"</{tag}>")
 
     def handle_data(self, data: str) -> None:
-        if self._open and self._open[-1] in ("style", "script"):
+        if self._open and self._open[-1] == "style":
             return
         self.text += data
-        if "td" in self._open or "th" in self._open:
-            self.tables[-1][-1][-1] += data
+        for tag in {*self._open}:
+            self.texts[tag][-1] += data
+        if {"td", "th"} & {*self._open}:
+            self._table[-1][-1] += data
 
     def column(self, name: str) -> list[str]:
-        """Return a column of the listing."""
-        heads, *rows = next(t for t in self.tables if t and "What" in t[0])
-        return [row[heads.index(name)] for row in rows]
+        """Return a column of the examples, of all groups that have it."""
+        found = []
+        for heads, *rows in self.tables.get("rows", []):
+            if name in heads:
+                found += [row[heads.index(name)].strip() for row in rows]
+        return found
+
+    def left(self) -> list[str]:
+        """Return what is left to do, as the first lines have it."""
+        return [text.replace("\xa0", " ") for text in self.texts.get("li", [])]
+
+
+def read(report: Report, **changes: Any) -> Read:
+    """Render a report, and read it."""
+    found = Read(render(report, attrs.evolve(HEAD, **changes)))
+    assert found.problems == []
+    return found
+
+
+def seen(
+    *errors: "GatewayError | None",
+    status: OutcomeStatus = UNKNOWN,
+    operation: str = "refund",
+    job: str | None = None,
+) -> Report:
+    """Make a report of refunds of one status."""
+    report = Report(operation, job=job)
+    for index, error in enumerate(errors):
+        report.see(Outcome(order=refund(index), index=index, status=status, error=error))
+    return report
 
 
 @pytest.mark.parametrize(
@@ -111,45 +146,60 @@ class Read(HTMLParser):
     ],
 )
 def test_how_long_it_took_is_rounded_as_a_whole(seconds: float, expected: str) -> None:
-    head = attrs.evolve(HEAD, ended_at=HEAD.started_at + timedelta(seconds=seconds))
-    assert f" UTC, {expected}" in Read(render(Report("refund"), head)).text
+    ended = HEAD.started_at + timedelta(seconds=seconds)
+    assert f" UTC, {expected}" in read(Report("refund"), ended_at=ended).text
 
 
 def test_the_page_is_well_formed_and_needs_nothing_else() -> None:
     page = render(night(), HEAD)
-    read = Read(page)
-    assert read.problems == []
-    assert read.tags["script"] == read.tags["style"] == 1
-    assert {"img", "iframe", "object", "form", "base"}.isdisjoint(read.tags)
-    for name, value in read.attributes:
+    found = Read(page)
+    assert page.startswith(BEGINNING)
+    assert found.problems == []
+    assert found.tags["style"] == 1
+    assert {"script", "img", "iframe", "object", "form", "base"}.isdisjoint(found.tags)
+    ids = {f"#{value}" for name, value in found.attributes if name == "id"}
+    for name, value in found.attributes:
         assert name not in ("src", "action", "style", "srcset")
         assert not name.startswith("on")
-        assert name != "href" or value == "data:,"
-    assert not re.search(r"https?://|@import|url\(|fetch\(|innerHTML|eval\(", page)
-    assert any((value or "").startswith("default-src 'none'; ") for _, value in read.attributes)
+        assert name != "href" or value == "data:," or value in ids
+    assert not re.search(r"https?://|@import|url\(", page)
+    assert any((value or "").startswith("default-src 'none'; ") for _, value in found.attributes)
 
 
 def test_all_is_counted_and_added_up() -> None:
-    made = list(outcomes(2000))
-    report = night()
-    read = Read(render(report, HEAD))
-    statuses, money = read.tables[0], read.tables[1]
-    counts = {row[0]: int(row[2].replace(",", "")) for row in statuses}
-    for status in OutcomeStatus:
-        count = sum(one.status is status for one in made)
-        assert counts.get(status.replace("_", " "), 0) == count
+    made = [*outcomes(2000)]
+    found = read(night())
+    (money,) = found.tables["money"]
     assert [row[0] for row in money[1:]] == ["EUR", "JPY", "USD"]
+    done: list[str] = []
     for row in money[1:]:
         cells = dict(zip(money[0], row, strict=True))
-        for status in OutcomeStatus:
-            of_status = [
+        for status in [*OutcomeStatus, None]:
+            amounts = [
                 one.order.refund_amount
                 for one in made
-                if one.status is status and one.order.currency == row[0]
+                if status in (one.status, None) and one.order.currency == row[0]
             ]
-            name = status.replace("_", " ").capitalize()
-            expected = f"{sum(of_status):,f}{len(of_status):,}" if of_status else ""
+            name = "All" if status is None else status.replace("_", " ").capitalize()
+            expected = f"{sum(amounts):,f}{len(amounts):,}" if amounts else ""
             assert cells.get(name, "") == expected
+            if status is SUCCEEDED:
+                done.append(f"{row[0]} {sum(amounts):,f}")
+    (headline,) = found.texts["h1"]
+    succeeded = sum(one.status is SUCCEEDED for one in made)
+    sums = f"{done[0]}, {done[1]} and {done[2]}"
+    assert headline.replace("\xa0", " ") == f"{succeeded:,} of 2,000 refunds done: {sums}."
+    left = [text.split(" (")[0] for text in found.left()]
+    counts = [sum(one.status is status for one in made) for status in (UNKNOWN, DECLINED)]
+    invalid = sum(isinstance(one.error, InvalidOrderError) for one in made)
+    not_sent = sum(isinstance(one.error, NotSentError) for one in made)
+    assert left == [
+        f"{counts[0]} unknown",
+        f"{not_sent} not sent",
+        f"{invalid} not sent",
+        f"{counts[1]} declined",
+    ]
+    assert found.left()[1].endswith("): send again.")
 
 
 def test_amounts_are_exact() -> None:
@@ -157,50 +207,53 @@ def test_amounts_are_exact() -> None:
     big = Decimal("9" * 30 + ".99")
     for index, amount in enumerate((big, Decimal("0.01"), big)):
         order = refund(0, amount=big, refund_amount=amount)
-        report.see(Made(order=order, index=index, status=OutcomeStatus.SUCCEEDED))
-    assert f"{2 * 10**30 - 1:,}.99" in Read(render(report, HEAD)).text
-
-
-def test_every_unknown_order_says_what_to_do() -> None:
-    read = Read(render(night(), HEAD))
-    rows = list(zip(read.column("What"), read.column("Next"), strict=True))
-    assert [advice for what, advice in rows if what == "unknown"] == [
-        "Never send again; recover"
-    ] * 21
-    assert {what for what, _ in rows} == {"unknown", "not sent", "declined"}
-    assert {advice for what, advice in rows if what == "not sent"} == {
-        "Send again",
-        "Mend it, then send",
-    }
-    assert HEAD.next_lines[0] in read.text
-    assert "Never send it again as it is: recover it first" in read.text
+        report.see(Outcome(order=order, index=index, status=SUCCEEDED))
+    assert f"{2 * 10**30 - 1:,}.99" in read(report).text
 
 
 @pytest.mark.parametrize(
-    ("operation", "job", "advice"),
+    ("operation", "job", "status", "error", "advice"),
     [
-        ("refund", None, "Never send again; recover"),
-        ("refund", "november", "Never send again; run the job again"),
-        ("review", None, "Never send again; ask the gateway"),
-        ("payout", None, "Never send again; ask the gateway"),
-        ("query", None, "Look up again"),
+        ("refund", None, UNKNOWN, OutcomeUnknownError, "Never send again; recover"),
+        ("refund", "november", UNKNOWN, OutcomeUnknownError, "Never send again; run the job again"),
+        ("recover", None, UNKNOWN, OutcomeUnknownError, "Never send again; see the reason"),
+        ("review", None, UNKNOWN, OutcomeUnknownError, "Never send again; ask the gateway"),
+        ("payout", None, UNKNOWN, OutcomeUnknownError, "Never send again; ask the gateway"),
+        ("query", None, UNKNOWN, OutcomeUnknownError, "Look up again"),
+        ("refund", None, NOT_SENT, NotSentError, "Send again"),
+        ("refund", None, NOT_SENT, NotDoneError, "Send again"),
+        ("refund", None, NOT_SENT, AlikeRefundError, "Look at the refund that is listed"),
+        ("refund", None, NOT_SENT, InvalidOrderError, "Correct, then send"),
+        ("refund", "november", NOT_SENT, NotSentError, "Run the job again"),
+        ("refund", "november", NOT_SENT, NotDoneError, "Decide on it"),
+        ("refund", "november", NOT_SENT, AlikeRefundError, "Decide on it"),
+        ("refund", "november", NOT_SENT, InvalidOrderError, "Correct, then send"),
+        ("refund", None, DECLINED, RejectedError, "See the reason"),
+        ("query", None, OutcomeStatus.ABSENT, None, "Check the number"),
     ],
 )
-def test_the_advice_is_that_of_the_operation(operation: str, job: str | None, advice: str) -> None:
-    report = Report(operation, job=job)
-    error = OutcomeUnknownError(LOST)
-    report.see(Made(order=refund(1), index=0, status=OutcomeStatus.UNKNOWN, error=error))
-    assert Read(render(report, HEAD)).column("Next") == [advice]
+def test_the_advice_is_that_of_operation_and_error(
+    operation: str,
+    job: str | None,
+    status: OutcomeStatus,
+    error: "type[GatewayError] | None",
+    advice: str,
+) -> None:
+    made = None if error is None else error("why")
+    found = read(seen(made, status=status, operation=operation, job=job), job=job)
+    assert found.texts["strong"] == [f"{advice}."]
+    assert found.left()[0].lower().endswith(f": {advice.lower()}.")
+    assert found.texts.get("summary", ["1 time: why"]) == ["1 time: why"]
 
 
-def test_what_was_never_known_is_counted() -> None:
-    report = Report("refund")
-    report.see(Made(order=refund(1), index=0, status=OutcomeStatus.SUCCEEDED))
-    report.miss(2, OutcomeStatus.UNKNOWN, "the run ended before the outcome was known")
-    report.miss(0, OutcomeStatus.NOT_SENT, "it was never taken")
-    text = Read(render(report, HEAD)).text
-    assert "3 orders: 1 succeeded, 2 unknown." in text
-    assert "the run ended before the outcome was known" in text
+def test_orders_without_an_outcome_are_counted() -> None:
+    report = seen(None, status=SUCCEEDED)
+    report.miss(2, UNKNOWN, "the run ended before the outcome was known")
+    report.miss(0, NOT_SENT, "it was never taken")
+    found = read(report)
+    assert found.texts["h1"][0].startswith("1 of 3 refunds done: ")
+    assert found.left() == ["2 unknown: never send again; recover."]
+    assert found.texts["summary"] == ["2 times: the run ended before the outcome was known"]
 
 
 def test_of_a_payout_only_its_key_and_amount_are_shown() -> None:
@@ -209,63 +262,97 @@ def test_of_a_payout_only_its_key_and_amount_are_shown() -> None:
     payout = attrs.evolve(payout_request(), beneficiary=beneficiary)
     report = Report("payout")
     error = OutcomeUnknownError(LOST)
-    report.see(Made(order=payout, index=0, status=OutcomeStatus.UNKNOWN, error=error))
-    page = render(report, HEAD)
-    assert Read(page).column("Order") == [payout.request_id]
-    assert Read(page).column("Next") == ["Never send again; ask the gateway"]
-    assert account not in page
+    report.see(Outcome(order=payout, index=0, status=UNKNOWN, error=error))
+    found = read(report)
+    assert found.column("Order") == [payout.request_id]
+    assert account not in render(report, HEAD)
 
 
 def test_foreign_texts_are_shown_as_they_are() -> None:
-    read = Read(render(hostile(), HEAD))
-    assert read.problems == []
-    assert read.tags["script"] == 1
-    assert read.column("Reason")[: len(HOSTILE)] == list(HOSTILE)
-    kindly = read.column("Reason")[len(HOSTILE) :]
-    assert kindly[:-1] == list(KINDLY[:-1])
-    assert kindly[-1] == "a\u202eb\ufffdc\ufffdd"
-    read.text.encode()
+    found = read(hostile())
+    assert {"script", "img", "b"}.isdisjoint(found.tags)
+    assert found.column("Order")[1 : len(HOSTILE) + 1] == list(HOSTILE)
+    summaries = "\n".join(found.texts["summary"])
+    for text in (*HOSTILE, *KINDLY[:-1]):
+        assert f"1 time: {text}" in summaries
+    assert "a\u202eb\ufffdc\ufffdd" in summaries
+    found.text.encode()
 
 
-def test_what_is_shown_one_by_one_is_bounded_and_the_rest_is_counted() -> None:
-    report = absent(1200)
-    unknown = Made(
-        order=refund(1), index=1300, status=OutcomeStatus.UNKNOWN, error=OutcomeUnknownError(LOST)
-    )
-    report.see(unknown)
-    assert len(report.rows) == 1001
-    read = Read(render(report, HEAD))
-    assert read.column("What") == ["unknown", *["absent"] * 1000]
-    assert "The first 1,001; 200 more are not shown here; outcomes.csv has every one" in read.text
+def test_alike_orders_are_one_line_with_examples() -> None:
+    report = Report("query")
+    for number in range(1200):
+        order = OrderRef(order_no=f"N-{number}")
+        report.see(Outcome(order=order, index=number, status=OutcomeStatus.ABSENT))
+    found = read(report)
+    assert found.left() == ["1,200 absent: check the number."]
+    assert found.column("Order") == [f"N-{number}" for number in range(10)]
+    assert found.column("Index") == [f"{number}" for number in range(10)]
+    assert "and 1,190 more; outcomes.csv has every one" in found.text
+
+
+def test_reasons_are_alike_but_for_what_the_row_shows_beside_them() -> None:
+    errors = [
+        *(InvalidOrderError(f"order N-{n}: {refund(n).refund_amount} is too much") for n in (0, 1)),
+        *(InvalidOrderError(f"HTTP {status}") for status in (500, 503, 503)),
+        *(InvalidOrderError(f"asked for {amount}") for amount in ("12.50", "1,300.00")),
+    ]
+    found = read(seen(*errors, status=NOT_SENT))
+    assert [*map(str.strip, found.texts["summary"])] == [
+        "2 times: order …: … is too much",
+        "2 times: HTTP 503",
+        "2 times: asked for …",
+        "1 time: HTTP 500",
+    ]
+    assert found.column("Reason") == ["asked for 12.50", "asked for 1,300.00"]
+    codes = [RejectedError("no", code=code, text="no") for code in ("1001", "1002", "1001")]
+    found = read(seen(*codes, status=DECLINED))
+    assert found.texts["summary"] == ["2 times: 1001: no", "1 time: 1002: no"]
+
+
+def test_an_order_is_shown_by_its_line_and_in_a_job_by_its_index_too() -> None:
+    for job in (None, "november"):
+        report = seen(*[OutcomeUnknownError(LOST)] * 3, job=job)
+        for index in range(100):
+            report.locate(index, 2 * index + 2)
+        found = read(report, job=job)
+        assert found.column("Line") == ["2", "4", "6"]
+        assert found.column("Index") == ([] if job is None else ["0", "1", "2"])
+    again = Report("refund")
+    again.see(Outcome(order=refund(1), index=0, status=UNKNOWN), index=41)
+    assert read(again).column("Index") == ["41"]
 
 
 def test_memory_is_bounded_by_lengths_and_varieties_too() -> None:
     report = Report("refund")
     for number in range(3000):
-        error = OutcomeUnknownError(f"{number} {'x' * 10_000}")
-        status = OutcomeStatus.UNKNOWN
+        word = "".join(chr(97 + number // 26**place % 26) for place in range(3))
+        error = OutcomeUnknownError(f"{word} {'x' * 10_000}")
         order = refund(number, currency=f"C{number}")
-        report.see(Made(order=order, index=number, status=status, error=error))
-    page = render(report, HEAD)
-    assert len(report.rows) == 1000
-    assert len(report.reasons) <= 202
-    assert len(page) < 2_000_000
-    assert sum(report.reasons.values()) == report.counts["unknown"] == 3000
+        report.see(Outcome(order=order, index=number, status=UNKNOWN, error=error))
+    (step,) = report.steps.values()
+    assert len(step.groups) == 101
+    assert sum(len(group.examples) for group in step.groups.values()) == 110
+    assert (step.money, report.counts) == ({}, {"unknown": 3000})
+    found = read(report)
+    assert len(found.text) < 100_000
+    assert "2900 times: other reasons" in found.text.replace(",", "")
 
 
 def test_a_line_to_give_is_never_cut() -> None:
-    line = f"gateway-async recover {'x' * 1000}.csv --out y.csv"
-    page = render(night(10), attrs.evolve(HEAD, next_lines=(line,)))
-    assert line in Read(page).text
+    line = f"gateway-async refund {'x' * 1000}.csv --out y.csv"
+    assert read(night(10), next_lines=(line,)).texts["code"] == [line]
 
 
 def test_a_run_without_anything_to_do_says_so() -> None:
-    report = Report("refund")
-    report.see(Made(order=refund(1), index=0, status=OutcomeStatus.SUCCEEDED))
-    text = Read(render(report, attrs.evolve(HEAD, next_lines=()))).text
-    assert "All 1 orders succeeded." in text
-    assert "What to do next" not in text
-    assert "No orders." in Read(render(Report("refund"), HEAD)).text
+    text = read(seen(None, None, status=SUCCEEDED), unexpected=0).text
+    assert "All 2 refunds done: EUR\xa01.10 and USD\xa02.10." in text
+    assert "Nothing is left to do." in text
+    assert "1 of 1 refund done: EUR\xa01.10." in read(seen(None, status=SUCCEEDED)).text
+    assert "No orders." in read(Report("refund")).text
+    ended = read(Report("refund"), failure="the journal is gone").text
+    assert "It ended early: the journal is gone" in ended
+    assert "Nothing is left to do" not in ended
 
 
 async def test_outcomes_and_latencies_of_a_real_run(sandbox: "Sandbox") -> None:
@@ -288,11 +375,11 @@ async def test_outcomes_and_latencies_of_a_real_run(sandbox: "Sandbox") -> None:
                 found.see(looked_up)
     assert report.latencies.count == 3 + 3 + 3  # baselines, refunds, queries
     assert report.latencies.longest > 0.03
-    assert sum(one.failed for one in report.latencies.classes()) == 1
-    read = Read(render(report, HEAD))
-    assert "9 exchanges: half within " in read.text
-    assert read.column("What") == ["unknown"] * 2
-    assert "Succeeded" in Read(render(found, HEAD)).text
+    assert report.latencies.failed == 1
+    page = read(report)
+    assert page.tables["latencies"][0][1][0] == "9"
+    assert len(page.column("Transaction")) == 2
+    assert "All 6 look-ups found: EUR\xa0" in read(found).text
 
 
 @pytest.mark.parametrize(
@@ -302,27 +389,33 @@ async def test_outcomes_and_latencies_of_a_real_run(sandbox: "Sandbox") -> None:
 def test_a_latency_is_written_without_an_exponent(seconds: float, expected: str) -> None:
     report = Report("refund")
     report.latencies.add(seconds)
-    assert f"the longest took {expected}." in Read(render(report, HEAD)).text
+    (_, row), *_ = read(report).tables["latencies"]
+    assert row[4] == expected.replace(" ", "\xa0")
 
 
-def test_latencies_are_shares_of_all() -> None:
-    report = Report("query")
-    for number in range(100):
-        report.latencies.add(0.0009 if number < 50 else 0.04, failed=number == 99)
-    report.latencies.add(4000)
-    classes = report.latencies.classes()
-    assert (classes[0].count, classes[0].up_to) == (50, 0.001)
-    assert (classes[-1].count, classes[-1].up_to) == (1, None)
-    assert report.latencies.most_took(0.95) == 0.05
-    assert report.latencies.most_took(1) == 4000
-    assert Report("query").latencies.most_took(0.5) is None
+def test_percentiles_are_right_within_two_percent() -> None:
+    alike = Latencies()
+    for _ in range(100):
+        alike.add(0.12)
+    assert [alike.percentile(percent) for percent in (50, 95, 99)] == [0.12] * 3
+    assert Latencies().percentile(50) is None
+
+    random = Random(3)
+    taken = [min(max(random.lognormvariate(-2, 1.5), 0.001), 800) for _ in range(1234)]
+    found = Latencies()
+    for seconds in taken:
+        found.add(seconds, failed=seconds > 1)
+    taken.sort()
+    for percent in (1, 50, 95, 99, 100):
+        exact = taken[math.ceil(len(taken) * percent / 100) - 1]
+        shown = found.percentile(percent)
+        assert shown is not None
+        assert exact <= shown * (1 + 1e-9) <= exact * 1.0201
+    assert (found.count, found.failed) == (1234, sum(one > 1 for one in taken))
 
 
-def test_elements_escape_everything_but_elements() -> None:
-    assert element("p", "<b>", element("br"), 1, class_='a"b') == (
-        '<p class="a&quot;b">&lt;b&gt;<br/>1</p>'
-    )
-    assert element("td", hidden=True, title=None, data_value=False) == "<td hidden></td>"
-    assert foreign("x" * 400) == f"<bdi>{'x' * 300}…</bdi>"
-    with pytest.raises(ValueError, match="could end"):
-        raw("script", "'</script>'")
+def test_what_is_faster_or_slower_than_any_bin_is_counted() -> None:
+    latencies = Latencies()
+    for seconds in (0.0, 0.0001, 4000.0, 5000.0):
+        latencies.add(seconds)
+    assert [latencies.percentile(percent) for percent in (50, 75, 100)] == [0.001, 5000, 5000]

@@ -208,6 +208,8 @@ class Results:
 
         def rows() -> "Iterator[Mapping[str, Any]]":
             for index, row in enumerate(file.rows()):
+                if self.told.report is not None:
+                    self.told.report.locate(index, row.line)
                 cells = self._kept.get(index)
                 found = without if cells is None else orjson.loads(cells)
                 given = {name: row.cells[name] for name in passed if name in row.cells}

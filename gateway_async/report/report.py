@@ -1,0 +1,543 @@
+"""A run as one page of HTML: how many orders, how much money, and what is left to do.
+
+Counts and sums are exact. Alike orders are folded, with some of them as examples, so that memory
+does not grow with the run. All text is escaped by the template. Data in, text out: nothing here
+writes a file, asks for the time or knows a gateway.
+"""
+
+import hashlib
+import math
+import re
+from base64 import b64encode
+from collections import Counter
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from gateway_async.errors import (
+    AlikeRefundError,
+    InvalidOrderError,
+    NotDoneError,
+    RejectedError,
+    require_extra,
+)
+from gateway_async.models.orders import OutcomeStatus
+from gateway_async.models.records import RefundRecord
+from gateway_async.reconciliation.differences import (
+    Difference,
+    Unanswered,
+    Unreadable,
+    exact_context,
+    is_summable,
+)
+from gateway_async.telemetry import Telemetry
+
+with require_extra("gateway_async.report", "jinja2", "markupsafe", install="'gateway-async[cli]'"):
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from gateway_async.batching.results import Outcome
+    from gateway_async.reconciliation.summary import Summary
+    from gateway_async.telemetry import RequestEnd, RequestStart
+
+BEGINNING = (
+    '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
+    '<meta http-equiv="Content-Security-Policy"'
+)
+"""How every report begins, so that a file can be recognised as one."""
+
+_EXAMPLES = 10
+_REASONS = 100
+_OTHER_REASONS = "other reasons"
+_LONGEST_TEXT = 300
+_LONGEST_ON_A_LINE = 40
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+_CURRENCY = re.compile(r"[A-Z]{3}")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)+|\d{4,}")
+"""An amount or an identifier; shorter numbers, such as an HTTP status, distinguish reasons."""
+
+_MONEY = (
+    ("refund_amount", "currency"),
+    ("payment_amount", "payment_currency"),
+    ("source_amount", "source_currency"),
+    ("amount", "currency"),
+)
+"""Fields of the amount that an order moves, and of its currency; the first that is there counts."""
+
+_NOUNS = {
+    "capture": "captures",
+    "cancel": "cancellations",
+    "review": "reviews",
+    "refund": "refunds",
+    "payout": "payouts",
+    "payouts": "payouts",
+    "query": "look-ups",
+    "search_refunds": "look-ups",
+}
+_URGENCY = ("unknown", "unanswered", "not_sent", "declined", "absent")
+_UNKNOWN = {
+    **dict.fromkeys(("capture", "cancel", "refund"), "recover"),
+    **dict.fromkeys(("query", "search_refunds"), "look_again"),
+    "recover": "not_settled",
+}
+"""What to do about unknown orders of an operation that is no job; `"ask"` for all others."""
+
+
+@attrs.frozen(kw_only=True)
+class Head:
+    """The run that a report is about.
+
+    Attributes:
+        command: What was run, such as ``"refund"``.
+        started_at: When it began.
+        ended_at: When it ended.
+        gateway: The gateway's host; None where none was asked.
+        source: Where the orders came from, such as the name of a file.
+        out: Where every single outcome is written.
+        job: The name of the job, if it was one.
+        next_lines: The commands to give next.
+        failure: Why it ended early, if it did.
+        requests: Requests of which something was sent; None where they were not counted.
+        retries: Attempts beyond the first; None where they were not counted.
+        unexpected: Records that came back and belong to no order.
+    """
+
+    command: str
+    started_at: "datetime"
+    ended_at: "datetime"
+    gateway: str | None = None
+    source: str | None = None
+    out: str | None = None
+    job: str | None = None
+    next_lines: tuple[str, ...] = ()
+    failure: str | None = None
+    requests: int | None = None
+    retries: int | None = None
+    unexpected: int = 0
+
+
+class Latencies(Telemetry):
+    """Counts the exchanges with the gateway by duration; give it to a client as `telemetry=`.
+
+    The bins are 2 % apart, from a millisecond to a quarter of an hour: 693 counters.
+
+    Attributes:
+        count: Exchanges in all.
+        failed: Exchanges without a readable reply.
+        longest: The longest, in seconds.
+    """
+
+    _SHORTEST, _STEP, _BINS = 0.001, 1.02, 693
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.failed = 0
+        self.longest: float = 0.0
+        self._bins = [0] * self._BINS
+
+    def request_ended(self, request: "RequestStart", end: "RequestEnd", token: object) -> None:
+        """Count the exchanges of a request."""
+        del request, token
+        for attempt in end.attempts:
+            self.add(attempt.seconds, failed=attempt.error is not None)
+
+    def add(self, seconds: float, *, failed: bool = False) -> None:
+        """Count one exchange."""
+        number = math.ceil(math.log(max(seconds / self._SHORTEST, 1), self._STEP))
+        self._bins[min(number, self._BINS - 1)] += 1
+        self.count += 1
+        self.failed += failed
+        self.longest = max(self.longest, seconds)
+
+    def percentile(self, percent: int) -> float | None:
+        """Return within how many seconds so many percent ended, at most 2 % too high.
+
+        None without any exchange; `longest` where that is beyond the last bin.
+        """
+        wanted, seen = -(-self.count * percent // 100), 0
+        for number, count in enumerate(self._bins[:-1]):
+            seen += count
+            if count and seen >= wanted:
+                return min(self._SHORTEST * self._STEP**number, self.longest)
+        return self.longest if self.count else None
+
+
+@attrs.define
+class Sum:
+    """How many amounts, and what they add up to."""
+
+    count: int = 0
+    amount: Decimal = Decimal(0)
+
+    def add(self, count: int, amount: Decimal) -> None:
+        """Add without rounding."""
+        self.count += count
+        self.amount = exact_context().add(self.amount, amount)
+
+
+@attrs.define(kw_only=True)
+class Example:
+    """One order or entry, by its index from 0, and by its line if it comes from a file."""
+
+    index: int
+    line: int | None = None
+    order_no: str
+    transaction_id: str
+    currency: str | None = None
+    amount: Decimal | None = None
+    reason: str = ""
+    ledger: tuple[str, ...] = ()
+    gateway: tuple[str, ...] = ()
+
+
+@attrs.define(kw_only=True)
+class Group:
+    """Orders or entries that are alike but for identifiers and amounts.
+
+    Attributes:
+        code: The gateway's code, where the reason does not have it.
+        reason: Why they did not succeed, or what cannot be read.
+        count: How many.
+        examples: The first of them.
+    """
+
+    code: str
+    reason: str
+    count: int = 0
+    examples: list[Example] = attrs.field(factory=list)
+
+    @property
+    def varies(self) -> bool:
+        """Whether the examples have a reason each."""
+        return any(one.reason != self.reason for one in self.examples)
+
+
+@attrs.define(kw_only=True)
+class Step:
+    """All orders of one status, or differences of one kind, with the same thing to do.
+
+    Attributes:
+        kind: The status, or the kind of difference.
+        advice: What to do, as the template names it; empty for nothing.
+        count: How many.
+        money: Their amounts by currency.
+        groups: By code and folded reason.
+    """
+
+    kind: str
+    advice: str
+    count: int = 0
+    money: dict[str, Sum] = attrs.field(factory=dict)
+    groups: dict[tuple[str, str], Group] = attrs.field(factory=dict)
+
+    def group(self, code: str, reason: str) -> Group:
+        """Return the group of a reason; after a hundred of them, that of all others."""
+        key = code, _NUMBER.sub("…", reason)
+        if key not in self.groups and len(self.groups) >= _REASONS:
+            key = "", _OTHER_REASONS
+            code, reason = key
+        found = self.groups.setdefault(key, Group(code=code, reason=reason))
+        if reason != found.reason:
+            found.reason = key[1]
+        return found
+
+
+class Report:
+    """Collects a run, one outcome or difference at a time.
+
+    Args:
+        operation: The client's method, or ``"reconcile"``.
+        job: The name of the job, if it is one: what is left to do depends on it.
+
+    Attributes:
+        latencies: Counts how long the gateway took: give it to the client as ``telemetry=``.
+        steps: What was collected, by kind and by what to do.
+    """
+
+    def __init__(self, operation: str, *, job: str | None = None) -> None:
+        self.operation = operation
+        self.latencies: Latencies = Latencies()
+        self.steps: dict[tuple[str, str], Step] = {}
+        self._job = job
+        self._examples: dict[int, list[Example]] = {}
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Orders by status, or differences by kind."""
+        counts: Counter[str] = Counter()
+        for step in self.steps.values():
+            counts[step.kind] += step.count
+        return counts
+
+    def see(self, outcome: "Outcome[Any, Any]", index: int | None = None) -> None:
+        """Take in the outcome of one order; once each.
+
+        Args:
+            outcome: The outcome.
+            index: Its position in the input, from 0, if that is not the outcome's own index.
+        """
+        status, order, error = str(outcome.status), outcome.order, outcome.error
+        is_done = outcome.status is OutcomeStatus.SUCCEEDED
+        advice = "" if is_done else self._advise(status, error)
+        step = self._step(status, advice, 1)
+        moved = _moved_by(order)
+        for currency, amount in [moved] if moved is not None else _listed(outcome.record):
+            _add_money(step, currency, amount)
+        if is_done:
+            return
+        currency, amount = moved or (None, None)
+        order_no, transaction_id = _references(order)
+        reason = "" if error is None else str(error)
+        if isinstance(error, RejectedError):
+            reason = error.text or reason
+        code = _cut(getattr(error, "code", ""))
+        example = Example(
+            index=outcome.index if index is None else index,
+            order_no=order_no,
+            transaction_id=transaction_id,
+            currency=currency,
+            amount=amount,
+            reason=_cut(_folded(reason, order_no, transaction_id, str(amount))),
+        )
+        self._keep(step, "" if code in reason else code, example)
+
+    def miss(self, count: int, status: OutcomeStatus, reason: str) -> None:
+        """Take in orders that no outcome came for, and why."""
+        if count > 0:
+            step = self._step(str(status), self._advise(str(status), None), count)
+            step.group("", _cut(reason)).count += count
+
+    def see_difference(self, difference: Difference, line: int | None = None) -> None:
+        """Take in one difference of a reconciliation.
+
+        Args:
+            difference: The difference.
+            line: The line of the file that its entry stands in, if it comes from one.
+        """
+        entry = difference.entry
+        step = self._step(difference.kind, difference.kind, 1)
+        _add_money(step, entry.currency, entry.amount)
+        reason = ""
+        if isinstance(difference, Unanswered):
+            reason = str(difference.error)
+        elif isinstance(difference, Unreadable):
+            reason = difference.field
+        order_no, transaction_id = _references(entry)
+        example = Example(
+            index=difference.index,
+            line=line,
+            order_no=order_no,
+            transaction_id=transaction_id,
+            currency=entry.currency,
+            amount=entry.amount,
+            reason=_cut(reason),
+            ledger=_sides(difference.ledger),
+            gateway=_sides(difference.gateway),
+        )
+        self._keep(step, "", example)
+
+    def locate(self, index: int, line: int) -> None:
+        """Say in which line of the file an order stands; those that are no example are passed."""
+        for example in self._examples.get(index, ()):
+            example.line = line
+
+    def _step(self, kind: str, advice: str, count: int) -> Step:
+        step = self.steps.get((kind, advice))
+        if step is None:
+            step = self.steps[kind, advice] = Step(kind=kind, advice=advice)
+        step.count += count
+        return step
+
+    def _keep(self, step: Step, code: str, example: Example) -> None:
+        group = step.group(code, example.reason)
+        group.count += 1
+        if len(group.examples) < _EXAMPLES:
+            group.examples.append(example)
+            self._examples.setdefault(example.index, []).append(example)
+
+    def _advise(self, status: str, error: Exception | None) -> str:
+        if isinstance(error, InvalidOrderError):
+            return "invalid"
+        if status == "unknown":
+            return "job" if self._job is not None else _UNKNOWN.get(self.operation, "ask")
+        if status == "not_sent" and self._job is not None:
+            is_held = isinstance(error, NotDoneError | AlikeRefundError)
+            return "held" if is_held else "not_sent_in_job"
+        return "alike" if isinstance(error, AlikeRefundError) else status
+
+
+def _references(value: object) -> tuple[str, str]:
+    order_no = getattr(value, "order_no", None) or getattr(value, "request_id", None)
+    return _cut(order_no or ""), _cut(getattr(value, "transaction_id", None) or "")
+
+
+def _folded(reason: str, *shown: str) -> str:
+    """Return a reason without what stands beside it in the row, so that alike ones meet."""
+    for value in shown:
+        if len(value) > 2:  # noqa: PLR2004  # a shorter one may be a part of any word
+            reason = reason.replace(value, "…")
+    return reason
+
+
+def _moved_by(order: object) -> "tuple[str, Decimal] | None":
+    """Return currency and amount that an order or a payout moves; None for a look-up."""
+    for name, currency_name in _MONEY:
+        amount, currency = getattr(order, name, None), getattr(order, currency_name, None)
+        if amount is not None:
+            return None if currency is None else (currency, amount)
+    return None
+
+
+def _listed(record: object) -> "Iterable[tuple[str | None, Decimal | None]]":
+    """Return the amounts that the gateway lists for an order that was looked up."""
+    for one in record if isinstance(record, tuple) else ():
+        yield one.currency, one.refund_amount if isinstance(one, RefundRecord) else one.amount
+
+
+def _add_money(step: Step, currency: str | None, amount: "Decimal | None") -> None:
+    """Add an amount, if its currency is a code of three letters: that bounds their number."""
+    code = (currency or "").upper()
+    if amount is not None and is_summable(amount) and _CURRENCY.fullmatch(code):
+        step.money.setdefault(code, Sum()).add(1, amount)
+
+
+def _cut(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+
+
+def _sides(value: object) -> tuple[str, ...]:
+    """Return the values of one side of a difference as text, ten at most."""
+    values = value if isinstance(value, tuple) else (value,)
+    return tuple(
+        f"{one:,f}" if isinstance(one, Decimal) else _cut(one)
+        for one in values[:10]
+        if one is not None
+    )
+
+
+# The page
+
+
+def render(report: Report, head: Head, summary: "Summary | None" = None) -> str:
+    """Return a report as one page that needs nothing else.
+
+    Args:
+        report: What was collected.
+        head: The run as a whole.
+        summary: The summary of a reconciliation, if it was one.
+    """
+    environment = Environment(
+        loader=PackageLoader("gateway_async", "report"),
+        autoescape=True,
+        finalize=lambda value: value if isinstance(value, Markup) else _printable(value),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "amount": lambda amount: f"{amount:,f}",
+        "digest": lambda css: b64encode(hashlib.sha256(css.encode()).digest()).decode(),
+        "number": lambda number: f"{number:,}",
+        "seconds": _seconds,
+        "sums": _sums,
+        "words": lambda name: name.replace("_", " "),
+    }
+    steps = [step for step in report.steps.values() if step.advice]
+    steps.sort(key=lambda step: (_urgency(step.kind), -step.count))
+    for group in (group for step in steps for group in step.groups.values()):
+        group.examples.sort(key=lambda one: one.index)
+    money = {} if summary is not None else _totals(report.steps.values())
+    kinds = [kind for kind in OutcomeStatus if any(kind in row for row in money.values())]
+    shape = "%Y-%m-%d %H:%M:%S"
+    lasted = _duration((head.ended_at - head.started_at).total_seconds())
+    return environment.get_template("report.html.jinja").render(
+        head=head,
+        headline=_books_headline(summary) if summary is not None else _headline(report),
+        when=f"{head.started_at:{shape} %Z} to {head.ended_at:{shape} %Z}, {lasted}",
+        latencies=report.latencies,
+        kinds=kinds,
+        longest_on_a_line=_LONGEST_ON_A_LINE,
+        money=money,
+        noun="entries" if summary is not None else _NOUNS.get(report.operation, "orders"),
+        steps=steps,
+        summary=summary,
+        is_urgent=any(step.kind in ("unknown", "not_sent", "unanswered") for step in steps),
+    )
+
+
+def _headline(report: Report) -> str:
+    """Say how many orders are done, and how much money that is."""
+    counts, noun = report.counts, _NOUNS.get(report.operation, "orders")
+    total, done = counts.total(), counts["succeeded"]
+    if not total:
+        return "No orders"
+    money = report.steps[key].money if (key := ("succeeded", "")) in report.steps else {}
+    share = f"All {total:,}" if 1 < done == total else f"{done:,} of {total:,}"
+    done_words = "found" if noun == "look-ups" else "done"
+    text = f"{share} {noun if total > 1 else noun[:-1]} {done_words}"
+    return f"{text}: {_sums(money)}" if money else text
+
+
+def _books_headline(summary: "Summary") -> str:
+    """Say how many entries match, and by how much money ledger and gateway differ."""
+    share = "All" if summary.matched == summary.entries else f"{summary.matched:,} of"
+    gaps = [
+        f"{name} by {code}\u00a0{abs(ledger - gateway):,f}"
+        for code, one in summary.currencies.items()
+        for name, ledger, gateway in (
+            ("payments", one.ledger_amount, one.gateway_amount),
+            ("refunds", one.ledger_refunded, one.gateway_refunded),
+        )
+        if ledger != gateway
+    ]
+    money = f"the totals differ: {_listing(gaps)}" if gaps else "the totals agree"
+    early = "" if summary.exhausted else "; the ledger was not taken to its end"
+    return f"{share} {summary.entries:,} entries match, and {money}{early}"
+
+
+def _totals(steps: "Iterable[Step]") -> "Mapping[str, Mapping[str, Sum]]":
+    """Return sums by currency and status, and by currency alone under ``"all"``."""
+    totals: dict[str, dict[str, Sum]] = {}
+    for step in steps:
+        for code, one in step.money.items():
+            row = totals.setdefault(code, {})
+            for kind in (step.kind, "all"):
+                row.setdefault(kind, Sum()).add(one.count, one.amount)
+    return dict(sorted(totals.items()))
+
+
+def _sums(money: "Mapping[str, Sum]") -> str:
+    return _listing([f"{code}\u00a0{one.amount:,f}" for code, one in sorted(money.items())])
+
+
+def _listing(words: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def _urgency(kind: str) -> int:
+    return _URGENCY.index(kind) if kind in _URGENCY else len(_URGENCY)
+
+
+def _printable(value: object) -> str:
+    """Replace characters that HTML does not allow, and halves of surrogate pairs."""
+    return _UNPRINTABLE.sub("\ufffd", str(value))
+
+
+def _seconds(seconds: float) -> str:
+    """Write three significant digits, and never an exponent."""
+    number, unit = (seconds, "s") if seconds >= 1 else (seconds * 1000, "ms")
+    return f"{float(f'{number:.3g}'):,g}\u00a0{unit}"
+
+
+def _duration(seconds: float) -> str:
+    if round(seconds, 1) < 60:  # noqa: PLR2004  # seconds of a minute
+        return f"{max(0.0, seconds):.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min {rest} s" if hours else f"{minutes} min {rest} s"
