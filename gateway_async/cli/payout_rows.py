@@ -155,10 +155,7 @@ class PayoutReader:
 
     def moved(self, cells: "Cells") -> tuple[str, Decimal] | None:
         """Return currency and amount of what arrives, or else of what is taken; None of neither."""
-        for amount, currency in _MONEY:
-            if not _is_empty(cells.get(amount)):
-                return to_text(cells.get(currency)), Decimal(to_text(cells[amount]))
-        return None
+        return moved_by(cells)
 
     def _by_column(self, cells: "Cells") -> "Iterator[tuple[str, str | None]]":
         yield "request_id", identifier_problem(cells["request_id"])
@@ -168,6 +165,14 @@ class PayoutReader:
             if not _is_empty(value := cells.get(amount)):
                 yield amount, amount_problem(value, self._dialect.places(to_text(code)))
         yield STATUS, why_not_again(cells)
+
+
+def moved_by(fields: "Cells") -> tuple[str, Decimal] | None:
+    """Return currency and amount of a payout: of what arrives, or else of what is taken."""
+    for amount, currency in _MONEY:
+        if not _is_empty(fields.get(amount)):
+            return to_text(fields.get(currency)), Decimal(to_text(fields[amount]))
+    return None
 
 
 def _tree(cells: "Cells") -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, Latency
-from tests.cli.running import names, outcomes, run, start, statuses, write, write_refunds
+from tests.cli.running import COLUMNS, names, outcomes, run, start, statuses, write, write_refunds
 
 KEPT = ("--journal", "sqlite:///jobs.db")
 
@@ -88,6 +88,32 @@ async def test_a_job_is_made_again_only_where_that_is_asked_for_and_it_is_done(
     assert effects(sandbox, orders) == {2}
     named = await run(sandbox, *line, "--yes", "--job", "night", cwd=tmp_path)
     assert "under another --job" in named.stderr
+
+
+async def test_captures_are_not_made_again_unasked(sandbox: Sandbox, tmp_path: Path) -> None:
+    rows = [
+        (p.transaction_id, p.order_no, p.currency, p.amount)
+        for p in sandbox.seed(2, status="authorised")
+    ]
+    write(tmp_path / "orders.csv", COLUMNS, rows)
+    line = ("capture", "orders.csv", "--out", "out.csv", *KEPT)
+    assert (await run(sandbox, *line, cwd=tmp_path)).code == 0
+    before = sandbox.requests["capture"]
+    asked = await run(sandbox, *line, "--again", cwd=tmp_path)
+    assert asked.code == 2
+    assert "AGAIN, as new job capture-" in asked.stderr
+    assert sandbox.requests["capture"] == before
+
+
+async def test_a_job_of_workers_is_left_to_them(sandbox: Sandbox, tmp_path: Path) -> None:
+    write_refunds(sandbox, tmp_path / "orders.csv", 3)
+    cut = await run(sandbox, "submit", "orders.csv", "--job", "night", "--yes", *KEPT, cwd=tmp_path)
+    assert cut.code == 0, cut.stderr
+    line = ("refund", "orders.csv", "--out", "out.csv", "--yes", "--job", "night", *KEPT)
+    refused = await run(sandbox, *line, cwd=tmp_path)
+    assert refused.code == 2, refused.stderr
+    assert "slices" in refused.stderr
+    assert sandbox.requests["refund"] == 0
 
 
 async def test_the_same_orders_under_another_name_are_held_as_alike(

@@ -2,6 +2,8 @@
 
 import io
 import json
+import re
+import shlex
 import uuid
 from datetime import date
 from decimal import Decimal
@@ -76,6 +78,25 @@ async def test_payouts_that_were_not_made_are_made_by_the_same_command(
     assert (await run(sandbox, *decided, *options, cwd=tmp_path)).code == 0
     ended = await run(sandbox, *line, cwd=tmp_path)
     assert (ended.code, statuses(tmp_path / "out.csv")) == (0, {"succeeded": 3}), ended.stderr
+
+
+async def test_payouts_from_standard_input_go_on_from_their_journal(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    write(tmp_path / "payouts.csv", HEADER, [cells(number) for number in range(3)])
+    sandbox.faults.add("payout", DropReply(times=1))
+    line = ("payout", "-", "--out", "out.csv", "--yes", "--journal", "sqlite:///j.db")
+    stopping = ("--concurrency", 1, "--stop-after-unknown", 1)
+    stdin = (tmp_path / "payouts.csv").read_text()
+    ended = await run(sandbox, *line, *stopping, cwd=tmp_path, stdin=stdin)
+    (printed,) = re.findall(r"^  gateway-async (jobs resume .*)$", ended.stderr, re.MULTILINE)
+    asked = await run(sandbox, *shlex.split(printed), cwd=tmp_path)
+    assert asked.code == 2
+    assert "payout 2 orders, EUR 20.00 at" in asked.stderr
+    ended = await run(sandbox, *shlex.split(printed), "--yes", cwd=tmp_path)
+    assert statuses(tmp_path / "out.csv") == {"succeeded": 2, "unknown": 1}, ended.stderr
+    paid = [len(sandbox.ledger.payouts_of(key(number))) for number in range(3)]
+    assert paid == [1, 1, 1]
 
 
 def read(rows: list[dict[str, Any]]) -> InputFile:

@@ -169,7 +169,7 @@ class _Run:
             ) as out:
                 if job.is_done:
                     self.talk.tell("job", f"{job.told}; nothing is sent", job=job.name)
-                elif self.layout.confirms:
+                elif self.layout.confirms or job.before:
                     address = self.settings.base_url
                     what = wording(self.layout, file.totals, address, file.unread)
                     confirm(self.talk, f"{job.asked}: {what}", yes=self.safety.yes)

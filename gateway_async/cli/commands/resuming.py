@@ -37,6 +37,7 @@ from gateway_async.cli.options import (
     PaceOptions,
     open_journal,
 )
+from gateway_async.cli.payout_rows import PAYOUT, moved_by
 from gateway_async.cli.reports import About, Reporting, reporting
 from gateway_async.cli.runs import make_client
 from gateway_async.cli.stopping import Stop
@@ -112,8 +113,13 @@ class _Resuming:
             if layout.confirms:
                 async for row in rows_of(journal, self.name):
                     if row.state is JobState.NEW:
-                        order = row.order
-                        totals.add((order.currency, getattr(order, layout.total)))
+                        fields = attrs.asdict(row.order, recurse=False)
+                        is_payout = layout is PAYOUT
+                        totals.add(
+                            moved_by(fields)
+                            if is_payout
+                            else (fields["currency"], fields[layout.total])
+                        )
         return status, totals
 
     async def _drive(
