@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-FLOORS = {"batching": 90.0, "session": 95.0, "recovery": 73.0, "jobs": 80.0, "journal": 82.0}
-"""The least share of a room, in percent: what tests of other rooms alone reach. To be raised."""
+FLOORS = {"batching": 98.5, "session": 97.5, "recovery": 97.5, "jobs": 97.0, "journal": 96.0}
+"""The least share of a room, in percent, that the tests which are not slow reach."""
 _COUNTED = ("covered_lines", "covered_branches")
 _ALL = ("num_statements", "num_branches")
 
