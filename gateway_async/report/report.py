@@ -135,8 +135,8 @@ class Latencies(Telemetry):
     _SHORTEST, _STEP, _BINS = 0.001, 1.02, 693
 
     def __init__(self) -> None:
-        self.count = 0
-        self.failed = 0
+        self.count: int = 0
+        self.failed: int = 0
         self.longest: float = 0.0
         self._bins = [0] * self._BINS
 
