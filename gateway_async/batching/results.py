@@ -14,6 +14,7 @@ from itertools import accumulate, chain, repeat
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 import attrs
+import orjson
 
 from gateway_async.batching.judge import Judgement, all_echoed, judge
 from gateway_async.batching.table import make_rows
@@ -113,7 +114,7 @@ class Outcome(Generic[O_co, R_co]):
     index: int
     status: OutcomeStatus
     error: GatewayError | None = None
-    _items: "Sequence[Mapping[str, Any]] | _LaterItems" = attrs.field(default=(), repr=False)
+    _items: "Sequence[Mapping[str, Any]] | _EchoingReply" = attrs.field(default=(), repr=False)
     record_class: type[Any] = attrs.field(default=object, repr=False)
     many: bool = attrs.field(default=False, repr=False)
     sending: Sending | None = attrs.field(default=None, repr=False)
@@ -123,16 +124,17 @@ class Outcome(Generic[O_co, R_co]):
     def items(self) -> Sequence[Mapping[str, Any]]:
         """What the reply says of it, as it came."""
         found = self._items
-        return (found.of(self.index),) if isinstance(found, _LaterItems) else found
+        return (found.item(self.index),) if isinstance(found, _EchoingReply) else found
 
     @property
     def record(self) -> R_co | None:
         """What the gateway says of the order, typed; None if it says nothing.
 
-        For a look-up it is a tuple, since an order may have several records. It is read anew at
-        every access; reading never raises.
+        For a look-up it is a tuple, since an order may have several records. Reading never raises.
         """
-        items = self.items
+        items = self._items
+        if isinstance(items, _EchoingReply):
+            return items.records[items.indices.index(self.index)]  # type: ignore[no-any-return]  # by operation
         if not items:
             return None
         read = _reader()
@@ -242,8 +244,8 @@ class AnsweredChunk:
     """
 
     __slots__ = (
-        *("_dialect", "_envelope", "_overall", "indices", "is_echoed", "operation", "orders"),
-        *("reply", "sending", "statuses"),
+        *("_dialect", "_envelope", "_overall", "indices", "is_echoed", "is_glanced"),
+        *("operation", "orders", "reply", "sending", "statuses"),
     )
 
     def __init__(  # noqa: PLR0913, PLR0917  # what a chunk is made of
@@ -264,6 +266,7 @@ class AnsweredChunk:
         self.operation = operation
         self.reply = reply
         self.sending = sending
+        self.is_glanced: bool = judgement is None
         self.is_echoed: bool = judgement is None or judgement.all_echoed
         self.statuses: bytes = (
             _SUCCEEDED * len(orders)
@@ -292,7 +295,7 @@ class AnsweredChunk:
     def outcomes(self) -> list[Outcome[Any, Any]]:
         """Make the outcomes; those that succeeded in their order decode the reply when read."""
         if self.is_echoed:
-            later = _LaterItems(self)
+            later = _EchoingReply(self)
             verdicts: Any = repeat((OutcomeStatus.SUCCEEDED, None))
             items: Any = repeat(later)
         else:
@@ -314,7 +317,7 @@ class AnsweredChunk:
     def judgement(self) -> Judgement:
         """Read the reply once more, and judge it as before."""
         if self.is_echoed:
-            return all_echoed(_LaterItems(self).listed)
+            return all_echoed(_EchoingReply(self).items)
         try:
             payload = (decode_json if self.operation.is_look_up else decode_surely)(self.reply)
         except ReplyUnreadableError as error:  # nested so deep that this stack cannot take it
@@ -327,27 +330,39 @@ class AnsweredChunk:
         return judge(self.operation, self.orders, payload, self._dialect)
 
 
-class _LaterItems:
-    """The items of a reply that repeats the orders of its chunk, decoded when one is read."""
+class _EchoingReply:
+    """A reply that repeats the orders of its chunk; it is decoded when the first of them is read.
+
+    Attributes:
+        indices: The positions of the orders in the input.
+    """
 
     def __init__(self, chunk: AnsweredChunk) -> None:
-        self._indices = chunk.indices
+        self.indices = chunk.indices
         self._reply = chunk.reply
         self._list_field = chunk.operation.list_field or ""
+        self._record_class = chunk.operation.record_class
+        # What was proved at a glance adds nothing but texts, so no integer that orjson would round.
+        self._load = orjson.loads if chunk.is_glanced else decode_json
 
     @cached_property
-    def listed(self) -> list[Any]:
+    def items(self) -> list[Any]:
         """The items, one for each order."""
-        listed: list[Any] = decode_json(self._reply)[self._list_field]
+        listed: list[Any] = self._load(self._reply)[self._list_field]
         return listed
 
-    def of(self, index: int) -> Mapping[str, Any]:
+    @cached_property
+    def records(self) -> list[Any]:
+        """The items, read as records."""
+        return list(map(functools.partial(_reader(), self._record_class), self.items))
+
+    def item(self, index: int) -> Mapping[str, Any]:
         """Return the item of the order at this position of the input."""
-        item: Mapping[str, Any] = self.listed[self._indices.index(index)]
+        item: Mapping[str, Any] = self.items[self.indices.index(index)]
         return item
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _LaterItems) and self._reply == other._reply
+        return isinstance(other, _EchoingReply) and self._reply == other._reply
 
     def __hash__(self) -> int:
         return hash(self._reply)

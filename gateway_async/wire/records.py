@@ -248,6 +248,8 @@ def _record_reader(model: type[Record], converter: "cattrs.BaseConverter") -> _H
     names: dict[str, Any] = {
         "model": model,
         "NOTHING": NOTHING,
+        "Decimal": Decimal,
+        "InvalidOperation": InvalidOperation,
         "Unfrozen": _unfrozen(model),
         "read_carefully": read_carefully,
         "read_other": read_other,
@@ -274,7 +276,7 @@ def _compiled(fields: _Fields, present: Mapping[str, object], names: dict[str, A
 def _field_source(wanted: object, *, came: bool) -> str:
     if not came:
         return _LACKING_FIELD
-    return _TEXT_FIELD if wanted is str else _OTHER_FIELD
+    return _FIELDS.get(wanted, _OTHER_FIELD)
 
 
 _READER = """
@@ -289,7 +291,7 @@ def read(value, wanted=None):
         record.extra = record.unreadable = NOTHING
     except KeyError:
         return read_other(value)
-    except ValueError:
+    except (ValueError, InvalidOperation):
         return read_carefully(value)
     record.__class__ = model
     return record
@@ -299,6 +301,16 @@ _TEXT_FIELD = """
         if type(found) is not str and found is not None:
             return read_carefully(value)
 """
+_AMOUNT_FIELD = """
+        found = value[key_{name}]
+        if type(found) is str and found:
+            record.{name} = found = Decimal(found)
+            if not found.is_finite():
+                return read_carefully(value)
+        else:
+            record.{name} = {default} if found is None else read_{name}(found)
+"""
+_FIELDS: dict[object, str] = {str: _TEXT_FIELD, Decimal: _AMOUNT_FIELD}
 _OTHER_FIELD = """
         found = value[key_{name}]
         record.{name} = {default} if found is None else read_{name}(found)
