@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gateway_async.batching.feed import Chunk
     from gateway_async.cli.inputs import InputFile
     from gateway_async.cli.layouts import Layout
-    from gateway_async.cli.settings.settings import Settings
+    from gateway_async.cli.settings import Settings
     from gateway_async.operations import Operation
 
 _CHUNKS_SHOWN = 20

@@ -24,7 +24,7 @@ from gateway_async.models.values import SensitiveText
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from gateway_async.cli.settings.settings import Settings
+    from gateway_async.cli.settings import Settings
     from gateway_async.journal import JobStatus, Journal
     from gateway_async.journal.rows import Row
 

@@ -3,6 +3,7 @@
 There is none for the secret: options show in process lists and in the history of a shell.
 """
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,7 +13,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from gateway_async.cli.files.formats import Format
-from gateway_async.cli.settings.settings import Given, Settings, read_settings
+from gateway_async.cli.settings import Settings, default_journal, read_settings
 from gateway_async.cli.talk import Talk
 from gateway_async.errors import ConfigurationError
 from gateway_async.journal import Journal
@@ -138,9 +139,8 @@ class GatewayOptions:
                 "--proxy: a password in an option shows in process lists; put the URL into "
                 "GATEWAY_PROXY, or into the TOML file"
             )
-        given = {field.name: getattr(self, field.name) for field in attrs.fields(type(self))}
-        del given["log_format"]
-        return read_settings(Given(**given, **more), environment)
+        given = attrs.asdict(self, filter=lambda field, _: field.name != "log_format")
+        return read_settings({**given, **more}, environment)
 
 
 @Parameter(name="*", group="Pace")
@@ -278,7 +278,7 @@ def open_journal(settings: Settings, *, create: bool = True) -> Journal:
     if create and location.is_sqlite:
         path = Path(location.path).absolute()
         try:
-            if settings.is_default_journal:
+            if settings.journal == default_journal(os.environ):
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.touch(mode=0o600)
         except OSError as error:

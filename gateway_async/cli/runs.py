@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from gateway_async.batching.results import Outcome
-    from gateway_async.cli.settings.settings import Settings
+    from gateway_async.cli.settings import Settings
     from gateway_async.cli.stopping import Stop
     from gateway_async.cli.talk import Talk
     from gateway_async.signing import Credentials
@@ -159,10 +159,10 @@ def make_client(
         policy=settings.policy,
         recovery=settings.recovery,
         dialect=settings.dialect,
-        allow_http=settings.network.allow_http,
-        ssl=settings.network.ssl_context(),
-        proxy=settings.network.proxy,
-        trust_env=settings.network.trust_env,
+        allow_http=settings.allow_http,
+        ssl=settings.ssl_context(),
+        proxy=settings.proxy,
+        trust_env=settings.trust_env,
         limiter=limiter or (None if settings.rate is None else _limiter(settings.rate)),
         telemetry=telemetry,
     )

@@ -28,7 +28,7 @@ from gateway_async.cli.check import (
     masked,
 )
 from gateway_async.cli.questions import QUESTIONS, write_config
-from gateway_async.cli.settings.settings import Given, Settings, read_settings
+from gateway_async.cli.settings import Settings, read_settings
 from gateway_async.errors import ReplyUnreadableError
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.records import RefundRecord, TransactionRecord
@@ -59,7 +59,7 @@ def statuses_of(found: dict[str, dict[str, Any]]) -> dict[str, str]:
 
 def load(text: str, path: Path) -> Settings:
     path.write_text(text)
-    return read_settings(Given(config=path), {"XDG_CONFIG_HOME": "/nowhere"})
+    return read_settings({"config": path}, {"XDG_CONFIG_HOME": "/nowhere"})
 
 
 # The way to the gateway
@@ -268,8 +268,8 @@ async def test_the_file_is_private_and_loads_again(sandbox: Sandbox, tmp_path: P
     text = path.read_text()
     assert text == json.loads(ended.stdout)["config"]
     assert sandbox.secret not in text
-    before = read_settings(Given(config=given), {})
-    after = read_settings(Given(config=path), {})
+    before = read_settings({"config": given}, {})
+    after = read_settings({"config": path}, {})
     assert after.who["merchant_id"] == sandbox.merchant_id
     for name in ("dialect", "recovery", "policy", "retry", "timeouts", "signer"):
         assert getattr(after, name) == getattr(before, name), name

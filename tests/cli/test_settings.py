@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway_async.cli.settings.config import default_path
-from gateway_async.cli.settings.settings import Given, Settings, read_settings
+from gateway_async.cli.settings import Settings, default_path, read_settings
 from gateway_async.dialect import PaymentState
 from gateway_async.errors import ConfigurationError
 from gateway_async.operations import REFUND
@@ -37,7 +36,7 @@ def write(tmp_path: Path) -> Write:
 
 
 def read(config: Path | None = None, **given: Any) -> Settings:
-    return read_settings(Given(config=config, **given), ENVIRONMENT)
+    return read_settings({"config": config, **given}, ENVIRONMENT)
 
 
 def credentials(settings: Settings, environment: Mapping[str, str] = ENVIRONMENT) -> Credentials:
@@ -67,7 +66,7 @@ def test_settings_come_from_the_environment_and_hide_the_secret() -> None:
 def test_a_missing_variable_is_named_with_what_it_should_hold(name: str) -> None:
     environment = {**ENVIRONMENT, name: " "}
     with pytest.raises(ConfigurationError) as caught:
-        credentials(read_settings(Given(), environment), environment)
+        credentials(read_settings({}, environment), environment)
     assert f"{name}: the " in str(caught.value)
     assert str(caught.value).count("GATEWAY_") == 1
     assert SECRET not in str(caught.value)
@@ -75,7 +74,7 @@ def test_a_missing_variable_is_named_with_what_it_should_hold(name: str) -> None
 
 def test_all_missing_variables_are_named_at_once() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        credentials(read_settings(Given(), {"XDG_CONFIG_HOME": "/nowhere"}), {})
+        credentials(read_settings({}, {"XDG_CONFIG_HOME": "/nowhere"}), {})
     assert all(name in str(caught.value) for name in WHO)
 
 
@@ -96,7 +95,7 @@ def test_the_usual_file_is_found_by_the_rules_of_xdg(tmp_path: Path) -> None:
     path = default_path({"XDG_CONFIG_HOME": str(tmp_path)})
     path.parent.mkdir()
     path.write_text("rate = 7.5")
-    assert read_settings(Given(), {"XDG_CONFIG_HOME": str(tmp_path)}).rate == 7.5
+    assert read_settings({}, {"XDG_CONFIG_HOME": str(tmp_path)}).rate == 7.5
     assert default_path({}) == Path.home() / ".config" / "gateway-async" / "config.toml"
 
 
@@ -138,8 +137,8 @@ def test_every_group_of_settings_can_be_reached(write: Write) -> None:
     assert settings.dialect.places("JPY") == 0
     assert settings.dialect.nothing_done_http_statuses == {429}
     assert settings.dialect.payment_states == {"3000": PaymentState.CAPTURED}
-    assert settings.states == {"3000": ["paid", "refunded"]}
-    assert settings.refund_statuses == {"2": False}
+    assert settings.reconcile.states == {"3000": ["paid", "refunded"]}
+    assert settings.reconcile.refund_statuses == {"2": False}
     expected = HmacSigner(SECRET, digest="sha512", uppercase=True)
     assert signature(credentials(settings)) == expected.sign(REFUND, {"order_no": "O1"})
 
@@ -148,9 +147,9 @@ def test_the_file_on_the_page_can_be_read(write: Write) -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "command-line.md").read_text()
     text = page.partition("```toml\n")[2].partition("```")[0]
     path = write(text)
-    settings = read(path, profile="test")
-    assert settings.secret_places[str(path)].file == Path("/home/me/.gateway-test-secret")
-    assert settings.refund_statuses == {"1": True, "2": False}
+    settings = read_settings({"config": path, "profile": "test"}, {})
+    assert settings.secret_file == Path("/home/me/.gateway-test-secret")
+    assert settings.reconcile.refund_statuses == {"1": True, "2": False}
 
 
 def test_a_profile_goes_over_the_rest(write: Write) -> None:
@@ -169,30 +168,39 @@ def test_a_profile_goes_over_the_rest(write: Write) -> None:
     assert (read(path).rate, read(path, profile="test").rate) == (5, 6)
     dialect = read(path, profile="test").dialect
     assert (dialect.amount_places, dialect.done_statuses) == (0, {"9"})
-    place = read(path, profile="test").secret_places[str(path)]
-    assert (place.file, place.keyring) == (None, "test")
+    test = read_settings({"config": path, "profile": "test"}, WHO)
+    assert (test.secret_file, test.keyring) == (None, "test")
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[dialect]\ndone_status = 1", "[dialect] done_status: not known; there are: body_formats"),
+        (
+            "[dialect]\ndone_status = 1",
+            "dialect: done_status: not known; did you mean done_statuses?",
+        ),
+        ("[dialect]\nxyz = 1", "dialect: xyz: not known; there are: body_formats"),
         ("[dialect]\ndone_statuses = [1]", "Dialect.done_statuses: expected a set of texts"),
         ("[policy]\nconcurrency = 0", "BatchPolicy.concurrency: expected an int of 1 or more"),
-        ("[timeouts]\nreply_seconds = 'x'", "Timeouts.reply_seconds: expected a number"),
-        ("dialect = 1", "dialect: expected a table"),
+        ("[policy]\nconcurrency = true", "policy.concurrency: expected a whole number, got bool"),
+        ("[timeouts]\nreply_seconds = 'x'", "timeouts.reply_seconds: expected a number, got str"),
+        ("dialect = 1", "dialect: expected a table, got int"),
+        ("dialect = ''", "dialect: expected a table, got str"),
         ("colour = 1", "colour: not known; there are: base_url"),
+        ("profile = 1", "profile: not known; did you mean profiles?"),
         ("rate = -1", "rate: expected a number above 0"),
-        ("base_url = 7", "base_url: expected a text"),
+        ("base_url = 7", "base_url: expected a text, got int"),
         ("profiles = 1", "profiles: expected tables"),
-        ("[reconcile]\nstates = 3", "[reconcile] states: expected a table"),
-        ("[signer]\ndigest = 5", "[signer] digest: expected str, got int"),
-        ("[signer]\nalgorithm = 'md5'", "[signer] algorithm: not known; there are: digest"),
+        ("[profiles.b]\nrate = 'x'", "[profiles.b]: rate: expected a number, got str"),
+        ("[reconcile]\nstates = 3", "reconcile.states: expected a table"),
+        ("[signer]\njoiner = 5", "signer.joiner: expected a text, got int"),
+        ("[signer]\ndigests = 'md5'", "signer: digests: not known; did you mean digest?"),
+        ("[signer]\nfactory = 'a:b'\ndigest = 'md5'", "expected nothing beside it"),
         (
             "[signer]\nfactory = 'nowhere_at_all:make'",
-            "No module named 'nowhere_at_all'; install it, or name its directory in PYTHONPATH",
+            "has no module 'nowhere_at_all'; install it, or name its directory in PYTHONPATH",
         ),
-        ("[signer]\nfactory = 'hmac'", '[signer] factory: expected "module:function"'),
+        ("[signer]\nfactory = 'hmac'", 'signer: factory: expected "module:function"'),
         ("a = = 1", "not TOML: at line 1, column 5"),
     ],
 )
@@ -214,6 +222,11 @@ def test_a_secret_in_the_file_is_refused_and_not_shown(text: str, write: Write) 
     assert "no secret may stand in this file" in message
     assert "GATEWAY_SECRET_FILE" in message
     assert SECRET not in message
+
+
+def test_everything_that_is_wrong_is_named_at_once(write: Write) -> None:
+    message = refused("rate = 'x'\n[retry]\nattempts = 'y'\n[dialect]\ndone_status = 1", write)
+    assert len(message.splitlines()) == 3
 
 
 def test_a_broken_file_is_not_quoted(write: Write) -> None:
@@ -281,7 +294,7 @@ def test_two_places_for_one_secret_are_refused(tmp_path: Path) -> None:
 def test_no_place_for_the_secret_names_all_of_them() -> None:
     environment = {**WHO, "XDG_CONFIG_HOME": "/nowhere"}
     with pytest.raises(ConfigurationError) as caught:
-        credentials(read_settings(Given(), environment), environment)
+        credentials(read_settings({}, environment), environment)
     assert all(word in str(caught.value) for word in ("GATEWAY_SECRET", "secret_file", "keyring"))
 
 
@@ -333,7 +346,7 @@ def test_a_factory_that_fails_is_told_without_the_secret(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "broken_signers", raising=False)
     message = refused("[signer]\nfactory = 'broken_signers:make'", write)
-    assert f"[signer] factory: 'broken_signers:make' raised {error} in " in message
+    assert f"signer: factory: 'broken_signers:make' raised {error} in " in message
     assert SECRET not in message
 
 

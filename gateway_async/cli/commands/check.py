@@ -35,7 +35,6 @@ from gateway_async.cli.commands.common import RefusedError, guarded
 from gateway_async.cli.options import GatewayOptions
 from gateway_async.cli.questions import differing, write_config
 from gateway_async.cli.runs import make_client
-from gateway_async.cli.settings.secret import choose_place
 from gateway_async.cli.talk import Talk, standard_output
 from gateway_async.client import DEFAULT_MAX_REPLY_BYTES
 from gateway_async.errors import ConfigurationError, GatewayError, ReplyUnreadableError
@@ -52,7 +51,7 @@ from gateway_async.wire.decode import decode_json, identifier
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gateway_async.cli.settings.settings import Settings
+    from gateway_async.cli.settings import Settings
     from gateway_async.signing import Credentials
 
 _LOOK_UPS = ("query", "search_refunds")
@@ -134,15 +133,15 @@ async def _observe(
     settings: "Settings", credentials: "Credentials", refs: list[OrderRef]
 ) -> Observed:
     """Go the way to the gateway step by step, and note what is seen; nothing is judged here."""
-    base_url, network = settings.base_url, settings.network
+    base_url = settings.base_url
     proxy, authorization = checked_proxy(
-        network.proxy,
+        settings.proxy,
         base_url=base_url,
-        trust_env=network.trust_env,
-        allow_http=network.allow_http,
+        trust_env=settings.trust_env,
+        allow_http=settings.allow_http,
     )
     options = ConnectionOptions(
-        limit=1, ssl=network.ssl_context(), proxy=proxy, proxy_authorization=authorization
+        limit=1, ssl=settings.ssl_context(), proxy=proxy, proxy_authorization=authorization
     )
     connection = await _connect(settings, options)
     answers: dict[str, Answer] = {}
@@ -324,26 +323,22 @@ async def _look_up(
 
 def _config(settings: "Settings") -> str:
     """Write the settings of this command, without any secret, and the open questions."""
-    network = settings.network
-    place = choose_place(settings.secret_places)
-    values = {
-        **{name: settings.who[name] for name in ("base_url", "merchant_id", "account_id")},
-        "secret_file": None if place is None or place.file is None else str(place.file.absolute()),
-        "keyring": None if place is None else place.keyring,
+    values: dict[str, object] = {
+        **settings.who,
+        "keyring": settings.keyring,
         "rate": settings.rate,
-        "allow_http": network.allow_http or None,
-        "trust_env": network.trust_env or None,
-        "proxy": None if network.proxy is None or "@" in network.proxy else network.proxy,
+        "allow_http": settings.allow_http or None,
+        "trust_env": settings.trust_env or None,
+        "proxy": None if settings.proxy is None or "@" in settings.proxy else settings.proxy,
         **{
             name: str(path.absolute())
-            for name in ("ca_file", "client_cert", "client_key")
-            if (path := getattr(network, name)) is not None
+            for name in ("secret_file", "ca_file", "client_cert", "client_key")
+            if (path := getattr(settings, name)) is not None
         },
     }
     recovery = differing(settings.recovery)
     if recovery.get("record_baseline"):  # the command line's own default
         del recovery["record_baseline"]
-    reconcile = {"states": settings.states, "refund_statuses": settings.refund_statuses}
     return write_config(
         {name: value for name, value in values.items() if value is not None},
         {
@@ -353,7 +348,7 @@ def _config(settings: "Settings") -> str:
             "dialect": differing(settings.dialect),
             "policy": differing(settings.policy),
             "retry": differing(settings.retry),
-            "reconcile": {name: one for name, one in reconcile.items() if one is not None},
+            "reconcile": differing(settings.reconcile),
         },
     )
 

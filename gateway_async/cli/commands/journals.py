@@ -10,7 +10,7 @@ from gateway_async.cli.options import GatewayOptions, JournalOptions, open_journ
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from gateway_async.cli.settings.settings import Settings
+    from gateway_async.cli.settings import Settings
     from gateway_async.cli.talk import Talk
     from gateway_async.journal import Journal
 

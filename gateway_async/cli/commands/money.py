@@ -56,7 +56,7 @@ from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
     from gateway_async.cli.inputs import Reader
-    from gateway_async.cli.settings.settings import Settings
+    from gateway_async.cli.settings import Settings
     from gateway_async.cli.talk import Talk
     from gateway_async.signing import Credentials
 

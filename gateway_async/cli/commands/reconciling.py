@@ -21,6 +21,7 @@ from gateway_async.cli.ledgers import DIFFERENCE_COLUMNS, LedgerReader, differen
 from gateway_async.cli.options import FileOptions, GatewayOptions, Out, PaceOptions, Source
 from gateway_async.cli.reports import About, Reporting, reporting
 from gateway_async.cli.runs import drive, make_client
+from gateway_async.cli.settings import Reconcile
 from gateway_async.cli.shows import gauged
 from gateway_async.cli.stopping import Stop
 from gateway_async.errors import ConfigurationError
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from gateway_async.cli.files.outfile import OutFile
     from gateway_async.cli.files.rows import Row
     from gateway_async.cli.files.writing import Sink
-    from gateway_async.cli.settings.settings import Settings
+    from gateway_async.cli.settings import Settings
     from gateway_async.cli.talk import Talk
     from gateway_async.errors import GatewayError
     from gateway_async.reconciliation import Difference, Summary
@@ -88,9 +89,9 @@ class _Run:
             if file.unread:
                 self.talk.tell("unread", f"columns that are not read: {file.unread}")
             has_states = "state" in taken.header
-            if self.settings.states and not has_states:
+            if self.settings.reconcile.states and not has_states:
                 self.talk.warn("the ledger has no column state, so no state is compared")
-            if has_states and not self.settings.states:
+            if has_states and not self.settings.reconcile.states:
                 self.talk.warn(
                     "no state is compared: say what a payment_status means, as in --state 3000=paid"
                 )
@@ -150,8 +151,8 @@ class _Run:
             reconciliation = reconcile_ledger(
                 gateway,
                 file.orders(),
-                states=self.settings.states,
-                refund_statuses=self.settings.refund_statuses,
+                states=self.settings.reconcile.states,
+                refund_statuses=self.settings.reconcile.refund_statuses,
                 policy=self.settings.policy,
             )
             rows = _Rows(file)
@@ -237,7 +238,7 @@ def _states(given: "tuple[str, ...]", settings: "Settings") -> "Mapping[str, Any
         if not value or "" in words:
             raise ConfigurationError(f"--state: expected such as 3000=paid, got {one!r}")
         found[value] |= words
-    return dict(found) or settings.states
+    return dict(found) or settings.reconcile.states
 
 
 def _refund_statuses(given: "tuple[str, ...]", settings: "Settings") -> "Mapping[str, bool] | None":
@@ -248,7 +249,7 @@ def _refund_statuses(given: "tuple[str, ...]", settings: "Settings") -> "Mapping
         if not value or word not in _YES_OR_NO:
             raise ConfigurationError(f"--refund-status: expected such as 2=no, got {one!r}")
         found[value] = _YES_OR_NO[word]
-    return found or settings.refund_statuses
+    return found or settings.reconcile.refund_statuses
 
 
 _Repeated = Parameter(negative="", consume_multiple=False)
@@ -288,8 +289,10 @@ def reconcile(  # noqa: PLR0913  # one keyword an option
             talk=talk,
             settings=attrs.evolve(
                 settings,
-                states=_states(state, settings),
-                refund_statuses=_refund_statuses(refund_status, settings),
+                reconcile=Reconcile(
+                    states=_states(state, settings),
+                    refund_statuses=_refund_statuses(refund_status, settings),
+                ),
             ),
             files=files or FileOptions(),
         ).run()

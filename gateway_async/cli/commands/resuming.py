@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gateway_async.cli.files.outfile import OutFile
-    from gateway_async.cli.settings.settings import Settings
+    from gateway_async.cli.settings import Settings
     from gateway_async.cli.talk import Talk
     from gateway_async.journal import JobStatus
     from gateway_async.signing import Credentials

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from taskiq import AsyncBroker
 
     from gateway_async.cli.inputs import InputFile
-    from gateway_async.cli.settings.settings import Settings
+    from gateway_async.cli.settings import Settings
     from gateway_async.cli.talk import Talk
     from gateway_async.client import GatewayClient
     from gateway_async.signing import Credentials

@@ -1,0 +1,484 @@
+"""Settings of a command: options go over the environment, and that over a TOML file.
+
+The signing secret stands in no option and not in the TOML file. It is read last.
+"""
+
+import functools
+import importlib
+import ssl
+import stat
+import tomllib
+import traceback
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from cattrs import BaseValidationError, Converter, ForbiddenExtraKeysError, transform_error
+
+from gateway_async.dialect import Dialect
+from gateway_async.errors import ConfigurationError, GatewayError
+from gateway_async.settings import (
+    BatchPolicy,
+    RecoveryPolicy,
+    RetryPolicy,
+    Timeouts,
+    check,
+    checked_base_url,
+    checked_proxy,
+    is_duration,
+)
+from gateway_async.signing import Credentials, HmacSigner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_SECRET_VARIABLE = "GATEWAY_SECRET"  # noqa: S105  # the name of a variable
+_ALLOWED_PLACES = (
+    "the environment variable GATEWAY_SECRET, a file that secret_file (or --secret-file, or "
+    "GATEWAY_SECRET_FILE) names, or a keyring whose service keyring (or --keyring, or "
+    "GATEWAY_KEYRING) names"
+)
+_FORBIDDEN = frozenset({"secret", "password", "hmac_secret", "signing_secret", "key"})
+_LONGEST_SECRET_BYTES = 65_536
+_WHO = {
+    "base_url": "the gateway's address, such as https://gateway.example",
+    "merchant_id": "the merchant identifier that the gateway gave you",
+    "account_id": "the merchant account identifier that the gateway gave you",
+}
+"""Settings without which nothing can be sent, and what each should hold."""
+
+_SECRET_PLACES = ("secret_file", "keyring")
+_FLAGS = ("allow_http", "trust_env")
+VARIABLES = {
+    name: f"GATEWAY_{name.upper()}"
+    for name in (
+        *(*_WHO, *_SECRET_PLACES, *_FLAGS, "journal"),
+        *("ca_file", "client_cert", "client_key", "proxy"),
+    )
+}
+"""By setting, the environment variable that holds it."""
+
+
+_positive = check(
+    lambda value: value is None or (is_duration(value) and value > 0), "a number above 0"
+)
+
+
+@attrs.frozen(kw_only=True)
+class Reconcile:
+    """How the words of a ledger and of the gateway correspond.
+
+    Attributes:
+        states: By `payment_status`, the ledger's words for it.
+        refund_statuses: By `refund_status`, whether such a refund gave money back.
+    """
+
+    states: Mapping[str, Any] | None = None
+    refund_statuses: Mapping[str, bool] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """The settings of one command, by their names in the TOML file.
+
+    Attributes:
+        base_url: The gateway's address.
+        merchant_id: The merchant identifier.
+        account_id: The merchant account identifier.
+        secret_file: The file that holds the signing secret.
+        keyring: The service under which a keyring holds the signing secret.
+        journal: The URL of the journal; it may hold a password.
+        journal_lease_seconds: Lease duration: without renewal for so long, another process may
+            take a job over.
+        rate: Requests a second at most; None for no limit.
+        allow_http: Whether plain `http://` may go to another machine.
+        ca_file: The certificates of the authorities that are trusted, in place of the system's.
+        client_cert: The certificate that is shown to the gateway, with its key.
+        client_key: Its key, where that is in a file of its own; without a password.
+        proxy: The URL of a proxy; it may hold a password.
+        trust_env: Whether HTTP_PROXY, HTTPS_PROXY and NO_PROXY are looked at.
+        timeouts: See `Timeouts`.
+        retry: See `RetryPolicy`.
+        policy: See `BatchPolicy`.
+        recovery: See `RecoveryPolicy`. The references of refunds are recorded by default, since
+            recovery by references proves nothing without them.
+        dialect: See `Dialect`.
+        signer: Fields of `HmacSigner`, or `factory`, the function that makes another signer.
+        reconcile: See `Reconcile`.
+    """
+
+    _base_url: str | None = attrs.field(default=None, alias="base_url")
+    merchant_id: str | None = None
+    account_id: str | None = None
+    secret_file: Path | None = None
+    keyring: str | None = None
+    journal: str = attrs.field(default="", repr=False)
+    journal_lease_seconds: float = attrs.field(default=15.0, validator=_positive)
+    rate: float | None = attrs.field(default=None, validator=_positive)
+    allow_http: bool = False
+    ca_file: Path | None = None
+    client_cert: Path | None = None
+    client_key: Path | None = None
+    proxy: str | None = attrs.field(default=None, repr=False)
+    trust_env: bool = False
+    timeouts: Timeouts = attrs.field(factory=Timeouts)
+    retry: RetryPolicy = attrs.field(factory=RetryPolicy)
+    policy: BatchPolicy = attrs.field(factory=BatchPolicy)
+    recovery: RecoveryPolicy = attrs.field(factory=RecoveryPolicy)
+    dialect: Dialect = attrs.field(factory=Dialect)
+    signer: Mapping[str, Any] = attrs.field(factory=dict)
+    reconcile: Reconcile = attrs.field(factory=Reconcile)
+
+    @property
+    def who(self) -> dict[str, str]:
+        """Address, merchant and account, as far as they are known."""
+        found = (self._base_url, self.merchant_id, self.account_id)
+        return {name: text for name, text in zip(_WHO, found, strict=True) if text is not None}
+
+    @property
+    def base_url(self) -> str:
+        """The gateway's address, or what stands for it.
+
+        Raises:
+            ConfigurationError: If it is no URL, holds credentials, which would be shown, or cannot
+                be reached by the settings of the network.
+        """
+        if self._base_url is None:
+            return "a gateway that is not named yet"
+        address = checked_base_url(self._base_url, allow_http=self.allow_http)
+        checked_proxy(
+            self.proxy, base_url=address, trust_env=self.trust_env, allow_http=self.allow_http
+        )
+        self.ssl_context()
+        return address
+
+    def address_of(self, path: str) -> str:
+        """Name a path below the gateway's address, known or not.
+
+        Raises:
+            ConfigurationError: As `base_url`.
+        """
+        return f"{path} of {self.base_url}" if self._base_url is None else f"{self.base_url}{path}"
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """Return what certificates are judged by; None for aiohttp's own.
+
+        Raises:
+            ConfigurationError: If a file cannot be used.
+        """
+        if self.client_key is not None and self.client_cert is None:
+            raise ConfigurationError("client_key: expected client_cert, its certificate, beside it")
+        if self.ca_file is None and self.client_cert is None:
+            return None
+        name, path, wanted = "ca_file", self.ca_file, "certificates in PEM"
+        try:
+            context = ssl.create_default_context(cafile=path)
+            if self.client_cert is not None:
+                name, path = "client_cert", self.client_cert
+                wanted = "a certificate and its key in PEM, the key without a password"
+                context.load_cert_chain(path, self.client_key, password=lambda: "")
+        except OSError as error:
+            raise ConfigurationError(
+                f"{name}: {path} cannot be used ({error.strerror}); expected {wanted}"
+            ) from None
+        context.set_alpn_protocols(["http/1.1"])
+        return context
+
+    def credentials(
+        self, environment: Mapping[str, str], warn: "Callable[[str], None]"
+    ) -> Credentials:
+        """Read the secret, and make the credentials.
+
+        Args:
+            environment: The environment variables.
+            warn: Called with a warning, where other users can read the secret's file.
+
+        Raises:
+            ConfigurationError: If address, merchant, account or secret are missing or wrong.
+        """
+        in_variable = environment.get(_SECRET_VARIABLE, "").rstrip("\r\n")
+        missing = [
+            f"  {VARIABLES[name]}: {text} (or --{name.replace('_', '-')}, or {name} in the TOML "
+            "file)"
+            for name, text in _WHO.items()
+            if name not in self.who
+        ]
+        if not (self.secret_file or self.keyring or in_variable.strip()):
+            missing.append(
+                f"  the secret that requests are signed with: put it into {_ALLOWED_PLACES}"
+            )
+        if missing or self.merchant_id is None or self.account_id is None:
+            raise ConfigurationError("these settings are missing:\n" + "\n".join(missing))
+        if self.secret_file is not None:
+            secret = _secret_of_file(self.secret_file, warn)
+        elif self.keyring is not None:
+            secret = _secret_of_keyring(self.keyring, f"{self.merchant_id}/{self.account_id}")
+        else:
+            secret = in_variable
+        if not secret.strip():
+            raise ConfigurationError("the secret that requests are signed with is empty")
+        factory = self.signer.get("factory")
+        signer = HmacSigner(secret, **self.signer) if factory is None else _made(factory, secret)
+        return Credentials(merchant_id=self.merchant_id, account_id=self.account_id, signer=signer)
+
+
+def read_settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:
+    """Put the settings together: options go over the environment, and that over the TOML file.
+
+    Args:
+        options: What the options say, by setting, with `config` and `profile`; None and False
+            stand for an option that is not given.
+        environment: The environment variables.
+
+    Raises:
+        ConfigurationError: Naming the setting that is wrong, and what would be right.
+    """
+    given = {name: one for name, one in options.items() if one not in (None, False)}
+    path = given.pop("config", None) or environment.get("GATEWAY_CONFIG")
+    profile = given.pop("profile", None) or environment.get("GATEWAY_PROFILE")
+    source, file = _read_file(path, profile, environment)
+    said: dict[str, Any] = {
+        name: text
+        for name, variable in VARIABLES.items()
+        if (text := environment.get(variable, "").strip())
+    }
+    for name in said.keys() & set(_FLAGS):
+        if said[name].lower() not in ("true", "false"):
+            raise ConfigurationError(
+                f"{VARIABLES[name]}: expected true or false, got {said[name]!r}"
+            )
+        said[name] = said[name].lower() == "true"
+    policy = {**file.get("policy", {}), **given.pop("policy", {})}
+    recovery = {
+        "record_baseline": file.get("recovery", {}).get("refund_evidence") != "marker",
+        **file.get("recovery", {}),
+    }
+    merged = {"journal": default_journal(environment), **file, **said, **given}
+    merged |= {"policy": policy, "recovery": recovery}
+    has_secret = bool(environment.get(_SECRET_VARIABLE, "").strip())
+    for where, names, is_in_variable in (
+        ("the command", given, False),
+        ("the environment", said, has_secret),
+        (source, file, False),
+    ):
+        places = [name for name in _SECRET_PLACES if names.get(name)]
+        if len(places) + is_in_variable > 1:
+            raise ConfigurationError(f"the secret: {where} names more than one place; name one")
+        if places or is_in_variable:
+            merged = {name: one for name, one in merged.items() if name not in _SECRET_PLACES}
+            merged |= {name: names[name] for name in places}
+            break
+    return _structured(merged, source)
+
+
+def default_path(environment: Mapping[str, str]) -> Path:
+    """Return where the TOML file is if nothing names another, by the XDG rules."""
+    base = environment.get("XDG_CONFIG_HOME", "")
+    home = Path(base) if Path(base).is_absolute() else Path.home() / ".config"
+    return home / "gateway-async" / "config.toml"
+
+
+def default_journal(environment: Mapping[str, str]) -> str:
+    """Return the URL of the journal if nothing names another, by the XDG rules."""
+    base = environment.get("XDG_STATE_HOME", "")
+    home = Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "state"
+    return f"sqlite:///{home / 'gateway-async' / 'journal.db'}"
+
+
+def _read_file(
+    path: Any,  # noqa: ANN401  # a text or a path
+    profile: str | None,
+    environment: Mapping[str, str],
+) -> tuple[str, dict[str, Any]]:
+    """Return the name of the TOML file, and its settings with those of the profile over them.
+
+    Raises:
+        ConfigurationError: If it cannot be read, or any part of it is wrong.
+    """
+    chosen = Path(path) if path else default_path(environment)
+    try:
+        document = tomllib.loads(chosen.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        if not path and not profile:
+            return "no file", {}
+        raise ConfigurationError(f"cannot read {chosen}: there is no such file") from None
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {chosen}: {error.strerror}") from None
+    except ValueError as error:  # it is not quoted: it may hold what it should not
+        _, found, place = str(error).rpartition("(at ")
+        where = f"at {place.rstrip(')')}" if found else "it is not UTF-8"
+        raise ConfigurationError(f"{chosen}: not TOML: {where}") from None
+    profiles = document.pop("profiles", {})
+    if not isinstance(profiles, dict) or not all(isinstance(p, dict) for p in profiles.values()):
+        raise ConfigurationError(f"{chosen}: profiles: expected tables like [profiles.test]")
+    if profile and profile not in profiles:
+        known = ", ".join(profiles) or "none"
+        raise ConfigurationError(f"{chosen}: no profile {profile!r}; there are: {known}")
+    for name, part in {"": document, **profiles}.items():
+        place = f"{chosen}: [profiles.{name}]" if name else str(chosen)
+        _refuse_secrets(part, place)
+        _structured(_over(document, part), place)
+    return str(chosen), _over(document, profiles.get(profile, {}))
+
+
+def _refuse_secrets(part: Mapping[str, Any], place: str) -> None:
+    signer = part.get("signer")
+    names = {*part, *(signer if isinstance(signer, dict) else ())}
+    for name in sorted(names & _FORBIDDEN):
+        raise ConfigurationError(
+            f"{place}: {name}: no secret may stand in this file, where backups and repositories "
+            f"take it along; put it into {_ALLOWED_PLACES}"
+        )
+
+
+def _over(document: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """Put a profile over a document: tables field by field, and one place of the secret."""
+    has_place = any(name in part for name in _SECRET_PLACES)
+    kept = {n: one for n, one in document.items() if not (has_place and n in _SECRET_PLACES)}
+    tables = {
+        name: {**kept[name], **one}
+        for name, one in part.items()
+        if isinstance(one, dict) and isinstance(kept.get(name), dict)
+    }
+    return {**kept, **part, **tables}
+
+
+def _structured(document: Mapping[str, Any], source: str) -> Settings:
+    """Make settings of a document.
+
+    Raises:
+        ConfigurationError: Naming every field that is wrong or not known.
+    """
+    settings: Settings = _made_of(Settings, document, source)
+    if "factory" not in settings.signer:  # no secret is there yet: this checks its other fields
+        _made_of(HmacSigner, {**settings.signer, "secret": "-"}, source, ".signer")
+    elif len(settings.signer) > 1:
+        raise ConfigurationError(f"{source}: signer: factory: expected nothing beside it")
+    return settings
+
+
+def _made_of(kind: type[Any], table: Mapping[str, Any], source: str, path: str = "") -> Any:  # noqa: ANN401  # of that kind
+    try:
+        return _converter().structure(table, kind)
+    except BaseValidationError as error:
+        problems = [
+            problem.rpartition(" @ ")
+            for problem in transform_error(error, path=path, format_exception=_described)
+        ]
+    raise ConfigurationError(
+        "\n".join(
+            f"{source}: {where[1:]}: {text}" if where else f"{source}: {text}"
+            for text, _, where in problems
+        )
+    )
+
+
+@functools.cache
+def _converter() -> Converter:
+    """Return what makes classes of tables; it converts no value, which might hide a mistake."""
+    converter = Converter(forbid_extra_keys=True, prefer_attrib_converters=True, use_alias=True)
+    converter.register_structure_hook(
+        Path, lambda value, _: Path(_only(str | Path, "a text", value))
+    )
+    for kind, accepted, expected in (
+        (str, str, "a text"),
+        (bool, bool, "true or false"),
+        (int, int, "a whole number"),
+        (float, int | float, "a number"),
+    ):
+        converter.register_structure_hook(
+            kind, lambda value, _, a=accepted, e=expected: _only(a, e, value)
+        )
+
+    @converter.register_structure_hook_factory(attrs.has)
+    def of_table(kind: type[Any]) -> "Callable[[Any, Any], Any]":
+        make = converter.gen_structure_attrs_fromdict(kind)
+        return lambda value, _: make(_only(Mapping, "a table", value), kind)
+
+    return converter
+
+
+def _only(kind: Any, expected: str, value: Any) -> Any:  # noqa: ANN401  # a class, or a union
+    """Return a value of a class; the error does not show it: it may be a misplaced secret."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ConfigurationError(f"expected {expected}, got {type(value).__name__}")
+    return value
+
+
+def _described(error: BaseException, _: object) -> str:
+    """Say what is wrong; beside a name that is not known, the nearest that is."""
+    if isinstance(error, AttributeError):  # how cattrs finds that there is no table
+        return "expected a table"
+    if not isinstance(error, ForbiddenExtraKeysError):
+        return str(error)
+    beside = {Settings: ["profiles"], HmacSigner: ["factory"]}.get(error.cl, [])
+    known = [*(one.alias for one in attrs.fields(error.cl) if one.alias != "secret"), *beside]
+    near = {name: get_close_matches(name, known, 1) for name in sorted(error.extra_fields)}
+    return "; ".join(
+        f"{name}: not known; did you mean {found[0]}?"
+        if found
+        else f"{name}: not known; there are: {', '.join(known)}"
+        for name, found in near.items()
+    )
+
+
+def _secret_of_file(path: Path, warn: "Callable[[str], None]") -> str:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_LONGEST_SECRET_BYTES)
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the secret file {path}: {error.strerror}") from None
+    if mode & stat.S_IROTH:
+        warn(f"{path} can be read by every user of this machine; try: chmod 600 {path}")
+    try:
+        return raw.decode("utf-8-sig").rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"the secret file {path} is not UTF-8") from None
+
+
+def _secret_of_keyring(service: str, user: str) -> str:
+    try:
+        import keyring  # noqa: PLC0415  # an extra
+    except ModuleNotFoundError:
+        raise ConfigurationError(
+            "a keyring needs the keyring package: pip install 'gateway-async[keyring]'"
+        ) from None
+    try:
+        secret = keyring.get_password(service, user)
+    except Exception as error:  # noqa: BLE001  # a backend is anybody's code, and may not be there
+        raise ConfigurationError(f"the keyring cannot be read: {type(error).__name__}") from None
+    if secret is None:
+        raise ConfigurationError(
+            f"the keyring has no secret of service {service!r} for {user!r}; put it there with: "
+            f"keyring set {service} {user}"
+        )
+    return secret
+
+
+def _made(factory: object, secret: str) -> Any:  # noqa: ANN401  # any signer
+    """Make a signer by a function that `module:name` names; its errors may hold the secret.
+
+    Raises:
+        ConfigurationError: If there is no such function, or it raises.
+    """
+    module, _, name = str(factory).partition(":")
+    try:
+        make = getattr(importlib.import_module(module), name or "-", None)
+        signer = make(secret) if callable(make) else None
+    except GatewayError:
+        raise
+    except Exception as error:  # noqa: BLE001  # whatever it raises, its text may hold the secret
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        problem = f"raised {type(error).__name__} in {place.filename}, line {place.lineno}"
+        if isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]:
+            problem = f"has no module {module!r}; install it, or name its directory in PYTHONPATH"
+        raise ConfigurationError(f"signer: factory: {factory!r} {problem}") from None
+    if signer is None:
+        raise ConfigurationError(
+            'signer: factory: expected "module:function", which takes the secret and returns a '
+            f"signer, got {factory!r}"
+        )
+    return signer

@@ -1,1 +1,0 @@
-"""What the command line goes by: options first, then the environment, then a TOML file."""
