@@ -19,7 +19,7 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
     Args:
         arguments: What stands behind the command's name; by default the process's own arguments.
     """
-    _stand_in_for_what_is_closed()
+    _open_closed_streams()
     if os.environ.get("COLUMNS") == "0":  # as where no width is known: rich would show no word
         del os.environ["COLUMNS"]
     if isinstance(sys.stdout, io.TextIOWrapper):  # as standard error does by itself
@@ -43,30 +43,20 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
     except Exception:  # noqa: BLE001  # of a defect, 1 would say that some orders were declined
         traceback.print_exc()
         code = _UNSETTLED
-    _give_up_what_nobody_reads()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # where that fails, the interpreter would flush again, and exit with 120
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     sys.exit(code)
 
 
-def _stand_in_for_what_is_closed() -> None:
-    """Put streams that have nothing, and take nothing, where there are none, as `2>&-` leaves it.
-
-    Else the next file that is opened has their number.
-    """
-    if sys.stdin is None:
-        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
-    if sys.stdout is None:
-        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
-    if sys.stderr is None:
-        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-
-
-def _give_up_what_nobody_reads() -> None:
-    """Flush what is written; where that fails, the interpreter would too, and exit with 120."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            if not stream.closed:
-                stream.flush()
-        except OSError:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())
-            os.close(nowhere)
+def _open_closed_streams() -> None:
+    """Open what `2>&-` has closed: input is empty, output fails, and what is said is dropped."""
+    for name, mode, flags in (
+        ("stdin", "r", os.O_RDONLY),
+        ("stdout", "w", os.O_RDONLY),
+        ("stderr", "w", os.O_WRONLY),
+    ):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from cyclopts import App, CycloptsError, Group
 
-from gateway_async.cli.commands.common import USAGE
+from gateway_async.cli.run import USAGE
 from gateway_async.cli.talk import Talk
 from gateway_async.operations import OPERATIONS
 
@@ -38,9 +38,9 @@ GROUPS = {
         "payout": ("money:commands", "Pay out: request_id, and any field of a payout."),
     },
     "Look-ups": {
-        "query": ("look_ups:query", "Look up transactions: order_no or transaction_id."),
+        "query": ("money:commands", "Look up transactions: order_no or transaction_id."),
         "search-refunds": (
-            "look_ups:search_refunds",
+            "money:commands",
             "Look up refunds: order_no or transaction_id.",
         ),
         "reconcile": ("reconciling:reconcile", "Compare a ledger with the gateway's records."),

@@ -1,9 +1,7 @@
-"""What commands on a job have in common: its name, how far it has come, and its orders as rows."""
+"""Jobs of a journal: which one a file of orders is, how far it has come, and its orders as rows."""
 
 import asyncio
 import hashlib
-from datetime import date
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
@@ -13,13 +11,9 @@ import orjson
 
 from gateway_async.cli.layouts import LAYOUTS, Layout
 from gateway_async.cli.options import open_journal
-from gateway_async.cli.orders import IN_JOB
-from gateway_async.cli.outcomes import outcome_cells
-from gateway_async.cli.payout_rows import PAYOUT
 from gateway_async.errors import JobNotFoundError
 from gateway_async.journal import JobState
 from gateway_async.journal.location import locate
-from gateway_async.models.values import SensitiveText
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -69,10 +63,10 @@ class KnownJob:
 
     @property
     def asked(self) -> str:
-        """What it is called where a person is asked whether to go on."""
+        """Its description where a person is asked whether to go on."""
         if not self.before:
             return self.told
-        before = "; ".join(f"{_named(one)} has {_so_far(one)}" for one in self.before)
+        before = "; ".join(f"{_named(one)} has {so_far(one)}" for one in self.before)
         return f"AGAIN, as {self.told} ({before})"
 
     @property
@@ -81,48 +75,33 @@ class KnownJob:
         if self.status is None:
             return f"new job {self.name} in {self.place}"
         kind = "is done" if self.is_done else "goes on"
-        return f"{_named(self.status)} in {self.place} {kind}: {_so_far(self.status)}"
+        return f"{_named(self.status)} in {self.place} {kind}: {so_far(self.status)}"
 
 
 def _named(status: "JobStatus") -> str:
     return f"job {status.name} of {status.created_at:%Y-%m-%d %H:%M}"
 
 
-def _so_far(status: "JobStatus") -> str:
+def so_far(status: "JobStatus") -> str:
+    """Return how many orders are in each state, in words."""
     return ", ".join(f"{count:,} {state}" for state, count in status.counts.items() if count)
 
 
-def name_of_orders(operation: str, settings: "Settings", orders: "Iterable[Any]") -> str:
-    """Return the name of the job that some orders are, made of the orders and of who sends them.
+def name_of_orders(operation: str, settings: "Settings", orders: str) -> str:
+    """Return the name of the job of a file: made of its orders, and of who sends them where.
 
-    How the file was written, and in what order its columns stand, makes no difference.
+    Args:
+        operation: What is done with them.
+        settings: Name the gateway and the merchant.
+        orders: The digest of the orders; how the file is written makes no difference to it.
 
     Raises:
         ConfigurationError: If the gateway's address is wrong.
     """
-    host = urlsplit(settings.base_url).netloc
-    who = settings.who
-    digest = hashlib.sha256()
-    for part in (operation, host, who["merchant_id"], who["account_id"]):
-        digest.update(orjson.dumps(part))
-    for order in orders:
-        digest.update(orjson.dumps(_plain(order)))
-    parts = (operation, who["merchant_id"][:_LONGEST_PART], host[:_LONGEST_PART])
-    return "-".join((*parts, digest.hexdigest()[:_DIGITS]))
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401  # an order, or a part of one
-    """Return an order as JSON has it, whatever way its values were written."""
-    if attrs.has(type(value)) and not isinstance(value, SensitiveText):
-        fields = {name: getattr(value, name) for name in attrs.fields_dict(type(value))}
-        return {name: _plain(one) for name, one in fields.items() if one is not None}
-    if isinstance(value, tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, Decimal):
-        return format(value.normalize(), "f")
-    if isinstance(value, SensitiveText):
-        return value.reveal()
-    return value.isoformat() if isinstance(value, date) else str(value)
+    host, who = urlsplit(settings.base_url).netloc, settings.who
+    parts = (operation, host, who["merchant_id"], who["account_id"], orders)
+    digest = hashlib.sha256(orjson.dumps(parts)).hexdigest()[:_DIGITS]
+    return "-".join((operation, who["merchant_id"][:_LONGEST_PART], host[:_LONGEST_PART], digest))
 
 
 def look_at(settings: "Settings", name: str, *, create: bool = True) -> KnownJob:
@@ -164,24 +143,23 @@ def find_job(settings: "Settings", name: str, *, again: bool, create: bool = Tru
 
 def _statuses(settings: "Settings", names: "Iterable[str]", *, create: bool) -> "list[JobStatus]":
     """Return how far some jobs have come, up to the first that is not there."""
-    location = locate(settings.journal)
-    if location.is_sqlite and not Path(location.path).exists():
-        return []
-    return asyncio.run(_statuses_in(open_journal(settings, create=create), names))
-
-
-async def _statuses_in(journal: "Journal", names: "Iterable[str]") -> "list[JobStatus]":
     found: list[JobStatus] = []
-    async with journal:
-        for name in names:
-            journal.job(name)  # refuses what is no name
-            try:
-                status = await journal.status(name)
-            except JobNotFoundError:
-                break
-            if not status.imported:  # what a killed import left is as good as new
-                break
-            found.append(status)
+
+    async def read() -> None:
+        async with open_journal(settings, create=create) as journal:
+            for name in names:
+                journal.job(name)  # refuses what is no name
+                try:
+                    status = await journal.status(name)
+                except JobNotFoundError:
+                    return
+                if not status.imported:  # what a killed import left is as good as new
+                    return
+                found.append(status)
+
+    location = locate(settings.journal)
+    if not location.is_sqlite or Path(location.path).exists():
+        asyncio.run(read())
     return found
 
 
@@ -196,7 +174,7 @@ def place_of(settings: "Settings") -> str:
 
 
 def job_facts(status: "JobStatus") -> dict[str, Any]:
-    """Return what is said of a job, as JSON has it."""
+    """Return what is known of a job, as JSON has it."""
     return {
         "job": status.name,
         "operation": status.operation,
@@ -211,12 +189,7 @@ def job_facts(status: "JobStatus") -> dict[str, Any]:
 
 def layout_of(status: "JobStatus") -> Layout:
     """Return the columns of the orders of a job."""
-    return PAYOUT if status.operation == PAYOUT.operation else LAYOUTS[status.operation]
-
-
-def naming_columns(layout: Layout) -> tuple[str, ...]:
-    """Return the columns by which people know an order."""
-    return layout.identity if layout is PAYOUT else ("transaction_id", "order_no")
+    return LAYOUTS[status.operation]
 
 
 async def rows_of(journal: "Journal", name: str) -> "AsyncIterator[Row]":
@@ -226,22 +199,3 @@ async def rows_of(journal: "Journal", name: str) -> "AsyncIterator[Row]":
         for row in rows:
             yield row
         rows = await journal.rows(name, after=rows[-1].index, limit=_PAGE)
-
-
-def job_columns(layout: Layout) -> list[str]:
-    """Return the columns of a file with the orders of a job."""
-    return ["index", "state", *layout.columns, *layout.result_columns, IN_JOB]
-
-
-def job_cells(name: str, row: "Row", layout: Layout) -> dict[str, Any]:
-    """Return the cells of an order of a job: itself, and what became of it."""
-    outcome = row.outcome()
-    results = zip(layout.result_columns, outcome_cells(outcome, layout), strict=True)
-    given = {column: getattr(outcome.order, column) for column in layout.columns}
-    return {
-        "index": row.index,
-        "state": str(row.state),
-        **given,
-        **dict(results),
-        IN_JOB: name,
-    }

@@ -1,171 +1,176 @@
-"""What the files of each command hold, as data.
+"""What the files of each command hold: columns made of the fields of orders and records.
 
-Input columns carry the interface's field names. Result columns of look-ups and payouts are made of
-the fields of the record, so that a new field has its column. This module does no input or output.
+Parts of objects have dots: `beneficiary.address.city`.
 """
 
 import functools
+from decimal import Decimal
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import attrs
 
-from gateway_async.models.orders import OrderRef
 from gateway_async.models.records import Record
-from gateway_async.models.values import SignatureText, currency_field
-from gateway_async.operations import OPERATIONS, Operation
+from gateway_async.models.values import MODEL, SignatureText, currency_field
+from gateway_async.operations import OPERATIONS, Operation, OperationClass
+from gateway_async.reconciliation import LedgerEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
-STATUS = "status"
-"""The result column that carries the outcome's status."""
-
-OUTCOME_COLUMNS = (STATUS, "code", "error")
+IN_JOB = "in_job"
+"""The result column that names the job which has the order, and may send it itself."""
+OUTCOME_COLUMNS = ("status", "code", "error")
 """The result columns of every command, before those of its records."""
-
-
-@attrs.frozen(kw_only=True)
-class Layout:
-    """The columns of one command's files.
-
-    Attributes:
-        operation: The command.
-        order: The class of an order.
-        required: Columns that must be there and filled.
-        optional: Columns that are used where they are there and filled.
-        either: Columns of which at least one must be there, and exactly one filled in each row.
-        amounts: Which of the columns hold amounts.
-        identity: Columns by which two rows are the same order.
-        total: The column whose amounts are what the command moves.
-        results: Columns written from the gateway's records, and the field of each; a part of an
-            object has dots in both. Where a column could hide one of the input's, its name begins
-            with `found_`.
-        confirms: Whether the command asks before it sends: money leaves the merchant.
-    """
-
-    operation: str
-    order: "Callable[..., Any]"
-    required: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
-    either: tuple[str, ...] = ()
-    amounts: frozenset[str] = frozenset({"amount", "refund_amount"})
-    identity: tuple[str, ...] = ()
-    total: str = "amount"
-    results: "Mapping[str, str]"
-    confirms: bool = False
-
-    @property
-    def method(self) -> str:
-        """The name of the client's method."""
-        return self.operation.replace("-", "_")
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The input columns that the command reads."""
-        return (*self.required, *self.optional, *self.either)
-
-    @property
-    def looks_up(self) -> bool:
-        """Whether the command only reads."""
-        return self.order is OrderRef
-
-    @property
-    def result_columns(self) -> tuple[str, ...]:
-        """The columns that the command writes beside those of the input."""
-        return (*OUTCOME_COLUMNS, *self.results)
-
-    @property
-    def written(self) -> frozenset[str]:
-        """All names that the command writes: in JSON Lines, columns with dots are one object."""
-        return frozenset(
-            [*self.result_columns, *(name.partition(".")[0] for name in self.result_columns)]
-        )
-
-    def by(self, column: str) -> "Layout":
-        """Return the layout of a look-up that goes by one column only."""
-        return attrs.evolve(self, required=(column,), either=(), identity=(column,))
-
-
 _REFERENCES = ("order_no", "transaction_id")
-_UNWRITTEN = frozenset(attrs.fields_dict(Record))
-"""Fields of records that are not the interface's."""
 
 
-@functools.cache
-def fields_of(record_class: type) -> tuple[str, ...]:
-    """Return the fields of a record, but for signatures: those of its objects with dots."""
-    return tuple(_fields_of(record_class))
-
-
-def _fields_of(record_class: type) -> "Iterator[str]":
-    for field in attrs.fields(record_class):
+def fields_of(model: type) -> "Iterator[str]":
+    """Return the fields of a record that are the interface's: those of its objects with dots."""
+    for field in attrs.fields(model):
         kinds = get_args(field.type)
-        if field.name in _UNWRITTEN or SignatureText in kinds:
+        if field.name in attrs.fields_dict(Record) or SignatureText in kinds:
             continue
         part = next((kind for kind in kinds if attrs.has(kind)), None)
         if part is None or get_origin(field.type) is tuple:
             yield field.name
         else:
-            yield from (f"{field.name}.{name}" for name in _fields_of(part))
+            yield from (f"{field.name}.{name}" for name in fields_of(part))
 
 
-def results_of(record_class: type, inputs: "Collection[str]", **named: str) -> dict[str, str]:
-    """Return a column for each field of a record.
+def _inputs_of(model: type, path: str = "") -> "Iterator[tuple[str, attrs.Attribute[Any]]]":
+    """Return the columns of an order, and the field of each."""
+    for field in attrs.fields(model):
+        yield f"{path}{field.name}", field
+        if (part := field.metadata.get(MODEL)) is not None and "Sequence" not in str(field.type):
+            yield from _inputs_of(part, f"{path}{field.name}.")
 
-    Args:
-        record_class: The class of the record.
-        inputs: Names that columns of the input may have.
-        named: Columns that have another name, by the field.
+
+@attrs.frozen(kw_only=True)
+class Layout:
+    """What the files of one command hold.
+
+    Attributes:
+        command: The command.
+        model: What its rows are.
+        operation: What is done with them; None for a ledger.
+        inputs: The columns that are read, and the field of each.
+        results: The columns written from the gateway's records, and the field of each. Where one
+            could hide a column of the input, its name begins with `found_`.
     """
-    return {
-        named.get(field, f"found_{field}" if field.partition(".")[0] in inputs else field): field
-        for field in fields_of(record_class)
-    }
+
+    command: str
+    model: type
+    operation: Operation | None = None
+    inputs: "Mapping[str, attrs.Attribute[Any]]"
+    results: "Mapping[str, str]" = MappingProxyType({})
+
+    @property
+    def method(self) -> str:
+        """The name of the operation."""
+        return self.command.replace("-", "_")
+
+    @property
+    def moves_money(self) -> bool:
+        """Whether it does more than look up."""
+        return self.operation is not None and not self.operation.is_look_up
+
+    @property
+    def confirms(self) -> bool:
+        """Whether the command asks before it sends: money leaves the merchant."""
+        operation = self.operation
+        return operation is not None and (
+            operation.confirms or operation.kind is OperationClass.KEYED
+        )
+
+    @functools.cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The fields of its class, which are input columns."""
+        return tuple(name for name in self.inputs if "." not in name)
+
+    @functools.cached_property
+    def required(self) -> list[str]:
+        """The columns that must be there, and filled."""
+        return [n for n, field in self.inputs.items() if field.default is attrs.NOTHING]
+
+    @functools.cached_property
+    def either(self) -> tuple[str, ...]:
+        """Columns of which one at least must be there, and filled."""
+        return () if self.moves_money else tuple(n for n in _REFERENCES if n in self.inputs)
+
+    @property
+    def naming(self) -> tuple[str, ...]:
+        """The columns by which people know an order."""
+        is_keyed = "request_id" in self.inputs
+        return ("request_id",) if is_keyed else ("transaction_id", "order_no")
+
+    @functools.cached_property
+    def result_columns(self) -> tuple[str, ...]:
+        """The columns that the command writes beside those of the input."""
+        return (*OUTCOME_COLUMNS, *self.results)
+
+    def by(self, column: str) -> "Layout":
+        """Return the layout of a look-up that goes by one column only."""
+        return attrs.evolve(self, inputs={column: self.inputs[column]})
+
+    def moved(self, order: Any) -> tuple[str, Decimal] | None:  # noqa: ANN401  # any order
+        """Return the currency and the amount that an order moves; None where it moves none."""
+        if self.operation is None or self.operation.is_look_up:
+            return None
+        for name, currency in self._moved.items():
+            if (amount := getattr(order, name)) is not None:
+                return getattr(order, currency) or "", amount
+        return None
+
+    @functools.cached_property
+    def _moved(self) -> dict[str, str]:
+        """The columns of what an order moves, the first that is filled, and of its currency."""
+        found = {name: code for name in self.columns if (code := currency_field(self.inputs[name]))}
+        moved = None if self.operation is None else self.operation.moved_field
+        return {moved: found[moved]} if moved in found else found
 
 
-_INPUTS = frozenset(
-    name
-    for operation in OPERATIONS.values()
-    if operation.is_money_batch
-    for name in attrs.fields_dict(operation.order_class)
-)
-
-
-def _batch(operation: Operation) -> Layout:
-    fields = attrs.fields(operation.order_class)
+def _layout(operation: Operation) -> Layout:
+    """Return the layout of an operation: its results are what a reply adds, or all of a record."""
+    if operation.is_money_batch:
+        results = {name: name for name in operation.result_fields}
+    else:
+        hidden = {
+            name
+            for one in OPERATIONS.values()
+            if one.is_money_batch or one is operation
+            for name in attrs.fields_dict(one.order_class)
+        }
+        names, is_keyed = dict[str, str](), operation.kind is OperationClass.KEYED
+        if is_keyed:  # beside the outcome's own
+            names = {name: f"payout_{name}" for name in ("status", "transaction_id")}
+            hidden = {*attrs.fields_dict(operation.order_class)}
+        results = {
+            names.get(
+                field, f"found_{field}" if field.partition(".")[0] in hidden else field
+            ): field
+            for field in fields_of(operation.record_class)
+        }
+        # First what the gateway adds, then the request as it repeats it.
+        order = sorted(results, key=lambda name: is_keyed and name.startswith("found_"))
+        results = {name: results[name] for name in order}
     return Layout(
-        operation=operation.name,
-        order=operation.order_class,
-        required=tuple(field.name for field in fields if field.default is attrs.NOTHING),
-        optional=tuple(field.name for field in fields if field.default is not attrs.NOTHING),
-        amounts=frozenset(field.name for field in fields if currency_field(field)),
-        identity=(operation.identity_field,),
-        total=operation.moved_field,
-        results={field: field for field in operation.result_fields},
-        confirms=operation.confirms,
+        command=operation.name.replace("_", "-"),
+        model=operation.order_class,
+        operation=operation,
+        inputs=dict(_inputs_of(operation.order_class)),
+        results=results,
     )
 
-
-def _look_up(operation: Operation) -> Layout:
-    return Layout(
-        operation=operation.name.replace("_", "-"),
-        order=OrderRef,
-        either=_REFERENCES,
-        identity=_REFERENCES,
-        results=results_of(operation.record_class, _INPUTS),
-    )
-
-
-_LAYOUTS = (
-    *(_batch(operation) for operation in OPERATIONS.values() if operation.is_money_batch),
-    *(_look_up(operation) for operation in OPERATIONS.values() if operation.is_look_up),
-)
 
 LAYOUTS: "Mapping[str, Layout]" = MappingProxyType(
-    {layout.operation: layout for layout in _LAYOUTS}
+    {
+        one.name.replace("_", "-"): _layout(one)
+        for one in OPERATIONS.values()
+        if one.is_look_up or one.takes_jobs
+    }
 )
-"""The layout of each command that sends a batch of orders."""
+"""The layout of each command that sends a batch of orders, by the command."""
 
-WRITTEN = frozenset(name for one in _LAYOUTS for name in one.written)
-"""All columns that these commands write."""
+LEDGER = Layout(command="reconcile", model=LedgerEntry, inputs=dict(_inputs_of(LedgerEntry)))
+"""The layout of a ledger."""

@@ -12,8 +12,8 @@ import attrs
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from gateway_async.cli.files.formats import Format
 from gateway_async.cli.settings import Settings, default_journal, read_settings
+from gateway_async.cli.tables import Format
 from gateway_async.cli.talk import Talk
 from gateway_async.errors import ConfigurationError
 from gateway_async.journal import Journal

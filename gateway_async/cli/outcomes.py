@@ -1,49 +1,54 @@
-"""Outcomes into cells. Pure."""
+"""Outcomes into rows of a file, each beside the row of its order.
 
+Outcomes come as they are finished, and are written in the order of the input. Until then a
+temporary database keeps their cells: in memory while they are few, on disk beyond that.
+"""
+
+import contextlib
+import sqlite3
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import orjson
 
-from gateway_async.cli.cells import to_text
-from gateway_async.cli.layouts import OUTCOME_COLUMNS, fields_of
+from gateway_async.cli.layouts import IN_JOB, OUTCOME_COLUMNS, fields_of
+from gateway_async.cli.orders import to_text
+from gateway_async.cli.run import drive
+from gateway_async.cli.shows import gauged
+from gateway_async.cli.tables import Format
 from gateway_async.errors import RejectedError
+from gateway_async.models.orders import OutcomeStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from gateway_async.batching.results import Outcome
     from gateway_async.cli.layouts import Layout
-    from gateway_async.models.orders import OutcomeStatus
+    from gateway_async.cli.orders import InputFile
+    from gateway_async.cli.outfile import OutFile
+    from gateway_async.cli.run import RunSummary, Stop, Streamed
+    from gateway_async.cli.talk import Talk
+    from gateway_async.journal.rows import Row
 
-    Cells = Mapping[str, object]
+_NEVER_TAKEN = "nothing was sent: the run ended before"
+_NOT_KNOWN = "the run ended before the outcome was known"
 
 
-def outcome_cells(outcome: "Outcome[Any, Any]", layout: "Layout") -> tuple[object, ...]:
+def outcome_cells(outcome: "Outcome[Any, Any]", layout: "Layout") -> list[object]:
     """Return the result cells of one order; of several records of it, see `_cell`."""
     records = outcome.record if isinstance(outcome.record, tuple) else (outcome.record,)
-    code, text = _error_cells(outcome.error)
+    error = outcome.error
+    text = None if error is None else str(error)
+    if isinstance(error, RejectedError):
+        text = error.text or text
     fields = (
         _cell([_value(record, field) for record in records]) for field in layout.results.values()
     )
-    return (str(outcome.status), code, text, *fields)
+    return [str(outcome.status), getattr(error, "code", "") or None, text, *fields]
 
 
-def cells_without_outcome(
-    layout: "Layout", status: "OutcomeStatus", reason: str
-) -> tuple[object, ...]:
-    """Return the result cells of an order that no outcome came for."""
-    empty = (None,) * (len(layout.result_columns) - len(OUTCOME_COLUMNS))
-    return (str(status), None, reason, *empty)
-
-
-def _error_cells(error: Exception | None) -> tuple[str | None, str | None]:
-    if isinstance(error, RejectedError):
-        return error.code or None, error.text or str(error)
-    return getattr(error, "code", "") or None, None if error is None else str(error)
-
-
-def as_objects(cells: "Cells") -> dict[str, object]:
+def as_objects(cells: "Mapping[str, object]") -> dict[str, object]:
     """Make objects of cells whose columns have dots; one without any value is None."""
     made: dict[str, Any] = {}
     for column, value in cells.items():
@@ -63,8 +68,6 @@ def _without_empty(value: object) -> object:
 
 
 def _value(record: object, field: str) -> object:
-    if "." not in field:
-        return getattr(record, field, None)
     for name in field.split("."):
         record = getattr(record, name, None)
     return record
@@ -72,13 +75,10 @@ def _value(record: object, field: str) -> object:
 
 def _cell(values: "Sequence[object]") -> object:
     """Return the cell of a field: texts of several records are joined by `;`, lists are listed."""
-    if len(values) == 1 and not isinstance(values[0], tuple):  # nearly always
-        return _text(values[0]) or None
-    if not any(isinstance(value, tuple) for value in values):
-        return ";".join(map(_text, values)) or None
     lists = [[_plain(one) for one in value] for value in values if isinstance(value, tuple)]
-    found = lists[0] if len(values) == 1 else lists
-    return found if any(lists) else None
+    if not lists:
+        return ";".join(map(_text, values)) or None
+    return (lists[0] if len(values) == 1 else lists) if any(lists) else None
 
 
 def _plain(value: object) -> object:
@@ -93,3 +93,105 @@ def _plain(value: object) -> object:
 
 def _text(value: object) -> str:
     return value.isoformat() if isinstance(value, date) else to_text(value)
+
+
+class Results:
+    """What became of each row of a file, and of the whole.
+
+    Args:
+        layout: The columns.
+        summary: Counts every outcome.
+
+    Attributes:
+        rest: The status of rows that no outcome came for, and why.
+    """
+
+    def __init__(self, layout: "Layout", summary: "RunSummary") -> None:
+        self.summary = summary
+        self.rest: tuple[OutcomeStatus, str] = OutcomeStatus.UNKNOWN, _NOT_KNOWN
+        self._layout = layout
+        self._kept = sqlite3.connect("")
+        self._kept.execute("CREATE TABLE kept (row INTEGER PRIMARY KEY, cells TEXT)")
+
+    def keep(self, outcome: "Outcome[Any, Any]") -> None:
+        """Keep one outcome, and count it, if none came for its row."""
+        cells = orjson.dumps(outcome_cells(outcome, self._layout)).decode()
+        made = self._kept.execute(
+            "INSERT OR IGNORE INTO kept VALUES (?, ?)", (outcome.index, cells)
+        )
+        if made.rowcount:
+            self.summary.see(outcome)
+
+    @property
+    def count(self) -> int:
+        """How many rows an outcome came for."""
+        (count,) = self._kept.execute("SELECT count(*) FROM kept").fetchone()
+        return int(count)
+
+    def _table(
+        self, file: "InputFile", kind: Format
+    ) -> "tuple[list[str], Iterator[Mapping[str, Any]]]":
+        """Return columns and rows of the outcome file, in the order of the input."""
+        rest, layout, summary, report = self.rest, self._layout, self.summary, self.summary.report
+        has_objects = kind is Format.JSONL
+        heads = dict.fromkeys(name.partition(".")[0] for name in layout.result_columns)
+        owner = {} if summary.job is None else {IN_JOB: summary.job}
+        passed = file.passed_through({*layout.result_columns, *heads, IN_JOB})
+        if lost := file.totals.orders - self.count:
+            summary.counts[str(rest[0])] += lost
+            if report is not None:
+                report.miss(lost, *rest)
+        nothing = [str(rest[0]), None, rest[1]]
+        nothing += [None] * (len(layout.result_columns) - len(OUTCOME_COLUMNS))
+
+        def rows() -> "Iterator[Mapping[str, Any]]":
+            kept = self._kept.execute("SELECT row, cells FROM kept ORDER BY row")
+            at, cells = next(kept, (-1, ""))
+            for index, row in enumerate(file.rows()):
+                if report is not None:
+                    report.locate(index, row.line)
+                found = nothing
+                if index == at:
+                    found = orjson.loads(cells)
+                    at, cells = next(kept, (-1, ""))
+                given = {name: row.cells[name] for name in passed if name in row.cells}
+                results = dict(zip(layout.result_columns, found, strict=True))
+                yield {**given, **(as_objects(results) if has_objects else results), **owner}
+
+        return [*passed, *(heads if has_objects else layout.result_columns), *owner], rows()
+
+    def write(self, out: "OutFile", file: "InputFile") -> None:
+        """Write every row with its result beside it; `summary.misplaced` says if that failed."""
+        try:
+            out.write(*self._table(file, out.format))
+        except OSError as error:
+            self.summary.misplaced = f"{out.name} takes no more: {error.strerror or error}"
+        with contextlib.suppress(sqlite3.Error):
+            self._kept.close()
+
+
+async def collect(
+    streamed: "Streamed", results: Results, talk: "Talk", stop: "Stop", total: int
+) -> None:
+    """Drive a batch to its end: the one place where each outcome passes, as it is finished."""
+    with gauged(talk, results.summary.command, total) as gauge:
+
+        def see(outcome: "Outcome[Any, Any]") -> None:
+            results.keep(outcome)
+            gauge.advance(str(outcome.status))
+
+        await drive(streamed, see, results.summary, stop=stop, tick=gauge.tick)
+    results.rest = OutcomeStatus.NOT_SENT, _NEVER_TAKEN  # such a row was never taken from the file
+
+
+def job_columns(layout: "Layout") -> list[str]:
+    """Return the columns of a file with the orders of a job."""
+    return ["index", "state", *layout.columns, *layout.result_columns, IN_JOB]
+
+
+def job_cells(name: str, row: "Row", layout: "Layout") -> dict[str, Any]:
+    """Return the cells of an order of a job: itself, and its outcome."""
+    outcome = row.outcome()
+    results = zip(layout.result_columns, outcome_cells(outcome, layout), strict=True)
+    given = {column: getattr(outcome.order, column) for column in layout.columns}
+    return {"index": row.index, "state": str(row.state), **given, **dict(results), IN_JOB: name}

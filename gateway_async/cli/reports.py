@@ -1,109 +1,47 @@
 """`--report`: what a command did, as one page of HTML, written when it is over.
 
-Law: a report is made of what is recorded elsewhere; that it cannot be written at the end changes
-nothing else.
+A report is made of what is recorded elsewhere: if it cannot be written, nothing else changes.
 """
 
 import contextlib
 import os
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import attrs
-
-from gateway_async.cli.files.formats import STDIO
-from gateway_async.cli.runs import Tally
+from gateway_async.cli.tables import STDIO
 from gateway_async.errors import ConfigurationError
 from gateway_async.report import Head, Report, render
 from gateway_async.report.report import BEGINNING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
+    from gateway_async.cli.run import RunSummary
     from gateway_async.cli.talk import Talk
-    from gateway_async.reconciliation.summary import Summary
-    from gateway_async.report import Latencies
-
-
-@attrs.frozen(kw_only=True)
-class About:
-    """What a report is about.
-
-    Attributes:
-        command: The command.
-        base_url: The gateway's address; None where none was asked.
-        source: The input; None where it is a journal.
-        out: Where every single outcome is written; None where they are printed.
-        job: The name of the job, if it is one.
-        journal: The file of its journal, if that is one.
-    """
-
-    command: str
-    base_url: str | None = None
-    source: Path | None = None
-    out: Path | None = None
-    job: str | None = None
-    journal: Path | None = None
-
-
-@attrs.define(kw_only=True)
-class Reporting:
-    """What a command tells its report.
-
-    Attributes:
-        report: Collects it; None where no report was asked for.
-        tally: What the run adds up to.
-        summary: What a reconciliation came to.
-        next_lines: The commands to give next.
-    """
-
-    report: Report | None = None
-    tally: Tally = attrs.field(factory=Tally)
-    summary: "Summary | None" = None
-    next_lines: list[str] = attrs.field(factory=list)
-
-    @property
-    def telemetry(self) -> "Latencies | None":
-        """What the client tells how long its requests take."""
-        return None if self.report is None else self.report.latencies
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether there is anything to report."""
-        return self.summary is not None or self.tally.has_begun
 
 
 @contextlib.contextmanager
-def reporting(path: Path | None, about: About, talk: "Talk") -> "Iterator[Reporting]":
+def reporting(
+    path: "Path | None", summary: "RunSummary", talk: "Talk", journal: "Path | None" = None
+) -> "Iterator[None]":
     """Begin a report; it is written when the block ends, however it ends.
 
     Args:
         path: The file; None for no report.
-        about: What it is about.
-        talk: Told if it cannot be written.
+        summary: What it is about.
+        talk: Where it is said if it cannot be written.
+        journal: The file of the journal, if it is one.
 
     Raises:
         ConfigurationError: If the file cannot be written; nothing was sent.
     """
     if path is None:
-        yield Reporting()
+        yield
         return
-    beside = _begin_beside(path, about)
-    started = datetime.now().astimezone()
-    told = Reporting(report=Report(about.command.replace("-", "_"), job=about.job))
-    try:
-        yield told
-    finally:
-        if told.report is not None and told.has_begun:
-            _write(beside, path, _render(told, told.report, about, started), talk)
-        beside.unlink(missing_ok=True)
-
-
-def _begin_beside(path: Path, about: About) -> Path:
-    """Begin a file beside the report, so that nothing begins if it could not be written."""
-    if path == STDIO or path.resolve() in _resolved(about.source, about.out, about.journal):
+    others = (summary.source, summary.out, journal)
+    if path == STDIO or path.resolve() in {one.resolve() for one in others if one is not None}:
         raise ConfigurationError(
             "--report: name a file of its own for the page, such as --report night.html"
         )
@@ -117,52 +55,50 @@ def _begin_beside(path: Path, about: About) -> Path:
         beside.touch(exist_ok=False)
     except OSError as error:
         raise ConfigurationError(f"--report: cannot write {path}: {error.strerror}") from None
-    return beside
+    started = datetime.now().astimezone()
+    report = summary.report = Report(summary.command.replace("-", "_"), job=summary.job)
+    try:
+        yield
+    finally:
+        if summary.has_begun:
+            page = render(report, _head(summary, started), summary.books)
+            try:
+                beside.write_text(page, encoding="utf-8", errors="backslashreplace")
+                if path.exists() and not _may_be_replaced(path):  # another command's, meanwhile
+                    path = path.with_name(f"{path.name}.{os.getpid()}.html")
+                beside.replace(path)
+            except OSError as error:
+                talk.warn(f"the report could not be written to {path}: {error.strerror or error}")
+            else:
+                talk.tell("report", f"report: {path}", path=str(path))
+        beside.unlink(missing_ok=True)
 
 
-def _resolved(*paths: Path | None) -> "set[Path]":
-    return {path.resolve() for path in paths if path is not None}
-
-
-def _may_be_replaced(path: Path) -> bool:
-    """Say whether a file is empty, or a report."""
+def _may_be_replaced(path: "Path") -> bool:
+    """Return whether a file is empty, or a report."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        begin = file.read(len(BEGINNING.encode()))
-    return begin in {b"", BEGINNING.encode()}
+        return file.read(len(BEGINNING.encode())) in {b"", BEGINNING.encode()}
 
 
-def _write(beside: Path, path: Path, page: str, talk: "Talk") -> None:
-    try:
-        beside.write_text(page, encoding="utf-8", errors="backslashreplace")
-        if path.exists() and not _may_be_replaced(path):  # another command put it there meanwhile
-            path = path.with_name(f"{path.name}.{os.getpid()}.html")
-        beside.replace(path)
-    except OSError as error:
-        talk.warn(f"the report could not be written to {path}: {error.strerror or error}")
-    else:
-        talk.tell("report", f"report: {path}", path=str(path))
-
-
-def _render(told: Reporting, report: Report, about: About, started: datetime) -> str:
-    tally, summary = told.tally, told.summary
-    head = Head(
-        command=about.command,
-        gateway=None if about.base_url is None else urlsplit(about.base_url).netloc,
+def _head(summary: "RunSummary", started: datetime) -> Head:
+    books = summary.books
+    return Head(
+        command=summary.command,
+        gateway=None if summary.base_url is None else urlsplit(summary.base_url).netloc,
         started_at=started,
         ended_at=datetime.now().astimezone(),
-        source=None if about.source is None else _shown(about.source, "standard input"),
-        out=None if about.out is None else _shown(about.out, "standard output"),
-        job=about.job,
-        next_lines=tuple(told.next_lines),
-        failure=None if tally.failure is None else str(tally.failure),
-        requests=tally.requests if summary is None else summary.requests,
-        retries=tally.retries,
-        unexpected=tally.unexpected if summary is None else summary.unexpected,
+        source=_shown(summary.source, "standard input"),
+        out=_shown(summary.out, "standard output"),
+        job=summary.job,
+        next_lines=tuple(summary.next_lines),
+        failure=None if summary.failure is None else str(summary.failure),
+        requests=summary.requests if books is None else books.requests,
+        retries=summary.retries,
+        unexpected=summary.unexpected if books is None else books.unexpected,
     )
-    return render(report, head, summary)
 
 
-def _shown(path: Path, stdio: str) -> str:
-    return stdio if path == STDIO else str(path)
+def _shown(path: "Path | None", stdio: str) -> str | None:
+    return None if path is None else stdio if path == STDIO else str(path)

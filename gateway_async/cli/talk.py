@@ -4,6 +4,7 @@ import contextlib
 import json
 import logging
 import sys
+from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -20,12 +21,8 @@ _WAITS = ("gateway_async.jobs", "gateway_async.recovery")
 _PIPE_COLUMNS = 160
 
 
-class _Unminding:
-    """A stream that nobody may be reading any more: an outcome is not lost for a word that is.
-
-    Args:
-        stream: The stream.
-    """
+class _Forgiving:
+    """A stream that may have lost its reader: no outcome is lost for a line that is."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -34,13 +31,11 @@ class _Unminding:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write what can be written."""
         with contextlib.suppress(OSError):
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Write what was not written yet, if that can be."""
         with contextlib.suppress(OSError):
             self._stream.flush()
 
@@ -50,10 +45,6 @@ def plain_console(file: TextIO, width: int | None = None) -> Console:
     return Console(file=file, width=width, markup=False, emoji=False, highlight=False)
 
 
-def _standard_error() -> Console:
-    return plain_console(cast("TextIO", _Unminding(sys.stderr)))
-
-
 def standard_output() -> Console:
     """Return a console for what a command is asked for; in a pipe, lines stay whole."""
     return plain_console(sys.stdout, None if sys.stdout.isatty() else _PIPE_COLUMNS)
@@ -61,7 +52,7 @@ def standard_output() -> Console:
 
 def print_json(value: object) -> None:
     """Print what a command is asked for as JSON."""
-    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+    sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
 
 
 @attrs.frozen(kw_only=True)
@@ -74,7 +65,9 @@ class Talk:
     """
 
     is_json: bool = False
-    console: Console = attrs.field(factory=_standard_error)
+    console: Console = attrs.field(
+        factory=lambda: plain_console(cast("TextIO", _Forgiving(sys.stderr)))
+    )
 
     @property
     def has_bar(self) -> bool:
@@ -83,7 +76,7 @@ class Talk:
 
     @property
     def can_ask(self) -> bool:
-        """Whether somebody is there to answer."""
+        """Whether a person is there to answer."""
         return self.console.is_terminal and sys.stdin.isatty()
 
     def tell(self, event: str, message: str, /, **fields: object) -> None:
@@ -118,39 +111,52 @@ class Talk:
             self.console.print(table)
 
     @contextlib.contextmanager
-    def passing_on_logs(self) -> "Iterator[None]":
-        """Say what the library logs as warning or worse, and what it waits for."""
+    def passing_on_logs(self, *others: str) -> "Iterator[None]":
+        """Say what the library logs as warning or worse, and what it waits for; alike ones once.
+
+        Args:
+            others: Names of loggers whose warnings are passed on, too.
+        """
         handler = _Handler(self)
-        logger = logging.getLogger(_LOGGER)
+        loggers = [logging.getLogger(name) for name in (_LOGGER, *others)]
         waits = [(one, one.level) for one in map(logging.getLogger, _WAITS)]
-        logger.addHandler(handler)
+        for one in loggers:
+            one.addHandler(handler)
         for one, _ in waits:
             one.setLevel(logging.INFO)
         try:
             yield
         finally:
-            logger.removeHandler(handler)
+            for one in loggers:
+                one.removeHandler(handler)
             for one, before in waits:
                 one.setLevel(before)
-
-    @contextlib.contextmanager
-    def passing_on_others(self, *names: str) -> "Iterator[None]":
-        """Say what others log as warning or worse, by the names of their loggers."""
-        handler = _Handler(self)
-        loggers = [logging.getLogger(name) for name in names]
-        for logger in loggers:
-            logger.addHandler(handler)
-        try:
-            yield
-        finally:
-            for logger in loggers:
-                logger.removeHandler(handler)
+            handler.sum_up()
 
 
 class _Handler(logging.Handler):
+    """Passes on the first record of each kind, and counts the others."""
+
     def __init__(self, talk: Talk) -> None:
         super().__init__()
         self._talk = talk
+        self._seen: Counter[tuple[str, str]] = Counter()
+        self._last: dict[tuple[str, str], logging.LogRecord] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._talk.tell("log", record.getMessage(), level=record.levelname, logger=record.name)
+        kind = record.name, str(record.msg)
+        self._seen[kind] += record.levelno >= logging.WARNING
+        if self._seen[kind] <= 1:
+            self._tell(record, record.getMessage())
+        else:
+            self._last[kind] = record
+
+    def sum_up(self) -> None:
+        """Say how many more of each kind there were, with the last of them."""
+        for kind, record in self._last.items():
+            more = self._seen[kind] - 1
+            text = f"{more:,} more of these, the last: " if more > 1 else ""
+            self._tell(record, f"{text}{record.getMessage()}", count=more)
+
+    def _tell(self, record: logging.LogRecord, text: str, **fields: object) -> None:
+        self._talk.tell("log", text, level=record.levelname, logger=record.name, **fields)

@@ -12,13 +12,10 @@ from typing import Any
 
 import pytest
 
-from gateway_async.cli.files.formats import KINDS, Format, format_of
-from gateway_async.cli.files.problems import TableError
-from gateway_async.cli.files.rows import LONGEST_LINE_BYTES
-from gateway_async.cli.files.snapshot import Snapshot, snapshot
-from gateway_async.cli.inputs import InputFile, check_file
 from gateway_async.cli.layouts import LAYOUTS
-from gateway_async.cli.orders import OrderReader
+from gateway_async.cli.orders import InputFile, Reader, check_file
+from gateway_async.cli.outfile import OutFile
+from gateway_async.cli.tables import LONGEST_LINE, Format, Table, TableError, format_of, open_table
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.orders import RefundOrder
@@ -40,8 +37,8 @@ ORDER = RefundOrder(
 
 
 def check(body: bytes, kind: Format) -> InputFile:
-    taken = Snapshot(name=f"orders.{kind}", format=kind, file=io.BytesIO(body))
-    return check_file(taken, OrderReader(LAYOUTS["refund"], Dialect()))
+    table = Table(format=kind, file=io.BytesIO(body))
+    return check_file(table, Reader(LAYOUTS["refund"], Dialect(), repeats=False))
 
 
 def problem(body: bytes, kind: Format) -> str:
@@ -90,10 +87,10 @@ def test_a_long_whole_number_is_an_identifier_digit_by_digit() -> None:
         (json_lines({str(n): n for n in range(1001)}), "line 1: more than 1,000 different names"),
         (b'{"a": 1, "b": 1, "a": 2}', "line 1: 'a' stands in one object more than once"),
         (b"[" * 60_000, "line 1: nested too deeply"),
-        ('{"note": "é"}'.encode("latin-1"), "line 1: byte 11 is not UTF-8"),
+        ('{"note": "é"}'.encode("latin-1"), "line 1: character 11 is not UTF-8"),
         ('{"note": "é"}'.encode("utf-16"), "line 1: the file is UTF-16"),
         (b'{"note": "\0"}', "line 1: a NUL byte"),
-        (b'{"note": "' + b"x" * LONGEST_LINE_BYTES + b'"}', "line 1: more than 65536 bytes"),
+        (b'{"note": "' + b"x" * LONGEST_LINE + b'"}', "line 1: more than 65536 characters"),
         (json_lines(CELLS, {"order_no": "O2"}), "line 2, column transaction_id: missing; there"),
         (json_lines({**CELLS, "amount": "1,5"}), "line 1, column amount: '1,5' is not an amount"),
         (json_lines({**CELLS, "amount": True}), "line 1, column amount: 'True' is not an amount"),
@@ -110,12 +107,11 @@ def test_json_lines_that_are_wrong_are_named(body: bytes, words: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [Format.CSV, Format.JSONL])
-@pytest.mark.parametrize("size", [LONGEST_LINE_BYTES + 1, 3 << 20])
+@pytest.mark.parametrize("size", [LONGEST_LINE + 1, 3 << 20])
 def test_a_line_without_an_end_is_not_read_to_its_end(kind: Format, size: int) -> None:
     file = io.BytesIO(b"x" * size + b"\n" + b"y" * size)
-    taken = Snapshot(name="orders", format=kind, file=file)
-    with pytest.raises(TableError, match="line 1: more than 65536 bytes"):
-        check_file(taken, OrderReader(LAYOUTS["refund"], Dialect()))
+    with pytest.raises(TableError, match="line 1: more than 65536 characters"):
+        check_file(Table(format=kind, file=file), Reader(LAYOUTS["refund"], Dialect()))
     assert file.tell() <= 2 << 20
 
 
@@ -129,12 +125,10 @@ def test_lines_are_whole_wherever_the_file_is_cut() -> None:
 
 
 def written(kind: Format, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> bytes:
-    file = io.BytesIO()
-    sink = KINDS[kind].sink(file, columns)
-    for row in rows:
-        sink.write(row)
-    sink.close()
-    return file.getvalue()
+    with tempfile.TemporaryFile() as file:
+        OutFile(name="out", format=kind, file=file).write(columns, rows)
+        file.seek(0)
+        return file.read()
 
 
 ROWS: list[dict[str, Any]] = [
@@ -174,8 +168,8 @@ def test_an_ending_of_another_format_is_refused(name: str) -> None:
 def test_what_changes_in_a_file_meanwhile_does_not_matter(tmp_path: Path) -> None:
     path = tmp_path / "orders.csv"
     path.write_text(",".join(CELLS) + "\n" + ",".join(CELLS.values()) + "\n")
-    with snapshot(path, Format.CSV) as taken:
-        file = check_file(taken, OrderReader(LAYOUTS["refund"], Dialect()))
+    with open_table(path, Format.CSV) as table:
+        file = check_file(table, Reader(LAYOUTS["refund"], Dialect()))
         path.write_text("")
         assert [*file.orders()] == [ORDER]
 
@@ -187,26 +181,20 @@ def test_a_disk_that_takes_no_copy_of_a_file_is_told_before_anything_is_sent(
     path.write_text("order_no\nO1\n")  # so short that it stays in the buffer of its copy
     monkeypatch.setattr(tempfile, "TemporaryFile", partial(Path("/dev/full").open, "r+b"))
     words = r"cannot read .*orders\.csv: No space left"
-    with pytest.raises(ConfigurationError, match=words), snapshot(path, Format.CSV):
+    with pytest.raises(ConfigurationError, match=words), open_table(path, Format.CSV):
         pytest.fail("a copy that is not whole was read")
 
 
-@pytest.mark.parametrize("text", ["a\rT9,O9", "a\r\nb", "a\nb", '"a", "b"', "\r", "=1+1"])
-def test_no_text_of_the_gateway_ends_a_row_of_csv(text: str) -> None:
-    file = io.BytesIO()
-    sink = KINDS[Format.CSV].sink(file, ["order_no", "error", "note"])
-    sink.write({"order_no": "O1", "error": text, "note": "N1"})
-    sink.close()
-    file.seek(0)
-    (row,) = KINDS[Format.CSV].read(file)
-    assert row.cells == {"order_no": "O1", "error": text, "note": "N1"}
-
-
-def test_what_is_written_can_be_read_again_though_a_gateway_sent_a_nul() -> None:
-    file = io.BytesIO()
-    sink = KINDS[Format.CSV].sink(file, ["error"])
-    sink.write({"error": "no\0"})
-    sink.close()
-    file.seek(0)
-    (row,) = KINDS[Format.CSV].read(file)
-    assert row.cells == {"error": "no\ufffd"}
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [(t, t) for t in ("a\rT9,O9", "a\r\nb", "a\nb", '"a", "b"', "\r", "=1+1")]
+    + [("no\0", "no\ufffd")],  # a file with a NUL would be refused
+)
+def test_no_text_of_the_gateway_ends_a_row_of_csv(text: str, read: str) -> None:
+    body = written(
+        Format.CSV,
+        [{"order_no": "O1", "error": text, "note": "N1"}],
+        ["order_no", "error", "note"],
+    )
+    (row,) = Table(format=Format.CSV, file=io.BytesIO(body)).rows()
+    assert row.cells == {"order_no": "O1", "error": read, "note": "N1"}

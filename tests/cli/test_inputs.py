@@ -4,13 +4,9 @@ from typing import Any
 
 import pytest
 
-from gateway_async.cli.files.formats import Format
-from gateway_async.cli.files.problems import SHOWN_PROBLEMS, TableError
-from gateway_async.cli.files.rows import LONGEST_LINE_BYTES
-from gateway_async.cli.files.snapshot import Snapshot
-from gateway_async.cli.inputs import InputFile, check_file
 from gateway_async.cli.layouts import LAYOUTS, Layout
-from gateway_async.cli.orders import OrderReader
+from gateway_async.cli.orders import InputFile, Reader, check_file
+from gateway_async.cli.tables import LONGEST_LINE, SHOWN_PROBLEMS, Format, Table, TableError
 from gateway_async.dialect import Dialect
 from gateway_async.errors import InvalidOrderError
 from gateway_async.models.orders import OrderRef, RefundOrder
@@ -20,8 +16,8 @@ REFUND, QUERY = LAYOUTS["refund"], LAYOUTS["query"]
 
 
 def read_bytes(body: bytes, layout: Layout, dialect: Dialect) -> InputFile:
-    snapshot = Snapshot(name="orders.csv", format=Format.CSV, file=io.BytesIO(body))
-    return check_file(snapshot, OrderReader(layout, dialect))
+    table = Table(format=Format.CSV, file=io.BytesIO(body))
+    return check_file(table, Reader(layout, dialect, repeats=False))
 
 
 def read(*lines: str, command: str = "refund") -> InputFile:
@@ -179,7 +175,7 @@ def test_the_same_transaction_twice_names_the_first_line() -> None:
         (f"{HEADER}\nT1,Ö1,EUR,1,1,\n".encode("latin-1"), 2, "not UTF-8"),
         (f"{HEADER}\nT1,O1,EUR,1,1,\n".encode("utf-16"), 1, "UTF-16"),
         (f"{HEADER}\nT1,O1,EUR,1,1,\0\n".encode(), 2, "NUL"),
-        (f"{HEADER}\nT1,O1,EUR,1,1,{'x' * LONGEST_LINE_BYTES}\n".encode(), 2, "bytes; a line"),
+        (f"{HEADER}\nT1,O1,EUR,1,1,{'x' * LONGEST_LINE}\n".encode(), 2, "characters; a line"),
         (f'{HEADER}\nT1,O1,EUR,1,1,"open\nT2\n'.encode(), 2, "not CSV from here on"),
         (f'{HEADER}\nT1,O1,EUR,1,1,"a"b\n'.encode(), 2, "not CSV from here on"),
     ],
@@ -254,7 +250,7 @@ def test_a_review_has_no_verdict_by_default() -> None:
 def test_orders_that_the_client_refuses_are_named_by_line() -> None:
     table = read(HEADER, "", "T1,O1,EUR,1,1,")
     wrong = InvalidOrderError("RefundOrder(order_no='O1').amount: too precise")
-    error = table.problems_of(InvalidOrderError("1 wrong", problems={0: wrong}), REFUND.columns)
+    error = table.problems_of(InvalidOrderError("1 wrong", problems={0: wrong}))
     assert str(error.problems[0]) == "line 3, column amount: too precise"
 
 

@@ -90,6 +90,40 @@ async def test_a_job_is_made_again_only_where_that_is_asked_for_and_it_is_done(
     assert "under another --job" in named.stderr
 
 
+async def test_json_is_one_object_with_counts_job_and_files(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    orders = write_refunds(sandbox, tmp_path / "orders.csv", 60)
+    sandbox.faults.add("refund", DropReply(times=1))
+    stopping = ("--concurrency", 1, "--stop-after-unknown", 1)
+    line = ("--json", "--out", "out.csv", "--yes", *KEPT)
+    stopped = await run(sandbox, "refund", "orders.csv", *line, *stopping, cwd=tmp_path)
+    facts = json.loads(stopped.stdout)
+    assert stopped.code == 3
+    assert facts["counts"].keys() <= {"succeeded", "unknown", "not_sent"}
+    assert (facts["orders"], facts["source"], facts["out"]) == (60, "orders.csv", "out.csv")
+    assert facts["next"][0] == "the same command"
+
+    resume = ("jobs", "resume", facts["job"], *line)
+    resumed = json.loads((await run(sandbox, *resume, cwd=tmp_path)).stdout)
+    assert (resumed["job"], resumed["counts"]) == (facts["job"], {"succeeded": 60})
+    assert resumed["journal"] == str(tmp_path / "jobs.db")
+    look_up = ("query", "orders.csv", "--by", "order_no", "--json", "--out", "found.csv")
+    found = json.loads((await run(sandbox, *look_up, cwd=tmp_path)).stdout)
+    assert (found["command"], found["counts"]) == ("query", {"succeeded": 60})
+    books = ("reconcile", "orders.csv", "--json", "--out", "differences.csv")
+    differing = json.loads((await run(sandbox, *books, cwd=tmp_path)).stdout)
+    assert (differing["counts"]["differing"], differing["differences"]) == (
+        60,
+        {"refund_unknown_to_ledger": 60},
+    )
+    planned = await run(sandbox, "refund", "orders.csv", "--dry-run", "--json", cwd=tmp_path)
+    assert json.loads(planned.stdout)["amounts"] == {"EUR": "60.00"}
+    mixed = await run(sandbox, "refund", "orders.csv", "--json", "--out", "-", cwd=tmp_path)
+    assert (mixed.code, mixed.stdout) == (2, "")
+    assert effects(sandbox, orders) == {1}
+
+
 async def test_captures_are_not_made_again_unasked(sandbox: Sandbox, tmp_path: Path) -> None:
     rows = [
         (p.transaction_id, p.order_no, p.currency, p.amount)

@@ -12,11 +12,9 @@ from typing import Any
 
 import pytest
 
-from gateway_async.cli.files.formats import Format
-from gateway_async.cli.files.problems import TableError
-from gateway_async.cli.files.snapshot import Snapshot
-from gateway_async.cli.inputs import InputFile, check_file
-from gateway_async.cli.payout_rows import PayoutReader
+from gateway_async.cli.layouts import LAYOUTS
+from gateway_async.cli.orders import InputFile, Reader, check_file
+from gateway_async.cli.tables import Format, Table, TableError
 from gateway_async.dialect import Dialect
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
@@ -101,8 +99,8 @@ async def test_payouts_from_standard_input_go_on_from_their_journal(
 
 def read(rows: list[dict[str, Any]]) -> InputFile:
     body = "\n".join(map(json.dumps, rows)).encode()
-    taken = Snapshot(name="payouts.jsonl", format=Format.JSONL, file=io.BytesIO(body))
-    return check_file(taken, PayoutReader(Dialect()))
+    table = Table(format=Format.JSONL, file=io.BytesIO(body))
+    return check_file(table, Reader(LAYOUTS["payout"], Dialect(), repeats=False))
 
 
 def row(number: int = 1, /, **fields: Any) -> dict[str, Any]:
@@ -169,7 +167,7 @@ def test_nested_parts_are_dotted_columns_or_objects() -> None:
         ({"source_currency": "euro"}, "column source_currency: 'euro' is not a code of three"),
         ({"beneficiary": {"bank_details": {"account_number": 1e22}}}, "account_number: expected"),
         ({"beneficiary.bank_details.account_number": "1.2E+12"}, "account_number: a number such"),
-        ({"status": "unknown"}, "column status: this order may have been done already"),
+        ({"status": "unknown"}, "column status: this order may be done"),
     ],
 )
 def test_what_is_wrong_with_a_payout_is_named_by_column(fields: dict[str, Any], words: str) -> None:
@@ -227,5 +225,5 @@ def test_particulars_of_an_account_are_in_no_message() -> None:
 
 
 def test_one_request_id_is_paid_once() -> None:
-    with pytest.raises(TableError, match="the same payout as in line 1"):
+    with pytest.raises(TableError, match="the same order as in line 1"):
         read([row(1), row(1, payment_amount="11")])

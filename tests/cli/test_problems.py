@@ -2,13 +2,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from gateway_async.cli.files.problems import (
-    KEPT_PROBLEMS,
-    SHOWN_PROBLEMS,
-    Problem,
-    Problems,
-    TableError,
-)
+from gateway_async.cli.tables import KEPT_PROBLEMS, SHOWN_PROBLEMS, Problem, TableError
 
 
 def same(lines: Iterable[int]) -> TableError:
@@ -19,7 +13,7 @@ def same(lines: Iterable[int]) -> TableError:
     ("lines", "place"),
     [
         ([2], "line 2"),
-        ([3, 2], "lines 2 to 3"),
+        ([2, 3], "lines 2 to 3"),
         (range(2, 122), "lines 2 to 121"),
         ([2, 3, 5], "line 2 and 2 more"),
     ],
@@ -45,14 +39,15 @@ def test_another_column_or_reason_is_said_beside_it() -> None:
 
 
 def test_all_are_counted_beyond_those_that_are_kept() -> None:
-    problems, beyond = Problems(), 5
-    for line in range(KEPT_PROBLEMS + beyond):
-        problems.add([Problem(line=line, reason=f"bad {line}"), Problem(line=line, reason="bad")])
-    with pytest.raises(TableError) as caught:
-        problems.raise_if_any()
-    lines = str(caught.value).splitlines()
-    assert len(caught.value.problems) == KEPT_PROBLEMS
+    beyond = 5
+    error = TableError(
+        Problem(line=line, reason=reason)
+        for line in range(KEPT_PROBLEMS + beyond)
+        for reason in (f"bad {line}", "bad")
+    )
+    lines = str(error).splitlines()
+    assert len(error.problems) == KEPT_PROBLEMS
     assert lines[0] == f"{2 * (KEPT_PROBLEMS + beyond):,} problems, nothing was sent"
     assert lines[2] == f"lines 0 to {KEPT_PROBLEMS + beyond - 1}: bad"
     shown = SHOWN_PROBLEMS - 1 + KEPT_PROBLEMS + beyond
-    assert lines[-1] == f"... and {caught.value.count - shown:,} more"
+    assert lines[-1] == f"... and {error.count - shown:,} more"

@@ -5,7 +5,8 @@ import signal
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from gateway_async.cli.reports import About, reporting
+from gateway_async.cli.reports import reporting
+from gateway_async.cli.run import RunSummary
 from gateway_async.cli.talk import Talk
 from gateway_async.sandbox.faults import Latency, NoReply, ResetBeforeEffect
 from tests.cli.running import COLUMNS, outcomes, run, start, write, write_refunds
@@ -138,9 +139,9 @@ async def test_a_report_takes_the_place_of_no_journal_and_of_no_file_that_came_m
     assert ended.code == 2
     assert (sandbox.requests["refund"], journal.exists()) == (0, False)
 
-    page, about = tmp_path / "night.html", About(command="refund")
-    with reporting(page, about, Talk()) as told:
-        told.tally.counts["succeeded"] += 1
+    page, summary = tmp_path / "night.html", RunSummary(command="refund")
+    with reporting(page, summary, Talk()):
+        summary.counts["succeeded"] += 1
         page.write_text("the only record")
     assert page.read_text() == "the only record"
     (other,) = tmp_path.glob("night.html.*.html")

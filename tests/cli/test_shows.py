@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gateway_async.cli.shows import SECONDS_BETWEEN_LINES, Gauged, Lines, summary_table
+from gateway_async.cli.shows import SECONDS_BETWEEN_LINES, Gauge, summary_table
 from gateway_async.cli.talk import Talk, standard_output
 
 
@@ -29,8 +29,8 @@ def talk(*, is_json: bool = False) -> tuple[Talk, Callable[[], list[str]]]:
     return Talk(is_json=is_json, console=console), lambda: file.getvalue().splitlines()
 
 
-def gauged(told: Talk, clock: Clock, total: int | None = 1000) -> Gauged:
-    return Gauged(Lines(told, "refund", total, clock), SECONDS_BETWEEN_LINES, clock)
+def gauged(told: Talk, clock: Clock, total: int | None = 1000) -> Gauge:
+    return Gauge(told, "refund", total, clock)
 
 
 def test_without_a_terminal_a_line_comes_every_few_seconds() -> None:

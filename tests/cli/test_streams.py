@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway_async.sandbox import Sandbox
-from tests.cli.running import SCRIPT, Ended, environment, names, statuses, write, write_refunds
+from tests.cli.running import SCRIPT, Ended, environment, statuses, write, write_refunds
 
 
 async def run_in_shell(
@@ -80,12 +80,15 @@ async def test_a_dry_run_that_cannot_be_shown(sandbox: Sandbox, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("output", [">&-", ">/dev/full"])
-async def test_outcomes_that_standard_output_does_not_take_go_to_a_file(
+async def test_outcomes_that_standard_output_does_not_take_are_in_the_journal(
     sandbox: Sandbox, tmp_path: Path, output: str
 ) -> None:
     write_refunds(sandbox, tmp_path / "orders.csv", 3)
-    ended = await run_in_shell(sandbox, f"refund orders.csv --yes --out - {output}", tmp_path)
-    assert ended.code == 3, ended.stderr  # whoever reads the code alone must hear of it
-    (name,) = set(names(tmp_path)) - {"orders.csv"}
-    assert name in ended.stderr
-    assert statuses(tmp_path / name) == {"succeeded": 3}
+    line = f"refund orders.csv --yes --out - --journal sqlite:///j.db {output}"
+    ended = await run_in_shell(sandbox, line, tmp_path)
+    assert ended.code == 3, ended.stderr  # a script that reads the code alone must notice
+    line = ended.stderr.rpartition("  gateway-async ")[2]
+    assert line.startswith("jobs outcomes refund-")
+    written = await run_in_shell(sandbox, line, tmp_path)
+    assert written.code == 0, written.stderr
+    assert statuses(tmp_path / "outcomes.csv") == {"succeeded": 3}

@@ -26,6 +26,19 @@ def test_warnings_are_told_and_what_makes_a_job_wait() -> None:
     ]
 
 
+def test_alike_warnings_are_one_line_with_a_count() -> None:
+    told = io.StringIO()
+    with Talk(console=Console(file=told, width=200)).passing_on_logs():
+        for number in range(9):
+            logging.getLogger("gateway_async.requests").warning("chunk %d is unknown", number)
+        logging.getLogger("gateway_async.requests").warning("another")
+    assert told.getvalue().splitlines() == [
+        "chunk 0 is unknown",
+        "another",
+        "8 more of these, the last: chunk 8 is unknown",
+    ]
+
+
 @pytest.mark.parametrize("option", [["--log-format", "json"], ["--log-format=json"]])
 @pytest.mark.parametrize(
     ("line", "said"),

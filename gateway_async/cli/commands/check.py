@@ -31,10 +31,9 @@ from gateway_async.cli.check import (
     find,
     masked,
 )
-from gateway_async.cli.commands.common import RefusedError, guarded
 from gateway_async.cli.options import GatewayOptions
 from gateway_async.cli.questions import differing, write_config
-from gateway_async.cli.runs import make_client
+from gateway_async.cli.run import RefusedError, guarded, make_client
 from gateway_async.cli.talk import Talk, standard_output
 from gateway_async.client import DEFAULT_MAX_REPLY_BYTES
 from gateway_async.errors import ConfigurationError, GatewayError, ReplyUnreadableError

@@ -18,12 +18,10 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.console import Console
 
-from gateway_async.cli.files.formats import Format
-from gateway_async.cli.files.snapshot import snapshot
-from gateway_async.cli.inputs import check_file
 from gateway_async.cli.layouts import LAYOUTS
-from gateway_async.cli.orders import OrderReader
+from gateway_async.cli.orders import Reader, check_file
 from gateway_async.cli.shows import gauged, summary_table
+from gateway_async.cli.tables import Format, open_table
 from gateway_async.cli.talk import Talk
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
@@ -203,8 +201,8 @@ def _refunds(captured: "list[CaptureOrder]") -> "list[RefundOrder]":
             writer = csv.writer(file)
             writer.writerow(layout.columns)
             writer.writerows(map(_refund_row, captured[::_REFUNDED_EVERY]))
-        with snapshot(path, Format.CSV) as taken:
-            return list(check_file(taken, OrderReader(layout, Dialect())).orders())
+        with open_table(path, Format.CSV) as table:
+            return list(check_file(table, Reader(layout, Dialect())).orders())
 
 
 def _refund_row(order: CaptureOrder) -> tuple[object, ...]:

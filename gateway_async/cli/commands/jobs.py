@@ -1,32 +1,57 @@
-"""`jobs`: what a journal holds; `jobs resolve` decides on an order, `jobs resume` goes on."""
+"""`jobs`: what a journal holds, what a person decides on it, and `jobs resume`, which goes on."""
 
+import asyncio
 import difflib
+import os
+import re
 import shlex
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import attrs
 from cyclopts import App, Parameter
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
-from gateway_async.cli.commands.common import DONE, UNSETTLED, RefusedError, Results, guarded
-from gateway_async.cli.commands.journals import on_journal
-from gateway_async.cli.commands.resolving import resolve
-from gateway_async.cli.commands.resuming import resume
-from gateway_async.cli.files.outfile import Existing, out_file
 from gateway_async.cli.jobs import (
+    KnownJob,
     State,
-    job_cells,
-    job_columns,
     job_facts,
     layout_of,
-    naming_columns,
+    place_of,
     rows_of,
+    so_far,
 )
-from gateway_async.cli.options import FileOptions, GatewayOptions, JournalOptions, Json, Out
-from gateway_async.cli.reports import About, reporting
+from gateway_async.cli.options import (
+    FileOptions,
+    GatewayOptions,
+    JournalOptions,
+    Json,
+    Out,
+    PaceOptions,
+    open_journal,
+)
+from gateway_async.cli.orders import Totals, wording
+from gateway_async.cli.outcomes import Results, collect, job_cells, job_columns
+from gateway_async.cli.outfile import out_file
+from gateway_async.cli.reports import reporting
+from gateway_async.cli.run import (
+    DONE,
+    UNSETTLED,
+    RefusedError,
+    RunSummary,
+    Stop,
+    confirm,
+    guarded,
+    make_client,
+)
+from gateway_async.cli.shows import plain_table
 from gateway_async.cli.talk import print_json, standard_output
+from gateway_async.errors import GatewayError
+from gateway_async.journal import JobState
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from gateway_async.cli.settings import Settings
     from gateway_async.cli.talk import Talk
     from gateway_async.journal import JobStatus, Journal
 
@@ -35,6 +60,30 @@ jobs = App(name="jobs", help="List, show, resolve and resume the jobs of a journ
 _SHOWN = 100
 _IN_DOUBT = ("held", "unknown", "intent")
 _COMMANDS = ("list", "show", "outcomes", "resolve", "resume")
+_DECISIONS = ("succeeded", "declined", "not_sent", "unknown")
+_SPAN = re.compile(r"([0-9]+)(?:-([0-9]+))?", re.ASCII)
+_LONGEST_SHOWN = 40
+_NAMED = 5
+
+
+def _on_journal(
+    gateway: GatewayOptions | None,
+    journal: JournalOptions | None,
+    work: "Callable[[Journal, Talk], Awaitable[int]]",
+) -> int:
+    """Open a journal that is there, do something with it, and return the exit code."""
+    who = gateway or GatewayOptions()
+    talk = who.talk()
+
+    async def opened(settings: "Settings") -> int:
+        async with open_journal(settings, create=False) as found:
+            return await work(found, talk)
+
+    def run() -> int:
+        settings = who.settings(os.environ, journal=(journal or JournalOptions()).checked())
+        return asyncio.run(opened(settings))
+
+    return guarded(talk, run)
 
 
 @jobs.default
@@ -50,8 +99,6 @@ def list_jobs(
     Args:
         json: Print a JSON list with an object for each job.
     """
-    if words:
-        return guarded((gateway or GatewayOptions()).talk(), lambda: _refuse(words))
 
     async def work(found: "Journal", talk: "Talk") -> int:
         del talk
@@ -62,20 +109,35 @@ def list_jobs(
             standard_output().print(_table(statuses))
         return DONE
 
-    return on_journal(gateway, journal, work)
+    def refuse() -> int:
+        """Name what there is instead of a command that there is not."""
+        close = difflib.get_close_matches(words[0], _COMMANDS, n=1)
+        command, job = (close or ["show"])[0], words[-1] if words[1:] or not close else "JOB"
+        raise RefusedError(
+            f"jobs: there is no command {words[0]!r}, but {', '.join(_COMMANDS)}, each with the "
+            f"name of a job: gateway-async jobs {command} {shlex.quote(job)}"
+        )
+
+    if words:
+        return guarded((gateway or GatewayOptions()).talk(), refuse)
+    return _on_journal(gateway, journal, work)
 
 
-def _refuse(words: tuple[str, ...]) -> int:
-    """Say what there is instead of a command that there is not.
-
-    Raises:
-        RefusedError: Always.
-    """
-    close = difflib.get_close_matches(words[0], _COMMANDS, n=1)
-    command, job = (close or ["show"])[0], words[-1] if words[1:] or not close else "JOB"
-    raise RefusedError(
-        f"jobs: there is no command {words[0]!r}, but {', '.join(_COMMANDS)}, each with the name "
-        f"of a job: gateway-async jobs {command} {shlex.quote(job)}"
+def _table(statuses: "Iterable[JobStatus]") -> Any:  # noqa: ANN401  # of rich
+    return plain_table(
+        ("job", "operation", "merchant", "since", "orders", "states"),
+        (
+            (
+                status.name,
+                status.operation,
+                f"{status.merchant_id}/{status.account_id}",
+                f"{status.created_at:%Y-%m-%d %H:%M}",
+                f"{status.total:,}",
+                ", ".join(filter(None, [so_far(status), "running now" * status.is_running])),
+            )
+            for status in statuses
+        ),
+        numbers=("orders",),
     )
 
 
@@ -100,7 +162,7 @@ def show(
     async def work(found: "Journal", talk: "Talk") -> int:
         del talk
         status = await found.status(name)
-        columns = ("index", "state", *naming_columns(layout_of(status)), "reason")
+        columns = ("index", "state", *layout_of(status).naming, "reason")
         rows, count = list[tuple[Any, ...]](), 0
         async for row in rows_of(found, name):
             if row.state.value in _IN_DOUBT:
@@ -112,18 +174,15 @@ def show(
             in_doubt = [dict(zip(columns, cells, strict=True)) for cells in rows]
             print_json({**job_facts(status), "in_doubt": in_doubt, "in_doubt_count": count})
             return DONE
-        standard_output().print(_table([status]))
-        table = _doubt_table(columns)
-        for cells in rows:
-            table.add_row(*map(str, cells))
+        console = standard_output()
+        console.print(_table([status]))
         if count:
-            standard_output().print(table)
+            console.print(plain_table(columns, rows, numbers=("index",)))
         if count > _SHOWN:
-            more = f"... and {count - _SHOWN:,} more; `jobs outcomes` writes them all"
-            standard_output().print(more, markup=False, highlight=False)
+            console.print(f"... and {count - _SHOWN:,} more; `jobs outcomes` writes them all")
         return DONE
 
-    return on_journal(gateway, journal, work)
+    return _on_journal(gateway, journal, work)
 
 
 @jobs.command
@@ -146,53 +205,238 @@ def outcomes(  # noqa: PLR0913  # one keyword an option
     """
 
     async def work(found: "Journal", talk: "Talk") -> int:
-        status = await found.status(name)
-        about = About(command="jobs outcomes", out=out, job=name)
-        options = files or FileOptions()
+        layout, options = layout_of(await found.status(name)), files or FileOptions()
+        summary = RunSummary(command="jobs outcomes", out=out, job=name)
         with (
-            reporting(options.report, about, talk) as told,
-            out_file(
-                out, options.stdio, existing=Existing.SET_ASIDE_AT_END, warn=talk.warn
-            ) as file,
+            reporting(options.report, summary, talk),
+            out_file(out, options.stdio, talk.warn) as file,
+            file.writing(job_columns(layout)) as write,
         ):
-            layout = layout_of(status)
-            results = Results(layout=layout, told=told)
-            sink = file.sink(job_columns(layout))
             async for row in rows_of(found, name):
                 if not state or row.state.value in state:
-                    results.count(row.outcome())
-                    sink.write(job_cells(name, row, layout))
-            sink.close()
-        return UNSETTLED if file.is_astray else DONE
+                    summary.see(row.outcome())
+                    write(job_cells(name, row, layout))
+        return UNSETTLED if file.problem else DONE
 
-    return on_journal(gateway, journal, work)
-
-
-jobs.command(resolve)
-jobs.command(resume)
+    return _on_journal(gateway, journal, work)
 
 
-def _table(statuses: "list[JobStatus]") -> Table:
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in ("job", "operation", "merchant", "since", "orders", "states"):
-        justify: Any = "right" if name == "orders" else "left"
-        table.add_column(name, overflow="fold", justify=justify)
-    for status in statuses:
-        states = [f"{count:,} {state}" for state, count in status.counts.items() if count]
-        running = ["running now"] if status.is_running else []
-        table.add_row(
-            status.name,
-            status.operation,
-            f"{status.merchant_id}/{status.account_id}",
-            f"{status.created_at:%Y-%m-%d %H:%M}",
-            f"{status.total:,}",
-            ", ".join([*states, *running]),
+# Deciding
+
+
+@jobs.command
+def resolve(
+    name: str,
+    /,
+    *which: str,
+    note: str | None = None,
+    state: Annotated[
+        tuple[Literal["held", "unknown"], ...], Parameter(negative="", consume_multiple=False)
+    ] = (),
+    journal: JournalOptions | None = None,
+    gateway: GatewayOptions | None = None,
+) -> int:
+    """Decide what became of orders that are in doubt: of all that are named, or of none.
+
+    Nothing is sent.
+
+    Args:
+        name: The name of the job.
+        which: The positions of the orders in the job, from 0, as `jobs show` tells them, such as
+            17 or 151-199; then what became of them: succeeded, declined, unknown, or not_sent,
+            which lets the next run send them.
+        note: Why, such as "seen in the merchant portal"; it must be given, and is kept.
+        state: Only the orders in this state, of those that are named or else of the whole job;
+            may be repeated.
+    """
+
+    async def work(found: "Journal", talk: "Talk") -> int:
+        *named, decision = which or ("",)
+        spans = [_span(text) for one in named for text in one.split(",")]
+        if decision not in _DECISIONS:
+            got = f", got {decision[:_LONGEST_SHOWN]!r}" if decision else ""
+            raise RefusedError(
+                f"status: expected one of {', '.join(_DECISIONS)} behind the positions{got}"
+            )
+        if not spans and not state:
+            raise RefusedError(
+                "index: say which orders, by their positions as `jobs show` tells them, such as "
+                "17 or 151-199, or by --state held"
+            )
+        if note is None or not note.strip():
+            raise RefusedError('--note: say why, such as --note "seen in the merchant portal"')
+        status = await found.status(name)
+        orders = await _orders(found, status, spans, state)
+        await found.resolve(name, orders, decision, note)
+        how_many = "1 order is" if len(orders) == 1 else f"{len(orders):,} orders are"
+        column = layout_of(status).naming[-1]  # a position is soon mistaken for another
+        first = [
+            row for n in orders[:_NAMED] for row in await found.rows(name, after=n - 1, limit=1)
+        ]
+        shown = ", ".join(f"{row.index} ({column} {getattr(row.order, column)})" for row in first)
+        more = f" and {len(orders) - _NAMED:,} more" if len(orders) > _NAMED else ""
+        text = f"job {name}: {how_many} {decision}: {shown}{more}"
+        talk.tell("resolved", text, index=orders[:_NAMED], count=len(orders))
+        return DONE
+
+    return _on_journal(gateway, journal, work)
+
+
+def _span(text: str) -> range:
+    """Read positions: one, or the first and the last of several."""
+    found = _SPAN.fullmatch(text.strip())
+    if found is None:
+        raise RefusedError(
+            f"index: expected positions such as 17 or 151-199, got {text[:_LONGEST_SHOWN]!r}"
         )
-    return table
+    first, last = int(found[1]), int(found[2] or found[1])
+    if last < first:
+        raise RefusedError(
+            f"index: expected the lower position first, got {text[:_LONGEST_SHOWN]!r}"
+        )
+    return range(first, last + 1)
 
 
-def _doubt_table(columns: tuple[str, ...]) -> Table:
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in columns:
-        table.add_column(name, overflow="fold", justify="right" if name == "index" else "left")
-    return table
+async def _orders(
+    journal: "Journal", job: "JobStatus", spans: "Sequence[range]", state: "Sequence[str]"
+) -> list[int]:
+    """Return the positions that are meant."""
+    beyond = [span[-1] for span in spans if span[-1] >= job.total]
+    if beyond:
+        raise RefusedError(
+            f"index: job {job.name} has {job.total:,} orders, from 0 to {job.total - 1}; there is "
+            f"no {beyond[0]}"
+        )
+    meant = {index for span in spans for index in span}
+    if not state:
+        return sorted(meant)
+    found = [
+        row.index
+        async for row in rows_of(journal, job.name)
+        if row.state.value in state and (not spans or row.index in meant)
+    ]
+    if not found:
+        raise RefusedError(f"--state: no order of them in job {job.name} is {' or '.join(state)}")
+    return found
+
+
+# Going on
+
+
+@attrs.frozen(kw_only=True)
+class _Resuming:
+    name: str
+    out: "Path"
+    yes: bool
+    json: bool
+    talk: "Talk"
+    settings: "Settings"
+    files: FileOptions
+    options: tuple[str, ...]
+
+    def run(self) -> int:
+        talk, settings = self.talk, self.settings
+        if self.json and str(self.out) == "-":
+            raise RefusedError("--json: the summary goes to standard output; name a file in --out")
+        summary = RunSummary(
+            command="jobs resume",
+            base_url=settings.base_url,
+            out=self.out,
+            job=self.name,
+            journal=place_of(settings),
+        )
+        credentials = settings.credentials(os.environ, talk.warn)
+        with reporting(self.files.report, summary, talk):
+            with out_file(self.out, self.files.stdio, talk.warn) as out:
+                status, totals = asyncio.run(self._head())
+                layout = layout_of(status)
+                job = KnownJob(name=self.name, place=place_of(settings), status=status)
+                if layout.confirms and totals.orders:
+                    what = wording(layout, totals, settings.base_url)
+                    confirm(talk, f"{job.asked}: {what}", yes=self.yes)
+                talk.tell("resume", job.told, is_new=job.is_new, journal=job.place)
+
+                async def work(stop: Stop) -> None:
+                    async with (
+                        open_journal(settings, create=False) as journal,
+                        make_client(settings, credentials, summary) as gateway,
+                    ):
+                        batch = gateway.resume(journal.job(self.name))
+                        await collect(batch, Results(layout, summary), talk, stop, status.total)
+                        with out.writing(job_columns(layout)) as write:
+                            async for row in rows_of(journal, self.name):
+                                write(job_cells(self.name, row, layout))
+
+                with Stop(talk) as stop:
+                    try:
+                        asyncio.run(work(stop))
+                    except GatewayError as error:
+                        if not summary.has_begun:
+                            raise
+                        summary.failure = error  # `jobs outcomes` writes what the journal has
+            summary.misplaced = out.problem
+            summary.tell(talk)
+            if summary.exit_code == UNSETTLED:
+                summary.advise_on_job(talk, self.options)
+        if self.json:
+            print_json(summary.as_dict())
+        return summary.exit_code
+
+    async def _head(self) -> "tuple[JobStatus, Totals]":
+        """Return how far the job has come, and what is left to be sent."""
+        totals = Totals()
+        async with open_journal(self.settings, create=False) as journal:
+            status = await journal.status(self.name)
+            if status.is_cut:
+                raise RefusedError(
+                    f"job {self.name} was cut into slices, which workers run: start one with "
+                    "`gateway-async worker`, and see how far it comes with `gateway-async watch`"
+                )
+            layout = layout_of(status)
+            if layout.confirms:
+                async for row in rows_of(journal, self.name):
+                    if row.state is JobState.NEW:
+                        totals.add(layout.moved(row.order))
+        return status, totals
+
+
+@jobs.command
+def resume(  # noqa: PLR0913  # one keyword an option
+    name: str,
+    /,
+    *,
+    out: Out,
+    yes: Annotated[bool, Parameter(negative="")] = False,
+    json: Json = False,
+    journal: JournalOptions | None = None,
+    pace: PaceOptions | None = None,
+    files: FileOptions | None = None,
+    gateway: GatewayOptions | None = None,
+) -> int:
+    """Go on with a job whose orders are in the journal.
+
+    Args:
+        name: The name of the job.
+        out: The file for what became of its orders; - for standard output.
+        yes: Do not ask before money is sent.
+        json: Print one JSON object at the end: counts, job, files and the next commands.
+    """
+    who, pacing = gateway or GatewayOptions(), pace or PaceOptions()
+    kept, talk = journal or JournalOptions(), who.talk()
+
+    def work() -> int:
+        settings = who.settings(
+            os.environ, journal=kept.checked(), rate=pacing.rate, policy=pacing.policy
+        )
+        return _Resuming(
+            name=name,
+            out=out,
+            yes=yes,
+            json=json,
+            talk=talk,
+            settings=settings,
+            files=files or FileOptions(),
+            options=(*kept.again, *who.again),
+        ).run()
+
+    return guarded(talk, work)

@@ -3,141 +3,122 @@
 import asyncio
 import contextlib
 import os
-import sys
 import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
 from cyclopts import Parameter
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
-from gateway_async.cli.commands.common import DONE, NOT_ALL_DONE, UNSETTLED, guarded
-from gateway_async.cli.files.outfile import Existing, out_file
-from gateway_async.cli.files.snapshot import snapshot
-from gateway_async.cli.inputs import InputFile, check_file
-from gateway_async.cli.ledgers import DIFFERENCE_COLUMNS, LedgerReader, difference_cells
-from gateway_async.cli.options import FileOptions, GatewayOptions, Out, PaceOptions, Source
-from gateway_async.cli.reports import About, Reporting, reporting
-from gateway_async.cli.runs import drive, make_client
+from gateway_async.cli.layouts import LEDGER
+from gateway_async.cli.options import FileOptions, GatewayOptions, Json, Out, PaceOptions, Source
+from gateway_async.cli.orders import InputFile, Reader, check_file, to_text
+from gateway_async.cli.outfile import out_file
+from gateway_async.cli.reports import reporting
+from gateway_async.cli.run import (
+    DONE,
+    NOT_ALL_DONE,
+    UNSETTLED,
+    RefusedError,
+    RunSummary,
+    Stop,
+    drive,
+    guarded,
+    make_client,
+)
 from gateway_async.cli.settings import Reconcile
-from gateway_async.cli.shows import gauged
-from gateway_async.cli.stopping import Stop
+from gateway_async.cli.shows import gauged, plain_table
+from gateway_async.cli.tables import STDIO, open_table
+from gateway_async.cli.talk import print_json
 from gateway_async.errors import ConfigurationError
-from gateway_async.reconciliation import Unanswered, reconcile as reconcile_ledger
+from gateway_async.reconciliation import Unanswered, Unreadable, reconcile as reconcile_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from gateway_async.cli.files.outfile import OutFile
-    from gateway_async.cli.files.rows import Row
-    from gateway_async.cli.files.writing import Sink
     from gateway_async.cli.settings import Settings
+    from gateway_async.cli.tables import Row
     from gateway_async.cli.talk import Talk
-    from gateway_async.errors import GatewayError
     from gateway_async.reconciliation import Difference, Summary
     from gateway_async.signing import Credentials
 
-    Write = Callable[[Difference, Row], None]
+    Write = Callable[[Difference, Row], object]
 
+_COLUMNS = ("difference", "field", "ledger_says", "gateway_says", "difference_error", "ledger_line")
 _AGAIN = "not every entry was answered: give the command again"
 _YES_OR_NO = {"yes": True, "no": False}
 
 
-class _Rows:
-    """Finds the row of each difference: both come in the order of the ledger."""
-
-    def __init__(self, file: InputFile) -> None:
-        self._rows = enumerate(file.rows())
-        self._at, self._row = next(self._rows)
-
-    def of(self, difference: "Difference") -> "Row":
-        while self._at < difference.index:
-            self._at, self._row = next(self._rows)
-        return self._row
-
-
-def _writer_to(sink: "Sink", columns: "list[str]") -> "Write":
-    """Make what writes each difference beside the row of its entry."""
-
-    def write(difference: "Difference", row: "Row") -> None:
-        given = {name: row.cells[name] for name in columns if name in row.cells}
-        found = difference_cells(difference, row.line)
-        sink.write({**given, **dict(zip(DIFFERENCE_COLUMNS, found, strict=True))})
-
-    return write
+def _cells(difference: "Difference", line: int) -> tuple[object, ...]:
+    """Return the result cells of one difference, in the order of `_COLUMNS`."""
+    return (
+        difference.kind,
+        difference.field if isinstance(difference, Unreadable) else None,
+        _joined(difference.ledger),
+        _joined(difference.gateway),
+        str(difference.error) if isinstance(difference, Unanswered) else None,
+        line,
+    )
 
 
-def _print(difference: "Difference", row: "Row") -> None:
-    """Print a difference with the line of its entry."""
-    print(f"line {row.line}: {difference.text}", file=sys.stdout)  # noqa: T201  # its output
+def _joined(value: object) -> str | None:
+    if isinstance(value, tuple):
+        return ";".join(map(to_text, value))
+    return None if value is None else to_text(value)
 
 
 @attrs.frozen(kw_only=True)
 class _Run:
     source: "Path"
     out: "Path | None"
+    json: bool
     talk: "Talk"
     settings: "Settings"
     files: FileOptions
 
     def run(self) -> int:
-        with snapshot(self.source, self.files.stdio) as taken:
-            file = check_file(taken, LedgerReader())
+        talk, settings = self.talk, self.settings
+        if self.json and self.out in (None, STDIO):
+            raise RefusedError("--json: the summary goes to standard output; name a file in --out")
+        with open_table(self.source, self.files.stdio) as table:
+            file = check_file(table, Reader(LEDGER))
             if file.unread:
-                self.talk.tell("unread", f"columns that are not read: {file.unread}")
-            has_states = "state" in taken.header
-            if self.settings.reconcile.states and not has_states:
-                self.talk.warn("the ledger has no column state, so no state is compared")
-            if has_states and not self.settings.reconcile.states:
-                self.talk.warn(
+                talk.tell("unread", f"columns that are not read: {file.unread}")
+            if settings.reconcile.states and "state" not in table.header:
+                talk.warn("the ledger has no column state, so no state is compared")
+            if "state" in table.header and not settings.reconcile.states:
+                talk.warn(
                     "no state is compared: say what a payment_status means, as in --state 3000=paid"
                 )
-            credentials = self.settings.credentials(os.environ, self.talk.warn)
-            with contextlib.ExitStack() as opened:
-                stop = opened.enter_context(Stop(self.talk))
-                told = opened.enter_context(reporting(self.files.report, self._about, self.talk))
-                write, out = self._writer(file, opened)
-                started = time.monotonic()
-                summary, failure = asyncio.run(self._drive(file, credentials, write, stop, told))
-                told.summary, told.tally.failure = summary, failure
-                is_asked_again = _exit_code(summary) == UNSETTLED
-                if is_asked_again:
-                    told.next_lines.append(_AGAIN)
-        self._report(summary, time.monotonic() - started)
-        told.tally.tell_reasons(self.talk)
-        if is_asked_again:
-            self.talk.tell("next", _AGAIN)
-        if failure is not None:
-            self.talk.tell("failure", f"it ended early: {failure}")
-        is_astray = out is not None and out.is_astray
-        return UNSETTLED if failure is not None or is_astray else _exit_code(summary)
-
-    @property
-    def _about(self) -> About:
-        return About(
-            command="reconcile",
-            base_url=self.settings.base_url,
-            source=self.source,
-            out=self.out,
-        )
-
-    def _writer(
-        self, file: InputFile, opened: contextlib.ExitStack
-    ) -> "tuple[Write, OutFile | None]":
-        if self.out is None:
-            return _print, None
-        out = opened.enter_context(
-            out_file(
-                self.out, self.files.stdio, existing=Existing.SET_ASIDE_AT_END, warn=self.talk.warn
+            credentials = settings.credentials(os.environ, talk.warn)
+            summary = RunSummary(
+                command="reconcile", base_url=settings.base_url, source=self.source, out=self.out
             )
-        )
-        columns = file.passed_through(DIFFERENCE_COLUMNS)
-        sink = out.sink([*columns, *DIFFERENCE_COLUMNS])
-        opened.callback(sink.close)
-        return _writer_to(sink, columns), out
+            with reporting(self.files.report, summary, talk):
+                with Stop(talk) as stop, contextlib.ExitStack() as opened:
+                    out = None
+                    if self.out is not None:
+                        out = opened.enter_context(out_file(self.out, self.files.stdio, talk.warn))
+                        columns = file.passed_through(_COLUMNS)
+                        add = opened.enter_context(out.writing([*columns, *_COLUMNS]))
+
+                    def write(difference: "Difference", row: "Row") -> None:
+                        if out is None:
+                            print(f"line {row.line}: {difference.text}")  # noqa: T201  # its output
+                            return
+                        given = {name: row.cells[name] for name in columns if name in row.cells}
+                        found = _cells(difference, row.line)
+                        add({**given, **dict(zip(_COLUMNS, found, strict=True))})
+
+                    asyncio.run(self._drive(file, credentials, write, stop, summary))
+                summary.misplaced = "" if out is None else out.problem
+                if _asks_again(summary.books):
+                    summary.next_lines.append(_AGAIN)
+        self._tell(summary)
+        if self.json:
+            print_json(summary.as_dict())
+        return UNSETTLED if summary.misplaced else _exit_code(summary)
 
     async def _drive(
         self,
@@ -145,9 +126,10 @@ class _Run:
         credentials: "Credentials",
         write: "Write",
         stop: Stop,
-        told: Reporting,
-    ) -> "tuple[Summary, GatewayError | None]":
-        async with make_client(self.settings, credentials, told.telemetry) as gateway:
+        summary: RunSummary,
+    ) -> None:
+        started, report = time.monotonic(), summary.report
+        async with make_client(self.settings, credentials, summary) as gateway:
             reconciliation = reconcile_ledger(
                 gateway,
                 file.orders(),
@@ -155,78 +137,74 @@ class _Run:
                 refund_statuses=self.settings.reconcile.refund_statuses,
                 policy=self.settings.policy,
             )
-            rows = _Rows(file)
+            rows = enumerate(file.rows())
+            at, row = next(rows)
             with gauged(self.talk, "reconcile", file.totals.orders) as gauge:
 
                 def see(difference: "Difference") -> None:
-                    row = rows.of(difference)
+                    nonlocal at, row
+                    while at < difference.index:  # both come in the order of the ledger
+                        at, row = next(rows)
                     if isinstance(difference, Unanswered):
-                        told.tally.note_reason(difference.error)
+                        summary.note_reason(difference.error)
                     write(difference, row)
-                    if told.report is not None:
-                        told.report.see_difference(difference, row.line)
+                    if report is not None:
+                        report.see_difference(difference, row.line)
                     gauge.counts[difference.kind] += 1
 
-                failure = await drive(
-                    reconciliation,
-                    see,
-                    stop=stop,
-                    tick=lambda: gauge.reach(reconciliation.progress.entries),
-                )
-                gauge.reach(reconciliation.summary.entries)
-        return reconciliation.summary, failure
+                def tick() -> None:
+                    gauge.reach(reconciliation.progress.entries)
 
-    def _report(self, summary: "Summary", seconds: float) -> None:
-        self.talk.show(
-            "summary",
-            _table(summary),
-            matched=summary.matched,
-            differing=summary.differing,
-            unanswered=summary.unanswered,
-            differences={kind: n for kind, n in summary.differences.items() if n},
-            currencies={code: attrs.asdict(totals) for code, totals in summary.currencies.items()},
-            unexpected=summary.unexpected,
-            requests=summary.requests,
-            exhausted=summary.exhausted,
-            seconds=round(seconds, 3),
-        )
-        if self.talk.is_json:
-            return
-        self.talk.tell("summary", _in_words(summary))
+                await drive(reconciliation, see, summary, stop=stop, tick=tick)
+                summary.books = reconciliation.summary
+                gauge.reach(summary.books.entries)
+        summary.seconds = time.monotonic() - started
+
+    def _tell(self, summary: RunSummary) -> None:
+        books, talk = summary.books, self.talk
+        if books is not None:
+            talk.show("summary", _table(books), **summary.as_dict())
+            if not talk.is_json:
+                talk.tell("summary", "\n".join(_in_words(books)))
+        summary.tell(talk)
+        for line in summary.next_lines:
+            talk.tell("next", line)
 
 
-def _table(summary: "Summary") -> Table:
+def _table(books: "Summary") -> Any:  # noqa: ANN401  # of rich
     """Return the totals of both sides, by currency."""
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("currency")
-    table.add_column("side")
-    for name in ("payments", "amount", "refunded"):
-        table.add_column(name, justify="right", overflow="fold")
-    for code, totals in summary.currencies.items():
-        for side in ("ledger", "gateway"):
-            count, *sums = (
-                getattr(totals, f"{side}_{name}") for name in ("count", "amount", "refunded")
-            )
-            table.add_row(code, side, f"{count:,}", *(f"{amount:,f}" for amount in sums))
-    return table
+    names = ("payments", "amount", "refunded")
+    rows = (
+        (
+            *(code, side, f"{getattr(totals, f'{side}_count'):,}"),
+            *(f"{getattr(totals, f'{side}_{name}'):,f}" for name in names[1:]),
+        )
+        for code, totals in books.currencies.items()
+        for side in ("ledger", "gateway")
+    )
+    return plain_table(("currency", "side", *names), rows, numbers=names)
 
 
-def _in_words(summary: "Summary") -> str:
-    counts = f"{summary.matched:,} matched, {summary.differing:,} differing"
-    lines = [f"{summary.entries:,} entries: {counts}, {summary.unanswered:,} unanswered"]
-    lines += [f"  {kind}: {count:,}" for kind, count in summary.differences.items() if count]
-    if summary.unexpected:
-        lines.append(f"records that nobody asked for: {summary.unexpected:,}")
-    if not summary.exhausted:
-        lines.append("the ledger was not taken to its end")
-    return "\n".join(lines)
+def _in_words(books: "Summary") -> "Iterator[str]":
+    counts = f"{books.matched:,} matched, {books.differing:,} differing"
+    yield f"{books.entries:,} entries: {counts}, {books.unanswered:,} unanswered"
+    yield from (f"  {kind}: {count:,}" for kind, count in books.differences.items() if count)
+    if books.unexpected:
+        yield f"records that nobody asked for: {books.unexpected:,}"
+    if not books.exhausted:
+        yield "the ledger was not taken to its end"
 
 
-def _exit_code(summary: "Summary") -> int:
+def _exit_code(summary: RunSummary) -> int:
     """0: all matched. 1: some differ. 3: some were not answered, or not asked for."""
-    if summary.unanswered or not summary.exhausted:
+    books = summary.books
+    if summary.failure is not None or books is None or _asks_again(books):
         return UNSETTLED
-    return DONE if summary.ok else NOT_ALL_DONE
+    return DONE if books.ok else NOT_ALL_DONE
+
+
+def _asks_again(books: "Summary | None") -> bool:
+    return books is not None and (books.unanswered > 0 or not books.exhausted)
 
 
 def _states(given: "tuple[str, ...]", settings: "Settings") -> "Mapping[str, Any] | None":
@@ -262,6 +240,7 @@ def reconcile(  # noqa: PLR0913  # one keyword an option
     out: Out | None = None,
     state: Annotated[tuple[str, ...], _Repeated] = (),
     refund_status: Annotated[tuple[str, ...], _Repeated] = (),
+    json: Json = False,
     pace: PaceOptions | None = None,
     files: FileOptions | None = None,
     gateway: GatewayOptions | None = None,
@@ -277,6 +256,7 @@ def reconcile(  # noqa: PLR0913  # one keyword an option
             Without it, no state is compared.
         refund_status: Whether a refund of this refund_status gave money back, such as 2=no; may
             be repeated. Without it, 1=yes; with it, only what is named.
+        json: Print one JSON object at the end: counts, totals and files; it needs --out.
     """
     who, pacing = gateway or GatewayOptions(), pace or PaceOptions()
     talk = who.talk()
@@ -286,6 +266,7 @@ def reconcile(  # noqa: PLR0913  # one keyword an option
         return _Run(
             source=ledger,
             out=out,
+            json=json,
             talk=talk,
             settings=attrs.evolve(
                 settings,

@@ -15,7 +15,7 @@ import attrs
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from gateway_async.cli.commands.common import DONE, USAGE
+from gateway_async.cli.run import DONE, USAGE
 from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, LateEffect, Latency, MissingItems, Status

@@ -12,17 +12,6 @@ import attrs
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from gateway_async.cli.commands.common import (
-    DONE,
-    NOT_ALL_DONE,
-    UNSETTLED,
-    RefusedError,
-    confirm,
-    guarded,
-    wording,
-)
-from gateway_async.cli.files.snapshot import snapshot
-from gateway_async.cli.inputs import check_file
 from gateway_async.cli.jobs import look_at
 from gateway_async.cli.layouts import LAYOUTS
 from gateway_async.cli.options import (
@@ -34,10 +23,19 @@ from gateway_async.cli.options import (
     Source,
     open_journal,
 )
-from gateway_async.cli.orders import OrderReader
-from gateway_async.cli.runs import make_client
+from gateway_async.cli.orders import Reader, check_file, wording
+from gateway_async.cli.run import (
+    DONE,
+    NOT_ALL_DONE,
+    UNSETTLED,
+    RefusedError,
+    Stop,
+    confirm,
+    guarded,
+    make_client,
+)
 from gateway_async.cli.shows import gauged
-from gateway_async.cli.stopping import Stop
+from gateway_async.cli.tables import open_table
 from gateway_async.cli.talk import print_json
 from gateway_async.errors import ConfigurationError, InvalidOrderError
 from gateway_async.journal import JobState
@@ -52,7 +50,7 @@ if TYPE_CHECKING:
 
     from taskiq import AsyncBroker
 
-    from gateway_async.cli.inputs import InputFile
+    from gateway_async.cli.orders import InputFile
     from gateway_async.cli.settings import Settings
     from gateway_async.cli.talk import Talk
     from gateway_async.client import GatewayClient
@@ -216,11 +214,9 @@ def submit(  # noqa: PLR0913  # one keyword an option
             journal=(journal or JournalOptions()).checked(),
             policy={} if duplicates is None else {"duplicates": duplicates},
         )
-        reader = OrderReader(
-            layout, settings.dialect, repeats=settings.policy.duplicates != "reject"
-        )
-        with snapshot(orders, files.stdio) as taken:
-            file = check_file(taken, reader)
+        repeats = settings.policy.duplicates != "reject"
+        with open_table(orders, files.stdio) as table:
+            file = check_file(table, Reader(layout, settings.dialect, repeats=repeats))
             shop = _Shop(
                 settings=settings,
                 credentials=settings.credentials(os.environ, talk.warn),
@@ -233,7 +229,7 @@ def submit(  # noqa: PLR0913  # one keyword an option
             try:
                 count = asyncio.run(_submit(shop, queue or QueueOptions(), operation, file, job))
             except InvalidOrderError as error:
-                raise file.problems_of(error, layout.columns) from None
+                raise file.problems_of(error) from None
         said = f"its {count:,} orders wait for workers"
         if not known.is_new:
             said = f"workers send what is left of its {count:,} orders"
@@ -298,7 +294,7 @@ def worker(
             policy=attrs.evolve(_POLICY, lease_seconds=settings.journal_lease_seconds),
             rate=settings.rate,
         )
-        with Stop(talk) as stop, talk.passing_on_others(*_QUEUE_LOGS), _telling_what_is_missing():
+        with Stop(talk) as stop, talk.passing_on_logs(*_QUEUE_LOGS), _telling_what_is_missing():
             asyncio.run(_work(shop, url, which.queue, slices, talk, stop))
         return DONE
 

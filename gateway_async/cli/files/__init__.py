@@ -1,1 +1,0 @@
-"""Files of rows: read with every problem named by its place, and written; any format alike."""
