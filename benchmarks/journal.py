@@ -261,7 +261,7 @@ def measure(journal_url: str | None = None) -> list[Figure]:
             "durable journal, two commits a chunk, markers, added",
             commits,
             UNIT,
-            goal=at_most(4.0),
+            goal=at_most(3.0),
             detail="intent before and outcome after each request, fsync at each commit",
         ),
         median_of("aiosqlite by hand, two commits a chunk, added", hand, UNIT),

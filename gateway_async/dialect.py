@@ -322,7 +322,7 @@ class Dialect:
     )
     done_return_statuses: AbstractSet[str] = _codes("1")
     nothing_done_return_statuses: AbstractSet[str] = _codes()
-    nothing_done_http_statuses: frozenset[int] = attrs.field(
+    nothing_done_http_statuses: AbstractSet[int] = attrs.field(
         default=frozenset(),
         converter=to_set,
         validator=check(_are_statuses, "a set of HTTP statuses such as {429}, and not 200"),

@@ -15,19 +15,54 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = Path(__file__).with_name("examples.py").read_text()
-PAGE = (ROOT / "docs" / "how-to" / "payouts.md").read_text()
-PAYOUT = '''
-"""The example of a payout, in a function of its own."""
+BLOCK = re.compile(
+    r"^ *(?:```python|<!-- invisible-code-block: python)\n(.*?)^ *(?:```|-->)$",
+    re.DOTALL | re.MULTILINE,
+)
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+GIVEN = '''
+"""The blocks of a page, each within the one before, and what the pages take for granted."""
 
+import asyncio
 from collections.abc import Callable
+from typing import TypeVar
 
-from gateway_async import GatewayClient
+from aiohttp import web
+
+from gateway_async import Credentials, Dialect, GatewayClient, Journal, OrderRef, RefundOrder
+from gateway_async.reconciliation import LedgerEntry
+from gateway_async.sandbox import Sandbox
+
+F = TypeVar("F")
 
 
-async def example(
-    gateway: GatewayClient, book: Callable[..., None], look_into: Callable[..., None]
-) -> None:
-    """Pay out."""
+class Celery:
+    """What the pages need of Celery."""
+
+    def task(self, *, acks_late: bool) -> Callable[[F], F]:
+        """Make a function a task."""
+        raise NotImplementedError
+
+
+app: web.Application
+base_url: str
+celery: Celery
+credentials: Credentials
+dialect: Dialect
+entries: list[LedgerEntry]
+gateway: GatewayClient
+journal: Journal
+journal_url: str
+make_gateway: Callable[[], GatewayClient]
+orders: list[RefundOrder]
+refs: list[OrderRef]
+sandbox: Sandbox
+book: Callable[..., None]
+look_into: Callable[..., None]
+on_payment: Callable[..., None]
+save: Callable[..., None]
+ship: Callable[..., None]
+show: Callable[..., None]
 '''
 PYRIGHT = """
 {"typeCheckingMode": "strict", "reportUnnecessaryTypeIgnoreComment": "error"}
@@ -37,11 +72,28 @@ PYRIGHT = """
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
     """Write the examples where users would: beside nothing of this repository."""
-    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-    (payout,) = [block for block in blocks if "\nrequest = PayoutRequest(" in block]
     (tmp_path / "examples.py").write_text(EXAMPLES)
-    (tmp_path / "payout.py").write_text(PAYOUT + textwrap.indent(payout, "    "))
     (tmp_path / "pyrightconfig.json").write_text(PYRIGHT)
+    return tmp_path
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    """Write the examples of the pages, and the blocks of each page as a module."""
+    for example in sorted((ROOT / "docs" / "examples").glob("*.py")):
+        shutil.copy(example, tmp_path)
+    for page in (*PAGES, ROOT / "README.md"):
+        blocks = BLOCK.findall(page.read_text())
+        if not blocks:
+            continue
+        module = GIVEN
+        for depth, block in enumerate(blocks):
+            source = f"async def block_{depth}() -> None:\n" + textwrap.indent(
+                textwrap.dedent(block), "    "
+            )
+            module += textwrap.indent(source, "    " * depth)
+        name = re.sub(r"\W", "_", str(page.relative_to(ROOT).with_suffix("")))
+        (tmp_path / f"{name}.py").write_text(module)
     return tmp_path
 
 
@@ -61,8 +113,16 @@ def test_mypy_agrees(written: Path, pytestconfig: pytest.Config) -> None:
     pytest.importorskip("mypy", reason="mypy is not installed: pip install --group types")
     cache = pytestconfig.cache.mkdir("mypy")
     options = ["--strict", "--config-file=", f"--cache-dir={cache}"]
-    code, said = check(["mypy", *options, "examples.py", "payout.py"], written)
-    assert (code, said) == (0, "Success: no issues found in 2 source files\n")
+    code, said = check(["mypy", *options, "examples.py"], written)
+    assert (code, said) == (0, "Success: no issues found in 1 source file\n")
+
+
+def test_mypy_accepts_the_examples_of_the_pages(pages: Path, pytestconfig: pytest.Config) -> None:
+    pytest.importorskip("mypy", reason="mypy is not installed: pip install --group types")
+    cache = pytestconfig.cache.mkdir("mypy")
+    options = ["--strict", "--config-file=", f"--cache-dir={cache}"]
+    code, said = check(["mypy", *options, "--disable-error-code=import-untyped", "."], pages)
+    assert code == 0, said
 
 
 def test_pyright_agrees(written: Path) -> None:
@@ -73,12 +133,10 @@ def test_pyright_agrees(written: Path) -> None:
     assert "0 errors" in said
 
 
-def test_pyright_accepts_the_examples_of_the_docs(tmp_path: Path) -> None:
-    if find_spec("pyright") is None or check(["pyright", "--version"], tmp_path)[0] != 0:
+def test_pyright_accepts_the_examples_of_the_pages(pages: Path) -> None:
+    if find_spec("pyright") is None or check(["pyright", "--version"], pages)[0] != 0:
         pytest.skip("pyright is not installed, or cannot fetch itself: pip install pyright")
-    for example in sorted((ROOT / "docs" / "examples").glob("*.py")):
-        shutil.copy(example, tmp_path)
-    code, said = check(["pyright", "--pythonpath", sys.executable, "."], tmp_path)
+    code, said = check(["pyright", "--pythonpath", sys.executable, "."], pages)
     assert code == 0, said
 
 
