@@ -1,25 +1,54 @@
-"""What `gateway-async check` finds: pure functions of what was observed.
+"""What `gateway-async check` looks at and finds, on the way to the gateway and in its records.
 
-What the interface does not show is not guessed: such a finding holds what was seen, what it may
-mean, and whom to ask. This module does no input or output; `commands.check` observes.
+It sends look-ups alone. What the interface does not show is not guessed: such a finding has what
+was seen, what it may mean, and the question to ask.
 """
 
+import asyncio
+import os
 import re
+import socket
+import ssl
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Any
+from ipaddress import ip_address
+from itertools import product
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import attrs
 
 from gateway_async.cli.questions import QUESTIONS
-from gateway_async.dialect import Dialect
-from gateway_async.errors import CertificateError, ConfigurationError, GatewayError, RejectedError
-from gateway_async.models.orders import OutcomeStatus
+from gateway_async.cli.run import make_client
+from gateway_async.client import DEFAULT_MAX_REPLY_BYTES
+from gateway_async.errors import (
+    CertificateError,
+    ConfigurationError,
+    GatewayError,
+)
+from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.models.values import mask_card
 from gateway_async.operations import OPERATIONS
+from gateway_async.payments import recent_request
+from gateway_async.session import Session
+from gateway_async.settings import checked_proxy
+from gateway_async.signing import SIGNATURE_FIELD
+from gateway_async.telemetry import Instrumentation
+from gateway_async.transport import AiohttpTransport, ConnectionOptions, SendTracker
+from gateway_async.wire.decode import decode_json
 
+if TYPE_CHECKING:
+    from gateway_async.batching.results import Outcome
+    from gateway_async.cli.settings import Settings
+    from gateway_async.dialect import Dialect
+    from gateway_async.signing import Credentials
+
+_LOOK_UPS = ("query", "search_refunds")
+_QUERY, _REFUNDS = (OPERATIONS[name].path for name in _LOOK_UPS)
+_PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")
 _CLOCK_TOLERANCE = timedelta(seconds=30)
 _CERTIFICATE_TOLERANCE = timedelta(days=14)
 _LONGEST_EXCERPT = 160
@@ -53,7 +82,46 @@ class FindingStatus(StrEnum):
     """Not looked at, since something before it failed."""
 
 
-@attrs.frozen(kw_only=True)
+OK, ASK, WRONG, UNKNOWN, SKIPPED = FindingStatus
+
+_ADVICE: Mapping[tuple[str, FindingStatus], str] = {
+    ("address", UNKNOWN): "check the host in base_url, or in proxy if one is set, for a typing "
+    "error; then ask for the DNS of your network",
+    ("connection", UNKNOWN): "check the port, and whether a firewall lets this machine connect "
+    "to {host}:{port}",
+    ("tls", ASK): "ask the gateway when it renews the certificate",
+    ("tls", WRONG): "use https:// for anything but a sandbox",
+    ("tls", UNKNOWN): "if a private authority issued the certificate, name its certificates in "
+    "ca_file; if not, something between here and the gateway may have replaced it: ask your "
+    "network team",
+    ("proxy", UNKNOWN): "check http://user:password@host:port in GATEWAY_PROXY, or in proxy in "
+    "the TOML file; then ask your network team whether the proxy may connect to the gateway",
+    ("reply", WRONG): "ask the gateway what it means, since the interface shows no HTTP status "
+    "but 200: 401 and 403 may be the credentials, the signature, an address that is not "
+    "registered or a firewall, 404 a wrong path in base_url, without the /v1",
+    ("reply", UNKNOWN): "see the lines above. If they are ok, check base_url: a web site, or the "
+    "login page of a network, may have answered. Then try again, and ask the gateway if it lasts",
+    ("time", WRONG): "set this machine's clock by NTP; if it is right, tell the gateway. TLS "
+    "certificates and RecoveryPolicy.hold_alike_hours go by it",
+    ("credentials", WRONG): "the interface shows no code of a refusal: it may mean them, the "
+    "signature or the registered address. Compare both with what the gateway gave you",
+    ("signature", WRONG): "if the credentials are right, check the secret, and ask how "
+    "encryption_data is made: algorithm, fields, order ([signer] in the TOML file)",
+    ("registered address", WRONG): "the interface demands a registered address for the first "
+    "alone: the gateway must register the address that it sees requests come from ({local} here; "
+    "behind a router or proxy it is another one)",
+    ("registered address", ASK): "the gateway must register the address that it sees requests "
+    "come from ({local} here; behind a router or proxy it is another one)",
+}
+"""By line and status, what to do."""
+
+
+def _printable(text: str) -> str:
+    """Take from a text what could control a terminal."""
+    return "".join(one if one.isprintable() else " " for one in text)
+
+
+@attrs.frozen
 class Finding:
     """One line of the check.
 
@@ -67,45 +135,15 @@ class Finding:
 
     check: str
     status: FindingStatus
-    seen: str
+    seen: str = attrs.field(converter=_printable)
     advice: str = ""
     fields: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
-class Certificate:
-    """The TLS certificate of the gateway, once it was accepted.
-
-    Attributes:
-        version: The version of TLS, such as `TLSv1.3`.
-        issuer: Who issued it.
-        expires_at: When it expires.
-    """
-
-    version: str
-    issuer: str
-    expires_at: datetime
-
-
-@attrs.frozen(kw_only=True)
-class Connection:
-    """How far a connection came, to the gateway or to the proxy before it.
-
-    Attributes:
-        host: The host that was looked up.
-        port: The port that was connected to.
-        addresses: The addresses of the host.
-        local_address: The address of this machine in the connection; empty if there was none.
-        certificate: The gateway's certificate; None over plain HTTP and through a proxy.
-        problem: Why it came no further; empty if it was made.
-    """
-
-    host: str
-    port: int
-    addresses: tuple[str, ...] = ()
-    local_address: str = ""
-    certificate: Certificate | None = None
-    problem: str = ""
+def exit_code(findings: list[Finding]) -> int:
+    """Return 0 if all works, 1 if something was refused or does not fit, 3 without an answer."""
+    statuses = {finding.status for finding in findings}
+    return 3 if UNKNOWN in statuses else int(WRONG in statuses)
 
 
 @attrs.frozen(kw_only=True)
@@ -113,31 +151,19 @@ class Answer:
     """The answer to a look-up that asks for no order in particular.
 
     Attributes:
-        sent_at: When the request was sent, by this machine's clock.
-        received_at: When the reply was there.
+        asked_at: The middle of the request, by this machine's clock.
         http_status: Its HTTP status; None where no reply came.
         dated: Its `Date` header; None where it has none that can be read.
-        media_type: Its content type.
-        excerpt: The beginning of a body that is no JSON object, masked.
-        return_status: Its `return_status`; None where it has none.
-        return_message: Its `return_message`, masked.
-        records: How many records it lists.
-        is_signed: Whether it carries an `encryption_data`.
-        is_json: Whether its body is a JSON object.
+        shown: Content type and beginning of the body, masked.
+        payload: Its body; None if it is no JSON object.
         error: Why it does not count as answered; None if it does.
     """
 
-    sent_at: datetime
-    received_at: datetime
+    asked_at: datetime
     http_status: int | None = None
     dated: datetime | None = None
-    media_type: str = ""
-    excerpt: str = ""
-    return_status: str | None = None
-    return_message: str = ""
-    records: int = 0
-    is_signed: bool = False
-    is_json: bool = False
+    shown: str = ""
+    payload: Mapping[str, Any] | None = None
     error: GatewayError | None = None
 
     @property
@@ -146,383 +172,364 @@ class Answer:
         if self.error is None or self.http_status is None:
             return False
         if self.http_status == HTTPStatus.OK:
-            return self.is_json
+            return self.payload is not None
         return 400 <= self.http_status < 500  # noqa: PLR2004  # the statuses of a refusal
 
 
-@attrs.frozen(kw_only=True)
-class LookedUp:
-    """One order that was looked up.
+_Seen = tuple[FindingStatus, str]
+
+
+@attrs.define(kw_only=True)
+class GatewayCheck:
+    """What was seen on the way to the gateway; each method below `run` judges one step of it.
 
     Attributes:
-        operation: `query` or `search_refunds`.
-        reference: The order, as it was asked for.
-        status: The status of the outcome.
-        error: The error of the outcome.
-        records: Its records.
-        looked_at: When, by the gateway's clock if that is known, in UTC.
+        settings: The settings.
+        credentials: Who asks.
+        host: The host of the gateway, or of the proxy before it.
+        port: Its port.
+        proxy: The proxy, without user and password; None for none.
+        addresses: The addresses of the host.
+        local: The address of this machine in the connection; empty if there was none.
+        certificate: TLS version, issuer and end of the gateway's certificate, for people.
+        expires_at: When it expires; None over plain HTTP and through a proxy.
+        problem: Why the connection came no further; empty if it was made.
+        answers: The answers to the look-ups; empty where there was no connection.
     """
 
-    operation: str
-    reference: str
-    status: OutcomeStatus
-    error: GatewayError | None = None
-    records: tuple[Any, ...] = ()
-    looked_at: datetime
-
-
-@attrs.frozen(kw_only=True)
-class Observed:
-    """All that was observed.
-
-    Attributes:
-        base_url: The gateway's address.
-        merchant_id: The merchant that asked.
-        account_id: Its account.
-        is_loopback: Whether the gateway is on this machine.
-        proxy: The proxy that leads to it, without user and password; None for none.
-        has_unused_proxy: Whether the environment names a proxy that the settings do not use.
-        verifies: Whether the signer checks the signatures of replies.
-        connection: How far a connection came.
-        answers: The answers to `query` and `search_refunds` without an order; empty where there
-            was no connection.
-        looked_up: The orders that were looked up.
-    """
-
-    base_url: str
-    merchant_id: str
-    account_id: str
-    is_loopback: bool = False
+    settings: "Settings"
+    credentials: "Credentials"
+    host: str = ""
+    port: int = 0
     proxy: str | None = None
-    has_unused_proxy: bool = False
-    verifies: bool = False
-    connection: Connection
-    answers: Mapping[str, Answer] = attrs.field(factory=dict)
-    looked_up: tuple[LookedUp, ...] = ()
+    addresses: tuple[str, ...] = ()
+    local: str = ""
+    certificate: str = ""
+    expires_at: datetime | None = None
+    problem: str = ""
+    answers: dict[str, Answer] = attrs.field(factory=dict)
 
-
-def find(seen: Observed, dialect: Dialect) -> list[Finding]:
-    """Return a finding for each thing that is checked, in the order of the way to the gateway."""
-    return [
-        *_find_connection(seen),
-        _find_proxy(seen),
-        _find_reply(seen),
-        _find_time(seen),
-        *_find_credentials(seen),
-        _find_registration(seen),
-        *(finding for one in seen.looked_up for finding in _find_order(one, dialect)),
-    ]
-
-
-def exit_code(findings: list[Finding]) -> int:
-    """Return 0 if all works, 1 if something was refused or does not fit, 3 without an answer."""
-    statuses = {finding.status for finding in findings}
-    if FindingStatus.UNKNOWN in statuses:
-        return 3
-    return int(FindingStatus.WRONG in statuses)
-
-
-def _ok(check: str, seen: str) -> Finding:
-    return Finding(check=check, status=FindingStatus.OK, seen=seen)
-
-
-def _unknown(check: str, seen: str, advice: str) -> Finding:
-    return Finding(check=check, status=FindingStatus.UNKNOWN, seen=seen, advice=advice)
-
-
-def _wrong(check: str, seen: str, advice: str) -> Finding:
-    return Finding(check=check, status=FindingStatus.WRONG, seen=seen, advice=advice)
-
-
-def _ask(check: str, seen: str, advice: str = "") -> Finding:
-    return Finding(check=check, status=FindingStatus.ASK, seen=seen, advice=advice)
-
-
-def _skipped(check: str, seen: str) -> Finding:
-    return Finding(check=check, status=FindingStatus.SKIPPED, seen=seen)
-
-
-def _find_connection(seen: Observed) -> Iterator[Finding]:
-    """Find how far a connection came: address, connection, TLS."""
-    to, whose = seen.connection, "base_url" if seen.proxy is None else "proxy"
-    if not to.addresses:
-        yield _unknown(
-            "address",
-            f"{to.host} has no address ({to.problem})",
-            f"check the host in {whose} for a typing error; then ask for the DNS of your network",
+    async def run(self, refs: list[OrderRef]) -> list[Finding]:
+        """Go the way to the gateway, and look orders up; return a finding for each step."""
+        settings = self.settings
+        self.proxy, authorization = checked_proxy(
+            settings.proxy,
+            base_url=settings.base_url,
+            trust_env=settings.trust_env,
+            allow_http=settings.allow_http,
         )
-        yield _skipped("connection", "there is no address")
-        yield _skipped("tls", "there is no connection")
-        return
-    yield _ok("address", f"{to.host} is {', '.join(to.addresses)}")
-    if not to.local_address:
-        hint = (
-            "; the environment names a proxy that is not used: give --trust-env if it leads there"
-            if seen.has_unused_proxy
-            else ""
+        options = ConnectionOptions(
+            limit=1,
+            ssl=settings.ssl_context(),
+            proxy=self.proxy,
+            proxy_authorization=authorization,
         )
-        yield _unknown(
-            "connection",
-            f"no connection to {to.host}:{to.port} ({to.problem})",
-            f"check the port in {whose}, and whether a firewall lets this machine connect to "
-            f"{to.host}:{to.port}{hint}",
+        parts = urlsplit(self.proxy or settings.base_url)
+        self.host = parts.hostname or ""
+        self.port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+        is_tls = parts.scheme == "https" and self.proxy is None
+        await self._connect((options.ssl or ssl.create_default_context()) if is_tls else None)
+        if self.local:
+            self.answers = {name: await self._ask(name, options) for name in _LOOK_UPS}
+        findings = []
+        for check, needed, judge in (
+            ("address", "host", self._address),
+            ("connection", "addresses", self._connection),
+            ("tls", "local", self._tls),
+            ("proxy", "answers", self._way_through),
+            ("reply", "answers", self._reply),
+            ("time", "answers", self._time),
+            ("credentials", "answers", self._accepted),
+            ("signature", "answers", self._signature),
+            ("registered address", "answers", self._registration),
+        ):
+            is_there = bool(getattr(self, needed))
+            status, seen = judge() if is_there else (SKIPPED, "there is no connection")
+            advice = _ADVICE.get((check, status), "")
+            shown = advice.format(host=self.host, port=self.port, local=self.local)
+            findings.append(Finding(check, status, seen, shown))
+        query = self.answers.get("query")
+        if refs and query is not None and query.error is None:
+            async with make_client(settings, self.credentials) as gateway:
+                for ref, name in product(refs, _LOOK_UPS):
+                    (outcome,) = await gateway.batch(name, [ref])
+                    now = query.dated or query.asked_at
+                    findings += describe_order(name, outcome, settings.dialect, now)
+        return findings
+
+    async def _connect(self, context: ssl.SSLContext | None) -> None:
+        """Connect to the gateway, or to the proxy before it, and close again."""
+        seconds, loop = self.settings.timeouts.connect_seconds, asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(seconds):
+                found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+                self.addresses = tuple(dict.fromkeys(str(one[4][0]) for one in found))
+                _, writer = await asyncio.open_connection(self.host, self.port)
+            self.local = writer.get_extra_info("sockname")[0]
+            try:
+                if context is not None:
+                    async with asyncio.timeout(seconds):
+                        await writer.start_tls(context, server_hostname=self.host)
+                    self._note_certificate(writer.get_extra_info("ssl_object"))
+            finally:
+                writer.transport.abort()
+        except ssl.SSLCertVerificationError as error:
+            self.problem = f"the certificate is not valid: {error.verify_message}"
+        except ConnectionRefusedError:
+            self.problem = "nothing listens there: the connection was refused"
+        except TimeoutError:
+            self.problem = f"no answer within {seconds:g} s"
+        except OSError as error:
+            reason = getattr(error, "reason", None)  # of TLS
+            self.problem = reason or error.strerror or f"{type(error).__name__}: {error}"
+
+    def _note_certificate(self, connection: ssl.SSLObject) -> None:
+        if found := connection.getpeercert():
+            issuer = {str(part[0]): str(part[1]) for row in found.get("issuer", ()) for part in row}
+            name = issuer.get("organizationName") or issuer.get("commonName") or "an unnamed issuer"
+            expires = ssl.cert_time_to_seconds(str(found["notAfter"]))
+            self.expires_at = datetime.fromtimestamp(expires, UTC)
+            self.certificate = (
+                f"{connection.version()}, certificate by {masked(name)}, valid until "
+                f"{self.expires_at:%Y-%m-%d}"
+            )
+
+    async def _ask(self, name: str, options: ConnectionOptions) -> Answer:
+        """Make a look-up that asks for no order, once, over a connection of its own."""
+        settings, started = self.settings, datetime.now(UTC)
+        transport = AiohttpTransport(
+            settings.base_url,
+            timeouts=settings.timeouts,
+            max_reply_bytes=DEFAULT_MAX_REPLY_BYTES,
+            options=options,
+            session=None,
         )
-        yield _skipped("tls", "there is no connection")
-        return
-    yield _ok("connection", f"connected to {to.host}:{to.port} from {to.local_address}")
-    if seen.base_url.lower().startswith("https:"):
-        yield _find_tls(seen)
-    elif seen.is_loopback:
-        yield _ok("tls", "plain HTTP, which does not leave this machine")
-    else:
-        plain = "plain HTTP: everything on the way can be read and changed"
-        yield _wrong("tls", plain, "use https:// for anything but a sandbox")
-
-
-def _find_tls(seen: Observed) -> Finding:
-    to, error = seen.connection, _first_error(seen)
-    problem = to.problem or (str(error) if isinstance(error, CertificateError) else "")
-    if problem:
-        return _unknown(
-            "tls",
-            problem,
-            "if a private authority issued the certificate, name its certificates in ca_file; "
-            "if not, something between here and the gateway may have replaced it: ask your "
-            "network team",
+        session = Session(
+            transport=transport,
+            credentials=self.credentials,
+            dialect=settings.dialect,
+            timeouts=settings.timeouts,
+            retry=settings.retry,
+            limiter=None,
+            observer=Instrumentation(None, settings.base_url),
         )
-    if (certificate := to.certificate) is not None:
-        shown = f"{certificate.version}, certificate by {certificate.issuer}"
-        shown += f", valid until {certificate.expires_at:%Y-%m-%d}"
-        now = next((one.received_at for one in seen.answers.values()), None)
-        if now is not None and certificate.expires_at - now < _CERTIFICATE_TOLERANCE:
-            return _ask("tls", shown, "ask the gateway when it renews the certificate")
-        return _ok("tls", shown)
-    if any(one.http_status is not None for one in seen.answers.values()):
-        return _ok("tls", "the gateway's certificate was accepted, through the proxy")
-    return _skipped("tls", "the proxy opened no connection to the gateway")
-
-
-def _find_proxy(seen: Observed) -> Finding:
-    if seen.proxy is None:
-        return _ok("proxy", "none is set")
-    error, answer = _first_error(seen), seen.answers.get("query")
-    status = None if answer is None else answer.http_status
-    is_login = isinstance(error, ConfigurationError) and status is None
-    if is_login or status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-        return _unknown(
-            "proxy",
-            f"{seen.proxy} does not let this user through (HTTP 407)",
-            "put http://user:password@host:port into GATEWAY_PROXY, or into proxy in the TOML file",
+        request = recent_request(OPERATIONS[name], session)
+        message, seconds = session.compose(request), settings.timeouts.total_seconds
+        try:
+            response = await transport.send(message, tracker=SendTracker(), seconds=seconds)
+        except GatewayError as error:
+            return Answer(asked_at=started, error=error)
+        finally:
+            await transport.aclose()
+        asked_at, payload, failure = started + (datetime.now(UTC) - started) / 2, None, None
+        try:
+            payload = decode_json(response.body)
+            session.decode(request, response, message.signature)
+        except GatewayError as error:
+            failure = error
+        kind = masked(response.headers.get("Content-Type", "")) or "no content type"
+        return Answer(
+            asked_at=asked_at,
+            http_status=response.status,
+            dated=_date(response.headers.get("Date", "")),
+            shown=f"{kind}: {excerpt(response.body, message.signature)!r}",
+            payload=payload,
+            error=failure,
         )
-    if answer is None:
-        return _skipped("proxy", "there is no connection to it")
-    if status is None and not isinstance(error, CertificateError):
-        return _unknown(
-            "proxy",
-            f"{seen.proxy} gave no way to the gateway: {error}",
-            "ask your network team whether the proxy may connect to the gateway's host and port",
-        )
-    return _ok("proxy", f"requests go through {seen.proxy}")
 
+    @property
+    def _read(self) -> list[Answer]:
+        """The answers that are JSON objects."""
+        return [one for one in self.answers.values() if one.payload is not None]
 
-def _find_reply(seen: Observed) -> Finding:
-    """Find whether the look-up of transactions is answered by something like the gateway."""
-    answer = seen.answers.get("query")
-    path = OPERATIONS["query"].path
-    if answer is None:
-        return _skipped("reply", "nothing was sent: there is no connection")
-    if answer.http_status is None:
-        return _unknown(
-            "reply",
-            f"no reply to {path}: {answer.error}",
-            "see the lines above; if they are ok, try again, and ask the gateway if it lasts",
-        )
-    shown = f"HTTP {answer.http_status}"
-    if answer.excerpt:
-        shown += f" with {answer.media_type or 'no content type'}: {answer.excerpt!r}"
-    if answer.http_status != HTTPStatus.OK:
-        advice = _STATUS_ADVICE.get(answer.http_status, _OTHER_STATUS)
-        make = _wrong if answer.is_refused else _unknown
-        return make("reply", f"{path} answered {shown}", advice)
-    if not answer.is_json:
-        return _unknown(
-            "reply",
-            f"{path} answered {shown}, and not JSON",
-            "check base_url: a web site, or the login page of a network, may have answered",
-        )
-    return _ok("reply", f"{path} answered HTTP 200 with JSON, {answer.records} records")
+    @property
+    def _error(self) -> GatewayError | None:
+        """The first error of the look-ups."""
+        return next((one.error for one in self.answers.values() if one.error), None)
 
+    def _address(self) -> _Seen:
+        if self.addresses:
+            return OK, f"{self.host} is {', '.join(self.addresses)}"
+        return UNKNOWN, f"{self.host} has no address ({self.problem})"
 
-_NOT_SHOWN = "the interface shows no HTTP status but 200, so ask the gateway what it means"
-_STATUS_ADVICE: Mapping[int, str] = {
-    HTTPStatus.UNAUTHORIZED: f"{_NOT_SHOWN}: it may be the credentials, or the signature",
-    HTTPStatus.FORBIDDEN: (
-        f"{_NOT_SHOWN}: it may be an address of yours that is not registered, the credentials, or "
-        "a firewall before the gateway"
-    ),
-    HTTPStatus.NOT_FOUND: f"{_NOT_SHOWN}: it may be a wrong path in base_url, without the /v1",
-    HTTPStatus.PROXY_AUTHENTICATION_REQUIRED: "see the line of the proxy",
-}
-_OTHER_STATUS = f"try again; {_NOT_SHOWN}"
+    def _connection(self) -> _Seen:
+        to, hint = f"{self.host}:{self.port}", ""
+        if self.local:
+            return OK, f"connected to {to} from {self.local}"
+        if self.proxy is None and any(os.environ.get(name) for name in _PROXIES):
+            hint = "; the environment names a proxy that is not used without --trust-env"
+        return UNKNOWN, f"no connection to {to} ({self.problem}){hint}"
 
+    def _tls(self) -> _Seen:
+        if self.settings.base_url.lower().startswith("http:"):
+            if self.proxy is None and all(map(_is_loopback, self.addresses)):
+                return OK, "plain HTTP, which does not leave this machine"
+            return WRONG, "plain HTTP: everything on the way can be read and changed"
+        if self.problem or isinstance(self._error, CertificateError):
+            return UNKNOWN, self.problem or str(self._error)
+        if self.expires_at is not None:
+            is_ending = self.expires_at - datetime.now(UTC) < _CERTIFICATE_TOLERANCE
+            return ASK if is_ending else OK, self.certificate
+        if any(one.http_status for one in self.answers.values()):
+            return OK, "the gateway's certificate was accepted, through the proxy"
+        return SKIPPED, "the proxy opened no connection to the gateway"
 
-def _find_time(seen: Observed) -> Finding:
-    dated = [(one, one.dated) for one in seen.answers.values() if one.dated is not None]
-    if not dated:
-        return _skipped("time", "no reply with a Date header came")
-    answer, date = dated[0]
-    ahead = date - (answer.sent_at + (answer.received_at - answer.sent_at) / 2)
-    seconds = abs(ahead) // timedelta(seconds=1)
-    if abs(ahead) <= _CLOCK_TOLERANCE:
-        return _ok("time", f"the clocks agree to {seconds} s")
-    return _wrong(
-        "time",
-        f"the gateway's clock is {seconds:,} s {'ahead of' if ahead > timedelta() else 'behind'} "
-        "this machine's",
-        "set this machine's clock by NTP; if it is right, tell the gateway. TLS certificates and "
-        "RecoveryPolicy.hold_alike_hours go by it",
-    )
+    def _way_through(self) -> _Seen:
+        status = self.answers["query"].http_status
+        if self.proxy is None:
+            return OK, "none is set"
+        if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED or (
+            status is None and isinstance(self._error, ConfigurationError)
+        ):
+            return UNKNOWN, f"{self.proxy} does not let this user through (HTTP 407)"
+        if status is None and not isinstance(self._error, CertificateError):
+            return UNKNOWN, f"{self.proxy} gave no way to the gateway: {self._error}"
+        return OK, f"requests go through {self.proxy}"
 
+    def _reply(self) -> _Seen:
+        query = self.answers["query"]
+        if query.http_status is None:
+            return UNKNOWN, f"no reply to {_QUERY}: {query.error}"
+        seen = f"{_QUERY} answered HTTP {query.http_status} with "
+        if query.http_status == HTTPStatus.OK and query.payload is not None:
+            return OK, f"{seen}JSON"
+        return WRONG if query.is_refused else UNKNOWN, seen + query.shown
 
-def _find_credentials(seen: Observed) -> Iterator[Finding]:
-    """Find whether merchant, account and signature were accepted."""
-    who = f"merchant_id {seen.merchant_id!r} and account_id {seen.account_id!r}"
-    read = [one for one in seen.answers.values() if one.is_json]
-    accepted = [one for one in read if one.error is None]
-    if accepted:
-        yield _ok("credentials", f"{who}: accepted")
-        if not any(one.is_signed for one in accepted):
+    def _time(self) -> _Seen:
+        dated = [one.dated - one.asked_at for one in self.answers.values() if one.dated]
+        if not dated:
+            return SKIPPED, "no reply with a Date header came"
+        seconds = abs(dated[0]) // timedelta(seconds=1)
+        if abs(dated[0]) <= _CLOCK_TOLERANCE:
+            return OK, f"the clocks agree to {seconds} s"
+        side = "ahead of" if dated[0] > timedelta() else "behind"
+        return WRONG, f"the gateway's clock is {seconds:,} s {side} this machine's"
+
+    def _accepted(self) -> _Seen:
+        who = self.credentials
+        shown = f"merchant_id {who.merchant_id!r} and account_id {who.account_id!r}: "
+        return self._judged(shown + "accepted", shown)
+
+    def _signature(self) -> _Seen:
+        verifies = getattr(self.credentials.signer, "verify", None) is not None
+        of_reply = f"that of the reply is {'right' if verifies else 'not checked'}"
+        if not any(one.payload and one.payload.get(SIGNATURE_FIELD) for one in self._read):
             of_reply = "the reply carries none"
-        elif seen.verifies:
-            of_reply = "that of the reply is right"
-        else:
-            of_reply = "that of the reply is not checked"
-        seen_with = "a request with it was accepted, if the gateway checks that of look-ups"
-        yield _ok("signature", f"{seen_with}; {of_reply}")
-        return
-    if not read:
-        yield _skipped("credentials", "no reply came that could accept or refuse them")
-        yield _skipped("signature", "no reply came that could accept or refuse it")
-        return
-    yield _wrong(
-        "credentials",
-        f"{who}: {_refusal(read[0])}",
-        "the interface shows no code of a refusal: it may mean them, the signature or the "
-        "registered address. Compare both with what the gateway gave you",
-    )
-    yield _wrong(
-        "signature",
-        _refusal(read[0]),
-        "if the credentials are right, check the secret, and ask how encryption_data is made: "
-        "algorithm, fields, order ([signer] in the TOML file)",
-    )
-
-
-def _refusal(answer: Answer) -> str:
-    if not isinstance(answer.error, RejectedError):
-        return str(answer.error)
-    message = answer.return_message
-    return f"refused with return_status {answer.return_status!r}, return_message {message!r}"
-
-
-def _find_registration(seen: Observed) -> Finding:
-    """Find whether the gateway lets this address look transactions up (section 4)."""
-    name, where = "registered address", OPERATIONS["query"].path
-    query, refunds = seen.answers.get("query"), seen.answers.get("search_refunds")
-    local = seen.connection.local_address
-    if query is None or refunds is None:
-        return _skipped(name, "nothing was sent: there is no connection")
-    if query.error is None:
-        return _ok(name, f"{where} is answered, to requests from {local}")
-    if not query.is_refused:
-        return _skipped(name, f"no reply of {where} that can be read came")
-    register = (
-        f"the gateway must register the address that it sees requests come from ({local} here; "
-        "behind a router or proxy it is another one)"
-    )
-    if refunds.error is None:
-        return _wrong(
-            name,
-            f"{where} is refused, and {OPERATIONS['search_refunds'].path} is answered",
-            f"the interface demands a registered address for the first alone: {register}",
+        return self._judged(
+            "a request with it was accepted, if the gateway checks that of look-ups; " + of_reply
         )
-    return _ask(
-        name,
-        "both look-ups are refused, so this cannot be told from wrong credentials",
-        register,
-    )
+
+    def _judged(self, accepted: str, before_refusal: str = "") -> _Seen:
+        if not self._read:
+            return SKIPPED, "no reply came that could accept or refuse it"
+        if any(one.error is None for one in self._read):
+            return OK, accepted
+        return WRONG, before_refusal + masked(str(self._read[0].error))
+
+    def _registration(self) -> _Seen:
+        query, refunds = (self.answers[name] for name in _LOOK_UPS)
+        if query.error is None:
+            return OK, f"{_QUERY} is answered, to requests from {self.local}"
+        if not query.is_refused:
+            return SKIPPED, f"no reply of {_QUERY} that can be read came"
+        if refunds.error is None:
+            return WRONG, f"{_QUERY} is refused, and {_REFUNDS} is answered"
+        return ASK, "both look-ups are refused, so this cannot be told from wrong credentials"
 
 
-def _first_error(seen: Observed) -> GatewayError | None:
-    return next((one.error for one in seen.answers.values() if one.error is not None), None)
+def _is_loopback(address: str) -> bool:
+    return ip_address(address.partition("%")[0]).is_loopback
 
 
-def _find_order(one: LookedUp, dialect: Dialect) -> Iterator[Finding]:
-    """Find how the gateway describes one order, and whether the dialect fits that."""
-    check = f"{one.operation} of {one.reference}"
-    if one.status is OutcomeStatus.ABSENT:
-        advice = "if it is right, ask how a look-up selects orders (Dialect.selection_fields)"
-        if one.operation == "query":
-            seen = "the gateway answered without it"
-            yield _wrong(check, seen, f"check the order_no or transaction_id; {advice}")
-        else:  # an order without refunds is nothing unusual
-            yield _ok(check, "no refund is listed")
-        return
-    if one.status is not OutcomeStatus.SUCCEEDED:
-        yield _unknown(check, f"{one.status}: {one.error}", "see the field that the text names")
-    if not one.records:
-        return
-    for record in one.records:
-        yield _ok(check, _shown(record))
-    for field, finding in _misfits(one, dialect):
-        yield attrs.evolve(finding, check=check, fields=(field,) if field else ())
+def _date(text: str) -> datetime | None:
+    """Read a Date header, which is in UTC even where it does not name it."""
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=moment.tzinfo or UTC)
 
 
-def _misfits(one: LookedUp, dialect: Dialect) -> Iterator[tuple[str, Finding]]:
-    """Compare records with the dialect; with each finding comes its field, if it has one."""
-    yield from _status_misfits(one.records, dialect)
-    yield from _amount_misfits(one.records, dialect)
-    yield from _date_misfits(one, dialect)
-    if unlisted := {name for record in one.records for name in record.extra}:
-        names = ", ".join(sorted(unlisted))
+# Records
+
+
+def describe_order(
+    operation: str, outcome: "Outcome[Any, Any]", dialect: "Dialect", now: datetime
+) -> Iterator[Finding]:
+    """Find how the gateway describes one order, and whether the dialect fits that.
+
+    Args:
+        operation: `query` or `search_refunds`.
+        outcome: The outcome of the look-up.
+        dialect: The dialect.
+        now: The time in UTC, by the gateway's clock if that is known.
+    """
+    named = [f"{k} {v!r}" for k, v in attrs.asdict(outcome.order).items() if v is not None]
+    check, records = f"{operation} of {' '.join(named)}", tuple(outcome.record or ())
+    if outcome.status is OutcomeStatus.ABSENT and operation == "search_refunds":
+        yield Finding(check, OK, "no refund is listed")
+    elif outcome.status is OutcomeStatus.ABSENT:
+        yield Finding(
+            check,
+            WRONG,
+            "the gateway answered without it",
+            "check the order_no or transaction_id; if it is right, ask how a look-up selects "
+            "orders (Dialect.selection_fields)",
+        )
+    elif outcome.status is not OutcomeStatus.SUCCEEDED:
+        seen = f"{outcome.status}: {outcome.error}"
+        yield Finding(check, UNKNOWN, seen, "see the field that the text names")
+    for record in records:
+        yield Finding(check, OK, _shown(record))
+    for status, seen, field, advice in _misfits(records, dialect, now):
+        question = QUESTIONS["dialect"].get(field, advice)
+        yield Finding(check, status, seen, question, (field,) if field else ())
+
+
+_STATUS_FIELDS = (
+    ("payment_status", ASK, "payment_states", ("payment_states",)),
+    ("query_result", WRONG, "absent_query_results", ("found_query_results",)),
+    ("refund_status", ASK, "declined_statuses", ("done_statuses", "pending_statuses")),
+)
+"""Of records: a status, what an unlisted value comes to, the dialect's field for it, and others."""
+
+
+def _misfits(
+    records: tuple[Any, ...], dialect: "Dialect", now: datetime
+) -> Iterator[tuple[FindingStatus, str, str, str]]:
+    """Compare records with the dialect; give status, what was seen, the field, other advice."""
+    for name, status, field, others in _STATUS_FIELDS:
+        known = {value for one in (field, *others) for value in getattr(dialect, one)}
+        for value in sorted(_values(records, name) - known):
+            yield status, f"{name} {value!r} has no meaning in Dialect.{field}", field, ""
+    yield from _amount_misfits(records, dialect)
+    unread = {
+        f"{name} {text!r}" if name in _SHOWN else name
+        for record in records
+        for name, text in record.unreadable.items()
+    }
+    if unread:
+        advice = "ask for its format; the record has None, and its text in record.unreadable"
+        yield WRONG, f"cannot be read: {', '.join(sorted(unread))}", "", advice
+    latest = now + timedelta(hours=dialect.utc_offset_hours) + _CLOCK_TOLERANCE
+    for name in ("transaction_date", "refund_date"):
+        for value in _values(records, name):
+            if value.replace(tzinfo=None) > latest.replace(tzinfo=None):
+                seen = f"{name} {value:%Y-%m-%d %H:%M:%S} lies in the future by utc_offset_hours"
+                yield WRONG, seen, "utc_offset_hours", ""
+    if names := ", ".join(sorted({name for record in records for name in record.extra})):
         seen = f"fields that the interface does not list: {names}; record.extra has them"
-        yield "", _ask("", _printable(seen), "ask what they mean")
-    references = [r.refund_reference_id for r in one.records if hasattr(r, "refund_reference_id")]
-    if references and (not all(references) or len(set(references)) < len(references)):
-        yield (
-            "",
-            _wrong(
-                "",
-                "its refunds do not each have a refund_reference_id of their own",
-                'recovery cannot go by them: set refund_evidence = "marker" under [recovery]',
-            ),
-        )
+        yield ASK, seen, "", "ask what they mean"
+    references = [one.refund_reference_id for one in records if hasattr(one, "refund_reference_id")]
+    if not all(references) or len(set(references)) < len(references):
+        seen = "its refunds do not each have a refund_reference_id of their own"
+        advice = 'recovery cannot go by them: set refund_evidence = "marker" under [recovery]'
+        yield WRONG, seen, "", advice
 
 
-def _status_misfits(records: tuple[Any, ...], dialect: Dialect) -> Iterator[tuple[str, Finding]]:
-    states = _values(records, "payment_status")
-    for value in sorted(states - set(dialect.payment_states)):
-        yield (
-            "payment_states",
-            _ask(
-                "",
-                f"payment_status {value!r} has no meaning in Dialect.payment_states",
-                f"{QUESTIONS['dialect']['payment_states']} Until then recovery settles no capture "
-                "and no cancel by it",
-            ),
-        )
-    found = dialect.found_query_results | dialect.absent_query_results
-    for value in sorted(_values(records, "query_result") - found):
-        seen = f"query_result {value!r} is in no field of the dialect"
-        advice = QUESTIONS["dialect"]["absent_query_results"]
-        yield "absent_query_results", _wrong("", seen, advice)
-    known = dialect.done_statuses | dialect.declined_statuses | dialect.pending_statuses
-    for value in sorted(_values(records, "refund_status") - known):
-        seen = f"refund_status {value!r} is in no field of the dialect: such a refund is unknown"
-        yield "declined_statuses", _ask("", seen, QUESTIONS["dialect"]["declined_statuses"])
-
-
-def _amount_misfits(records: tuple[Any, ...], dialect: Dialect) -> Iterator[tuple[str, Finding]]:
+def _amount_misfits(
+    records: tuple[Any, ...], dialect: "Dialect"
+) -> Iterator[tuple[FindingStatus, str, str, str]]:
     found: dict[tuple[str, int], str] = {}
     for record in records:
         for name in ("amount", "refund_amount"):
@@ -530,32 +537,9 @@ def _amount_misfits(records: tuple[Any, ...], dialect: Dialect) -> Iterator[tupl
                 places = max(0, -int(amount.as_tuple().exponent))
                 found[record.currency or "", places] = f"{name} {amount} {record.currency or ''}"
     for (currency, places), shown in found.items():
-        ours = dialect.places(currency)
-        if places == ours:
-            continue
-        seen = f"{shown} has {places} decimal places, and requests are written with {ours}"
-        make = _wrong if places > ours else _ask
-        yield "currency_places", make("", seen, QUESTIONS["dialect"]["currency_places"])
-
-
-def _date_misfits(one: LookedUp, dialect: Dialect) -> Iterator[tuple[str, Finding]]:
-    unread = {
-        f"{name} {text!r}" if name in _SHOWN else name
-        for record in one.records
-        for name, text in record.unreadable.items()
-    }
-    if unread:
-        seen = f"cannot be read: {', '.join(sorted(unread))}"
-        advice = "ask for its format; the record has None, and its text in record.unreadable"
-        yield "", _wrong("", _printable(seen), advice)
-    offset = timedelta(hours=dialect.utc_offset_hours)
-    latest = (one.looked_at + offset + _CLOCK_TOLERANCE).replace(tzinfo=None)
-    for name in ("transaction_date", "refund_date"):
-        for value in _values(one.records, name):
-            if value.replace(tzinfo=None) > latest:
-                seen = f"{name} {value:%Y-%m-%d %H:%M:%S} lies in the future by utc_offset_hours"
-                advice = QUESTIONS["dialect"]["utc_offset_hours"]
-                yield "utc_offset_hours", _wrong("", seen, advice)
+        if places != (ours := dialect.places(currency)):
+            seen = f"{shown} has {places} decimal places, and requests are written with {ours}"
+            yield WRONG if places > ours else ASK, seen, "currency_places", ""
 
 
 def _values(records: tuple[Any, ...], name: str) -> set[Any]:
@@ -566,14 +550,14 @@ def _values(records: tuple[Any, ...], name: str) -> set[Any]:
 def _shown(record: Any) -> str:  # noqa: ANN401  # a record of any look-up
     """Show a record: what names and counts it; of what may be personal, the names alone."""
     filled = {
-        field.name: value
-        for field in attrs.fields(type(record))
-        if field.name not in ("extra", "unreadable")
-        and (value := getattr(record, field.name)) not in (None, "", ())
+        name: value
+        for name in attrs.fields_dict(type(record))
+        if name not in ("extra", "unreadable")
+        and (value := getattr(record, name)) not in (None, "", ())
     }
     shown = ", ".join(f"{name} {filled[name]}" for name in _SHOWN if name in filled)
     rest = ", ".join(sorted(filled.keys() - set(_SHOWN)))
-    return _printable(f"{shown}; also filled: {rest}" if rest else shown)
+    return f"{shown}; also filled: {rest}" if rest else shown
 
 
 def excerpt(body: bytes, signature: str) -> str:
@@ -589,8 +573,3 @@ def masked(text: str) -> str:
     """Return the beginning of a text as one line, with anything like a card number masked."""
     hidden = _CARD_LIKE.sub(lambda found: mask_card(re.sub("[ -]", "", found[0])), text)
     return " ".join(_printable(hidden).split())[:_LONGEST_EXCERPT]
-
-
-def _printable(text: str) -> str:
-    """Take from a text what could control a terminal."""
-    return "".join(one if one.isprintable() else " " for one in text)

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Mapping, Set as AbstractSet
+from pathlib import Path
 from typing import Any
 
 import attrs
 
-from gateway_async.dialect import Dialect
-from gateway_async.settings import RecoveryPolicy, Timeouts
+from gateway_async.cli.settings import Settings
 from gateway_async.signing import HmacSigner
 
 QUESTIONS: Mapping[str, Mapping[str, str]] = {
@@ -96,54 +96,59 @@ A test holds the fields of `Dialect` and `HmacSigner` against it.
 """
 
 
-def _fields_of(settings: "attrs.AttrsInstance") -> dict[str, Any]:
-    return attrs.asdict(settings, recurse=False)
+def write_config(settings: Settings) -> str:
+    """Write settings as a TOML file: open questions are comments, with their default.
 
-
-DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "timeouts": _fields_of(Timeouts()),
-    "recovery": _fields_of(RecoveryPolicy()),
-    "signer": {field.name: field.default for field in attrs.fields(HmacSigner)},
-    "dialect": _fields_of(Dialect()),
-}
-"""By TOML table and field, the default of the class."""
-
-
-def write_config(values: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """Write a TOML file of the settings: open questions are comments, with their default.
-
-    Args:
-        values: The settings that are no tables.
-        tables: By table, its settings that differ from the default.
+    No secret is in it, and neither is a URL that may hold a password.
     """
+    values: dict[str, Any] = {}
+    tables: dict[str, dict[str, Any]] = {name: {} for name in QUESTIONS}
+    defaults: dict[str, dict[str, Any]] = {
+        "signer": {field.name: field.default for field in attrs.fields(HmacSigner)}
+    }
+    for field in attrs.fields(Settings):
+        value, default = getattr(settings, field.name), getattr(Settings(), field.name)
+        if attrs.has(type(value)):
+            defaults[field.name] = attrs.asdict(default, recurse=False)
+            tables[field.name] = _differing(value, default)
+        elif field.name == "signer":
+            tables["signer"] = dict(value)
+        elif value != default and field.name != "journal":
+            values[field.alias or field.name] = value
+    if "@" in values.get("proxy", ""):
+        del values["proxy"]
+    if tables["recovery"].get("record_baseline"):  # the command line's own default
+        del tables["recovery"]["record_baseline"]
     lines = ["# Settings of gateway-async. Ask the gateway each question; where its answer differs"]
     lines += ["# from the default that is shown, take the # away and write the answer.", ""]
     lines += [f"{name} = {_toml(value)}" for name, value in values.items()]
-    if "rate" not in values:
-        lines += ["", "# How many requests a second may we send? (section 8) Unless `rate` is set,"]
-        lines += ["# there is no limit."]
-    for table, given in [
-        (name, tables.get(name, {})) for name in dict.fromkeys((*QUESTIONS, *tables))
-    ]:
+    lines += [
+        "",
+        "# rate: How many requests a second may we send? (section 8) Without it, there is",
+    ]
+    lines += ["# no limit."]
+    for table, given in tables.items():
         is_open = not (table == "signer" and "factory" in given)  # which answers for all of it
         questions = QUESTIONS.get(table, {}) if is_open else {}
         rest = [f"{name} = {_toml(one)}" for name, one in given.items() if name not in questions]
         if questions or rest:
             lines += ["", f"[{table}]", *rest]
         for name, question in questions.items():
-            line = f"{name} = {_toml(given.get(name, DEFAULTS[table][name]))}"
+            line = f"{name} = {_toml(given.get(name, defaults[table][name]))}"
             lines += [f"# {question}", line if name in given else f"# {line}"]
     return "\n".join(lines) + "\n"
 
 
-def differing(settings: "attrs.AttrsInstance") -> dict[str, Any]:
-    """Return the fields of settings that differ from their default, and can stand in TOML."""
-    default, given = _fields_of(type(settings)()), _fields_of(settings)
-    return {k: v for k, v in given.items() if v is not None and v != default[k]}
+def _differing(given: Any, default: Any) -> dict[str, Any]:  # noqa: ANN401  # any settings
+    """Return the fields that differ from their default, and can stand in TOML."""
+    fields = attrs.asdict(given, recurse=False).items()
+    return {k: v for k, v in fields if v is not None and v != getattr(default, k)}
 
 
 def _toml(value: Any) -> str:  # noqa: ANN401  # what settings hold
     """Write a value as TOML."""
+    if isinstance(value, Path):
+        return _toml(str(value.absolute()))
     if isinstance(value, str):  # JSON writes all that it must but this
         return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, Mapping):

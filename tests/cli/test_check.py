@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -17,20 +18,17 @@ import trustme
 
 from gateway_async import Dialect, HmacSigner
 from gateway_async.cli.check import (
-    Connection as Seen,
     Finding,
     FindingStatus,
-    LookedUp,
-    Observed,
+    describe_order,
     excerpt,
     exit_code,
-    find,
     masked,
 )
 from gateway_async.cli.questions import QUESTIONS, write_config
 from gateway_async.cli.settings import Settings, read_settings
 from gateway_async.errors import ReplyUnreadableError
-from gateway_async.models.orders import OutcomeStatus
+from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.models.records import RefundRecord, TransactionRecord
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Status
@@ -303,7 +301,7 @@ def test_every_open_question_is_asked() -> None:
 
 
 def test_the_defaults_in_the_comments_are_those_of_the_classes(tmp_path: Path) -> None:
-    text = write_config({"base_url": 'https://a.example/"\x7f'}, {})
+    text = write_config(Settings(base_url='https://a.example/"\x7f'))
     assert tomllib.loads(text)["base_url"] == 'https://a.example/"\x7f'
     answered = re.sub(r"^# (\w+ = )", r"\1", text, flags=re.MULTILINE)
     assert sum(map(len, QUESTIONS.values())) == len(re.findall(r"^# \w+ = ", text, re.MULTILINE))
@@ -319,7 +317,7 @@ def test_the_defaults_in_the_comments_are_those_of_the_classes(tmp_path: Path) -
 
 
 def test_a_factory_of_signers_answers_all_questions_of_signing() -> None:
-    text = write_config({}, {"signer": {"factory": "mine:signer"}})
+    text = write_config(Settings(signer={"factory": "mine:signer"}))
     assert tomllib.loads(text)["signer"] == {"factory": "mine:signer"}
     assert QUESTIONS["signer"]["digest"] not in text
 
@@ -336,22 +334,14 @@ def look(
     status: OutcomeStatus = OutcomeStatus.SUCCEEDED,
 ) -> list[Finding]:
     """Find what there is about the records of one order."""
-    one = LookedUp(
-        operation=operation,
-        reference="order_no 'A-1'",
+    outcome: Any = SimpleNamespace(
+        order=OrderRef(order_no="A-1"),
+        index=0,
         status=status,
+        record=records,
         error=ReplyUnreadableError("unclear"),
-        records=records,
-        looked_at=NOW,
     )
-    seen = Observed(
-        base_url="http://127.0.0.1",
-        merchant_id="M1",
-        account_id="A1",
-        connection=Seen(host="127.0.0.1", port=80),
-        looked_up=(one,),
-    )
-    return find(seen, dialect or Dialect())[len(CHECKS) :]
+    return list(describe_order(operation, outcome, dialect or Dialect(), NOW))
 
 
 @pytest.mark.parametrize(
@@ -458,7 +448,7 @@ def test_an_unknown_outcome_shows_its_reason() -> None:
     [(("ok", "ask", "skipped"), 0), (("ok", "wrong"), 1), (("wrong", "unknown"), 3)],
 )
 def test_the_exit_code_is_that_of_the_worst_line(statuses: tuple[str, ...], code: int) -> None:
-    lines = [Finding(check="x", status=FindingStatus(one), seen="") for one in statuses]
+    lines = [Finding("x", FindingStatus(one), "") for one in statuses]
     assert exit_code(lines) == code
 
 
