@@ -63,6 +63,8 @@ def to_text(value: object) -> str:
         return value
     if value is None:
         return ""
+    if isinstance(value, date):
+        return value.isoformat()
     return format(value, "f") if isinstance(value, Decimal) else str(value)
 
 
@@ -143,7 +145,6 @@ class Reader:
         self._identity: Callable[[Any], Any] | None = None
         if layout.operation is not None and not repeats:
             self._identity = identity_of(layout.operation)
-        self._lines: dict[int, int] = {}
 
     def unread(self, names: "Iterable[str]") -> list[str]:
         """Return columns that are not read, and that no command writes."""
@@ -170,10 +171,11 @@ class Reader:
         if layout.moves_money:
             found.extend(_sent_before(cells))
         filled = [name for name in layout.either if not _is_empty(cells.get(name))]
-        if layout.either and len(filled) != 1 and (not filled or layout.operation is not None):
-            how = "or both" if layout.operation is None else f"{len(filled)} are filled"
-            advice = f"; or choose: --by {layout.either[-1]}" if filled else ""
-            found.append((" or ".join(layout.either), f"fill one of the two, {how}{advice}"))
+        if layout.either and (not filled or (len(filled) > 1 and layout.operation is not None)):
+            reason = f"fill one of the two, {len(filled)} are filled"
+            reason += f"; or choose: --by {layout.either[-1]}" if filled else ""
+            one_only = len(layout.either) == 1
+            found.append((" or ".join(layout.either), "empty" if one_only else reason))
             return None
         tree = _nested(cells, layout.columns, found)
         try:
@@ -182,8 +184,13 @@ class Reader:
             found.append(explain(error, layout.columns))
         return None
 
-    def read(self, row: Row) -> "tuple[Any, Wrong]":
-        """Return what a row stands for, and what is wrong with it; asked once a row."""
+    def read(self, row: Row, lines: dict[int, int]) -> "tuple[Any, Wrong]":
+        """Return what a row stands for, and what is wrong with it.
+
+        Args:
+            row: The row.
+            lines: In which line each order stands; this one is added.
+        """
         wrong: Wrong = []
         order, operation = self.make(row.cells, wrong), self.layout.operation
         if wrong or operation is None or self._dialect is None:
@@ -192,7 +199,7 @@ class Reader:
             wrong.append(explain(error, self.layout.columns))
         elif self._identity is not None:
             identity = self._identity(order)
-            first = self._lines.setdefault(hash(identity), row.line)
+            first = lines.setdefault(hash(identity), row.line)
             if first != row.line:
                 is_keyed = operation.kind is OperationClass.KEYED
                 kind, _ = name_of(operation, identity)
@@ -428,6 +435,7 @@ def check_file(table: "Table", reader: Reader) -> InputFile:
 def _problems(table: "Table", reader: Reader, totals: Totals, digest: Any) -> "Iterator[Problem]":  # noqa: ANN401  # of hashlib
     """Yield every problem of a file; orders without one are added up."""
     is_first, is_csv, line = True, table.format is Format.CSV, 1
+    lines: dict[int, int] = {}
     for row in itertools.chain(table.rows(), [None]):
         if is_first and is_csv:  # every column that is missing, at once
             missing = [*reader.column_problems(Row(1, dict.fromkeys(table.header)))]
@@ -441,7 +449,7 @@ def _problems(table: "Table", reader: Reader, totals: Totals, digest: Any) -> "I
         if found := row.problems or missing:
             yield from found
             continue
-        order, wrong = reader.read(row)
+        order, wrong = reader.read(row, lines)
         if not wrong:
             totals.add(reader.layout.moved(order))
             digest.update(orjson.dumps(_plain(order)))

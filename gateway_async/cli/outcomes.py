@@ -6,7 +6,6 @@ temporary database keeps their cells: in memory while they are few, on disk beyo
 
 import contextlib
 import sqlite3
-from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -77,7 +76,7 @@ def _cell(values: "Sequence[object]") -> object:
     """Return the cell of a field: texts of several records are joined by `;`, lists are listed."""
     lists = [[_plain(one) for one in value] for value in values if isinstance(value, tuple)]
     if not lists:
-        return ";".join(map(_text, values)) or None
+        return ";".join(map(to_text, values)) or None
     return (lists[0] if len(values) == 1 else lists) if any(lists) else None
 
 
@@ -88,11 +87,7 @@ def _plain(value: object) -> object:
         return as_objects({name: _plain(_value(value, name)) for name in fields_of(kind)})
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
-    return None if value is None else _text(value)
-
-
-def _text(value: object) -> str:
-    return value.isoformat() if isinstance(value, date) else to_text(value)
+    return None if value is None else to_text(value)
 
 
 class Results:

@@ -105,6 +105,16 @@ def confirm(talk: "Talk", what: str, *, yes: bool) -> None:
         raise RefusedError("nothing was sent")
 
 
+def check_json(out: Path | None, *, json: bool) -> None:
+    """Refuse `--json` where rows would go to standard output, too.
+
+    Raises:
+        RefusedError: If they would.
+    """
+    if json and out in (None, STDIO):
+        raise RefusedError("--json: the summary goes to standard output; name a file in --out")
+
+
 # What became of it
 
 
@@ -167,6 +177,16 @@ class RunSummary:
         if text and (text in self.reasons or len(self.reasons) < _REASONS_KEPT):
             self.reasons[text] += 1
 
+    @contextlib.contextmanager
+    def surviving(self) -> "Iterator[None]":
+        """Let an error end a run that has begun, and raise only one of a run that has not."""
+        try:
+            yield
+        except GatewayError as error:
+            if not self.has_begun:
+                raise
+            self.failure = error
+
     def note_result(self, result: Any) -> None:  # noqa: ANN401  # of a batch
         """Take in what a batch counted itself."""
         self.requests = getattr(result, "requests", None)
@@ -181,48 +201,31 @@ class RunSummary:
 
     @property
     def exit_code(self) -> int:
-        """0: all succeeded. 1: some declined or absent. 3: some unknown, not sent or misplaced."""
+        """0: all succeeded. 1: some declined, absent or different. 3: some unknown or misplaced."""
+        books = self.books
+        if self.failure is not None or self.misplaced:
+            return UNSETTLED
+        if books is not None:
+            is_settled = not books.unanswered and books.exhausted
+            return (DONE if books.ok else NOT_ALL_DONE) if is_settled else UNSETTLED
         statuses = (status for status, count in self.counts.items() if count)
-        code = max((_EXIT_CODES.get(status, 0) for status in statuses), default=DONE)
-        return UNSETTLED if self.failure is not None or self.misplaced else code
+        return max((_EXIT_CODES.get(status, 0) for status in statuses), default=DONE)
 
     def as_dict(self) -> dict[str, Any]:
         """Return what `--json` prints."""
-        books = self.books
-        found: dict[str, Any] = {
-            "command": self.command,
-            "job": self.job,
-            "journal": self.journal,
+        hidden = attrs.filters.exclude("base_url", "report", "books", "misplaced", "next_lines")
+        found = attrs.asdict(self, recurse=False, filter=hidden) | {
             "orders": self.counts.total(),
-            "counts": dict(self.counts),
-            "held": self.held,
             "reasons": dict(self.reasons.most_common(_REASONS_SHOWN)),
-            "requests": self.requests,
-            "retries": self.retries,
-            "unexpected": self.unexpected,
-            "seconds": round(self.seconds, 3),
-            "source": None if self.source is None else str(self.source),
-            "out": None if self.out is None or self.misplaced else str(self.out),
-            "failure": None if self.failure is None else str(self.failure),
+            "out": None if self.misplaced else self.out,
             "next": self.next_lines,
         }
-        if books is not None:
-            differences = {kind: n for kind, n in books.differences.items() if n}
-            currencies = {code: attrs.asdict(both) for code, both in books.currencies.items()}
-            found |= {
-                "orders": books.entries,
-                "counts": {
-                    "matched": books.matched,
-                    "differing": books.differing,
-                    "unanswered": books.unanswered,
-                },
-                "differences": differences,
-                "currencies": currencies,
-                "unexpected": books.unexpected,
-                "requests": books.requests,
-                "exhausted": books.exhausted,
-            }
-        return found
+        if self.books is None:
+            return found
+        books = attrs.asdict(self.books) | {"orders": self.books.entries}
+        books["differences"] = {kind: n for kind, n in self.books.differences.items() if n}
+        books["counts"] = {n: books.pop(n) for n in ("matched", "differing", "unanswered")}
+        return found | books
 
     def tell(self, talk: "Talk") -> None:
         """Say what became of it."""

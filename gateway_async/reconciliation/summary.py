@@ -84,13 +84,13 @@ class Summary:
         return self.matched == self.entries and self.exhausted and not self.unexpected
 
     def __str__(self) -> str:
-        counts = f"{self.matched} matched, {self.differing} differing"
-        lines = [f"{self.entries} entries: {counts}, {self.unanswered} unanswered"]
+        counts = f"{self.matched:,} matched, {self.differing:,} differing"
+        lines = [f"{self.entries:,} entries: {counts}, {self.unanswered:,} unanswered"]
         if not self.exhausted:
             lines.append("the ledger was not taken to its end")
-        lines += [f"{kind}: {count}" for kind, count in self.differences.items() if count]
+        lines += [f"{kind}: {count:,}" for kind, count in self.differences.items() if count]
         if self.unexpected:
-            lines.append(f"records that nobody asked for: {self.unexpected}")
+            lines.append(f"records that nobody asked for: {self.unexpected:,}")
         for code, totals in self.currencies.items():
             for side in ("ledger", "gateway"):
                 count, amount, refunded = (

@@ -413,6 +413,17 @@ def _translate(error: Exception, tracker: SendTracker) -> GatewayError:
 def _describe(error: Exception) -> str:
     """Name an exception; its text too, unless that could quote the reply."""
     name = type(error).__name__
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"the host {error.host} is not known; check the address, and DNS on this machine"
+    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(
+        error, aiohttp.ClientSSLError
+    ):
+        who = "the proxy " if isinstance(error, aiohttp.ClientProxyConnectionError) else ""
+        reason = type(error.os_error).__name__
+        return (
+            f"no connection to {who}{error.host}:{error.port} ({reason}); check address, port, "
+            "proxy and firewall"
+        )
     text = "" if _quotes_reply(error) else str(error)
     if isinstance(error, aiohttp.ServerFingerprintMismatch):
         text = f"{error.host} has {error.got.hex()}, and not {error.expected.hex()}"

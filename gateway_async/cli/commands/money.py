@@ -40,13 +40,14 @@ from gateway_async.cli.run import (
     RefusedError,
     RunSummary,
     Stop,
+    check_json,
     confirm,
     guarded,
     make_client,
 )
 from gateway_async.cli.tables import STDIO, open_table
 from gateway_async.cli.talk import print_json, standard_output
-from gateway_async.errors import GatewayError, InvalidOrderError, JournalError
+from gateway_async.errors import InvalidOrderError, JournalError
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS
 
@@ -97,8 +98,7 @@ class _Run:
         out, layout = self.out, self.layout
         if out is None and not self.dry_run:
             raise RefusedError("--out: say where the outcomes go, such as --out outcomes.csv")
-        if self.json and out == STDIO:
-            raise RefusedError("--json: the summary goes to standard output; name a file in --out")
+        check_json(out, json=self.json and not self.dry_run)
         if self.job is not None:
             open_journal(self.settings, create=False).job(self.job)  # refuses what is no name
         repeats = not layout.moves_money or self.settings.policy.duplicates != "reject"
@@ -173,13 +173,10 @@ class _Run:
                     confirm(talk, f"{job.asked}: {what}", yes=self.yes)
                 stop = stopping.enter_context(Stop(talk))
                 try:
-                    asyncio.run(self._work(file, job, credentials, results, stop))
+                    with summary.surviving():
+                        asyncio.run(self._work(file, job, credentials, results, stop))
                 except InvalidOrderError as error:
                     raise file.problems_of(error) from None
-                except GatewayError as error:
-                    if not summary.has_begun:
-                        raise
-                    summary.failure = error
                 finally:  # whatever ended it
                     if summary.has_begun:
                         results.write(out, file)

@@ -16,25 +16,23 @@ from gateway_async.cli.orders import InputFile, Reader, check_file, to_text
 from gateway_async.cli.outfile import out_file
 from gateway_async.cli.reports import reporting
 from gateway_async.cli.run import (
-    DONE,
-    NOT_ALL_DONE,
     UNSETTLED,
-    RefusedError,
     RunSummary,
     Stop,
+    check_json,
     drive,
     guarded,
     make_client,
 )
 from gateway_async.cli.settings import Reconcile
 from gateway_async.cli.shows import gauged, plain_table
-from gateway_async.cli.tables import STDIO, open_table
+from gateway_async.cli.tables import open_table
 from gateway_async.cli.talk import print_json
 from gateway_async.errors import ConfigurationError
 from gateway_async.reconciliation import Unanswered, Unreadable, reconcile as reconcile_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from gateway_async.cli.settings import Settings
@@ -79,8 +77,7 @@ class _Run:
 
     def run(self) -> int:
         talk, settings = self.talk, self.settings
-        if self.json and self.out in (None, STDIO):
-            raise RefusedError("--json: the summary goes to standard output; name a file in --out")
+        check_json(self.out, json=self.json)
         with open_table(self.source, self.files.stdio) as table:
             file = check_file(table, Reader(LEDGER))
             if file.unread:
@@ -112,13 +109,13 @@ class _Run:
                         add({**given, **dict(zip(_COLUMNS, found, strict=True))})
 
                     asyncio.run(self._drive(file, credentials, write, stop, summary))
-                summary.misplaced = "" if out is None else out.problem
-                if _asks_again(summary.books):
+                if summary.exit_code == UNSETTLED:
                     summary.next_lines.append(_AGAIN)
+                summary.misplaced = "" if out is None else out.problem
         self._tell(summary)
         if self.json:
             print_json(summary.as_dict())
-        return UNSETTLED if summary.misplaced else _exit_code(summary)
+        return summary.exit_code
 
     async def _drive(
         self,
@@ -165,7 +162,7 @@ class _Run:
         if books is not None:
             talk.show("summary", _table(books), **summary.as_dict())
             if not talk.is_json:
-                talk.tell("summary", "\n".join(_in_words(books)))
+                talk.tell("summary", str(books))
         summary.tell(talk)
         for line in summary.next_lines:
             talk.tell("next", line)
@@ -183,28 +180,6 @@ def _table(books: "Summary") -> Any:  # noqa: ANN401  # of rich
         for side in ("ledger", "gateway")
     )
     return plain_table(("currency", "side", *names), rows, numbers=names)
-
-
-def _in_words(books: "Summary") -> "Iterator[str]":
-    counts = f"{books.matched:,} matched, {books.differing:,} differing"
-    yield f"{books.entries:,} entries: {counts}, {books.unanswered:,} unanswered"
-    yield from (f"  {kind}: {count:,}" for kind, count in books.differences.items() if count)
-    if books.unexpected:
-        yield f"records that nobody asked for: {books.unexpected:,}"
-    if not books.exhausted:
-        yield "the ledger was not taken to its end"
-
-
-def _exit_code(summary: RunSummary) -> int:
-    """0: all matched. 1: some differ. 3: some were not answered, or not asked for."""
-    books = summary.books
-    if summary.failure is not None or books is None or _asks_again(books):
-        return UNSETTLED
-    return DONE if books.ok else NOT_ALL_DONE
-
-
-def _asks_again(books: "Summary | None") -> bool:
-    return books is not None and (books.unanswered > 0 or not books.exhausted)
 
 
 def _states(given: "tuple[str, ...]", settings: "Settings") -> "Mapping[str, Any] | None":
