@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from cyclopts import App, CycloptsError, Group
 
+from gateway_async.cli.console import Talk
 from gateway_async.cli.run import USAGE
-from gateway_async.cli.talk import Talk
 from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:

@@ -6,12 +6,20 @@ Parts of objects have dots: `beneficiary.address.city`.
 import functools
 from decimal import Decimal
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import attrs
 
 from gateway_async.models.records import Record
-from gateway_async.models.values import MODEL, SignatureText, currency_field
+from gateway_async.models.values import (
+    MODEL,
+    SignatureText,
+    converter_of,
+    currency_field,
+    to_amount,
+    to_date,
+    to_identifier,
+)
 from gateway_async.operations import OPERATIONS, Operation, OperationClass
 from gateway_async.reconciliation import LedgerEntry
 
@@ -38,12 +46,57 @@ def fields_of(model: type) -> "Iterator[str]":
             yield from (f"{field.name}.{name}" for name in fields_of(part))
 
 
-def _inputs_of(model: type, path: str = "") -> "Iterator[tuple[str, attrs.Attribute[Any]]]":
-    """Return the columns of an order, and the field of each."""
+Kind = Literal["amount", "currency", "date", "identifier", "text", "texts", "object", "objects"]
+
+
+@attrs.frozen
+class Input:
+    """One field of an order, or of an object in it, as a file has it.
+
+    Attributes:
+        kind: What its cells hold.
+        is_required: Whether each row must have it.
+        part: The class of an object.
+        currency: The field with the currency of an amount.
+    """
+
+    kind: Kind
+    is_required: bool
+    part: type | None = None
+    currency: str | None = None
+
+
+@functools.cache
+def inputs_of(model: type) -> "Mapping[str, Input]":
+    """Return the fields of a class."""
+    currencies = {currency_field(field) for field in attrs.fields(model)}
+    found: dict[str, Input] = {}
     for field in attrs.fields(model):
-        yield f"{path}{field.name}", field
-        if (part := field.metadata.get(MODEL)) is not None and "Sequence" not in str(field.type):
-            yield from _inputs_of(part, f"{path}{field.name}.")
+        part, converter = field.metadata.get(MODEL), converter_of(field)
+        is_required = field.default is attrs.NOTHING
+        kind: Kind = "text"
+        if part is not None:
+            kind = "objects" if "Sequence" in str(field.type) else "object"
+        elif get_origin(next(iter(get_args(field.type)), None)) is tuple:
+            kind = "texts"
+        elif converter is to_amount:
+            kind = "amount"
+        elif converter is to_date:
+            kind = "date"
+        elif field.name in currencies:
+            kind = "currency"
+        elif converter is to_identifier or is_required:
+            kind = "identifier"
+        found[field.name] = Input(kind, is_required, part, currency_field(field))
+    return found
+
+
+def _columns_of(model: type, path: str = "") -> "Iterator[tuple[str, Input]]":
+    """Return the columns of an order: its fields, and those of its objects with dots."""
+    for name, one in inputs_of(model).items():
+        yield f"{path}{name}", one
+        if one.kind == "object" and one.part is not None:
+            yield from _columns_of(one.part, f"{path}{name}.")
 
 
 @attrs.frozen(kw_only=True)
@@ -54,7 +107,7 @@ class Layout:
         command: The command.
         model: What its rows are.
         operation: What is done with them; None for a ledger.
-        inputs: The columns that are read, and the field of each.
+        inputs: The columns that are read.
         results: The columns written from the gateway's records, and the field of each. Where one
             could hide a column of the input, its name begins with `found_`.
     """
@@ -62,7 +115,7 @@ class Layout:
     command: str
     model: type
     operation: Operation | None = None
-    inputs: "Mapping[str, attrs.Attribute[Any]]"
+    inputs: "Mapping[str, Input]"
     results: "Mapping[str, str]" = MappingProxyType({})
 
     @property
@@ -89,9 +142,14 @@ class Layout:
         return tuple(name for name in self.inputs if "." not in name)
 
     @functools.cached_property
+    def is_nested(self) -> bool:
+        """Whether orders have objects in them."""
+        return len(self.columns) < len(self.inputs)
+
+    @functools.cached_property
     def required(self) -> list[str]:
         """The columns that must be there, and filled."""
-        return [n for n, field in self.inputs.items() if field.default is attrs.NOTHING]
+        return [name for name, one in self.inputs.items() if one.is_required]
 
     @functools.cached_property
     def either(self) -> tuple[str, ...]:
@@ -125,7 +183,7 @@ class Layout:
     @functools.cached_property
     def _moved(self) -> dict[str, str]:
         """The columns of what an order moves, the first that is filled, and of its currency."""
-        found = {name: code for name in self.columns if (code := currency_field(self.inputs[name]))}
+        found = {name: code for name in self.columns if (code := self.inputs[name].currency)}
         moved = None if self.operation is None else self.operation.moved_field
         return {moved: found[moved]} if moved in found else found
 
@@ -158,7 +216,7 @@ def _layout(operation: Operation) -> Layout:
         command=operation.name.replace("_", "-"),
         model=operation.order_class,
         operation=operation,
-        inputs=dict(_inputs_of(operation.order_class)),
+        inputs=dict(_columns_of(operation.order_class)),
         results=results,
     )
 
@@ -172,5 +230,5 @@ LAYOUTS: "Mapping[str, Layout]" = MappingProxyType(
 )
 """The layout of each command that sends a batch of orders, by the command."""
 
-LEDGER = Layout(command="reconcile", model=LedgerEntry, inputs=dict(_inputs_of(LedgerEntry)))
+LEDGER = Layout(command="reconcile", model=LedgerEntry, inputs=dict(_columns_of(LedgerEntry)))
 """The layout of a ledger."""

@@ -12,9 +12,9 @@ import attrs
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from gateway_async.cli.console import Talk
 from gateway_async.cli.settings import Settings, default_journal, read_settings
 from gateway_async.cli.tables import Format
-from gateway_async.cli.talk import Talk
 from gateway_async.errors import ConfigurationError
 from gateway_async.journal import Journal
 from gateway_async.journal.location import locate

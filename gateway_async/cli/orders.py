@@ -16,16 +16,11 @@ import attrs
 import orjson
 
 from gateway_async.batching.feed import check_order, name_of
-from gateway_async.cli.layouts import IN_JOB, LAYOUTS, Layout
+from gateway_async.cli.layouts import IN_JOB, LAYOUTS, Input, Layout, inputs_of
 from gateway_async.cli.tables import Format, Problem, Row, TableError
 from gateway_async.errors import InvalidOrderError
 from gateway_async.models.values import (
-    MODEL,
     SensitiveText,
-    converter_of,
-    currency_field,
-    to_date,
-    to_identifier,
 )
 from gateway_async.operations import OperationClass, identity_of
 
@@ -95,8 +90,7 @@ def _identifier_problem(value: object) -> str:
     return f"{text[:_SHOWN]!r} has white space around it" if text != text.strip() else ""
 
 
-def _amount_problem(value: object, places: int) -> str:
-    text = to_text(value)
+def _amount_problem(text: str, places: int) -> str:
     if not _AMOUNT.fullmatch(text):
         return f"{text[:_SHOWN]!r} is not an amount; write it like 12.50"
     if len(text.partition(".")[2].rstrip("0")) > places:
@@ -141,7 +135,6 @@ class Reader:
     ) -> None:
         self.layout = layout
         self._dialect = dialect
-        self._currencies = {currency_field(field) for field in attrs.fields(layout.model)}
         self._identity: Callable[[Any], Any] | None = None
         if layout.operation is not None and not repeats:
             self._identity = identity_of(layout.operation)
@@ -158,7 +151,7 @@ class Reader:
             missing.append(" or ".join(layout.either))
         for name in missing:
             yield Problem(line=row.line, column=name, reason=f"missing; there are: {found}")
-        if len(layout.columns) < len(layout.inputs):
+        if layout.is_nested:
             for name in self.unread(row.cells):
                 if "." in name:
                     reason = "not known: there is no such part"
@@ -177,7 +170,9 @@ class Reader:
             one_only = len(layout.either) == 1
             found.append((" or ".join(layout.either), "empty" if one_only else reason))
             return None
-        tree = _nested(cells, layout.columns, found)
+        tree: Cells = {name: cells[name] for name in layout.columns if name in cells}
+        if layout.is_nested:
+            tree = _nested(cells, layout.columns, found)
         try:
             return self._object(layout.model, tree, "", found)
         except InvalidOrderError as error:
@@ -213,86 +208,62 @@ class Reader:
         Raises:
             InvalidOrderError: Where the model refuses what its fields are.
         """
-        known, made, before = attrs.fields_dict(model), {}, len(wrong)
-        for name in known:
-            if known[name].default is attrs.NOTHING and name not in tree:
-                tree = {**tree, name: None}
-        for name, value in tree.items():
-            column, field = f"{path}{name}", known.get(name)
-            if field is None:
-                wrong.append((column, f"not known; there are: {', '.join(known)}"))
-            elif not _is_empty(value) or field.default is attrs.NOTHING:
-                made[name] = self._value(field, value, column, tree, wrong)
+        known, made, before = inputs_of(model), {}, len(wrong)
+        for name in tree:
+            if name not in known:
+                reason = f"not known; there are: {', '.join(known)}"
+                wrong.append((f"{path}{name}", reason))
+        for name, one in known.items():
+            value = tree.get(name)
+            if not _is_empty(value) or one.is_required:
+                column = f"{path}{name}"
+                if one.kind in {"object", "objects", "texts"}:
+                    made[name] = self._part(one, value, column, wrong)
+                    continue
+                made[name] = to_text(value)
+                if problem := self._problem(one, value, to_text(tree.get(one.currency or ""))):
+                    wrong.append((column, problem))
         return None if len(wrong) > before else model(**made)
 
-    def _value(
-        self,
-        field: "attrs.Attribute[Any]",
-        value: object,
-        column: str,
-        tree: "Cells",
-        wrong: "Wrong",
-    ) -> object:
-        part, kind, text = field.metadata.get(MODEL), converter_of(field), to_text(value)
-        problem = ""
-        if part is not None or "tuple" in str(field.type):
-            return self._part(field, part, value, column, wrong)
-        if currency := currency_field(field):
-            dialect = self._dialect
-            code = to_text(tree.get(currency))
-            problem = _amount_problem(value, dialect.places(code) if dialect else _ANY_PLACES)
-        elif kind is to_date:
-            problem = "" if _is_date(text) else "expected a date such as 2026-11-20"
-        elif field.name in self._currencies:
-            problem = self._currency_problem(value)
-        elif kind is to_identifier or field.default is attrs.NOTHING:
-            problem = _identifier_problem(value)
-        else:
-            problem = _text_problem(value)
-        if problem:
-            wrong.append((column, problem))
-        return text
-
-    def _currency_problem(self, value: object) -> str:
-        text = to_text(value)
-        if problem := _identifier_problem(value):
+    def _problem(self, one: Input, value: object, currency: str) -> str:
+        """Return why a cell is wrong: empty where it is right."""
+        text, dialect = to_text(value), self._dialect
+        if one.kind == "amount":
+            return _amount_problem(text, dialect.places(currency) if dialect else _ANY_PLACES)
+        if one.kind == "date":
+            return "" if _is_date(text) else "expected a date such as 2026-11-20"
+        if one.kind == "text":
+            return _text_problem(value)
+        problem = _identifier_problem(value)
+        if problem or one.kind == "identifier" or dialect is None:
             return problem
-        dialect = self._dialect
-        if dialect is None or _CURRENCY.fullmatch(text) or text.upper() in dialect.currency_places:
+        if _CURRENCY.fullmatch(text) or text.upper() in dialect.currency_places:
             return ""
         return (
             f"{text[:_SHOWN]!r} is not a code of three letters such as EUR; if your gateway has "
             "it, name it in [dialect] currency_places"
         )
 
-    def _part(
-        self,
-        field: "attrs.Attribute[Any]",
-        part: type | None,
-        value: object,
-        column: str,
-        wrong: "Wrong",
-    ) -> object:
+    def _part(self, one: Input, value: object, column: str, wrong: "Wrong") -> object:
         """Make an object, or a list, of a cell that holds it, as JSON where that is a text."""
+        part, element = one.part, Mapping if one.part else str
         if isinstance(value, str):
             try:
                 value = orjson.loads(value)
             except orjson.JSONDecodeError:
                 value = None
-        if part is not None and "Sequence" not in str(field.type):
+        if one.kind == "object" and part is not None:
             if isinstance(value, Mapping):
                 return self._object(part, value, f"{column}.", wrong)
             wrong.append((column, f"expected columns such as {column}.name, or an object"))
-        elif not isinstance(value, list) or not all(
-            isinstance(one, Mapping if part else str) for one in value
-        ):
+        elif not isinstance(value, list) or not all(isinstance(each, element) for each in value):
             wrong.append((column, 'expected a list, in a text as JSON such as ["..."]'))
         elif part is None:
             return value
         else:
             return [
-                self._object(part, one, f"{column}[{number}].", wrong)
-                for number, one in enumerate(value)
+                self._object(part, each, f"{column}[{number}].", wrong)
+                for number, each in enumerate(value)
             ]
         return None
 

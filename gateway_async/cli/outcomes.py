@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import orjson
 
+from gateway_async.cli.console import gauged
 from gateway_async.cli.layouts import IN_JOB, OUTCOME_COLUMNS, fields_of
 from gateway_async.cli.orders import to_text
 from gateway_async.cli.run import drive
-from gateway_async.cli.shows import gauged
 from gateway_async.cli.tables import Format
 from gateway_async.errors import RejectedError
 from gateway_async.models.orders import OutcomeStatus
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from gateway_async.batching.results import Outcome
+    from gateway_async.cli.console import Talk
     from gateway_async.cli.layouts import Layout
     from gateway_async.cli.orders import InputFile
     from gateway_async.cli.outfile import OutFile
     from gateway_async.cli.run import RunSummary, Stop, Streamed
-    from gateway_async.cli.talk import Talk
     from gateway_async.journal.rows import Row
 
 _NEVER_TAKEN = "nothing was sent: the run ended before"

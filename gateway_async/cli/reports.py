@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from gateway_async.cli.console import Talk
     from gateway_async.cli.run import RunSummary
-    from gateway_async.cli.talk import Talk
 
 
 @contextlib.contextmanager

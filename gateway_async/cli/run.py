@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import attrs
 
-from gateway_async.cli.shows import summary_table
+from gateway_async.cli.console import summary_table
 from gateway_async.cli.tables import STDIO, TableError
 from gateway_async.client import GatewayClient
 from gateway_async.errors import (
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from gateway_async.batching.results import Outcome
+    from gateway_async.cli.console import Talk
     from gateway_async.cli.settings import Settings
-    from gateway_async.cli.talk import Talk
     from gateway_async.reconciliation.summary import Summary
     from gateway_async.report import Report
     from gateway_async.signing import Credentials

@@ -212,8 +212,8 @@ def test_every_wrong_cell_of_a_payout_is_named() -> None:
     wrong = {"payment_date": "1.2.26", "beneficiary": {"labels": "x", "address": {"city": 1.5}}}
     with pytest.raises(TableError) as caught:
         read([row(1, **wrong)])
-    columns = ["payment_date", "beneficiary.labels", "beneficiary.address.city"]
-    assert [problem.column for problem in caught.value.problems] == columns
+    columns = {"payment_date", "beneficiary.labels", "beneficiary.address.city"}
+    assert {problem.column for problem in caught.value.problems} == columns
 
 
 def test_particulars_of_an_account_are_in_no_message() -> None:

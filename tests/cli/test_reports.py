@@ -5,9 +5,9 @@ import signal
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from gateway_async.cli.console import Talk
 from gateway_async.cli.reports import reporting
 from gateway_async.cli.run import RunSummary
-from gateway_async.cli.talk import Talk
 from gateway_async.sandbox.faults import Latency, NoReply, ResetBeforeEffect
 from tests.cli.running import COLUMNS, outcomes, run, start, write, write_refunds
 from tests.report.test_page import Read

@@ -9,8 +9,8 @@ from typing import Self
 import pytest
 from rich.console import Console
 
+from gateway_async.cli.console import Talk
 from gateway_async.cli.run import RunSummary, Stop, drive, guarded
-from gateway_async.cli.talk import Talk
 from gateway_async.errors import ConfigurationError, JobBusyError, JournalError
 
 

@@ -11,10 +11,10 @@ import attrs
 from cyclopts import Parameter
 
 from gateway_async.cli.check import GatewayCheck, exit_code
+from gateway_async.cli.console import Talk, print_json, standard_output
 from gateway_async.cli.options import GatewayOptions, Json
 from gateway_async.cli.questions import write_config
 from gateway_async.cli.run import RefusedError, guarded
-from gateway_async.cli.talk import Talk, print_json, standard_output
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.orders import OrderRef
 

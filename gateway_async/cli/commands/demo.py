@@ -18,11 +18,10 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.console import Console
 
+from gateway_async.cli.console import Talk, gauged, summary_table
 from gateway_async.cli.layouts import LAYOUTS
 from gateway_async.cli.orders import Reader, check_file
-from gateway_async.cli.shows import gauged, summary_table
 from gateway_async.cli.tables import Format, open_table
-from gateway_async.cli.talk import Talk
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
 from gateway_async.errors import NotSentError, OutcomeUnknownError

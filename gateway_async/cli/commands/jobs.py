@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import attrs
 from cyclopts import App, Parameter
 
+from gateway_async.cli.console import plain_table, print_json, standard_output
 from gateway_async.cli.jobs import (
     KnownJob,
     State,
@@ -41,16 +42,14 @@ from gateway_async.cli.run import (
     guarded,
     make_client,
 )
-from gateway_async.cli.shows import plain_table
-from gateway_async.cli.talk import print_json, standard_output
 from gateway_async.journal import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
     from pathlib import Path
 
+    from gateway_async.cli.console import Talk
     from gateway_async.cli.settings import Settings
-    from gateway_async.cli.talk import Talk
     from gateway_async.journal import JobStatus, Journal
 
 jobs = App(name="jobs", help="List, show, resolve and resume the jobs of a journal.")

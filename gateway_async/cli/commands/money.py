@@ -15,6 +15,7 @@ import attrs
 from cyclopts import Parameter
 
 from gateway_async.batching.batch import check_size
+from gateway_async.cli.console import print_json, standard_output
 from gateway_async.cli.dry_run import plan, plan_lines
 from gateway_async.cli.jobs import KnownJob, find_job, look_at, name_of_orders
 from gateway_async.cli.layouts import LAYOUTS, Layout
@@ -46,7 +47,6 @@ from gateway_async.cli.run import (
     make_client,
 )
 from gateway_async.cli.tables import STDIO, open_table
-from gateway_async.cli.talk import print_json, standard_output
 from gateway_async.errors import InvalidOrderError, JournalError
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS
@@ -54,8 +54,8 @@ from gateway_async.operations import OPERATIONS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gateway_async.cli.console import Talk
     from gateway_async.cli.settings import Settings
-    from gateway_async.cli.talk import Talk
     from gateway_async.signing import Credentials
 
 _GIVE_AGAIN = "the run ended before it was looked at; give the command again"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import attrs
 from cyclopts import Parameter
 
+from gateway_async.cli.console import gauged, plain_table, print_json
 from gateway_async.cli.layouts import LEDGER
 from gateway_async.cli.options import FileOptions, GatewayOptions, Json, Out, PaceOptions, Source
 from gateway_async.cli.orders import InputFile, Reader, check_file, to_text
@@ -25,9 +26,7 @@ from gateway_async.cli.run import (
     make_client,
 )
 from gateway_async.cli.settings import Reconcile
-from gateway_async.cli.shows import gauged, plain_table
 from gateway_async.cli.tables import open_table
-from gateway_async.cli.talk import print_json
 from gateway_async.errors import ConfigurationError
 from gateway_async.reconciliation import Unanswered, Unreadable, reconcile as reconcile_ledger
 
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from gateway_async.cli.console import Talk
     from gateway_async.cli.settings import Settings
     from gateway_async.cli.tables import Row
-    from gateway_async.cli.talk import Talk
     from gateway_async.reconciliation import Difference, Summary
     from gateway_async.signing import Credentials
 

@@ -12,6 +12,7 @@ import attrs
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from gateway_async.cli.console import gauged, print_json
 from gateway_async.cli.jobs import look_at
 from gateway_async.cli.layouts import LAYOUTS
 from gateway_async.cli.options import (
@@ -34,9 +35,7 @@ from gateway_async.cli.run import (
     guarded,
     make_client,
 )
-from gateway_async.cli.shows import gauged
 from gateway_async.cli.tables import open_table
-from gateway_async.cli.talk import print_json
 from gateway_async.errors import ConfigurationError, InvalidOrderError
 from gateway_async.journal import JobState
 from gateway_async.journal.location import locate
@@ -50,9 +49,9 @@ if TYPE_CHECKING:
 
     from taskiq import AsyncBroker
 
+    from gateway_async.cli.console import Talk
     from gateway_async.cli.orders import InputFile
     from gateway_async.cli.settings import Settings
-    from gateway_async.cli.talk import Talk
     from gateway_async.client import GatewayClient
     from gateway_async.signing import Credentials
     from gateway_async.workers import JobProgress

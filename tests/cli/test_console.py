@@ -9,8 +9,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gateway_async.cli.shows import SECONDS_BETWEEN_LINES, Gauge, summary_table
-from gateway_async.cli.talk import Talk, standard_output
+from gateway_async.cli.app import run
+from gateway_async.cli.console import (
+    SECONDS_BETWEEN_LINES,
+    Gauge,
+    Talk,
+    standard_output,
+    summary_table,
+)
 
 
 class Clock:
@@ -115,11 +121,52 @@ def test_nothing_is_lost_because_nobody_listens(monkeypatch: pytest.MonkeyPatch)
         Talk(is_json=is_json).warn("nobody hears this")
 
 
-def test_what_the_library_warns_of_is_passed_on() -> None:
-    told, lines = talk(is_json=True)
-    with told.passing_on_logs():
-        logging.getLogger("gateway_async.session").warning("slow %s", "reply")
-        logging.getLogger("gateway_async.session").info("nothing")
-    logging.getLogger("gateway_async.session").warning("afterwards")
-    (line,) = map(json.loads, lines())
-    assert (line["message"], line["level"]) == ("slow reply", "WARNING")
+def test_warnings_are_told_and_what_makes_a_job_wait() -> None:
+    told = io.StringIO()
+    with Talk(console=Console(file=told)).passing_on_logs():
+        logging.getLogger("gateway_async.requests").warning("refund may have happened")
+        logging.getLogger("gateway_async.batches").info("refund began")
+        logging.getLogger("gateway_async.jobs").info("job 'november' waits 14.0 s")
+        logging.getLogger("gateway_async.recovery").info("looked at again in 60 s")
+    logging.getLogger("gateway_async.jobs").info("job 'december' waits 14.0 s")
+    assert told.getvalue().splitlines() == [
+        "refund may have happened",
+        "job 'november' waits 14.0 s",
+        "looked at again in 60 s",
+    ]
+
+
+def test_alike_warnings_are_one_line_with_a_count() -> None:
+    told = io.StringIO()
+    with Talk(console=Console(file=told, width=200)).passing_on_logs():
+        for number in range(9):
+            logging.getLogger("gateway_async.requests").warning("chunk %d is unknown", number)
+        logging.getLogger("gateway_async.requests").warning("another")
+    assert told.getvalue().splitlines() == [
+        "chunk 0 is unknown",
+        "another",
+        "8 more of these, the last: chunk 8 is unknown",
+    ]
+
+
+@pytest.mark.parametrize("option", [["--log-format", "json"], ["--log-format=json"]])
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["query", "orders.csv", "--rate", "fast"], 'unable to convert "fast" into float'),
+        (["query", "orders.csv", "--bogus"], "--bogus"),
+        (["nothing-like-it"], "Unknown command"),
+        (["refund", "--dryrun", "orders.csv", "--yes"], "--dryrun is no option of this command"),
+        (
+            ["refund", "orders.csv", "--yes", "--out", "--dry-run"],
+            "stands where a file is expected",
+        ),
+    ],
+)
+def test_a_line_that_is_wrong_is_told_as_it_asks(
+    option: list[str], line: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*line, *option]) == 2
+    told = json.loads(capsys.readouterr().err)
+    assert told["event"] == "error"
+    assert said in told["message"]
