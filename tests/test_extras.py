@@ -32,6 +32,18 @@ def test_a_module_names_the_extra_that_it_needs(module: str, missing: str, insta
     assert said == f"ModuleNotFoundError: {module} needs {missing}: pip install {install}"
 
 
+@pytest.mark.slow
+def test_a_page_of_the_sandbox_names_the_extra_that_it_needs() -> None:
+    code = (
+        "import sys; sys.modules['jinja2'] = None; from gateway_async.sandbox import checkout; "
+        "checkout.render('message')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)  # noqa: S603  # ours
+    (*_, said) = done.stderr.decode().splitlines()
+    needed = "a page of the sandbox needs jinja2: pip install 'gateway-async[sandbox]'"
+    assert said == f"ModuleNotFoundError: {needed}"
+
+
 def test_what_else_is_missing_is_told_as_it_is() -> None:
     with (
         pytest.raises(ModuleNotFoundError, match="No module named 'nothing_like_it'"),

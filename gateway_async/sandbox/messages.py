@@ -42,14 +42,39 @@ class UnreadableBodyError(ValueError):
 
 
 @attrs.frozen(kw_only=True)
+class Merchant:
+    """The one merchant that the sandbox knows.
+
+    Attributes:
+        merchant_id: The merchant identifier.
+        account_id: The merchant account identifier.
+        secret: What its messages are signed with. Never shown.
+    """
+
+    merchant_id: str = "M1"
+    account_id: str = "A1"
+    secret: str = attrs.field(default="sandbox-secret", repr=False)
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """The fields of section 2.1 that every message carries."""
+        return {"merchant_id": self.merchant_id, "account_id": self.account_id}
+
+    @property
+    def signer(self) -> HmacSigner:
+        """The signature of requests, replies and notifications alike."""
+        return HmacSigner(self.secret)
+
+
+@attrs.frozen(kw_only=True)
 class Notice:
-    """What is to be told, before it is written and signed.
+    """A notification, before it is written and signed.
 
     Attributes:
         url: Where.
         operation: What it is the result of.
         transaction_id: The gateway's identifier of the payment or payout.
-        fields: What is said.
+        fields: Its fields.
     """
 
     url: str
@@ -81,11 +106,15 @@ class Answer:
             return [self.fields]
         return self.fields.get(self.operation.list_field) or []
 
+    def with_fields(self, fields: "Mapping[str, Any]") -> "Answer":
+        """Return the answer with other values of some fields."""
+        return attrs.evolve(self, fields={**self.fields, **fields})
+
     def with_records(self, records: list[dict[str, Any]]) -> "Answer":
         """Return the answer with other records."""
         if self.operation.list_field is None:
             return attrs.evolve(self, fields=records[0] if records else {})
-        return attrs.evolve(self, fields={**self.fields, self.operation.list_field: records})
+        return self.with_fields({self.operation.list_field: records})
 
 
 @attrs.frozen(kw_only=True)

@@ -4,7 +4,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from gateway_async.operations import REFUND, Operation
-from gateway_async.sandbox.entries import to_amount, to_text
+from gateway_async.sandbox.ledger import to_amount, to_text
 from gateway_async.sandbox.messages import read_nested
 from gateway_async.signing import SIGNATURE_FIELD
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from gateway_async.sandbox.cards import CardResult
-    from gateway_async.sandbox.entries import Payout, Refund, Transaction, Verdict
+    from gateway_async.sandbox.ledger import Payout, Refund, Transaction, Verdict
 
 DONE, REFUSED = "1", "0"
 """The sandbox's own item statuses; the interface shows the first only."""

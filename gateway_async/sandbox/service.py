@@ -21,27 +21,18 @@ from gateway_async.operations import (
     SEARCH_REFUNDS,
     Operation,
 )
-from gateway_async.sandbox import pages, records
-from gateway_async.sandbox.cards import (
-    AUTHORISED,
-    UNKNOWN_TOKEN,
-    CardResult,
-    card_result,
-    masked,
-)
-from gateway_async.sandbox.entries import (
+from gateway_async.sandbox import checkout, records
+from gateway_async.sandbox.cards import AUTHORISED, UNKNOWN_TOKEN, card_result, masked
+from gateway_async.sandbox.ledger import (
+    RECORD_LIMIT,
     Instruction,
+    Ledger,
     PaymentStatus,
     Transaction,
     to_amount,
 )
-from gateway_async.sandbox.inputs import checkout_inputs
-from gateway_async.sandbox.ledger import RECORD_LIMIT, Ledger
-from gateway_async.sandbox.merchant import Merchant
-from gateway_async.sandbox.messages import Answer, read_nested, with_brackets_joined
-from gateway_async.sandbox.notices import payment_notice, payout_notice
-from gateway_async.sandbox.refusals import list_problem, payment_problem, refused, too_many
-from gateway_async.sandbox.scene import Scene
+from gateway_async.sandbox.messages import Answer, Merchant, read_nested, with_brackets_joined
+from gateway_async.sandbox.notifier import payment_notice, payout_notice
 from gateway_async.signing import SIGNATURE_FIELD
 
 if TYPE_CHECKING:
@@ -59,13 +50,13 @@ class Service:
     Attributes:
         merchant: Who may ask.
         ledger: Where everything is entered.
-        scene: Where shoppers are led to.
+        pages: The pages that shoppers are led to.
         deduplicate_payouts: Whether a `request_id` is paid once only.
     """
 
     merchant: Merchant
     ledger: Ledger
-    scene: Scene
+    pages: checkout.Checkout
     deduplicate_payouts: bool = False
 
     # Who asks
@@ -84,8 +75,12 @@ class Service:
     def refuse(self, operation: Operation, fields: "Mapping[str, str]", text: str) -> Answer:
         """Answer that nothing was done."""
         if operation == CHECKOUT:
-            return Answer(operation=operation, page=pages.message_page("Refused", text))
-        said = refused(operation, fields, text)
+            page = checkout.render("message", title="Refused", text=text)
+            return Answer(operation=operation, page=page)
+        echoed, refusal = _REFUSED.get(operation.name, ((), _refused_list))
+        said = {name: fields.get(name, "") for name in echoed} | refusal(text)
+        if operation.list_field:
+            said[operation.list_field] = []
         return Answer(operation=operation, fields=self.merchant.identity | said)
 
     def _listed(self, operation: Operation, found: list[dict[str, Any]]) -> Answer:
@@ -103,7 +98,7 @@ class Service:
     def batch(self, operation: Operation, fields: "Mapping[str, str]", now: "datetime") -> Answer:
         """Capture, cancel, review, refund, or do what else takes a list of orders."""
         items = read_nested(fields.get(operation.list_field or ""))
-        problem = list_problem(operation, items)
+        problem = _list_problem(operation, items)
         if problem:
             return self.refuse(operation, fields, problem)
         done = []
@@ -117,7 +112,7 @@ class Service:
         del now
         asked = {name: _split(fields.get(name, "")) for name in SELECTION_FIELDS}
         if sum(map(len, asked.values())) > RECORD_LIMIT:
-            return self.refuse(operation, fields, too_many(RECORD_LIMIT))
+            return self.refuse(operation, fields, _too_many(RECORD_LIMIT))
         chosen = self.ledger.select(asked["transaction_id"], asked["order_no"])
         selected = any(asked.values())
         if operation == QUERY:
@@ -135,12 +130,16 @@ class Service:
         self, operation: Operation, fields: "Mapping[str, str]", now: "datetime"
     ) -> Answer:
         """Take a card payment; a declined one is entered as well."""
-        problem = payment_problem(fields)
+        problem = _payment_problem(fields)
         if problem:
             return self.refuse(operation, fields, problem)
         card = fields.get("card", "")
         token = fields.get("token_id", "")
-        result = self._token_result(token) if token and not card else card_result(card)
+        result = card_result(card)
+        if token and not card:  # which an earlier payment was given
+            earlier = self.ledger.find(token[1:])
+            is_known = earlier is not None and token == records.token_of(earlier)
+            result = AUTHORISED if is_known else UNKNOWN_TOKEN
         status = PaymentStatus.AUTHORISED if result.authorised else PaymentStatus.DECLINED
         transaction = self._open(operation, fields, status, now)
         said = records.payment_record(transaction, fields, result, masked(card))
@@ -150,33 +149,26 @@ class Service:
             notice=payment_notice(self.merchant, transaction, result_info=result.result_info),
         )
 
-    def _token_result(self, token: str) -> CardResult:
-        """Say what becomes of a payment with a card that an earlier one gave a token."""
-        earlier = self.ledger.find(token[1:])
-        is_known = earlier is not None and token == records.token_of(earlier)
-        return AUTHORISED if is_known else UNKNOWN_TOKEN
-
     def pay_apm(self, operation: Operation, fields: "Mapping[str, str]", now: "datetime") -> Answer:
         """Begin a payment that the shopper decides on the payment page."""
-        problem = payment_problem(fields)
+        problem = _payment_problem(fields)
         if problem:
             return self.refuse(operation, fields, problem)
         waiting = self._open(operation, fields, PaymentStatus.WAITING, now)
-        shown = {name: fields[name] for name in ("order_no", "amount", "currency")}
-        shown["issuer_url"] = self.scene.page_url(waiting)
+        shown = {name: fields[name] for name in _PAYMENT_FIELDS}
+        shown["issuer_url"] = self.pages.page_url(waiting)
         return Answer(operation=operation, fields=self.merchant.identity | shown)
 
     def checkout(
         self, operation: Operation, fields: "Mapping[str, str]", now: "datetime"
     ) -> Answer:
         """Answer with the page that forwards the shopper to the payment page."""
-        problem = payment_problem(fields)
+        problem = _payment_problem(fields)
         if problem:
             return self.refuse(operation, fields, problem)
         waiting = self._open(operation, fields, PaymentStatus.WAITING, now)
         shown = {name: value for name, value in fields.items() if name not in _CARD_FIELDS}
-        inputs = checkout_inputs(shown | self.scene.ways(fields), self.scene.page_id(waiting))
-        page = pages.loading_page(self.scene.base_url + operation.path, inputs)
+        page = self.pages.loading_page(operation.path, shown, waiting)
         return Answer(operation=operation, page=page)
 
     def payout(self, operation: Operation, fields: "Mapping[str, str]", now: "datetime") -> Answer:
@@ -211,7 +203,7 @@ class Service:
             now=now,
             status=status,
             operation=operation.name,
-            details=records.details_of(fields) | self.scene.ways(fields),
+            details=records.details_of(fields) | self.pages.ways(fields),
         )
 
 
@@ -227,10 +219,59 @@ def count_orders(operation: Operation, fields: "Mapping[str, str]") -> int:
     return len(items) if isinstance(items, list) else 0
 
 
+def _too_many(limit: int) -> str:
+    """Say that a request names more orders than section 8 allows."""
+    return f"more than {limit} orders in one request"
+
+
+def _list_problem(operation: Operation, items: object) -> str:
+    """Say what is wrong with the list of a batch; empty text where nothing is."""
+    if not isinstance(items, list) or not items:
+        return f"{operation.list_field}: missing, empty or not a list"
+    if not all(isinstance(item, dict) for item in items):
+        return f"{operation.list_field}: not a list of objects"
+    limit = operation.limit or 0
+    return _too_many(limit) if len(items) > limit else ""
+
+
+def _payment_problem(fields: "Mapping[str, str]") -> str:
+    """Say what is wrong with a payment; empty text where nothing is."""
+    wrong = [name for name in ("order_no", "currency") if not fields.get(name)]
+    if not to_amount(fields.get("amount")):
+        wrong.append("amount")
+    return f"missing or wrong: {', '.join(wrong)}" if wrong else ""
+
+
+def _refused_list(text: str) -> dict[str, Any]:
+    return {"return_status": "0", "return_message": text}
+
+
+def _refused_payment(text: str) -> dict[str, Any]:
+    return {"order_status": "0", "result_info": f"1000:{text}"}
+
+
+def _refused_payout(text: str) -> dict[str, Any]:
+    failure = {"status": "FAILED", "failure_type": "UNKNOWN", "failure_reason": text}
+    return {**_refused_list(text), **failure}
+
+
+_PAYMENT_FIELDS = ("order_no", "amount", "currency")
+_REFUSED: "Mapping[str, tuple[tuple[str, ...], Callable[[str], dict[str, Any]]]]" = (
+    MappingProxyType(
+        {
+            PAY_DIRECT.name: (_PAYMENT_FIELDS, _refused_payment),
+            PAY_APM.name: (_PAYMENT_FIELDS, _refused_payment),
+            PAYOUT.name: (("request_id",), _refused_payout),
+        }
+    )
+)
+"""What a refused request repeats, and what it says; that of a batch or look-up is the usual."""
+
 _PERFORMERS: "Mapping[str, Callable[[Service, Operation, Mapping[str, str], datetime], Answer]]" = (
     MappingProxyType(
         {
-            **dict.fromkeys((op.name for op in (QUERY, SEARCH_REFUNDS)), Service.look_up),
+            QUERY.name: Service.look_up,
+            SEARCH_REFUNDS.name: Service.look_up,
             PAY_DIRECT.name: Service.pay_direct,
             PAY_APM.name: Service.pay_apm,
             CHECKOUT.name: Service.checkout,

@@ -10,8 +10,8 @@ import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.entries import PaymentStatus, Transaction
 from gateway_async.sandbox.faults import LostNotification
+from gateway_async.sandbox.ledger import PaymentStatus, Transaction
 from tests.browser.test_scene import NASTY
 from tests.browsers import Visit
 from tests.examples.loading import load_example

@@ -17,7 +17,6 @@ from gateway_async import (
 )
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.entries import PaymentStatus
 from gateway_async.sandbox.faults import (
     DropReply,
     EmptyLookUp,
@@ -27,6 +26,7 @@ from gateway_async.sandbox.faults import (
     ResetAfterEffect,
     ResetBeforeEffect,
 )
+from gateway_async.sandbox.ledger import PaymentStatus
 from gateway_async.transport import AiohttpTransport, HttpRequest
 from tests.jobs.books import (
     AT_ONCE,

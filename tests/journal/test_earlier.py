@@ -37,7 +37,7 @@ from gateway_async import (
 from gateway_async.errors import JobConflictError, JournalError
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.entries import PaymentStatus, Refund, Transaction
+from gateway_async.sandbox.ledger import PaymentStatus, Refund, Transaction
 from tests.journal.tables import Tables
 from tests.orders import client_of, orders_for
 from tests.postgres import emptied

@@ -91,8 +91,10 @@ class DrawnFaults(Faults):
         self.requests = 0
         self.faulty = 0
 
-    def plan(self, operation: str) -> faults.Plan:
+    def plan(self, operation: str, *, notifications: bool = False) -> faults.Plan:
         """Decide what strikes the next request."""
+        if notifications:
+            return super().plan(operation, notifications=True)
         if operation != self._operation:
             return self._struck(_LOOKS, self._rng.random() < _LOOK_FAULTS_SHARE)
         if not self._spared:  # never the first two, so that the share is met from the start

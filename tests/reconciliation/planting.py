@@ -9,7 +9,7 @@ import attrs
 
 from gateway_async.reconciliation import Difference, LedgerEntry
 from gateway_async.sandbox import PaymentStatus, Sandbox
-from gateway_async.sandbox.entries import Instruction, Transaction
+from gateway_async.sandbox.ledger import Instruction, Transaction
 
 NOW = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
 STATES = {"3000": ("paid", "refunded"), "4100": "reserved"}

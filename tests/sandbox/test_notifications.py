@@ -15,8 +15,7 @@ from aiohttp.test_utils import TestServer
 from defusedxml.ElementTree import fromstring
 
 from gateway_async.errors import ConfigurationError
-from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.app import courier
+from gateway_async.sandbox import Sandbox, notifier
 from gateway_async.sandbox.faults import (
     Faults,
     LateNotification,
@@ -225,7 +224,7 @@ async def test_a_name_that_leads_elsewhere_is_not_followed(
 ) -> None:
     elsewhere = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 80))]
     refused: list[str] = []
-    real = courier._open_socket
+    real = notifier._open_socket
 
     def open_socket(address: aiohttp.AddrInfoType) -> socket.socket:
         with pytest.raises(PermissionError) as refusal:
@@ -234,7 +233,7 @@ async def test_a_name_that_leads_elsewhere_is_not_followed(
         raise refusal.value
 
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: elsewhere)
-    monkeypatch.setattr(courier, "_open_socket", open_socket)
+    monkeypatch.setattr(notifier, "_open_socket", open_socket)
     await pay(merchant, {**DIRECT, "notify_url": "http://localhost/n"})
     await merchant.sandbox.deliver_notifications()
     (sent,) = merchant.sandbox.notifications
@@ -306,7 +305,7 @@ async def test_what_is_under_way_at_the_end_is_given_up(shop: Shop) -> None:
 async def test_no_more_than_a_bounded_number_is_under_way(
     merchant: Merchant, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(courier, "_MOST_UNDER_WAY", 2)
+    monkeypatch.setattr(notifier, "_MOST_UNDER_WAY", 2)
     merchant.sandbox.faults.add("*", LateNotification(FOREVER))
     await pay_each(merchant, shop, "A", "B", "C")
     assert told_of(merchant) == [False]
@@ -318,7 +317,7 @@ def test_notification_faults_strike_no_request() -> None:
     faults = Faults()
     faults.add("*", LostNotification())
     assert faults.plan("checkout").faults == ()
-    assert faults.plan_notification("checkout") == (LostNotification(),)
+    assert faults.plan("checkout", notifications=True).faults == (LostNotification(),)
     with pytest.raises(ConfigurationError, match="nobody is notified of 'refund'"):
         faults.add("refund", LostNotification())
 

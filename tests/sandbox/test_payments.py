@@ -2,7 +2,6 @@ import asyncio
 import json
 import re
 from decimal import Decimal
-from html import escape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -10,9 +9,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from defusedxml.ElementTree import fromstring
+from markupsafe import escape
 
 from gateway_async.sandbox import PaymentStatus, Sandbox
-from gateway_async.sandbox.addresses import is_loopback
+from gateway_async.sandbox.notifier import is_loopback
 from tests.sandbox.conftest import Merchant, item, sign
 
 if TYPE_CHECKING:

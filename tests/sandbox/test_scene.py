@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from gateway_async.sandbox import PaymentStatus, Sandbox
-from gateway_async.sandbox.addresses import to_location
+from gateway_async.sandbox.checkout import to_location
 from tests.sandbox.conftest import Merchant
 from tests.sandbox.test_payments import NASTY, PAYMENT, decide, pay
 

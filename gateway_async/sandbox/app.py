@@ -1,12 +1,13 @@
-"""The gateway as an aiohttp application: its routes, and when an effect lands.
+"""The gateway as an aiohttp application: its routes, its faults, and when an effect lands.
 
-It decides nothing about money: `service` and `scene` do.
+It decides nothing about money: `service` and `checkout` do.
 """
 
 import asyncio
 import contextlib
 import socket
 import struct
+from collections import Counter, deque
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,12 @@ import attrs
 from aiohttp import web
 
 from gateway_async.operations import CHECKOUT, Operation
-from gateway_async.sandbox import endings, pages
-from gateway_async.sandbox.activity import LoggedRequest, RequestLog
-from gateway_async.sandbox.app.courier import Courier
+from gateway_async.sandbox import faults
+from gateway_async.sandbox.checkout import render
 from gateway_async.sandbox.messages import (
     HTML_TYPE,
     PATHS,
+    Notice,
     Reply,
     UnreadableBodyError,
     operation_of,
@@ -33,9 +34,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from gateway_async.sandbox.faults import Faults, Plan
-    from gateway_async.sandbox.messages import Notice
+    from gateway_async.sandbox.notifier import Notifier
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
+_KEPT_REQUESTS = 1000
 _HELD_LOOK_SECONDS = 0.05
 _SHUTDOWN_SECONDS = 0.1
 _PAGE_HEADERS: "Mapping[str, str]" = MappingProxyType(
@@ -49,6 +51,57 @@ _PAGE_HEADERS: "Mapping[str, str]" = MappingProxyType(
     }
 )
 """A page is asked for again after Back, runs no script, and its address is told to nobody."""
+
+
+@attrs.frozen(kw_only=True)
+class LoggedRequest:
+    """One request of the merchant's.
+
+    Attributes:
+        operation: Its name.
+        orders: How many orders it named, 0 where it is no batch and no look-up.
+        faults: The kinds of fault that struck it.
+    """
+
+    operation: str = attrs.field(kw_only=False)
+    orders: int
+    faults: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class RequestLog:
+    """How many requests came, by operation; `log["refund"]` counts those that refund.
+
+    Attributes:
+        counts: Requests by the name of the operation, struck by faults or not.
+        orders: Orders in those requests, by the same.
+        last: The last 1,000 requests, oldest first.
+    """
+
+    counts: Counter[str] = attrs.field(factory=Counter, init=False)
+    orders: Counter[str] = attrs.field(factory=Counter, init=False)
+    last: deque[LoggedRequest] = attrs.field(
+        factory=lambda: deque(maxlen=_KEPT_REQUESTS), init=False
+    )
+
+    def __getitem__(self, operation: str) -> int:
+        return self.counts[operation]
+
+    def total(self) -> int:
+        """Return the number of all requests."""
+        return self.counts.total()
+
+    def clear(self) -> None:
+        """Count from zero again."""
+        self.counts.clear()
+        self.orders.clear()
+        self.last.clear()
+
+    def record(self, request: LoggedRequest) -> None:
+        """Count one request."""
+        self.counts[request.operation] += 1
+        self.orders[request.operation] += request.orders
+        self.last.append(request)
 
 
 @attrs.frozen(eq=False)
@@ -83,7 +136,7 @@ class Server:
         service: What is behind it.
         faults: What goes wrong.
         clock: What time it is.
-        courier: Who tells merchants.
+        notifier: What sends notifications.
     """
 
     def __init__(
@@ -92,12 +145,12 @@ class Server:
         faults: "Faults",
         *,
         clock: "Callable[[], datetime]",
-        courier: Courier,
+        notifier: "Notifier",
     ) -> None:
         self.requests: RequestLog = RequestLog()
-        self.courier = courier
+        self.notifier = notifier
         self._service = service
-        self._scene = service.scene
+        self._pages = service.pages
         self._faults = faults
         self._clock = clock
         self._closing = asyncio.Event()
@@ -134,7 +187,7 @@ class Server:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._runner.cleanup()
-        await self.courier.stop()
+        await self.notifier.stop()
 
     # The merchant
 
@@ -167,18 +220,18 @@ class Server:
         """Carry a request out, and write what is said of it."""
         operation, fields, plan = work.operation, work.fields, work.plan
         problem = work.problem or self._service.refusal(operation, fields) or plan.refusal
-        if plan.ignores_selection:
+        if plan.of(faults.IgnoreSelection):
             fields = {n: v for n, v in fields.items() if n not in SELECTION_FIELDS}
         if problem:
             answer = self._service.refuse(operation, fields, problem)
         else:
             answer = self._service.perform(operation, fields, self._clock())
-            self._tell(answer.notice)
-        for fault in plan.answer_faults:
+            self._notify(answer.notice)
+        for fault in plan.of(faults.AnswerFault):
             answer = fault.distort(answer)
         reply = write_reply(answer, self._service.merchant.signer)
-        for garbling in plan.reply_faults:
-            reply = garbling.rewrite(reply)
+        for reply_fault in plan.of(faults.ReplyFault):
+            reply = reply_fault.rewrite(reply)
         return reply
 
     # What happens later, or at the end
@@ -210,7 +263,7 @@ class Server:
     # The shopper
 
     def _lead_to_page(self, page_id: str) -> web.Response:
-        if self._scene.find(page_id) is None:
+        if self._pages.find(page_id) is None:
             return self._payment_page(page_id)
         # An address of its own: Reload and Back ask for it again, and post nothing.
         return _see_other(f"/pay/{page_id}")
@@ -219,24 +272,25 @@ class Server:
         return self._payment_page(request.match_info["page_id"])
 
     def _payment_page(self, page_id: str) -> web.Response:
-        transaction = self._scene.find(page_id)
-        return _html(self._scene.page(transaction), status=200 if transaction else 404)
+        transaction = self._pages.find(page_id)
+        return _html(self._pages.payment_page(transaction), status=200 if transaction else 404)
 
     async def _decide_payment(self, request: web.Request) -> web.StreamResponse:
-        transaction = self._scene.find(request.match_info["page_id"])
+        transaction = self._pages.find(request.match_info["page_id"])
         if transaction is None:
             return self._payment_page(request.match_info["page_id"])
         choice = str((await request.post()).get("choice"))
-        notice = self._scene.decide(transaction, choice)
-        self._tell(notice)
-        back = self._scene.way_back(transaction, choice)
+        notice = self._pages.decide(transaction, choice)
+        self._notify(notice)
+        back = self._pages.way_back(transaction, choice)
         if not back:
-            return _html(pages.message_page("Thank you", "You may close this page."))
+            return _html(render("message", title="Thank you", text="You may close this page."))
         return _see_other(back)
 
-    def _tell(self, notice: "Notice | None") -> None:
+    def _notify(self, notice: Notice | None) -> None:
         if notice is not None:
-            self.courier.send(notice, self._faults.plan_notification(notice.operation.name))
+            plan = self._faults.plan(notice.operation.name, notifications=True)
+            self.notifier.send(notice, plan)
 
 
 def _html(page: str, *, status: int = 200) -> web.Response:
@@ -256,46 +310,46 @@ async def _answer(work: "Work", _: object) -> web.StreamResponse:
     return _response(work.carry_out())
 
 
-async def _drop(work: "Work", _: endings.DropReply) -> web.StreamResponse:
+async def _drop(work: "Work", _: faults.DropReply) -> web.StreamResponse:
     work.carry_out()
     return _close(work.request)
 
 
-async def _reset_before(work: "Work", _: endings.ResetBeforeEffect) -> web.StreamResponse:
+async def _reset_before(work: "Work", _: faults.ResetBeforeEffect) -> web.StreamResponse:
     return _reset(work.request)
 
 
-async def _reset_after(work: "Work", _: endings.ResetAfterEffect) -> web.StreamResponse:
+async def _reset_after(work: "Work", _: faults.ResetAfterEffect) -> web.StreamResponse:
     work.carry_out()
     return _reset(work.request)
 
 
-async def _late_effect(work: "Work", ending: endings.LateEffect) -> web.StreamResponse:
+async def _late_effect(work: "Work", ending: faults.LateEffect) -> web.StreamResponse:
     work.server.postpone(work, ending.seconds)
     return _close(work.request)
 
 
-async def _instead(work: "Work", ending: endings.Instead) -> web.StreamResponse:
+async def _instead(work: "Work", ending: faults.Instead) -> web.StreamResponse:
     if ending.after_effect:
         work.carry_out()
     return _response(ending.reply())
 
 
-async def _no_reply(work: "Work", ending: endings.NoReply) -> web.StreamResponse:
+async def _no_reply(work: "Work", ending: faults.NoReply) -> web.StreamResponse:
     if ending.after_effect:
         work.carry_out()
     await work.server.until_closing(work.request)
     return _close(work.request)
 
 
-async def _cut(work: "Work", ending: endings.CutReply) -> web.StreamResponse:
+async def _cut(work: "Work", ending: faults.CutReply) -> web.StreamResponse:
     response, reply = await _begin(work)
     await response.write(ending.sent(reply.body))
     _close(work.request)
     return response
 
 
-async def _drip(work: "Work", ending: endings.Drip) -> web.StreamResponse:
+async def _drip(work: "Work", ending: faults.Drip) -> web.StreamResponse:
     response, reply = await _begin(work)
     for start in range(0, len(reply.body), ending.piece_bytes):
         await response.write(reply.body[start : start + ending.piece_bytes])
@@ -312,7 +366,7 @@ async def _begin(work: "Work") -> "tuple[web.StreamResponse, Reply]":
     return response, reply
 
 
-async def _stream(work: "Work", ending: endings.Streamed) -> web.StreamResponse:
+async def _stream(work: "Work", ending: faults.Streamed) -> web.StreamResponse:
     reply = work.carry_out()
     headers = {**reply.headers, **ending.headers}
     response = web.StreamResponse(status=reply.status, headers=headers)
@@ -327,16 +381,16 @@ async def _stream(work: "Work", ending: endings.Streamed) -> web.StreamResponse:
 _ENDINGS: "Mapping[type, Callable[[Work, Any], Awaitable[web.StreamResponse]]]" = MappingProxyType(
     {
         type(None): _answer,
-        endings.DropReply: _drop,
-        endings.ResetBeforeEffect: _reset_before,
-        endings.ResetAfterEffect: _reset_after,
-        endings.LateEffect: _late_effect,
-        endings.NoReply: _no_reply,
-        endings.CutReply: _cut,
-        endings.Drip: _drip,
-        endings.Instead: _instead,
-        endings.Streamed: _stream,
-        endings.Ending: _answer,
+        faults.DropReply: _drop,
+        faults.ResetBeforeEffect: _reset_before,
+        faults.ResetAfterEffect: _reset_after,
+        faults.LateEffect: _late_effect,
+        faults.NoReply: _no_reply,
+        faults.CutReply: _cut,
+        faults.Drip: _drip,
+        faults.Instead: _instead,
+        faults.Streamed: _stream,
+        faults.Ending: _answer,
     }
 )
 """How to perform a kind of ending; a kind below one of these is performed like it."""

@@ -11,15 +11,13 @@ import attrs
 
 from gateway_async.dialect import Dialect, PaymentState
 from gateway_async.errors import ConfigurationError
-from gateway_async.sandbox.addresses import to_location
-from gateway_async.sandbox.app import Courier, Server
-from gateway_async.sandbox.entries import PaymentStatus, Transaction, to_amount
+from gateway_async.sandbox.app import Server
+from gateway_async.sandbox.checkout import Checkout, to_location
 from gateway_async.sandbox.faults import Faults
-from gateway_async.sandbox.ledger import Ledger
-from gateway_async.sandbox.merchant import Merchant
-from gateway_async.sandbox.notices import NoticeWriter, NotifyFormat
+from gateway_async.sandbox.ledger import Ledger, PaymentStatus, to_amount
+from gateway_async.sandbox.messages import Merchant
+from gateway_async.sandbox.notifier import Notifier, NotifyFormat
 from gateway_async.sandbox.records import DONE, REFUSED
-from gateway_async.sandbox.scene import Scene
 from gateway_async.sandbox.service import Service
 
 if TYPE_CHECKING:
@@ -27,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from gateway_async.sandbox.activity import Notification, RequestLog
+    from gateway_async.sandbox.app import RequestLog
+    from gateway_async.sandbox.notifier import Notification
 
 LOOPBACK = "127.0.0.1"
 _EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  # recognised, not bound to
@@ -129,10 +128,12 @@ class Sandbox:
         for name, url in self._ways.items():
             if url and not to_location(url):
                 raise ConfigurationError(f"Sandbox.{name}: {url!r} is no http or https address")
-        self._writer = NoticeWriter(
-            merchant=self._merchant, format=_notify_format(notify_format), signed=notify_signed
+        self._notifier = Notifier(
+            self._merchant,
+            written_as=_notify_format(notify_format),
+            signed=notify_signed,
+            pauses=notify_pauses,
         )
-        self._notify_pauses = notify_pauses
         self._server: Server | None = None
         self._base_url = ""
         self._seeded = 0
@@ -170,8 +171,8 @@ class Sandbox:
 
     @property
     def notifications(self) -> "deque[Notification]":
-        """The last 1,000 results that were told to a `notify_url`, or given up."""
-        return self._started().courier.told
+        """The last 1,000 results that were sent to a `notify_url`, or given up."""
+        return self._notifier.sent
 
     @property
     def dialect(self) -> Dialect:
@@ -215,7 +216,7 @@ class Sandbox:
         Raises:
             ConfigurationError: There is no such status, or the count or amount is none.
         """
-        if not _is_count(count):
+        if type(count) is not int or count < 0:
             raise ConfigurationError(f"Sandbox.seed: {count!r} is no count; write 0 or more")
         chosen = PaymentStatus.__members__.get(status.upper())
         if chosen is None:
@@ -224,7 +225,7 @@ class Sandbox:
         paid = _seeded_amount(amount)
         now = self._clock()
         first = len(self.ledger) + 1
-        opened = [
+        opened = (
             self.ledger.open(
                 order_no=f"S{number:08d}",
                 currency=currency,
@@ -233,43 +234,44 @@ class Sandbox:
                 status=chosen,
             )
             for number in range(first, first + count)
+        )
+        return [
+            SeededOrder(
+                transaction_id=one.transaction_id,
+                order_no=one.order_no,
+                currency=one.currency,
+                amount=one.amount,
+            )
+            for one in opened
         ]
-        return [_seeded(transaction) for transaction in opened]
 
     def land_late_effects(self) -> int:
         """Let every late effect that is still out land now; return how many there were."""
         return self._started().land_late_effects()
 
     async def deliver_notifications(self) -> int:
-        """Let late notifications go now, and wait until all are told or given up.
+        """Let late notifications go now, and wait until all are sent or given up.
 
         Returns:
             How many were under way; afterwards they are the last of `notifications`.
         """
-        return await self._started().courier.deliver()
+        return await self._notifier.deliver_all()
 
     async def __aenter__(self) -> Self:
         if self._server is not None:
             raise ConfigurationError("Sandbox: entered twice; make a new one")
         listening = _bind(*self._address)
         self._base_url = _base_url(listening)
+        pages = Checkout(
+            merchant=self._merchant, ledger=self.ledger, base_url=self._base_url, **self._ways
+        )
         service = Service(
             merchant=self._merchant,
             ledger=self.ledger,
-            scene=Scene(
-                merchant=self._merchant,
-                ledger=self.ledger,
-                base_url=self._base_url,
-                **self._ways,
-            ),
+            pages=pages,
             deduplicate_payouts=self._deduplicate_payouts,
         )
-        self._server = Server(
-            service,
-            self.faults,
-            clock=self._clock,
-            courier=Courier(self._writer, pauses=self._notify_pauses),
-        )
+        self._server = Server(service, self.faults, clock=self._clock, notifier=self._notifier)
         await self._server.start(listening)
         return self
 
@@ -326,10 +328,6 @@ def _notify_format(text: str) -> NotifyFormat:
         ) from None
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
 def _seeded_amount(amount: object) -> Decimal:
     text = f"{amount:f}" if isinstance(amount, Decimal) else str(amount)
     paid = None if isinstance(amount, float) else to_amount(text)
@@ -338,15 +336,6 @@ def _seeded_amount(amount: object) -> Decimal:
             f"Sandbox.seed: {amount!r} is no amount; write a Decimal or its text, such as '10.00'"
         )
     return paid
-
-
-def _seeded(transaction: Transaction) -> SeededOrder:
-    return SeededOrder(
-        transaction_id=transaction.transaction_id,
-        order_no=transaction.order_no,
-        currency=transaction.currency,
-        amount=transaction.amount,
-    )
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -1,0 +1,329 @@
+"""Notifications: what a merchant hears at its `notify_url`, and how that gets there.
+
+The interface shows neither the payload of a notification, nor its signature, nor which operation
+emits one, nor whether it comes again. All of it is the sandbox's own choice: a payment of any kind
+and a payout are notified once they are decided, a payment with the fields of `payment_notice`, a
+payout with those of `payout_notice`.
+
+Nothing leaves this machine: whatever a name resolves to, no socket is opened to an address that is
+not this machine's, and no redirect is followed.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections import deque
+from enum import StrEnum
+from http import HTTPStatus
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode, urlsplit
+
+import aiohttp
+import attrs
+
+from gateway_async.operations import CHECKOUT, PAY_APM, PAY_DIRECT, PAYOUT
+from gateway_async.sandbox.faults import (
+    LateNotification,
+    LostNotification,
+    OvertakenNotification,
+    Plan,
+    RepeatedNotification,
+)
+from gateway_async.sandbox.ledger import PaymentStatus
+from gateway_async.sandbox.messages import (
+    JSON_TYPE,
+    XML_TYPE,
+    Merchant,
+    Notice,
+    clean,
+    to_json,
+    to_xml,
+)
+from gateway_async.sandbox.records import amount_text
+from gateway_async.signing import SIGNATURE_FIELD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from gateway_async.sandbox.ledger import Payout, Transaction
+
+_KEPT = 1000
+_MOST_UNDER_WAY = 1000
+_CONNECTIONS = 8
+_TIMEOUT = aiohttp.ClientTimeout(total=5)
+
+
+class NotifyFormat(StrEnum):
+    """How a notification is written."""
+
+    FORM = "form"
+    """`application/x-www-form-urlencoded`"""
+
+    JSON = "json"
+    """One object, all values text."""
+
+    XML = "xml"
+    """A root element `respon`, as payments are answered."""
+
+
+_WRITERS: "Mapping[NotifyFormat, tuple[str, Callable[[Mapping[str, str]], str]]]" = {
+    NotifyFormat.FORM: ("application/x-www-form-urlencoded", urlencode),
+    NotifyFormat.JSON: (JSON_TYPE, to_json),
+    NotifyFormat.XML: (XML_TYPE, to_xml),
+}
+
+
+@attrs.frozen(kw_only=True)
+class Notification:
+    """A result that was sent to a `notify_url`, or given up.
+
+    Attributes:
+        operation: What it is the result of: `pay_direct`, `pay_apm`, `checkout` or `payout`.
+        transaction_id: What it is about.
+        url: The `notify_url`.
+        content_type: The content type of the body.
+        body: The bytes that were sent, the same at each attempt; to be sent again as they are.
+        delivered: Whether the merchant's server took it with an HTTP status of 2xx.
+        attempts: How often it was tried; 0 where it was lost on purpose, where the address is not
+            on this machine, or where 1,000 others were under way.
+        status: The HTTP status of the last attempt; None without an answer.
+    """
+
+    operation: str
+    transaction_id: str
+    url: str
+    content_type: str
+    body: bytes = attrs.field(repr=False)
+    delivered: bool = False
+    attempts: int = 0
+    status: int | None = None
+
+
+def payment_notice(
+    merchant: Merchant, transaction: "Transaction", *, result_info: str
+) -> Notice | None:
+    """Return the notification of a payment that is decided; None without a `notify_url`."""
+    url = transaction.details.get("notify_url")
+    if not url:
+        return None
+    is_authorised = transaction.status is PaymentStatus.AUTHORISED
+    made_by = (op for op in (PAY_DIRECT, PAY_APM) if transaction.effects[op.name])
+    return Notice(
+        url=url,
+        operation=next(made_by, CHECKOUT),
+        transaction_id=transaction.transaction_id,
+        fields={
+            **merchant.identity,
+            "order_no": transaction.order_no,
+            "transaction_id": transaction.transaction_id,
+            "amount": amount_text(transaction.amount),
+            "currency": transaction.currency,
+            "order_status": "1" if is_authorised else "0",
+            "result_info": result_info,
+            "payment_status": transaction.status.value,
+        },
+    )
+
+
+def payout_notice(
+    merchant: Merchant, fields: "Mapping[str, str]", payout: "Payout"
+) -> Notice | None:
+    """Return the notification of a payout; None without a `notify_url`."""
+    url = fields.get("notify_url")
+    if not url:
+        return None
+    return Notice(
+        url=url,
+        operation=PAYOUT,
+        transaction_id=payout.transaction_id,
+        fields={
+            **merchant.identity,
+            "request_id": payout.request_id,
+            "transaction_id": payout.transaction_id,
+            "payment_amount": amount_text(payout.amount),
+            "payment_currency": payout.currency,
+            "status": "COMPLETED",
+        },
+    )
+
+
+@attrs.define(eq=False)
+class _Delivery:
+    """One notification under way.
+
+    Attributes:
+        notification: It, as far as it is known before an attempt.
+        plan: What strikes it.
+        overtaken: Those that wait until this one is through.
+        turn: Set when it need not wait any longer.
+        is_noted: Whether an attempt at it, or its end, was noted.
+    """
+
+    notification: Notification
+    plan: Plan
+    overtaken: "Sequence[_Delivery]"
+    turn: asyncio.Event = attrs.field(factory=asyncio.Event)
+    is_noted: bool = False
+
+    @property
+    def is_overtaken(self) -> bool:
+        return bool(self.plan.of(OvertakenNotification))
+
+
+class Notifier:
+    """Sends notifications to merchants, in the background.
+
+    Args:
+        merchant: Whose secret they are signed with.
+        written_as: Form, JSON or XML.
+        signed: Whether they carry an `encryption_data`, made as that of a request is.
+        pauses: Seconds before each attempt, one number an attempt.
+
+    Attributes:
+        sent: The last 1,000 notifications, in the order in which they were sent or given up.
+    """
+
+    def __init__(
+        self,
+        merchant: Merchant,
+        *,
+        written_as: NotifyFormat,
+        signed: bool,
+        pauses: "Sequence[float]",
+    ) -> None:
+        self.sent: deque[Notification] = deque(maxlen=_KEPT)
+        self._merchant = merchant
+        self._format = written_as
+        self._signed = signed
+        self._pauses = pauses
+        self._session: aiohttp.ClientSession | None = None
+        self._under_way: dict[asyncio.Task[None], _Delivery] = {}
+
+    def write(self, notice: Notice) -> Notification:
+        """Write and sign a notification; the bytes are the same at each attempt."""
+        is_xml = self._format is NotifyFormat.XML
+        fields = {n: clean(v) if is_xml else v for n, v in notice.fields.items()}
+        if self._signed:
+            fields[SIGNATURE_FIELD] = self._merchant.signer.sign(notice.operation, fields)
+        content_type, write = _WRITERS[self._format]
+        return Notification(
+            operation=notice.operation.name,
+            transaction_id=notice.transaction_id,
+            url=notice.url,
+            content_type=content_type,
+            body=write(fields).encode(),
+        )
+
+    def send(self, notice: Notice, plan: Plan) -> None:
+        """Send it in the background; what may not or cannot be sent is given up at once."""
+        waiting = [one for one in self._under_way.values() if one.is_overtaken]
+        delivery = _Delivery(self.write(notice), plan, overtaken=waiting)
+        is_full = len(self._under_way) >= _MOST_UNDER_WAY
+        if plan.of(LostNotification) or is_full or not is_loopback(notice.url):
+            self._note(delivery)
+            return
+        task = asyncio.create_task(self._deliver(delivery))
+        self._under_way[task] = delivery
+        task.add_done_callback(self._finish)
+
+    async def deliver_all(self) -> int:
+        """Let all that wait go now, and see them through; return how many were under way."""
+        tasks = list(self._under_way)
+        for delivery in self._under_way.values():
+            delivery.turn.set()
+        if tasks:
+            await asyncio.wait(tasks)
+        return len(tasks)
+
+    async def stop(self) -> None:
+        """Give up what is under way."""
+        tasks = list(self._under_way)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
+
+    async def _deliver(self, delivery: _Delivery) -> None:
+        """Wait as long as its faults want, or until it is its turn, and send each copy."""
+        plan = delivery.plan
+        seconds = sum(fault.seconds for fault in plan.of(LateNotification))
+        if seconds or delivery.is_overtaken:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if delivery.is_overtaken else seconds):
+                    await delivery.turn.wait()
+        for _ in range(max([1, *(fault.copies for fault in plan.of(RepeatedNotification))])):
+            await self._send_copy(delivery)
+
+    async def _send_copy(self, delivery: _Delivery) -> None:
+        attempts, status = 0, None
+        try:
+            for pause in self._pauses:
+                await asyncio.sleep(pause)
+                attempts += 1
+                status = await self._post(delivery.notification)
+                if _is_taken(status):
+                    break
+        finally:
+            self._note(delivery, attempts=attempts, status=status)
+
+    async def _post(self, notification: Notification) -> int | None:
+        if self._session is None:
+            self._session = _open_session()
+        try:
+            async with self._session.post(
+                notification.url,
+                data=notification.body,
+                headers={"Content-Type": notification.content_type},
+                allow_redirects=False,
+            ) as response:
+                return response.status
+        except (aiohttp.ClientError, TimeoutError):
+            return None
+
+    def _finish(self, task: "asyncio.Task[None]") -> None:
+        delivery = self._under_way.pop(task)
+        if not delivery.is_noted:
+            self._note(delivery)
+        for other in delivery.overtaken:
+            other.turn.set()
+
+    def _note(self, delivery: _Delivery, *, attempts: int = 0, status: int | None = None) -> None:
+        delivery.is_noted = True
+        taken = _is_taken(status)
+        noted = attrs.evolve(
+            delivery.notification, delivered=taken, attempts=attempts, status=status
+        )
+        self.sent.append(noted)
+
+
+def is_loopback(url: str) -> bool:
+    """Return whether an address is on this machine, without asking a name server."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        is_here = host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+    return is_here and parts.scheme in ("http", "https")
+
+
+def _is_taken(status: int | None) -> bool:
+    return status is not None and HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
+
+
+def _open_session() -> aiohttp.ClientSession:
+    connector = aiohttp.TCPConnector(
+        limit=_CONNECTIONS, force_close=True, socket_factory=_open_socket
+    )
+    return aiohttp.ClientSession(
+        connector=connector, timeout=_TIMEOUT, cookie_jar=aiohttp.DummyCookieJar()
+    )
+
+
+def _open_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    family, kind, protocol, _, where = address
+    if not ip_address(where[0]).is_loopback:
+        raise PermissionError(f"a sandbox calls nobody but this machine, and not {where[0]}")
+    return socket.socket(family, kind, protocol)
