@@ -150,15 +150,6 @@ def test_all_is_echoed_where_each_item_says_of_its_own_order_that_it_was_done(
     assert not (judgement.all_echoed and judgement.unexpected)
 
 
-@pytest.mark.parametrize("operation", MONEY_OPERATIONS)
-def test_the_usual_reply_is_all_echoed(operation: str) -> None:
-    orders = orders_for(operation, made_up(50))
-    payload = reply_to(operation, [item_of(operation, order) for order in orders])
-    assert judge(OPERATIONS[operation], orders, payload, Dialect()).all_echoed
-    payload[LIST_FIELDS[operation]].reverse()
-    assert not judge(OPERATIONS[operation], orders, payload, Dialect()).all_echoed
-
-
 @pytest.mark.parametrize("values", [("1", 1), (1, True), (True, 1), (1, 1.0)])
 def test_no_value_is_taken_for_another_that_python_calls_equal(values: tuple[Any]) -> None:
     orders = orders_for("capture", made_up(2))

@@ -69,21 +69,6 @@ async def test_duplicates_are_all_sent_and_never_share_a_request(
     assert all(len(set(a.transactions)) == len(a.transactions) for a in transport.asked)
 
 
-async def test_serialized_duplicates_are_never_in_flight_together() -> None:
-    flying: Counter[str] = Counter()
-
-    async def handler(asked: Asked) -> dict[str, Any]:
-        flying.update(asked.transactions)
-        assert max(flying.values()) == 1
-        for _ in range(len(asked.transactions)):
-            await asyncio.sleep(0)
-        flying.subtract(asked.transactions)
-        return asked.done()
-
-    result = await _run(MemoryTransport(handler), _policy("serialize"), _threefold())
-    assert result.ok
-
-
 async def test_after_an_unknown_the_later_ones_of_the_same_identity_are_not_sent() -> None:
     doubtful = {"T000003", "T000012"}
 
@@ -102,22 +87,6 @@ async def test_after_an_unknown_the_later_ones_of_the_same_identity_are_not_sent
         assert type(outcome.error) is NotSentError
         assert "unknown outcome" in str(outcome.error)
     assert result.counts[OutcomeStatus.SUCCEEDED] == 54
-
-
-async def test_allowed_duplicates_are_sent_after_an_unknown_too() -> None:
-    transport = MemoryTransport(
-        lambda asked: BROKEN if "T000003" in asked.transactions else asked.done()
-    )
-    result = await _run(transport, _policy("allow", chunk_size=1), _threefold())
-    assert len(result.unknown) == 3
-    assert result.counts[OutcomeStatus.NOT_SENT] == 0
-
-
-async def test_one_order_many_times_goes_one_behind_the_other() -> None:
-    transport = MemoryTransport(all_done)
-    result = await _run(transport, _policy("serialize"), iter(refunds(1) * 100))
-    assert result.ok
-    assert [asked.transactions for asked in transport.asked] == [["T000000"]] * 100
 
 
 @pytest.mark.parametrize("wrong", ["too precise", "of another class"])
@@ -145,14 +114,3 @@ async def test_a_wrong_order_lets_none_like_it_overtake_the_one_in_flight(wrong:
     assert most == {right.transaction_id: 1}
     assert [outcome.index for outcome in result.succeeded] == [0, 2, 4]
     assert [outcome.index for outcome in result.not_sent] == [1, 3]
-
-
-@pytest.mark.parametrize("duplicates", ["reject", "serialize", "allow"])
-@pytest.mark.parametrize("stranger", ["text", None, 7])
-async def test_what_is_no_order_at_all_is_refused_and_the_others_go_on(
-    duplicates: str, stranger: object
-) -> None:
-    orders = [*refunds(3), stranger, *refunds(6)[3:]]
-    result = await _run(MemoryTransport(all_done), _policy(duplicates), iter(orders))
-    assert [outcome.index for outcome in result.not_sent] == [3]
-    assert result.counts[OutcomeStatus.SUCCEEDED] == 6

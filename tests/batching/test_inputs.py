@@ -140,25 +140,11 @@ async def test_a_bad_order_in_a_collection_means_that_nothing_is_sent() -> None:
     assert transport.asked == []
 
 
-async def test_a_bad_order_in_a_streamed_collection_raises_on_entering() -> None:
-    transport = MemoryTransport(all_done)
-    batch = client_over(transport).refund(_with_bad_ones(refunds(20)))
-    with pytest.raises(InvalidOrderError, match="3 of 20"):
-        async with batch:
-            pytest.fail("entered")
-    assert transport.asked == []
-
-
 async def test_many_bad_orders_are_all_listed_and_some_are_shown() -> None:
     orders = orders_for("refund", made_up(100), refund_amount="0.001")
     with pytest.raises(InvalidOrderError, match="and 80 more") as caught:
         await client_over(MemoryTransport(all_done)).refund(orders)
     assert sorted(caught.value.problems) == list(range(100))
-
-
-async def test_duplicates_alone_are_an_error_of_their_own() -> None:
-    with pytest.raises(DuplicateOrderError, match="1 of 3"):
-        await client_over(MemoryTransport(all_done)).refund([*refunds(2), refunds(1)[0]])
 
 
 @pytest.mark.parametrize("kind", ["generator", "async generator"])

@@ -180,28 +180,11 @@ async def test_outcomes_and_errors_survive_pickling_each_alone() -> None:
     assert again.result.counts == result.counts
 
 
-async def test_what_is_kept_or_pickled_holds_no_signature() -> None:
-    result = await _mixed_result()
-    assert b"s1gnature" not in pickle.dumps(result)
-
-
 async def test_a_repr_shows_counts_and_no_orders() -> None:
     result = await _mixed_result()
     assert "T000001" not in repr(result)
     assert "succeeded" in repr(result)
     assert repr(result.succeeded) == f"<{len(result.succeeded)} succeeded>"
-
-
-async def test_a_result_counts_requests_and_is_in_input_order() -> None:
-    transport = MemoryTransport(all_done)
-    policy = BatchPolicy(chunk_size=7, concurrency=3)
-    result = await client_over(transport, policy=policy).refund(refunds(50))
-    assert [outcome.index for outcome in result] == list(range(50))
-    assert [outcome.order for outcome in result] == refunds(50)
-    assert result.requests == len(transport.asked) == 8
-    assert result.retries == 0
-    assert result[-1].record == result[49].record
-    assert [outcome.index for outcome in result[10:13]] == [10, 11, 12]
 
 
 async def test_a_result_of_nothing_is_ok() -> None:

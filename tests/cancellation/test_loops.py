@@ -212,21 +212,6 @@ def test_a_client_that_was_never_used_does_not_warn(port: int) -> None:
         gc.collect()
 
 
-@LOOPS
-def test_batches_in_memory_under_either_loop(
-    new_loop: "Callable[[], asyncio.AbstractEventLoop]",
-) -> None:
-    place = InMemory()
-
-    async def work() -> None:
-        async with place.client() as client, client.refund(place.refunds()) as batch:
-            outcomes = [outcome async for outcome in batch]
-        assert sorted(outcome.index for outcome in outcomes) == list(range(6))
-
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(work())
-
-
 def ends_what_nobody_left(
     begin: "Callable[[], Awaitable[object]]",
     new_loop: "Callable[[], asyncio.AbstractEventLoop]" = _plain,

@@ -15,7 +15,6 @@ from gateway_async import (
     DirectPayment,
     GatewayClient,
     OrderRef,
-    OutcomeStatus,
     OutcomeUnknownError,
     PayoutRequest,
     RedirectPayment,
@@ -27,9 +26,6 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import (
     ChangedAmount,
     DropReply,
-    IgnoreSelection,
-    MissingItems,
-    NumbersForText,
     ReturnStatus,
     Status,
 )
@@ -92,18 +88,6 @@ async def test_unknown_transactions_are_declined_with_code_and_text(
     assert (error.code, error.text) == (code, "unknown transaction")
 
 
-@pytest.mark.parametrize("operation", MONEY_OPERATIONS)
-async def test_a_lost_reply_is_unknown_and_never_asked_again(
-    sandbox: Sandbox, gateway: GatewayClient, operation: str
-) -> None:
-    orders = _seeded(sandbox, operation, 3)
-    sandbox.faults.add(operation, DropReply(times=1))
-    result = await getattr(gateway, operation)(orders)
-    assert len(result.unknown) == 3
-    assert sandbox.requests[operation] == 1
-    assert sandbox.ledger.effects(operation, orders[0].transaction_id) == 1
-
-
 @pytest.mark.parametrize("operation", LOOK_UPS)
 async def test_a_look_up_finds_by_either_reference(
     sandbox: Sandbox, gateway: GatewayClient, operation: str
@@ -154,23 +138,6 @@ async def test_an_order_that_nobody_knows_is_absent(gateway: GatewayClient, oper
     assert len(result.absent) == 3
     assert result[0].record is None
     assert result[0].error is None
-
-
-async def test_a_selection_that_was_not_honoured_proves_no_absence(
-    sandbox: Sandbox, gateway: GatewayClient
-) -> None:
-    seeded = sandbox.seed(30)
-    sandbox.faults.add("query", IgnoreSelection())
-    refs = orders_for("query", [*seeded[:5], *made_up(2)])
-    result = await gateway.query(refs)
-    assert [o.status for o in result] == [OutcomeStatus.SUCCEEDED] * 5 + [OutcomeStatus.UNKNOWN] * 2
-    assert result.unexpected.count == 25
-
-
-async def test_sloppy_numbers_are_read(sandbox: Sandbox, gateway: GatewayClient) -> None:
-    sandbox.faults.add("*", NumbersForText())
-    seeded = sandbox.seed(5, status="captured")
-    assert (await gateway.refund(orders_for("refund", seeded))).counts[OutcomeStatus.DECLINED] == 0
 
 
 async def test_pages_list_the_recent_records(sandbox: Sandbox, gateway: GatewayClient) -> None:
@@ -307,14 +274,6 @@ async def test_a_model_of_another_operation_is_refused(gateway: GatewayClient, m
     assert isinstance(order, RefundOrder)
     with pytest.raises(TypeError, match="got RefundOrder"):
         await getattr(gateway, method)(order)
-
-
-async def test_missing_orders_and_a_refused_rest(sandbox: Sandbox, gateway: GatewayClient) -> None:
-    orders = _seeded(sandbox, "capture", 5)
-    sandbox.faults.add("capture", MissingItems(2))
-    result = await gateway.capture(orders)
-    assert [o.index for o in result.unknown] == [0, 1]
-    assert result.counts[OutcomeStatus.SUCCEEDED] == 3
 
 
 # Any other call

@@ -32,6 +32,7 @@ from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
 from gateway_async.transport import HttpResponse
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import client_of
+from tests.support.servers import answering
 
 KEY = uuid.UUID("5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11")
 
@@ -46,18 +47,9 @@ async def gateway_that_adds(
         asked.append(json.loads(await request.text()))
         return web.json_response({**asked[-1], "status": "COMPLETED", **fields})
 
-    app = web.Application()
-    app.router.add_post("/v1/payout", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
     credentials = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("s3cret"))
-    try:
-        async with GatewayClient(site.name, credentials) as gateway:
-            yield gateway
-    finally:
-        await runner.cleanup()
+    async with answering(answer) as url, GatewayClient(url, credentials) as gateway:
+        yield gateway
 
 
 async def test_what_the_gateway_adds_to_a_payout_contradicts_nothing() -> None:
@@ -246,15 +238,6 @@ async def test_a_declined_payout_has_the_gateways_code_and_text(
     assert outcome.record
     assert outcome.record.status == "FAILED"
     assert not sandbox.ledger.payouts_of(outcome.order.request_id)
-
-
-async def test_payouts_stop_after_so_many_without_a_readable_reply(
-    sandbox: Sandbox, gateway: GatewayClient
-) -> None:
-    sandbox.faults.add("payout", DropReply())
-    policy = BatchPolicy(concurrency=1, stop_after_unknown=2)
-    result = await gateway.payouts(requests(9), policy=policy)
-    assert [outcome.status for outcome in result] == ["unknown"] * 2 + ["not_sent"] * 7
 
 
 async def test_only_payouts_are_taken(gateway: GatewayClient) -> None:

@@ -26,6 +26,7 @@ from gateway_async.models import orders as order_models, payouts, records
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
 from tests.orders import client_of, made_up, orders_for
+from tests.support.servers import answering
 
 PLAIN = (str, int, Decimal, datetime, date, type(None))
 OUTCOME = ["index", "status", "error", "error_type", "error_code", "error_text"]
@@ -36,7 +37,7 @@ def names(model: type, prefix: str = "") -> list[str]:
 
 
 @asynccontextmanager
-async def answering(
+async def gateway_of(
     answer: Callable[[dict[str, str]], dict[str, Any]],
 ) -> AsyncIterator[GatewayClient]:
     """Serve look-ups as a test says."""
@@ -45,18 +46,9 @@ async def answering(
         form = {name: str(text) for name, text in (await request.post()).items()}
         return web.json_response({"return_status": "1", "return_message": "OK", **answer(form)})
 
-    app = web.Application()
-    app.router.add_post("/{path:.*}", serve)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
     credentials = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("s3cret"))
-    try:
-        async with GatewayClient(site.name, credentials) as gateway:
-            yield gateway
-    finally:
-        await runner.cleanup()
+    async with answering(serve) as url, GatewayClient(url, credentials) as gateway:
+        yield gateway
 
 
 async def mixed_refunds(sandbox: Sandbox) -> BatchResult[RefundOrder, Any]:
@@ -131,7 +123,7 @@ async def test_polars_rounds_no_amount_where_the_first_rows_have_fewer_places() 
         }
 
     refs = [OrderRef(order_no=f"N{number}") for number in range(len(texts))]
-    async with answering(listed) as gateway:
+    async with gateway_of(listed) as gateway:
         result = await gateway.query(refs, policy=BatchPolicy(chunk_size=20))
     frame = polars.DataFrame(result.to_dicts(), infer_schema_length=None)
     assert frame["record_amount"].to_list() == list(map(Decimal, texts))
@@ -159,7 +151,7 @@ async def test_a_row_for_each_record_of_a_look_up(sandbox: Sandbox) -> None:
 
 
 async def test_a_look_up_that_found_nothing_has_the_columns_of_its_records() -> None:
-    async with answering(lambda _: {"orders_list": []}) as gateway:
+    async with gateway_of(lambda _: {"orders_list": []}) as gateway:
         result = await gateway.query([OrderRef(order_no="A-1")])
     (row,) = result.to_dicts()
     assert (row["order_no"], row["transaction_id"], row["status"]) == ("A-1", None, "absent")
@@ -180,7 +172,7 @@ async def test_nested_parts_and_what_the_interface_does_not_list() -> None:
         "risk": {"score": 7, "cvv": "123"},
     }
     wrong = {"order_no": "A-2", "query_result": "1", "amount": "ten"}
-    async with answering(lambda _: {"orders_list": [record, wrong]}) as gateway:
+    async with gateway_of(lambda _: {"orders_list": [record, wrong]}) as gateway:
         result = await gateway.query([OrderRef(order_no="A-1"), OrderRef(order_no="A-2")])
     row, unreadable = result.to_dicts()
     assert row["record_transaction_date"] == datetime(2026, 1, 31, 12)  # noqa: DTZ001  # as it came

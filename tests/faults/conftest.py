@@ -1,6 +1,7 @@
 from typing import TYPE_CHECKING
 
 import pytest
+import trustme
 
 from gateway_async.sandbox import Sandbox
 from tests.faults.deeds import DEEDS, Trial
@@ -30,3 +31,9 @@ def trial(request: pytest.FixtureRequest, sandbox: Sandbox) -> "Iterator[Trial]"
     trial = Trial(sandbox, DEEDS[request.param])
     yield trial
     trial.check()
+
+
+@pytest.fixture(scope="session")
+def authority() -> trustme.CA:
+    """An authority of certificates that nobody trusts by itself."""
+    return trustme.CA()

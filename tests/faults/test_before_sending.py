@@ -2,6 +2,9 @@
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 
 import aiohttp
 import pytest
@@ -13,14 +16,12 @@ from gateway_async import (
     ConfigurationError,
     NotSentError,
     OutcomeUnknownError,
-    RetryPolicy,
     Timeouts,
 )
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import NoReply
 from tests.faults.deeds import (
     ATTEMPTS,
-    DEEDS,
     NOT_SENT,
     SUCCEEDED,
     UNKNOWN,
@@ -29,6 +30,7 @@ from tests.faults.deeds import (
     Told,
     Trial,
     client,
+    with_deeds,
 )
 from tests.orders import orders_for
 from tests.support.servers import AtOnce, Listener, Proxy, bind, full_backlog, tls_of, trust_in
@@ -43,11 +45,57 @@ def check_not_sent(trial: Trial, told: Told, attempts: Attempts) -> None:
         assert (told.result.requests, told.result.retries) == (0, ATTEMPTS - 1)
 
 
-@pytest.mark.parametrize("trial", DEEDS, indirect=True)
-async def test_refused_connections(trial: Trial) -> None:
-    attempts = Attempts()
+SOON = Timeouts(connect_seconds=0.1, reply_seconds=5, total_seconds=5)
+
+
+@asynccontextmanager
+async def refusing() -> AsyncIterator[str]:
     with bind() as bound:
-        told = await trial.run(f"http://127.0.0.1:{bound.getsockname()[1]}", limiter=attempts)
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
+@asynccontextmanager
+async def never_taken() -> AsyncIterator[str]:
+    with full_backlog() as url:
+        yield url
+
+
+@asynccontextmanager
+async def unresolved() -> AsyncIterator[str]:
+    async def fail(*_: object, **__: object) -> object:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio.get_running_loop(), "getaddrinfo", fail)
+        yield "https://gateway.invalid"
+
+
+@asynccontextmanager
+async def no_tls(says: bytes = b"", *, hangs_up: bool = True) -> AsyncIterator[str]:
+    """Listen, and speak no TLS to those who begin with it."""
+    async with Listener(says, hangs_up=hangs_up) as listener:
+        yield listener.base_url.replace("http:", "https:")
+    assert listener.connections == ATTEMPTS
+
+
+UNREACHABLE: "dict[str, Callable[[], AbstractAsyncContextManager[str]]]" = {
+    "a connection that is refused": refusing,
+    "a connection that is never taken": never_taken,
+    "a name that cannot be resolved": unresolved,
+    "a TLS handshake that never ends": partial(no_tls, hangs_up=False),
+    "a TLS handshake that is cut": no_tls,
+    "HTTP in the place of TLS": partial(no_tls, b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+    "an alert of TLS": partial(no_tls, b"\x15\x03\x01\x00\x02\x02\x28"),
+}
+
+
+@with_deeds("where", UNREACHABLE)
+async def test_what_reaches_no_gateway_is_tried_again_and_was_not_sent(
+    trial: Trial, where: str
+) -> None:
+    attempts = Attempts()
+    async with UNREACHABLE[where]() as url:
+        told = await trial.run(url, limiter=attempts, timeouts=SOON)
     check_not_sent(trial, told, attempts)
 
 
@@ -59,18 +107,6 @@ async def test_a_connection_that_is_refused_once(trial: Trial, sandbox: Sandbox)
         await proxy.__aexit__()
     assert told.status is SUCCEEDED
     assert (attempts.count, trial.requests) == (2, 1)
-
-
-async def test_a_name_that_cannot_be_resolved(
-    trial: Trial, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def fail(*_: object, **__: object) -> object:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", fail)
-    attempts = Attempts()
-    told = await trial.run("https://gateway.invalid", limiter=attempts)
-    check_not_sent(trial, told, attempts)
 
 
 async def test_a_name_that_is_resolved_at_the_second_attempt(
@@ -87,41 +123,6 @@ async def test_a_name_that_is_resolved_at_the_second_attempt(
     told = await trial.run(sandbox.base_url.replace("127.0.0.1", "localhost"), limiter=attempts)
     assert told.status is SUCCEEDED
     assert (attempts.count, trial.requests) == (2, 1)
-
-
-@pytest.mark.parametrize(
-    ("says", "hangs_up"),
-    [
-        (b"", True),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", True),
-        (b"\x15\x03\x01\x00\x02\x02\x28", True),
-    ],
-    ids=["hangs up", "speaks HTTP", "sends an alert"],
-)
-async def test_a_tls_handshake_that_fails(trial: Trial, says: bytes, *, hangs_up: bool) -> None:
-    attempts = Attempts()
-    async with Listener(says, hangs_up=hangs_up) as listener:
-        told = await trial.run(listener.base_url.replace("http:", "https:"), limiter=attempts)
-    check_not_sent(trial, told, attempts)
-    assert listener.connections == ATTEMPTS
-
-
-SOON = Timeouts(connect_seconds=0.1, reply_seconds=5, total_seconds=5)
-
-
-async def test_a_tls_handshake_that_never_ends(trial: Trial) -> None:
-    attempts = Attempts()
-    async with Listener() as listener:
-        url = listener.base_url.replace("http:", "https:")
-        told = await trial.run(url, limiter=attempts, timeouts=SOON)
-    check_not_sent(trial, told, attempts)
-
-
-async def test_a_connection_that_is_never_taken(trial: Trial) -> None:
-    attempts = Attempts()
-    with full_backlog() as url:
-        told = await trial.run(url, limiter=attempts, timeouts=SOON)
-    check_not_sent(trial, told, attempts)
 
 
 async def test_a_connection_that_is_never_taken_until_the_time_is_over(trial: Trial) -> None:
@@ -171,28 +172,6 @@ async def test_batches_that_share_a_connection_take_turns(sandbox: Sandbox) -> N
         await asyncio.gather(*tasks)
     assert max(settled) == 20
     assert min(settled) >= 18
-
-
-async def test_waiting_for_a_place_counts_as_connecting(sandbox: Sandbox) -> None:
-    """The place comes free half way, and then the gateway does not take the connection."""
-    timeouts = Timeouts(connect_seconds=1, reply_seconds=5, total_seconds=5)
-    once = RetryPolicy(attempts=1)
-    loop = asyncio.get_running_loop()
-    with full_backlog() as url:
-        async with client(
-            sandbox, url, max_connections=1, timeouts=timeouts, retry=once
-        ) as gateway:
-            holds, waits = (
-                asyncio.create_task(gateway.call("/v1/capture", {"capture_orders": []}))
-                for _ in range(2)
-            )
-            started = loop.time()
-            await asyncio.sleep(0.5)
-            holds.cancel()
-            await asyncio.wait([holds, waits])
-    assert 0.9 < loop.time() - started < 1.4
-    assert type(waits.exception()) is NotSentError
-    assert "connect_seconds=1" in str(waits.exception())
 
 
 async def test_who_got_no_connection_leaves_its_place_to_the_next(trial: Trial) -> None:
@@ -252,20 +231,28 @@ async def test_a_connection_that_is_reset_as_soon_as_it_is_taken(
         assert told.result.requests == 1
 
 
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-async def test_a_certificate_that_nobody_vouches_for(
-    trial: Trial, sandbox: Sandbox, authority: trustme.CA
+@pytest.mark.parametrize("wrong", ["authority", "name", "pin"])
+async def test_a_certificate_that_is_not_the_right_one(
+    trial: Trial,
+    sandbox: Sandbox,
+    authority: trustme.CA,
+    monkeypatch: pytest.MonkeyPatch,
+    wrong: str,
 ) -> None:
+    if wrong == "name":
+        trust(authority, monkeypatch)
+    tls = tls_of(authority, "other.example") if wrong == "name" else tls_of(authority)
+    pinned = aiohttp.TCPConnector(ssl=aiohttp.Fingerprint(b"\xab" * 32))
     attempts = Attempts()
-    async with Proxy(sandbox.base_url, tls=tls_of(authority)) as proxy:
-        told = await trial.run(proxy.base_url, limiter=attempts)
+    async with (
+        Proxy(sandbox.base_url, tls=tls) as proxy,
+        aiohttp.ClientSession(connector=pinned) as session,
+    ):
+        given = {"session": session} if wrong == "pin" else {}
+        told = await trial.run(proxy.base_url, limiter=attempts, **given)
     assert told.status is NOT_SENT
     assert {type(error) for error in told.errors} == {CertificateError}
-    assert "certificate" in str(told.error)
+    assert ("ab" * 32 if wrong == "pin" else "certificate") in str(told.error)
     assert (attempts.count, proxy.requests, trial.requests) == (1, 0, 0)
 
 
@@ -283,34 +270,6 @@ async def test_an_invalid_certificate_stops_the_batch(
     assert told.statuses == [NOT_SENT] * 5
     assert type(told.error) is CertificateError
     assert all("certificate" in str(error) for error in told.errors)
-    assert (attempts.count, proxy.requests) == (1, 0)
-
-
-async def test_a_certificate_of_another_name_at_an_authority_that_is_trusted(
-    trial: Trial, sandbox: Sandbox, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trust(authority, monkeypatch)
-    attempts = Attempts()
-    async with Proxy(sandbox.base_url, tls=tls_of(authority, "other.example")) as proxy:
-        told = await trial.run(proxy.base_url, limiter=attempts)
-    assert told.status is NOT_SENT
-    assert type(told.error) is CertificateError
-    assert (attempts.count, proxy.requests) == (1, 0)
-
-
-async def test_a_certificate_that_is_not_the_pinned_one(
-    trial: Trial, sandbox: Sandbox, authority: trustme.CA
-) -> None:
-    attempts = Attempts()
-    pinned = aiohttp.TCPConnector(ssl=aiohttp.Fingerprint(b"\xab" * 32))
-    async with (
-        Proxy(sandbox.base_url, tls=tls_of(authority)) as proxy,
-        aiohttp.ClientSession(connector=pinned) as session,
-    ):
-        told = await trial.run(proxy.base_url, limiter=attempts, session=session)
-    assert told.status is NOT_SENT
-    assert type(told.error) is CertificateError
-    assert "ab" * 32 in str(told.error)
     assert (attempts.count, proxy.requests) == (1, 0)
 
 

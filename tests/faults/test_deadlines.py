@@ -8,9 +8,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from gateway_async import NotSentError, OutcomeUnknownError, Timeouts
+from gateway_async import OutcomeUnknownError, Timeouts
 from gateway_async.transport import AiohttpTransport, ConnectionOptions, HttpRequest, SendTracker
-from tests.support.servers import full_backlog, read_message, serving
+from tests.support.servers import read_message, serving
 
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -47,13 +47,6 @@ async def test_a_silence_ends_the_request_and_leaves_its_task_as_it_was() -> Non
     task = asyncio.current_task()
     assert task is not None
     assert (tracker.started, task.cancelling()) == (True, 0)
-
-
-async def test_what_gets_no_connection_in_time_was_not_sent() -> None:
-    with full_backlog() as url:
-        async with transport_to(url, connect_seconds=0.1) as transport:
-            with pytest.raises(NotSentError, match=r"connect_seconds=0\.1"):
-                await transport.send(request_of(), tracker=SendTracker(), seconds=5)
 
 
 async def test_the_time_for_all_of_it_ends_a_reply_that_goes_on() -> None:

@@ -118,14 +118,6 @@ async def test_a_proxy_of_the_environment_that_refuses(
     assert trial.requests == 0
 
 
-async def test_a_given_session_that_is_closed(trial: Trial) -> None:
-    async with aiohttp.ClientSession() as session:
-        pass
-    told = await trial.run(session=session)
-    assert told.status is NOT_SENT
-    assert "closed" in str(told.error)
-
-
 async def test_a_given_session_that_is_closed_as_a_request_begins(trial: Trial) -> None:
     hooks = aiohttp.TraceConfig()
 

@@ -1,8 +1,6 @@
 """A gateway that asks for a pause gets one: of the whole batch, and never longer than allowed."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from typing import TYPE_CHECKING
 
 import attrs
@@ -14,7 +12,6 @@ from gateway_async.session import Gate
 from tests.faults.deeds import (
     ATTEMPTS,
     DECLINED,
-    NOT_SENT,
     SUCCEEDED,
     UNKNOWN,
     Attempts,
@@ -106,60 +103,3 @@ async def test_the_whole_batch_pauses(
     refused = trial.by_kind(read=SUCCEEDED, money=DECLINED if trusted else UNKNOWN)
     assert sorted(told.statuses) == sorted([refused] + [SUCCEEDED] * 11)
     assert trial.requests == trial.by_kind(read=13, money=12)
-
-
-def in_an_hour() -> str:
-    return format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
-
-
-@pytest.mark.parametrize(
-    ("retry_after", "pause"),
-    [
-        ("0", 0),
-        ("20", 20),
-        ("3600", 30),
-        ("9" * 400, 30),
-        (in_an_hour(), 30),
-        ("Sun, 06 Nov 1994 08:49:37 GMT", 0),
-        ("Sunday, 06-Nov-94 08:49:37 GMT", 0),
-    ],
-    ids=["none", "seconds", "too long", "endless", "a date", "a date gone by", "an old date"],
-)
-async def test_a_pause_is_capped(
-    trial: Trial, pauses: Pauses, retry_after: str, pause: float
-) -> None:
-    pauses.over.set()
-    trial.sandbox.faults.add(trial.kind.operation, Status(429, retry_after, times=1))
-    told = await trial.run(retry=retry(30), timeouts=PATIENT)
-    assert told.status is trial.by_kind(read=SUCCEEDED, money=UNKNOWN)
-    assert pauses.asked == [pause]
-    assert trial.requests == trial.by_kind(read=2, money=1)
-
-
-@pytest.mark.parametrize("retry_after", ["", "soon", "-1", "1.5", "1 2", "Sun, 99 Nov 1994", "٣"])
-async def test_a_pause_that_cannot_be_read_is_none(
-    trial: Trial, pauses: Pauses, retry_after: str
-) -> None:
-    trial.sandbox.faults.add(trial.kind.operation, Status(503, retry_after, times=1))
-    told = await trial.run(retry=retry(30))
-    assert told.status is trial.by_kind(read=SUCCEEDED, money=UNKNOWN)
-    assert pauses.asked == []
-
-
-async def test_a_pause_beyond_the_total_time_ends_a_call(trial: Trial) -> None:
-    """It is not waited for in vain."""
-    trial.sandbox.faults.add(trial.kind.operation, Status(503, "9999"))
-    told = await trial.run(retry=retry(9999))
-    assert told.status is UNKNOWN
-    assert trial.requests == 1
-
-
-@batches
-async def test_a_pause_ends_with_the_deadline(trial: Trial, sandbox: "Sandbox") -> None:
-    sandbox.faults.add(trial.kind.operation, Status(503, "9999", times=1))
-    policy = BatchPolicy(concurrency=1, chunk_size=1, deadline_seconds=1)
-    async with client(sandbox, policy=policy, retry=retry(9999)) as gateway:
-        async with asyncio.timeout(20):
-            told = await trial.run_with(gateway, size=4)
-    assert told.statuses == [UNKNOWN, NOT_SENT, NOT_SENT, NOT_SENT]
-    assert trial.requests == 1

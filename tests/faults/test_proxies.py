@@ -26,15 +26,10 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import NoReply
 from tests.faults.deeds import ATTEMPTS, NOT_SENT, SUCCEEDED, UNKNOWN, Attempts, Trial, client
 from tests.orders import orders_for
-from tests.support.servers import ForwardProxy, Proxy, bind, header, tls_of, trust_in
+from tests.support.servers import ForwardProxy, Proxy, answering, bind, header, tls_of, trust_in
 
 LOGIN, LOGIN_IN_URL = "me@corp:pa55:w%rd", "me%40corp:pa55%3Aw%25rd"
 SOON = Timeouts(connect_seconds=0.2, reply_seconds=5, total_seconds=5)
-
-
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
 
 
 @pytest.fixture(scope="module")
@@ -251,16 +246,11 @@ class TestWithLogin:
             heads.append(request.headers)
             return web.json_response({"return_status": "1"})
 
-        app = web.Application()
-        app.router.add_post("/v1/x", note)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls_of(authority))
-        await site.start()
-        url = f"https://127.0.0.1:{runner.addresses[0][1]}"
-        async with client(sandbox, url, **way.settings) as gateway:
+        async with (
+            answering(note, tls=tls_of(authority)) as url,
+            client(sandbox, url, **way.settings) as gateway,
+        ):
             await gateway.call("/v1/x", {})
-        await runner.cleanup()
         assert [name for name in heads[0] if "auth" in name.lower()] == []
 
     async def test_they_are_in_no_error(self, trial: Trial, way: Way) -> None:

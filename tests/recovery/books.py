@@ -1,13 +1,13 @@
 """Refunds to recover, and what the sandbox's books must say of them."""
 
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any
 
 import attrs
 
 from gateway_async import BatchResult, GatewayClient, OutcomeStatus, RecoveryPolicy, RefundOrder
 from gateway_async.sandbox import Sandbox, SeededOrder
+from tests.orders import orders_for
 
 REFERENCES = RecoveryPolicy(settle_seconds=0, record_baseline=True)
 AGAIN = attrs.evolve(REFERENCES, hold_alike_hours=None)
@@ -25,14 +25,9 @@ MakeClient = Callable[..., GatewayClient]
 
 
 def refund_of(seeded: SeededOrder, amount: str = "1.00", reason: str = "torn") -> RefundOrder:
-    return RefundOrder(
-        transaction_id=seeded.transaction_id,
-        order_no=seeded.order_no,
-        currency=seeded.currency,
-        amount=seeded.amount,
-        refund_amount=Decimal(amount),
-        refund_reason=reason,
-    )
+    order: RefundOrder
+    (order,) = orders_for("refund", [seeded], refund_amount=amount, refund_reason=reason)
+    return order
 
 
 def refunds(sandbox: Sandbox, count: int = 6) -> list[RefundOrder]:

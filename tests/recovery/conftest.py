@@ -1,6 +1,7 @@
 """Clients of the sandbox that send two orders a request."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -23,3 +24,23 @@ async def client(sandbox: Sandbox) -> AsyncIterator[MakeClient]:
     yield make
     for gateway in made:
         await gateway.aclose()
+
+
+@pytest.fixture
+def skip_sleeps(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
+    """Let recovery wait for no time, but do something in its place; the pauses are noted."""
+    sleep = asyncio.sleep
+
+    def begin(meanwhile: Callable[[], object] = lambda: None) -> list[float]:
+        slept: list[float] = []
+
+        async def skip(seconds: float) -> None:
+            slept.append(seconds)
+            if seconds:
+                meanwhile()
+            await sleep(0)
+
+        monkeypatch.setattr("gateway_async.recovery.recover.asyncio.sleep", skip)
+        return slept
+
+    return begin

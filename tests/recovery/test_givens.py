@@ -6,9 +6,10 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import BatchPolicy, ConfigurationError, OrderRef, Outcome, ReviewOrder
+from gateway_async import BatchPolicy, ConfigurationError, Outcome
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
+from tests.orders import orders_for
 from tests.recovery.books import (
     NOT_SENT,
     REFERENCES,
@@ -23,18 +24,11 @@ from tests.recovery.books import (
 
 async def test_reviews_and_look_ups_stay_as_they_were(sandbox: Sandbox, client: MakeClient) -> None:
     gateway = client()
-    (seeded,) = sandbox.seed(1, status="authorised")
-    review = ReviewOrder(
-        transaction_id=seeded.transaction_id,
-        order_no=seeded.order_no,
-        currency=seeded.currency,
-        amount=seeded.amount,
-        review_flag="1",
-    )
+    seeded = sandbox.seed(1, status="authorised")
     sandbox.faults.add("review", DropReply())
     sandbox.faults.add("query", DropReply())
-    reviewed = await gateway.review([review])
-    queried = await gateway.query([OrderRef(order_no=seeded.order_no)])
+    reviewed = await gateway.review(orders_for("review", seeded))
+    queried = await gateway.query(orders_for("query", seeded))
 
     unknown: list[Outcome[Any, Any]] = [*reviewed, *queried]
     recovered = await gateway.recover(unknown)

@@ -208,22 +208,13 @@ async def test_a_refund_that_lands_after_its_reply_was_lost_is_waited_for(
     sandbox: Sandbox,
     client: MakeClient,
     recovery: RecoveryPolicy,
-    monkeypatch: pytest.MonkeyPatch,
+    skip_sleeps: Callable[..., list[float]],
 ) -> None:
     gateway = client(attrs.evolve(recovery, settle_seconds=60))
     sandbox.faults.add("refund", LateEffect(seconds=3600, times=1))
     result = await gateway.refund(refunds(sandbox))
     assert len(result.unknown) == 2
-    slept: list[float] = []
-    real_sleep = asyncio.sleep
-
-    async def land_meanwhile(seconds: float) -> None:
-        slept.append(seconds)
-        if seconds:
-            sandbox.land_late_effects()
-        await real_sleep(0)
-
-    monkeypatch.setattr("gateway_async.recovery.recover.asyncio.sleep", land_meanwhile)
+    slept = skip_sleeps(sandbox.land_late_effects)
     recovered = await gateway.recover(result)
 
     assert statuses(recovered) == [SUCCEEDED] * 6
@@ -336,21 +327,14 @@ async def test_a_reply_with_one_earlier_refund_and_no_new_one_is_none(
 
 
 async def test_an_end_that_is_ahead_or_not_known_is_waited_for_from_now(
-    sandbox: Sandbox, client: MakeClient, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, client: MakeClient, skip_sleeps: Callable[..., list[float]]
 ) -> None:
     gateway = client(attrs.evolve(REFERENCES, settle_seconds=60))
     sandbox.faults.add("refund", ResetBeforeEffect(times=1))
     result = await gateway.refund(refunds(sandbox))
-    slept: list[float] = []
-    real_sleep = asyncio.sleep
-
-    async def skip(seconds: float) -> None:
-        slept.append(seconds)
-        await real_sleep(0)
-
     unknown = result.unknown[0]
     assert unknown.sending is not None
-    monkeypatch.setattr("gateway_async.recovery.recover.asyncio.sleep", skip)
+    slept = skip_sleeps()
     for ended_at in (unknown.sending.ended_at + 3600, math.inf):
         ahead = attrs.evolve(unknown.sending, ended_at=ended_at)
         await gateway.recover([attrs.evolve(unknown, sending=ahead), *result.succeeded])

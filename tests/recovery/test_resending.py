@@ -1,6 +1,7 @@
 """What recovery proved not to be done, sent again where the caller asks for that, and once."""
 
 import asyncio
+from collections.abc import Callable
 
 import attrs
 import pytest
@@ -80,22 +81,15 @@ async def test_a_recovery_cut_off_while_it_resends_may_be_repeated(
 
 
 async def test_a_resend_waits_for_the_settle_time_of_its_own(
-    sandbox: Sandbox, client: MakeClient, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, client: MakeClient, skip_sleeps: Callable[..., list[float]]
 ) -> None:
     gateway = client(attrs.evolve(REFERENCES, resend_absent=True, settle_seconds=60))
     sandbox.faults.add("refund", ResetBeforeEffect(times=1))
     result = await gateway.refund(refunds(sandbox))
-    slept: list[float] = []
-    real_sleep = asyncio.sleep
-
-    async def skip(seconds: float) -> None:
-        slept.append(seconds)
-        await real_sleep(0)
-
     unknown = result.unknown[0]
     assert unknown.sending is not None
     old = attrs.evolve(unknown, sending=attrs.evolve(unknown.sending, ended_at=0.0))
-    monkeypatch.setattr("gateway_async.recovery.recover.asyncio.sleep", skip)
+    slept = skip_sleeps()
     await gateway.recover([old, *result.succeeded])
     assert 50 < max(slept) <= 60
 

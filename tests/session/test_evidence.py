@@ -22,7 +22,6 @@ from gateway_async import (
     NotSentError,
     OutcomeStatus,
     OutcomeUnknownError,
-    ReplyStatusError,
     ReplyTooLargeError,
     ReplyUnreadableError,
     RetryPolicy,
@@ -38,6 +37,17 @@ MESSAGE = HttpRequest("/v1/refund", "application/json", b'{"a":1}')
 def tracked(tracker: SendTracker) -> TrackedPayload:
     """Return the body of `MESSAGE`."""
     return TrackedPayload(MESSAGE, tracker, lambda: None)
+
+
+def connected() -> tuple[ResponseHandler, Mock]:
+    """Return an open connection of aiohttp's, and the transport below it, which sends nothing."""
+    connection, transport = ResponseHandler(asyncio.get_running_loop()), Mock()
+    transport.get_protocol.return_value = connection
+    transport.get_extra_info.return_value = None
+    transport.is_closing.return_value = False
+    connection.connection_made(transport)
+    connection.set_response_params()
+    return connection, transport
 
 
 STRAY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -85,14 +95,9 @@ async def test_a_body_that_was_given_up_is_never_written(method: str) -> None:
 @pytest.mark.parametrize("came", [STRAY, STRAY[:-1], b"no reply\r\n\r\n"])
 async def test_no_body_is_written_where_something_came_that_nobody_asked_for(came: bytes) -> None:
     """It would be read as the reply: from Python 3.12 on, aiohttp writes before it reads."""
-    loop = asyncio.get_running_loop()
-    connection, transport = ResponseHandler(loop), Mock()
-    transport.get_protocol.return_value = connection
-    transport.get_extra_info.return_value = None
-    transport.is_closing.return_value = False
-    connection.connection_made(transport)
-    connection.set_response_params()
-    writer, tracker = StreamWriter(connection, loop), SendTracker()
+    connection, transport = connected()
+    writer = StreamWriter(connection, asyncio.get_running_loop())
+    tracker = SendTracker()
     await tracked(tracker).write_with_length(writer, None)
     assert tracker.started
     transport.reset_mock()
@@ -107,17 +112,13 @@ async def test_no_body_is_written_where_something_came_that_nobody_asked_for(cam
 @pytest.mark.parametrize("is_gone", [False, True])
 async def test_no_body_is_written_to_a_connection_that_is_closed(is_gone: bool) -> None:
     """It ended after it was taken from the pool: nothing can be sent, so nothing is unknown."""
-    loop = asyncio.get_running_loop()
-    connection, transport = ResponseHandler(loop), Mock()
-    transport.get_protocol.return_value = connection
-    transport.get_extra_info.return_value = None
-    connection.connection_made(transport)
+    connection, transport = connected()
     transport.is_closing.return_value = True
     if is_gone:
         connection.connection_lost(None)
     tracker = SendTracker()
     with pytest.raises(ConnectionAbortedError, match="closed before"):
-        await tracked(tracker).write(StreamWriter(connection, loop))
+        await tracked(tracker).write(StreamWriter(connection, asyncio.get_running_loop()))
     assert not tracker.started
     assert not transport.write.called
 
@@ -125,17 +126,11 @@ async def test_no_body_is_written_to_a_connection_that_is_closed(is_gone: bool) 
 @pytest.mark.parametrize("turns", [1, 2, 3])
 async def test_on_a_connection_that_nobody_looked_at_its_end_is_heard_of_first(turns: int) -> None:
     """One from a pool of the caller's own may have ended, and the loop not have noticed."""
-    loop = asyncio.get_running_loop()
-    connection, transport = ResponseHandler(loop), Mock()
-    transport.get_protocol.return_value = connection
-    transport.get_extra_info.return_value = None
-    transport.is_closing.return_value = False
-    connection.connection_made(transport)
-    connection.set_response_params()
+    connection, transport = connected()
 
     def end(in_turns: int) -> None:
         if in_turns:
-            loop.call_soon(end, in_turns - 1)
+            asyncio.get_running_loop().call_soon(end, in_turns - 1)
         else:
             connection.connection_lost(None)
 
@@ -143,7 +138,7 @@ async def test_on_a_connection_that_nobody_looked_at_its_end_is_heard_of_first(t
     payload = tracked(tracker)
     end(turns)
     with pytest.raises(ConnectionAbortedError, match="closed before"):
-        await payload.write_with_length(StreamWriter(connection, loop), None)
+        await payload.write_with_length(StreamWriter(connection, asyncio.get_running_loop()), None)
     assert not tracker.started
     assert not transport.write.called
 
@@ -181,16 +176,10 @@ async def test_a_reply_that_comes_twice_is_not_taken_for_the_next() -> None:
 
 async def test_what_was_given_up_is_not_kept_half_closed() -> None:
     """Over TLS, a connection that is closed waits half a minute for the other side's farewell."""
-    loop, transport = asyncio.get_running_loop(), Mock()
-    connection = ResponseHandler(loop)
-    transport.get_protocol.return_value = connection
-    transport.get_extra_info.return_value = None
-    transport.is_closing.return_value = False
-    connection.connection_made(transport)
-    connection.set_response_params()
+    connection, transport = connected()
     payload = tracked(SendTracker())
     payload.abort_closed()
-    await payload.write(StreamWriter(connection, loop))
+    await payload.write(StreamWriter(connection, asyncio.get_running_loop()))
     payload.abort_closed()
     assert not transport.abort.called
     transport.is_closing.return_value = True
@@ -206,15 +195,8 @@ async def test_what_ends_before_it_is_written_to_was_sent_nothing() -> None:
     theirs.close()  # and the loop has not heard of it
     tracker = SendTracker()
     with pytest.raises(ConnectionAbortedError, match="closed before"):
-        await tracked(tracker).write(StreamWriter(connection, loop))
+        await tracked(tracker).write(StreamWriter(connection, asyncio.get_running_loop()))
     assert not tracker.started
-
-
-def test_settling_says_what_may_have_been_sent() -> None:
-    tracker = SendTracker()
-    tracker.begin()
-    assert tracker.revoke() is True
-    assert tracker.revoke() is True
 
 
 def test_a_message_shows_nothing_of_its_body() -> None:
@@ -263,30 +245,6 @@ def _check_error(error: GatewayError | None, wanted: type[GatewayError]) -> None
     while link is not None:
         assert link.__traceback__ is None
         link = link.__cause__ or link.__context__
-
-
-async def test_a_request_that_was_not_sent_is_sent_again_and_once() -> None:
-    failure, success = aiohttp.ClientConnectionError("refused"), replied(b'{"a":"1"}')
-    async with mocked(failure, failure, success, path="/v1/x") as (gateway, server):
-
-        def write_from_the_third_on() -> None:
-            server.writes = len(server.calls) >= 3
-
-        server.before = write_from_the_third_on
-        reply = await gateway.call("/v1/x", {})
-    assert reply.data == {"a": "1"}
-    assert len(server.calls) == 3
-    assert len(server.bodies) == 1
-
-
-@pytest.mark.parametrize("status", [100, 201, 204, 302, 307, 400, 401, 404, 429, 500, 503])
-async def test_any_other_status_is_unknown_and_not_repeated_for_money(status: int) -> None:
-    async with mocked(replied(b"{}", status), path="/v1/refund") as (gateway, server):
-        result = await gateway.refund(refunds(1))
-    error = result[0].error
-    assert isinstance(error, ReplyStatusError)
-    assert error.status == status
-    assert len(server.calls) == 1
 
 
 async def test_a_reply_above_the_limit_is_given_up() -> None:

@@ -36,6 +36,7 @@ from gateway_async.operations import OPERATIONS, Operation
 from gateway_async.sandbox import Sandbox
 from tests.jobs.books import effects, seeded
 from tests.orders import MONEY_OPERATIONS, client_of, made_up, orders_for
+from tests.support.servers import answering
 
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
 BRACKETS = Dialect(form_nesting="brackets")
@@ -85,21 +86,12 @@ class Listening:
 
     @asynccontextmanager
     async def client(self, dialect: Dialect) -> AsyncIterator[GatewayClient]:
-        app = web.Application()
-        app.router.add_post("/{tail:.*}", self._take)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        try:
-            credentials = Credentials(merchant_id="M1", account_id="A1", signer=self.signer)
-            port = runner.addresses[0][1]
-            async with GatewayClient(
-                f"http://127.0.0.1:{port}", credentials, dialect=dialect
-            ) as gateway:
-                yield gateway
-        finally:
-            await runner.cleanup()
+        credentials = Credentials(merchant_id="M1", account_id="A1", signer=self.signer)
+        async with (
+            answering(self._take) as url,
+            GatewayClient(url, credentials, dialect=dialect) as gateway,
+        ):
+            yield gateway
 
     def check_signature(self) -> None:
         """The signer was given each field as it came, by the name that it had."""

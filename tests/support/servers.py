@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import attrs
 import trustme
+from aiohttp import web
 
 LOOPBACK = "127.0.0.1"
 _LINGER_NOT = struct.pack("ii", 1, 0)
@@ -53,6 +54,22 @@ async def serving(
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
         await server.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def answering(
+    answer: Callable[[web.Request], Awaitable[web.Response]], *, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[str]:
+    """Answer each POST by a function, and yield the URL."""
+    app = web.Application()
+    app.router.add_post("/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, LOOPBACK, 0, ssl_context=tls).start()
+        yield f"{'https' if tls else 'http'}://{LOOPBACK}:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
 
 
 class Server:
