@@ -159,6 +159,7 @@ def out_file(path: Path, stdio: Format, warn: "Callable[[str], None]") -> "Itera
                 warn(f"{out.problem}; what belongs there is {beside}")
         else:
             beside.unlink()
+            out.problem = f"{path} was not written"
 
 
 def _free_name(path: Path) -> Path:

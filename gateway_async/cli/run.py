@@ -127,6 +127,7 @@ class RunSummary:
         base_url: The gateway's address; None where none was asked.
         source: The input; None where it is a journal.
         out: Where every single outcome is written; None where they are printed.
+        stdio: The format of standard output.
         job: The name of the job, if it is one.
         journal: The file of its journal, or the database.
         report: Collects the report; None where none was asked for.
@@ -148,6 +149,7 @@ class RunSummary:
     base_url: str | None = None
     source: Path | None = None
     out: Path | None = None
+    stdio: str = "csv"
     job: str | None = None
     journal: str | None = None
     report: "Report | None" = None
@@ -213,7 +215,9 @@ class RunSummary:
 
     def as_dict(self) -> dict[str, Any]:
         """Return what `--json` prints."""
-        hidden = attrs.filters.exclude("base_url", "report", "books", "misplaced", "next_lines")
+        hidden = attrs.filters.exclude(
+            *("base_url", "stdio", "report", "books", "misplaced", "next_lines")
+        )
         found = attrs.asdict(self, recurse=False, filter=hidden) | {
             "orders": self.counts.total(),
             "reasons": dict(self.reasons.most_common(_REASONS_SHOWN)),
@@ -254,7 +258,8 @@ class RunSummary:
         """
         resume = "the same command"
         if self.source == STDIO:  # its input is gone
-            resume = on_job(("resume", str(self.job), "--out", str(self.out)), options)
+            kind = ("--format", self.stdio) if self.out == STDIO else ()
+            resume = on_job(("resume", str(self.job), "--out", str(self.out), *kind), options)
         unknown, left = self.counts["unknown"], self.counts["not_sent"] - self.held
         if unknown or left > 0 or self.failure is not None:
             self.advise(talk, f"{unknown} unknown and {left} not sent; go on with", resume)

@@ -6,7 +6,7 @@ import pytest
 
 from gateway_async.cli.layouts import LAYOUTS, Layout
 from gateway_async.cli.orders import InputFile, Reader, check_file
-from gateway_async.cli.tables import LONGEST_LINE, SHOWN_PROBLEMS, Format, Table, TableError
+from gateway_async.cli.tables import LONGEST_LINE, Format, Table, TableError
 from gateway_async.dialect import Dialect
 from gateway_async.errors import InvalidOrderError
 from gateway_async.models.orders import OrderRef, RefundOrder
@@ -186,17 +186,6 @@ def test_a_damaged_file(body: bytes, line: int, reason: str) -> None:
     (problem,) = caught.value.problems
     assert problem.line == line
     assert reason in problem.reason
-
-
-def test_all_problems_are_counted_and_the_first_are_shown() -> None:
-    rows = [f"T{i},O{i},EUR,bad {i},worse {i}," for i in range(SHOWN_PROBLEMS)]
-    with pytest.raises(TableError) as caught:
-        read(HEADER, *rows)
-    lines = str(caught.value).splitlines()
-    assert lines[0] == "40 problems, nothing was sent"
-    assert lines[1].startswith("line 2, column amount")
-    assert lines[-1] == "... and 20 more"
-    assert len(lines) == SHOWN_PROBLEMS + 2
 
 
 @pytest.mark.parametrize("status", ["succeeded", "unknown", " Unknown"])

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from gateway_async.cli.console import Talk
 from gateway_async.cli.run import RunSummary, Stop, drive, guarded
+from gateway_async.cli.tables import STDIO
 from gateway_async.errors import ConfigurationError, JobBusyError, JournalError
 
 
@@ -108,6 +109,16 @@ async def test_two_signals_in_one_moment_do_not_wait_for_what_is_in_flight(
     done, _ = await asyncio.wait({driving}, timeout=20)
     assert done, "it waits for what is in flight"
     assert await driving == ([1, 2, 3, 4], None)
+
+
+def test_a_job_from_a_pipe_goes_on_in_its_format() -> None:
+    summary = RunSummary(command="refund", source=STDIO, out=STDIO, stdio="jsonl", job="night")
+    summary.counts["unknown"] += 1
+    summary.advise_on_job(Talk(console=Console(quiet=True)), ())
+    assert summary.next_lines == [
+        "gateway-async jobs resume night --out - --format jsonl",
+        "gateway-async jobs show night",
+    ]
 
 
 def test_an_output_that_nobody_reads_is_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,6 +89,9 @@ async def test_outcomes_that_standard_output_does_not_take_are_in_the_journal(
     assert ended.code == 3, ended.stderr  # a script that reads the code alone must notice
     line = ended.stderr.rpartition("  gateway-async ")[2]
     assert line.startswith("jobs outcomes refund-")
+    resume = line.replace("outcomes", "resume", 1).replace("outcomes.csv", f"- --yes {output}")
+    resumed = await run_in_shell(sandbox, resume.strip().replace("\n", " "), tmp_path)
+    assert (resumed.code, "jobs outcomes" in resumed.stderr) == (3, True), resumed.stderr
     written = await run_in_shell(sandbox, line, tmp_path)
     assert written.code == 0, written.stderr
     assert statuses(tmp_path / "outcomes.csv") == {"succeeded": 3}

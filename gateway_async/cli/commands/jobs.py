@@ -351,9 +351,12 @@ class _Resuming:
                             async for row in rows_of(journal, self.name):
                                 write(job_cells(self.name, row, layout))
 
-                with Stop(talk) as stop, summary.surviving():
-                    asyncio.run(work(stop))  # `jobs outcomes` writes what the journal has
-            summary.misplaced = out.problem
+                try:
+                    with Stop(talk) as stop, summary.surviving():
+                        asyncio.run(work(stop))
+                except OSError as error:
+                    talk.warn(f"{out.name} takes no more: {error.strerror or error}")
+            summary.misplaced = out.problem or ("" if out.is_whole else f"{out.name} is not whole")
             summary.tell(talk)
             if summary.exit_code == UNSETTLED:
                 summary.advise_on_job(talk, self.options)

@@ -121,6 +121,7 @@ class _Run:
                 base_url=self.settings.base_url,
                 source=self.source,
                 out=out,
+                stdio=self.files.format,
                 job=None if job is None else job.name,
                 journal=None if job is None else job.place,
             )
@@ -181,7 +182,7 @@ class _Run:
                     if summary.has_begun:
                         results.write(out, file)
             summary.misplaced = summary.misplaced or out.problem
-            if summary.misplaced and not out.problem:
+            if summary.misplaced != out.problem:
                 talk.warn(summary.misplaced)
             summary.tell(talk)
             if job is not None:
