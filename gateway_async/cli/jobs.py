@@ -26,6 +26,7 @@ _PAGE = 1000
 _DIGITS = 16
 """Of the digest of a file's orders in the name of its job."""
 _LONGEST_PART = 80
+_PORTS = {"https": 443, "http": 80}
 _MOST_TIMES = 100
 """So often the same orders are made again at most."""
 
@@ -98,10 +99,18 @@ def name_of_orders(operation: str, settings: "Settings", orders: str) -> str:
     Raises:
         ConfigurationError: If the gateway's address is wrong.
     """
-    host, who = urlsplit(settings.base_url).netloc, settings.who
+    host, who = _host_of(settings.base_url), settings.who
     parts = (operation, host, who["merchant_id"], who["account_id"], orders)
     digest = hashlib.sha256(orjson.dumps(parts)).hexdigest()[:_DIGITS]
     return "-".join((operation, who["merchant_id"][:_LONGEST_PART], host[:_LONGEST_PART], digest))
+
+
+def _host_of(url: str) -> str:
+    """Return the host and port of a URL, one text however they are written."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    host = f"[{host}]" if ":" in host else host
+    return host if parts.port in (None, _PORTS.get(parts.scheme)) else f"{host}:{parts.port}"
 
 
 def look_at(settings: "Settings", name: str, *, create: bool = True) -> KnownJob:

@@ -5,9 +5,12 @@ import json
 import signal
 import stat
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from gateway_async.cli.jobs import name_of_orders
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, Latency
 from tests.cli.running import COLUMNS, names, outcomes, run, start, statuses, write, write_refunds
@@ -210,3 +213,17 @@ async def test_the_default_journal_is_for_its_user_alone(sandbox: Sandbox, tmp_p
     journal = tmp_path / "state" / "gateway-async" / "journal.db"
     assert stat.S_IMODE(journal.stat().st_mode) == 0o600
     assert stat.S_IMODE(journal.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(
+    "url", ["https://gateway.example", "https://GATEWAY.example:443/", "https://gateway.example/"]
+)
+def test_a_gateway_has_one_name_however_its_address_is_written(url: str) -> None:
+    who = {"merchant_id": "M1", "account_id": "A1"}
+    settings: Any = SimpleNamespace(base_url=url, who=who)
+    name = name_of_orders("refund", settings, "digest")
+    settings.base_url = "https://gateway.example"
+    assert name == name_of_orders("refund", settings, "digest")
+    for other in ("https://gateway.example:8443", "http://gateway.example:443"):
+        settings.base_url = other
+        assert name != name_of_orders("refund", settings, "digest")
