@@ -181,22 +181,20 @@ def _policies(rules: "st.SearchStrategy[str]") -> "st.SearchStrategy[BatchPolicy
     )
 
 
-@given(orders=_MIXED, policy=_policies(_RULES), data=st.data())
-def test_every_order_leaves_once(
-    orders: list[Any], policy: BatchPolicy, data: st.DataObject
+@given(
+    orders=_MIXED,
+    policy=_policies(_RULES),
+    steps=st.none() | st.integers(0, 9),
+    data=st.data(),
+)
+def test_every_order_leaves_once_also_where_the_feed_is_given_up(
+    orders: list[Any], policy: BatchPolicy, steps: int | None, data: st.DataObject
 ) -> None:
     workers = _Workers(REFUND, policy, orders, data)
-    workers.run()
-    assert workers.source.never_pulled == []
-    assert workers.left_once == list(range(len(orders)))
-
-
-@given(orders=_MIXED, policy=_policies(_RULES), steps=st.integers(0, 9), data=st.data())
-def test_every_order_leaves_once_where_the_feed_is_given_up(
-    orders: list[Any], policy: BatchPolicy, steps: int, data: st.DataObject
-) -> None:
-    workers = _Workers(REFUND, policy, orders, data)
-    for _ in range(steps):
+    if steps is None:
+        workers.run()
+        assert workers.source.never_pulled == []
+    for _ in range(steps or 0):
         if not workers.feed.is_done:
             workers.step()
     assert workers.left_once == list(range(len(orders)))

@@ -98,18 +98,21 @@ async def _in_a_task(trial: Trial, client: "GatewayClient") -> None:
     await asyncio.create_task(trial.batch)
 
 
-DRIVES: "dict[str, Drive]" = {
-    "awaited": _awaited,
-    "streamed": _streamed,
-    "looked up": _looked_up,
-    "in a task of its own": _in_a_task,
+DRIVES: "dict[str, tuple[Drive, dict[str, Any]]]" = {
+    "awaited": (_awaited, {}),
+    "awaited with a baseline": (_awaited, {"recovery": BASELINE}),
+    "streamed": (_streamed, {}),
+    "looked up": (_looked_up, {}),
+    "in a task of its own": (_in_a_task, {}),
 }
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("drive", DRIVES.values(), ids=DRIVES)
+@pytest.mark.parametrize(("drive", "settings"), DRIVES.values(), ids=DRIVES)
 def test_a_cancellation_in_any_turn_leaves_nothing_unknown(
-    place: "Callable[[], AbstractAsyncContextManager[Place]]", drive: "Drive"
+    place: "Callable[[], AbstractAsyncContextManager[Place]]",
+    drive: "Drive",
+    settings: dict[str, Any],
 ) -> None:
     async def main() -> int:
         trials: list[Trial] = []
@@ -118,7 +121,7 @@ def test_a_cancellation_in_any_turn_leaves_nothing_unknown(
             async def one(turn: int) -> Ending:
                 trial = Trial(here.refunds())
                 trials.append(trial)
-                async with here.client() as client:
+                async with here.client(**settings) as client:
                     ending = await interrupted(drive(trial, client), (turn,))
                 trial.check(ending)
                 trial.check_books(here, SETTLED)
@@ -128,26 +131,6 @@ def test_a_cancellation_in_any_turn_leaves_nothing_unknown(
         for trial in trials:
             trial.check_books(here, SETTLED)
         return turns
-
-    assert run(main) > 5
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_a_cancellation_while_the_baseline_is_recorded(
-    place: "Callable[[], AbstractAsyncContextManager[Place]]",
-) -> None:
-    async def main() -> int:
-        async with place() as here:
-
-            async def one(turn: int) -> Ending:
-                trial = Trial(here.refunds())
-                async with here.client(recovery=BASELINE) as client:
-                    ending = await interrupted(_awaited(trial, client), (turn,))
-                trial.check(ending)
-                trial.check_books(here, SETTLED)
-                return ending
-
-            return await sweep(one)()
 
     assert run(main) > 5
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gateway_async import (
-    BatchPolicy,
     GatewayClient,
     GatewayError,
     NotSentError,
@@ -15,7 +14,7 @@ from gateway_async import (
     OutcomeUnknownError,
 )
 from gateway_async.sandbox import Sandbox, faults
-from tests.cancellation.places import BASELINE, PLACES, SETTINGS, Loopback, asked, payment, payout
+from tests.cancellation.places import BASELINE, PLACES, Loopback, asked, payment, payout
 from tests.cancellation.stepping import Ending, interrupted, pairs, run, sweep
 
 if TYPE_CHECKING:
@@ -168,30 +167,6 @@ def test_a_gateway_that_never_replies_does_not_hold_a_caller_who_insists(calls: 
                 error = await insist()
         if calls == "payment":
             assert isinstance(getattr(error, "outcome", None), OutcomeUnknownError)
-        return 0
-
-    run(main)
-
-
-def test_the_drain_time_ends_the_wait() -> None:
-    async def main() -> int:
-        async with Sandbox() as sandbox:
-            sandbox.faults.add("*", faults.NoReply())
-            here = Loopback(sandbox)
-            policy = BatchPolicy(chunk_size=2, concurrency=2, drain_seconds=0.05)
-            async with here.client(**{**SETTINGS, "policy": policy}) as client:
-                batch = client.refund(here.refunds())
-                with pytest.raises(TimeoutError):
-                    async with asyncio.timeout(0.2):
-                        await batch
-                assert sandbox.requests["refund"] == 2
-                assert batch.result.counts[OutcomeStatus.UNKNOWN] == 4
-                assert batch.result.counts[OutcomeStatus.NOT_SENT] == 2
-                with pytest.raises(TimeoutError) as caught:
-                    async with asyncio.timeout(0.2):
-                        await client.pay_direct(payment(1))
-        cancelled = caught.value.__cause__
-        assert isinstance(getattr(cancelled, "outcome", None), OutcomeUnknownError)
         return 0
 
     run(main)

@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import DuplicateOrderError, InvalidOrderError
+from gateway_async import InvalidOrderError
 from gateway_async.errors import JournalError
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox
@@ -43,16 +43,6 @@ async def test_a_corrected_line_works(
     result = await make().refund(given(orders), job=journal.job("job"))
     check_conserved(result, orders)
     assert effects(sandbox, orders) == [1] * 6
-
-
-@pytest.mark.parametrize("given", [list, iter])
-async def test_a_duplicate_is_refused_before_anything_is_sent(
-    sandbox: Sandbox, make: Make, journal: Journal, given: Any
-) -> None:
-    orders = seeded(sandbox)
-    with pytest.raises(DuplicateOrderError):
-        await make().refund(given(_broken(orders, orders[0])), job=journal.job("job"))
-    assert sandbox.requests.total() == 0
 
 
 async def test_a_wrong_order_ends_a_stream(sandbox: Sandbox, make: Make, journal: Journal) -> None:

@@ -151,26 +151,6 @@ async def _awaited_until_sent(sandbox: Sandbox, batch: Any) -> None:
         await batch
 
 
-async def test_a_task_group_that_fails(sandbox: Sandbox, make: Make, journal: Journal) -> None:
-    orders = seeded(sandbox, ORDERS)
-    sandbox.faults.add("refund", Latency(seconds=0.1))
-
-    async def fail() -> None:
-        await sent(sandbox, 2)
-        raise LookupError("a sibling")
-
-    async def grouped() -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(make().refund(orders, job=journal.job("job")))
-            group.create_task(fail())
-
-    with pytest.raises(ExceptionGroup) as caught:
-        await grouped()
-    assert caught.group_contains(LookupError)
-    sandbox.faults.clear()
-    await _check_after(sandbox, make(), journal, "job", orders)
-
-
 @pytest.mark.parametrize("given", [list, iter])
 async def test_leaving_a_stream_early(
     sandbox: Sandbox, make: Make, journal: Journal, given: Any

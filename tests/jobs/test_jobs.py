@@ -3,13 +3,11 @@
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
-import attrs
 import pytest
 
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from tests.jobs.books import (
-    POLICY,
     SUCCEEDED,
     Make,
     check_books,
@@ -99,17 +97,6 @@ async def test_two_jobs_of_one_journal_know_nothing_of_each_other(
         check_conserved(await make().refund(orders, job=journal.job(name)), orders)
     assert [status.name for status in await journal.jobs()] == ["monday", "tuesday"]
     assert await counts(journal, "monday") == {JobState.SUCCEEDED: 3}
-
-
-async def test_several_refunds_of_one_transaction(
-    sandbox: Sandbox, make: Make, journal: Journal
-) -> None:
-    orders = [order for order in seeded(sandbox, 2) for _ in range(3)]
-    serial = attrs.evolve(POLICY, duplicates="serialize")
-    result = await make(policy=serial).refund(orders, job=journal.job("job"))
-    check_conserved(result, orders)
-    assert effects(sandbox, orders[:1]) == effects(sandbox, orders[3:4]) == [3]
-    assert len(set(references_of(await kept(journal)))) == 6
 
 
 async def test_progress_knows_the_total_of_a_generator(

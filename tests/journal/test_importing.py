@@ -46,51 +46,11 @@ async def test_orders_are_kept_in_their_order(journal: Journal) -> None:
     assert [outcome.order async for outcome in journal.outcomes("job")] == orders
 
 
-@pytest.mark.parametrize("operation", ["capture", "cancel", "review", "refund"])
-async def test_every_operation(journal: Journal, operation: str) -> None:
-    orders = orders_for(operation, made_up(3))
-    assert await journal.job("x").submit(operation, "M", "A", pages_of(orders)) == 3
-    assert [outcome.order async for outcome in journal.outcomes("x")] == orders
-
-
-async def test_a_job_without_orders_is_done(journal: Journal) -> None:
-    job = await submitted(journal, [])
-    assert (await journal.status(job.name)).done
-    assert await job.submit("refund", "M1", "A1", pages_of([])) == 0
-
-
 async def test_a_rerun_writes_nothing(journal: Journal, tables: Tables) -> None:
     job = await submitted(journal, refunds(1500))
     known = tables.snapshot()
     equal = [attrs.evolve(order, refund_amount=Decimal("1.0")) for order in refunds(1500)]
     assert await job.submit("refund", "M1", "A1", pages_of(equal, 70)) == 1500
-    assert tables.snapshot() == known
-
-
-@pytest.mark.parametrize(
-    ("orders", "difference"),
-    [
-        (refunds(9), "it has 10 orders, and 9 were given"),
-        (refunds(11), "it has 10 orders, and more were given"),
-        (
-            refunds(10)[::-1],
-            "its order 0 is .*T000000.*, and .*T000009.* was given",
-        ),
-        (
-            orders_for("refund", made_up(10), refund_amount="2.00"),
-            "was given, which differs in refund_amount;",
-        ),
-    ],
-)
-async def test_other_orders_are_a_conflict(
-    journal: Journal, tables: Tables, orders: Sequence[Any], difference: str
-) -> None:
-    job = await submitted(journal)
-    known = tables.snapshot()
-    with pytest.raises(JobConflictError, match=difference) as caught:
-        await job.submit("refund", "M1", "A1", pages_of(orders))
-    assert caught.value.job == "job"
-    assert "would be sent again under another name" in str(caught.value)
     assert tables.snapshot() == known
 
 

@@ -194,12 +194,6 @@ async def test_no_such_job(journal: Journal) -> None:
             await asked
 
 
-async def test_a_job_that_holds_orders_is_done(journal: Journal, tables: Tables) -> None:
-    await submitted(journal)
-    tables.put(state="held")
-    assert (await journal.status("job")).done
-
-
 async def test_outcomes_in_input_order(journal: Journal, tables: Tables) -> None:
     lease = await taken(journal, refunds(2001))
     await lease.settle(await sent(lease, range(999, 1002)), succeeded((999, 1001)), ended_at=1.0)
@@ -372,14 +366,6 @@ async def test_what_is_no_decision(journal: Journal, status: str, note: Any) -> 
     await submitted(journal)
     with pytest.raises(ConfigurationError, match=r"status: expected one|note: expected"):
         await journal.resolve("job", 1, status, note)
-
-
-async def test_an_operator_is_not_overruled(journal: Journal, tables: Tables) -> None:
-    lease = await taken(journal)
-    tables.put(4, state="unknown")
-    await journal.resolve("job", 4, "declined", "seen in the portal")
-    assert await lease.recover(succeeded((4,))) is False
-    assert tables.states()[4] == "declined"
 
 
 @pytest.mark.parametrize(

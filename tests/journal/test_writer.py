@@ -127,12 +127,6 @@ async def test_a_chunk_costs_three_statements_and_a_share_of_two_commits(journal
     assert watch.statements == 3 * len(chunks) + 2  # and the lease, in each transaction
 
 
-async def test_nobody_hears_of_it_before_the_commit(journal: Journal, tables: Tables) -> None:
-    lease = await taken(journal)
-    await sent(lease, range(3))
-    assert tables.states()[:4] == ["intent"] * 3 + ["new"]
-
-
 async def test_each_gets_its_own_error(journal: Journal, tables: Tables) -> None:
     lease = await taken(journal)
 

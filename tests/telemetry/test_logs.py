@@ -4,7 +4,7 @@ import asyncio
 import logging
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,6 +19,7 @@ from gateway_async import (
     RetryPolicy,
 )
 from gateway_async.sandbox import faults
+from tests.jobs.books import seeded
 from tests.orders import client_of, orders_for
 from tests.secrets.data import direct_payment
 
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
     from gateway_async.journal import Journal
     from gateway_async.sandbox import Sandbox
     from tests.jobs.books import Make
-
-
-def _refunds(sandbox: "Sandbox", count: int) -> list[Any]:
-    return orders_for("refund", sandbox.seed(count, status="captured"))
 
 
 def _said(caplog: pytest.LogCaptureFixture, level: int) -> list[tuple[str, str]]:
@@ -56,8 +53,8 @@ async def test_a_batch_says_when_it_begins_and_ends(
 ) -> None:
     caplog.set_level(logging.INFO, "gateway_async")
     async with client_of(sandbox) as gateway:
-        await gateway.refund(_refunds(sandbox, 3))
-        await gateway.refund(iter(_refunds(sandbox, 1)))
+        await gateway.refund(seeded(sandbox, 3))
+        await gateway.refund(iter(seeded(sandbox, 1)))
     began, ended, streamed, _ = [text for _, text in _said(caplog, logging.INFO)]
     assert began == "refund began: 3 orders"
     assert ended.startswith("refund ended after ")
@@ -72,9 +69,9 @@ async def test_what_is_unknown_and_what_stops_is_a_warning(
     sandbox.faults.add("refund", faults.DropReply(times=1))
     policy = BatchPolicy(chunk_size=2, concurrency=1, stop_after_unknown=1)
     async with client_of(sandbox, policy=policy) as gateway:
-        await gateway.refund(_refunds(sandbox, 4))
+        await gateway.refund(seeded(sandbox, 4))
         sandbox.faults.add("refund", faults.MissingItems(times=1))
-        await gateway.refund(_refunds(sandbox, 2))
+        await gateway.refund(seeded(sandbox, 2))
     lost, stops, missing = _said(caplog, logging.WARNING)
     assert lost[0] == missing[0] == "gateway_async.requests"
     assert lost[1].startswith("refund of 2 orders: outcome unknown: the request was sent")
@@ -86,7 +83,7 @@ async def test_what_is_unknown_and_what_stops_is_a_warning(
 async def test_a_look_up_that_found_nothing_out_does_not_sound_as_if_money_had_moved(
     sandbox: "Sandbox", caplog: pytest.LogCaptureFixture
 ) -> None:
-    orders = _refunds(sandbox, 2)
+    orders = seeded(sandbox, 2)
     wrong = Credentials(
         merchant_id=sandbox.merchant_id, account_id=sandbox.account_id, signer=HmacSigner("wrong")
     )
@@ -140,7 +137,7 @@ async def test_a_job_says_that_it_waits_for_a_lease(
 ) -> None:
     caplog.set_level(logging.INFO, "gateway_async")
     job = journal.job("november")
-    orders = _refunds(sandbox, 1)
+    orders = seeded(sandbox, 1)
     assert (await make().refund(orders, job=job)).ok
     lease = await job.take("another process")
     waiting = asyncio.create_task(make().resume(job))
@@ -162,7 +159,7 @@ async def test_a_job_says_once_that_it_waits_before_it_looks_again(
     caplog.set_level(logging.INFO, "gateway_async.recovery")
     sandbox.faults.add("refund", faults.Status(status=503, times=1))
     gateway = make(recovery=RecoveryPolicy(settle_seconds=60))
-    run = asyncio.create_task(gateway.refund(_refunds(sandbox, 2), job=journal.job("november")))
+    run = asyncio.create_task(gateway.refund(seeded(sandbox, 2), job=journal.job("november")))
     while not (said := _said(caplog, logging.INFO)):  # noqa: ASYNC110  # a log has no event
         await asyncio.sleep(0.001)
     run.cancel()

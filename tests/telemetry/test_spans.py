@@ -20,6 +20,7 @@ from gateway_async import (
 )
 from gateway_async.sandbox import faults
 from tests.cancellation.places import asked
+from tests.jobs.books import seeded
 from tests.orders import client_of, orders_for, refunds
 from tests.secrets.data import direct_payment
 
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
     from tests.telemetry.recording import Recorder
 
 
-def _refunds(sandbox: "Sandbox", count: int) -> list[Any]:
-    return orders_for("refund", sandbox.seed(count, status="captured"))
-
-
 def _attributes(span: "ReadableSpan") -> dict[str, Any]:
     return dict(span.attributes or {})
 
@@ -43,7 +40,7 @@ def _attributes(span: "ReadableSpan") -> dict[str, Any]:
 async def test_a_request_is_a_child_of_its_batch(
     sandbox: "Sandbox", traced: GatewayClient, recorder: "Recorder"
 ) -> None:
-    await traced.refund(_refunds(sandbox, 5))
+    await traced.refund(seeded(sandbox, 5))
     batch = recorder.the("refund batch")
     requests = recorder.children(batch)
     assert batch.parent is None
@@ -87,7 +84,7 @@ async def test_batches_at_the_same_time_keep_their_own_requests(
 
     async def within(number: int) -> None:
         with recorder.tracer.start_as_current_span(f"program {number}"):
-            await traced.refund(_refunds(sandbox, number))
+            await traced.refund(seeded(sandbox, number))
 
     await asyncio.gather(*(within(number) for number in (3, 5, 7)))
     for number in (3, 5, 7):
@@ -102,7 +99,7 @@ async def test_a_stream_leaves_the_span_of_its_caller_alone(
     sandbox: "Sandbox", traced: GatewayClient, recorder: "Recorder"
 ) -> None:
     with recorder.tracer.start_as_current_span("program") as program:
-        async with traced.refund(iter(_refunds(sandbox, 5))) as batch:
+        async with traced.refund(iter(seeded(sandbox, 5))) as batch:
             async for _ in batch:
                 assert trace.get_current_span() is program
         assert trace.get_current_span() is program
@@ -116,7 +113,7 @@ async def test_what_the_input_does_is_below_the_batch(
     sandbox: "Sandbox", traced: GatewayClient, recorder: "Recorder"
 ) -> None:
     async def rows() -> AsyncIterator[Any]:
-        for order in _refunds(sandbox, 2):
+        for order in seeded(sandbox, 2):
             with recorder.tracer.start_as_current_span("row"):
                 yield order
 
@@ -137,7 +134,7 @@ async def test_what_happens_on_the_way_is_below_the_request(
             pass
 
     async with client_of(sandbox, telemetry=recorder.telemetry, limiter=Limiter()) as gateway:
-        await gateway.refund(_refunds(sandbox, 1))
+        await gateway.refund(seeded(sandbox, 1))
         await gateway.recent_refunds()
     waited = [recorder.children(span) for span in recorder.spans if span.kind is SpanKind.CLIENT]
     assert [[span.name for span in spans] for spans in waited] == [["waited"], ["waited"]]
@@ -148,7 +145,7 @@ async def test_an_unknown_outcome_is_an_error(
     sandbox: "Sandbox", traced: GatewayClient, recorder: "Recorder", fault: faults.Fault
 ) -> None:
     sandbox.faults.add("refund", fault)
-    result = await traced.refund(_refunds(sandbox, 4))
+    result = await traced.refund(seeded(sandbox, 4))
     assert len(result.unknown) == 2
     batch = recorder.the("refund batch")
     assert batch.status.status_code is StatusCode.ERROR
@@ -169,7 +166,7 @@ async def test_orders_missing_from_a_reply_are_an_error_of_its_request(
     sandbox: "Sandbox", traced: GatewayClient, recorder: "Recorder"
 ) -> None:
     sandbox.faults.add("refund", faults.MissingItems(count=1, times=1))
-    await traced.refund(_refunds(sandbox, 2))
+    await traced.refund(seeded(sandbox, 2))
     span = recorder.the("refund")
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "1 unknown")
     assert _attributes(span)["gateway_async.outcomes.succeeded"] == 1
@@ -259,7 +256,7 @@ async def test_a_cancelled_batch_ends_its_spans(
 ) -> None:
     sandbox.faults.add("refund", faults.NoReply())
     policy = BatchPolicy(concurrency=2, chunk_size=1, drain_seconds=0)
-    batch = traced.refund(_refunds(sandbox, 5), policy=policy)
+    batch = traced.refund(seeded(sandbox, 5), policy=policy)
 
     async def stream() -> None:
         async with batch:
@@ -282,7 +279,7 @@ async def test_a_cancelled_batch_ends_its_spans(
 async def test_a_refused_batch_ends_its_span(
     sandbox: "Sandbox", traced: GatewayClient, recorder: "Recorder"
 ) -> None:
-    (order,) = _refunds(sandbox, 1)
+    (order,) = seeded(sandbox, 1)
     with pytest.raises(InvalidOrderError):
         await traced.refund([order, order])
     with pytest.raises(InvalidOrderError):
@@ -297,7 +294,7 @@ async def test_an_input_that_raises_is_the_error_of_its_batch(
     sandbox: "Sandbox", traced: GatewayClient, recorder: "Recorder"
 ) -> None:
     def rows() -> Iterator[Any]:
-        yield from _refunds(sandbox, 2)
+        yield from seeded(sandbox, 2)
         raise LookupError("the file ended")
 
     with pytest.raises(LookupError):
@@ -311,7 +308,7 @@ async def test_baselines_are_asked_for_below_the_batch(
 ) -> None:
     recovery = RecoveryPolicy(record_baseline=True)
     async with client_of(sandbox, telemetry=recorder.telemetry, recovery=recovery) as gateway:
-        await gateway.refund(_refunds(sandbox, 2))
+        await gateway.refund(seeded(sandbox, 2))
     names = [span.name for span in recorder.children(recorder.the("refund batch"))]
     assert names == ["search_refunds", "refund"]
     assert recorder.named("search_refunds batch") == []
@@ -327,7 +324,7 @@ async def test_recovery_has_a_span_with_its_looks(sandbox: "Sandbox", recorder: 
         "telemetry": recorder.telemetry,
     }
     async with client_of(sandbox, **settings) as gateway:
-        result = await gateway.refund(_refunds(sandbox, 4))
+        result = await gateway.refund(seeded(sandbox, 4))
         assert len(result.unknown) == 2
         with recorder.tracer.start_as_current_span("program") as program:
             assert (await gateway.recover(result)).ok
@@ -358,7 +355,7 @@ async def test_a_job_is_a_batch_that_has_a_name(
     sandbox: "Sandbox", make: "Make", journal: "Journal", recorder: "Recorder"
 ) -> None:
     sandbox.faults.add("refund", faults.DropReply(times=1))
-    orders = _refunds(sandbox, 4)
+    orders = seeded(sandbox, 4)
     gateway = make(telemetry=recorder.telemetry)
     assert (await gateway.refund(orders, job=journal.job("november"))).ok
     batch = recorder.the("refund batch")
