@@ -9,7 +9,7 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -310,11 +310,12 @@ def _members(path: str) -> dict[str, str]:
 def _commands() -> str:
     """Write each command with its options; a group of options that repeats is written once."""
     app: Any = import_module("gateway_async.cli.app")
-    make: Callable[[list[str]], Any] = app.make_app
+    made = app.make_app()
     first: dict[str, str] = {}
     written = []
     for name in app.COMMANDS:
-        text = make([name])[name].generate_docs(heading_level=3, usage_name=f"gateway-async {name}")
+        _inherit(made[name], made.default_parameter)
+        text = made[name].generate_docs(heading_level=3, usage_name=f"gateway-async {name}")
         text = text.replace(f"{name} -m pytest ", f"{name} ")  # the program that runs this
         text = re.sub(r"^## Table of Contents\n\n(?:- .*\n)+\n", "", text, flags=re.MULTILINE)
         groups = re.split(r"(?=^\*\*[A-Z][\w ]*\*\*:$)", text, flags=re.MULTILINE)
@@ -328,6 +329,13 @@ def _commands() -> str:
                 kept.append(group)
         written.append("".join(kept).rstrip().replace("```console\n", "```text\n"))
     return "\n\n".join(written) + "\n"
+
+
+def _inherit(app: Any, parameter: Any) -> None:  # noqa: ANN401  # of cyclopts
+    """Give a command and those below it what they have from the application when they run."""
+    app.default_parameter = parameter
+    for name in app:
+        _inherit(app[name], parameter)
 
 
 def _page(title: str, module: str, names: Sequence[str]) -> str:

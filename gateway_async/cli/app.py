@@ -1,12 +1,11 @@
 """The commands of `gateway-async`, as one table."""
 
-import importlib
 import itertools
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
-from cyclopts import App, CycloptsError, Group
+from cyclopts import App, CycloptsError, Group, Parameter
 
 from gateway_async.cli.console import Talk
 from gateway_async.cli.run import USAGE
@@ -29,37 +28,79 @@ GROUPS = {
     "Money": {
         **{
             name: (
-                "money:commands",
+                f"money:{name}",
                 f"{name.capitalize()} orders: {', '.join(attrs.fields_dict(row.order_class))}.",
+                f"{name} {name}s.csv --out outcomes.csv",
             )
             for name, row in OPERATIONS.items()
             if row.is_money_batch
         },
-        "payout": ("money:commands", "Pay out: request_id, and any field of a payout."),
+        "payout": (
+            "money:payout",
+            "Pay out: request_id, and any field of a payout.",
+            "payout payouts.jsonl --out outcomes.jsonl",
+        ),
     },
     "Look-ups": {
-        "query": ("money:commands", "Look up transactions: order_no or transaction_id."),
-        "search-refunds": (
-            "money:commands",
-            "Look up refunds: order_no or transaction_id.",
+        "query": (
+            "money:query",
+            "Look up transactions: order_no or transaction_id.",
+            "query orders.csv --out found.csv",
         ),
-        "reconcile": ("reconciling:reconcile", "Compare a ledger with the gateway's records."),
+        "search-refunds": (
+            "money:search_refunds",
+            "Look up refunds: order_no or transaction_id.",
+            "search-refunds orders.csv --out found.csv",
+        ),
+        "reconcile": (
+            "reconciling:reconcile",
+            "Compare a ledger with the gateway's records.",
+            "reconcile ledger.csv --out differences.csv --state 3000=paid",
+        ),
     },
     "Jobs": {
-        "jobs": ("jobs:jobs", "List, show, resolve and resume the jobs of a journal."),
-        "watch": ("workers:watch", "Show how far a job has come that workers run."),
-        "submit": ("workers:submit", "Keep the orders of a file, for workers to send."),
-        "worker": ("workers:worker", "Run slices of jobs that many machines share."),
+        "jobs": (
+            "jobs:jobs",
+            "List, show, resolve and resume the jobs of a journal.",
+            "jobs show NAME",
+        ),
+        "watch": (
+            "workers:watch",
+            "Show how far a job has come that workers run, until it is done.",
+            "watch monday",
+        ),
+        "submit": (
+            "workers:submit",
+            "Keep the orders of a file in the journal, for workers to send.",
+            "submit refunds.csv --job monday --journal postgresql://me@db.example/gateway",
+        ),
+        "worker": (
+            "workers:worker",
+            "Run slices of jobs that many machines share, until it is stopped.",
+            "worker --broker amqp://mq.example/ --journal postgresql://me@db.example/gateway",
+        ),
     },
     "Try": {
-        "check": ("check:check", "Look whether the gateway can be reached and is understood."),
-        "demo": ("demo:demo", "See it all work, against a gateway inside this command."),
-        "sandbox": ("sandboxes:sandbox", "Run a gateway on this machine, to try things at."),
+        "check": (
+            "check:check",
+            "Look whether the gateway can be reached and is understood. It never moves money.",
+            "check --order-no A-1 --write config.toml",
+        ),
+        "demo": (
+            "demo:demo",
+            "See it all work, against a gateway inside this command.",
+            "demo --orders 1000",
+        ),
+        "sandbox": (
+            "sandboxes:sandbox",
+            "Run a gateway on this machine, to try things at, until Ctrl-C.",
+            "sandbox --orders 1000 --orders-csv orders.csv --drop-reply 0.01",
+        ),
     },
 }
-"""By group and name, where each command is, and what it does: it is imported when it is named."""
+"""By group and name, where each command is, what it does, and an example of it."""
 
-COMMANDS = {name: place for commands in GROUPS.values() for name, place in commands.items()}
+COMMANDS = {name: row for commands in GROUPS.values() for name, row in commands.items()}
 
 _JSON = ("--log-format", "json")
 
@@ -69,7 +110,7 @@ def run(arguments: "Sequence[str]") -> int:
     given = list(arguments)
     is_json = _JSON in itertools.pairwise(given) or "=".join(_JSON) in given
     try:
-        command, bound, _ = make_app(given).parse_args(
+        command, bound, _ = make_app().parse_args(
             given, exit_on_error=False, print_error=not is_json
         )
     except CycloptsError as error:
@@ -82,36 +123,30 @@ def run(arguments: "Sequence[str]") -> int:
     return code if isinstance(code, int) else 0
 
 
-def make_app(arguments: "Sequence[str]") -> App:
-    """Return the application: the command that is named, and the others only by their names.
-
-    Args:
-        arguments: What stands behind the command's name.
-    """
-    chosen = next((one for one in arguments if not one.startswith("-")), None)
-    app = App(name="gateway-async", help=_HELP, version=_version)
+def make_app() -> App:
+    """Return the application; cyclopts imports a command when it is named."""
+    app = App(
+        name="gateway-async",
+        help=_HELP,
+        version=lambda: version("gateway-async"),
+        default_parameter=Parameter(negative=(), show_default=_shown_default),
+    )
+    app.register_install_completion_command(
+        help="Install completion for your shell, and print where it is."
+    )
     for number, (title, commands) in enumerate(GROUPS.items()):
         group = Group(title, sort_key=number)
-        for rank, (name, (place, text)) in enumerate(commands.items()):
-            found = _load(place, name) if name == chosen else _only_listed
-            if isinstance(found, App):
-                found.group, found.sort_key = (group,), rank
-                app.command(found, name=name)
-            else:
-                app.command(found, name=name, help=text, group=group, sort_key=rank)
+        for rank, (name, (place, text, example)) in enumerate(commands.items()):
+            app.command(
+                f"{_COMMANDS}.{place}",
+                name=name,
+                help=f"{text}\n\nExample: `gateway-async {example}`",
+                group=group,
+                sort_key=rank,
+            )
     return app
 
 
-def _load(place: str, command: str) -> Any:  # noqa: ANN401  # a function, or an application of several
-    module, _, name = place.partition(":")
-    found = getattr(importlib.import_module(f"{_COMMANDS}.{module}"), name)
-    return found[command] if isinstance(found, dict) else found
-
-
-def _only_listed() -> int:
-    """Stand for a command that was not named."""
-    return USAGE
-
-
-def _version() -> str:
-    return version("gateway-async")
+def _shown_default(value: object) -> str | None:
+    """Return a default as the help shows it; None for one that says nothing."""
+    return None if value is None or value is False or value in ((), "") else str(value)

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 _LOGGER = "gateway_async"
 _WAITS = ("gateway_async.jobs", "gateway_async.recovery")
 _PIPE_COLUMNS = 160
+_LEFT_OUT = frozenset(
+    {"progress", "job", "resume", "written", "unread", "report", "submitted", "working"}
+)
+"""What `--quiet` leaves out."""
 STATUSES = ("succeeded", "declined", "absent", "unknown", "not_sent")
 SECONDS_BETWEEN_LINES = 5.0
 _SECONDS_BETWEEN_FRAMES = 0.1
@@ -76,10 +80,14 @@ class Talk:
 
     Attributes:
         is_json: Whether each line is a JSON object.
+        is_quiet: Whether only the end, and what is wrong, is said.
+        is_verbose: Whether everything that the library logs is said.
         console: Where it is said.
     """
 
     is_json: bool = False
+    is_quiet: bool = False
+    is_verbose: bool = False
     console: Console = attrs.field(
         factory=lambda: plain_console(cast("TextIO", _Forgiving(sys.stderr)))
     )
@@ -87,7 +95,7 @@ class Talk:
     @property
     def has_bar(self) -> bool:
         """Whether a progress bar can be seen."""
-        return self.console.is_terminal and not self.is_json
+        return self.console.is_terminal and not self.is_json and not self.is_quiet
 
     @property
     def can_ask(self) -> bool:
@@ -102,6 +110,8 @@ class Talk:
             message: The same in words.
             fields: Particulars, for machines.
         """
+        if self.is_quiet and event in _LEFT_OUT:
+            return
         if not self.is_json:
             self.console.print(message, markup=False, highlight=False, soft_wrap=True)
             return
@@ -134,11 +144,12 @@ class Talk:
         """
         handler = _Handler(self)
         loggers = [logging.getLogger(name) for name in (_LOGGER, *others)]
-        waits = [(one, one.level) for one in map(logging.getLogger, _WAITS)]
+        level, names = (logging.DEBUG, (_LOGGER,)) if self.is_verbose else (logging.INFO, _WAITS)
+        waits = [(one, one.level) for one in map(logging.getLogger, names)]
         for one in loggers:
             one.addHandler(handler)
         for one, _ in waits:
-            one.setLevel(logging.INFO)
+            one.setLevel(logging.WARNING if self.is_quiet else level)
         try:
             yield
         finally:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from cyclopts import Token
 
+_ABOUT_MESSAGES = frozenset({"log_format", "quiet", "verbose"})
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|h)?")
 _SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600}
 _USER_AND_PASSWORD = re.compile(r"//[^:/@]*:[^@]*@|[?&][a-z]*password=", re.IGNORECASE)
@@ -53,18 +54,16 @@ def _no_option(_: object, path: Path | None) -> None:
 
 Source = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
 Out = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
-_Seconds = Annotated[float | None, Parameter(converter=_to_seconds)]
+_Seconds = Annotated[float | None, Parameter(converter=_to_seconds, metavar="DURATION")]
 _AtLeastOne = Parameter(validator=Number(gte=1))
-_Flag = Parameter(negative="", show_default=False)
-Json = Annotated[bool, _Flag]
 
 
-def _as_given(options: Any, *, without: str) -> tuple[str, ...]:  # noqa: ANN401  # a group of options
-    """Write options as they were given, all but one."""
+def _as_given(options: Any, *, without: frozenset[str]) -> tuple[str, ...]:  # noqa: ANN401  # a group of options
+    """Write options as they were given, all but some."""
     return tuple(
         text
         for name, value in attrs.asdict(options).items()
-        if value and name != without
+        if value and name not in without
         for text in (f"--{name.replace('_', '-')}", *(() if value is True else (_whole(value),)))
     )
 
@@ -80,24 +79,33 @@ class GatewayOptions:
     """Which gateway, and as whom.
 
     Attributes:
-        config: The TOML file with settings; by default ~/.config/gateway-async/config.toml, if
-            there is one.
+        config: The TOML file with settings (GATEWAY_CONFIG); by default
+            ~/.config/gateway-async/config.toml, if there is one.
         profile: A part of that file, [profiles.NAME], which goes over the rest of it, and
-            not over the environment.
-        base_url: The gateway's address.
-        merchant_id: The merchant identifier.
-        account_id: The merchant account identifier.
-        secret_file: The file that holds the signing secret.
-        keyring: The service under which the system's keyring holds the signing secret.
-        log_format: How everything on standard error is written: for people, or one JSON object a
-            line.
-        allow_http: Let plain http:// go to another machine, over a network that you trust.
-        ca_file: The certificates, in PEM, of the authorities to trust in place of the system's.
-        client_cert: The certificate, in PEM, that is shown to the gateway, with its key.
-        client_key: Its key, if that is in another file; without a password.
+            not over the environment (GATEWAY_PROFILE).
+        base_url: The gateway's address (GATEWAY_BASE_URL).
+        merchant_id: The merchant identifier (GATEWAY_MERCHANT_ID).
+        account_id: The merchant account identifier (GATEWAY_ACCOUNT_ID).
+        secret_file: The file that holds the signing secret (GATEWAY_SECRET_FILE); GATEWAY_SECRET
+            holds the secret itself.
+        keyring: The service under which the system's keyring holds the signing secret
+            (GATEWAY_KEYRING).
+        allow_http: Let plain http:// go to another machine, over a network that you trust
+            (GATEWAY_ALLOW_HTTP=true).
+        ca_file: The certificates, in PEM, of the authorities to trust in place of the system's
+            (GATEWAY_CA_FILE).
+        client_cert: The certificate, in PEM, that is shown to the gateway, with its key
+            (GATEWAY_CLIENT_CERT).
+        client_key: Its key, if that is in another file; without a password
+            (GATEWAY_CLIENT_KEY).
         proxy: The proxy to go through, such as http://proxy.example:3128. A URL with a password
             goes into GATEWAY_PROXY or the TOML file.
-        trust_env: Go through the proxy that HTTP_PROXY, HTTPS_PROXY and NO_PROXY name.
+        trust_env: Go through the proxy that HTTP_PROXY, HTTPS_PROXY and NO_PROXY name
+            (GATEWAY_TRUST_ENV=true).
+        log_format: How everything on standard error is written: for people, or one JSON object a
+            line.
+        quiet: Say only how it ended, and what is wrong: no progress.
+        verbose: Say also what is logged: each batch, request and retry, without any secret.
     """
 
     config: Path | None = None
@@ -107,22 +115,24 @@ class GatewayOptions:
     account_id: str | None = None
     secret_file: Path | None = None
     keyring: str | None = None
-    log_format: Literal["text", "json"] = "text"
-    allow_http: Annotated[bool, _Flag] = False
+    allow_http: bool = False
     ca_file: Path | None = None
     client_cert: Path | None = None
     client_key: Path | None = None
     proxy: str | None = None
-    trust_env: Annotated[bool, _Flag] = False
+    trust_env: bool = False
+    log_format: Literal["text", "json"] = "text"
+    quiet: Annotated[bool, Parameter(alias="-q")] = False
+    verbose: Annotated[bool, Parameter(alias="-v")] = False
 
     @property
     def again(self) -> tuple[str, ...]:
         """The options that name this gateway, for a command that goes on at the same."""
-        return _as_given(self, without="log_format")
+        return _as_given(self, without=_ABOUT_MESSAGES)
 
     def talk(self) -> Talk:
         """Return what tells people what happens."""
-        return Talk(is_json=self.log_format == "json")
+        return Talk(is_json=self.log_format == "json", is_quiet=self.quiet, is_verbose=self.verbose)
 
     def settings(self, environment: "Mapping[str, str]", **more: Any) -> Settings:  # noqa: ANN401  # fields of `Given`
         """Read all settings; see `read_settings`.
@@ -139,7 +149,7 @@ class GatewayOptions:
                 "--proxy: a password in an option shows in process lists; put the URL into "
                 "GATEWAY_PROXY, or into the TOML file"
             )
-        given = attrs.asdict(self, filter=lambda field, _: field.name != "log_format")
+        given = attrs.asdict(self, filter=lambda field, _: field.name not in _ABOUT_MESSAGES)
         return read_settings({**given, **more}, environment)
 
 
@@ -216,8 +226,8 @@ class SafetyOptions:
         yes: Do not ask before money is sent.
     """
 
-    dry_run: Annotated[bool, _Flag] = False
-    yes: Annotated[bool, _Flag] = False
+    dry_run: bool = False
+    yes: bool = False
 
 
 @Parameter(name="*", group="Safety")
@@ -229,7 +239,7 @@ class LookUpOptions:
         dry_run: Show what would be asked, and ask nothing: nothing leaves this machine.
     """
 
-    dry_run: Annotated[bool, _Flag] = False
+    dry_run: bool = False
 
 
 @Parameter(name="*", group="Job")

@@ -1,7 +1,6 @@
 """The commands as a user runs them: a process of its own, against the sandbox."""
 
 import asyncio
-import contextlib
 import json
 import re
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway_async.cli.app import COMMANDS, run as run_here
+from gateway_async.cli.settings import VARIABLES
 from gateway_async.sandbox import Sandbox, SeededOrder
 from tests.cli.running import (
     COLUMNS,
@@ -19,6 +19,7 @@ from tests.cli.running import (
     outcomes,
     run,
     run_installed,
+    start,
     statuses,
     write,
     write_refunds,
@@ -176,15 +177,62 @@ def test_help_names_commands_settings_and_exit_codes(capsys: pytest.CaptureFixtu
         assert word in told
 
 
-@pytest.mark.parametrize("command", [*COMMANDS])
-def test_every_command_has_help_and_none_takes_a_secret(
-    command: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "command",
+    [*COMMANDS, *(f"jobs {one}" for one in ("list", "show", "outcomes", "resolve", "resume"))],
+)
+def test_every_command_has_help_with_an_example_and_none_takes_a_secret(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with contextlib.suppress(SystemExit):  # as argparse ends
-        assert run_here([command, "--help"]) == 0
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run_here([*command.split(), "--help"]) == 0
     told = capsys.readouterr().out
-    assert "--help" in told or command in told
+    assert re.search(rf"^Example: gateway-async {command}\b", told, re.MULTILINE)
+    for nothing in ("[default: ()]", "[default: False]", "[default: None]", "[default: ]", "--no-"):
+        assert nothing not in told
     assert not re.search(r"--secret(?!-file|-env)", told)
+    for name, variable in VARIABLES.items() if "--config" in told else ():
+        assert (f"--{name.replace('_', '-')}" in told) <= (variable in told)
+
+
+async def test_completion_is_installed_for_a_shell(tmp_path: Path) -> None:
+    place = tmp_path / "completion"
+    command = ("--install-completion", "--shell", "bash", "--output", place)
+    process = await start(None, *command, env={"HOME": str(tmp_path)})
+    stdout, _ = await process.communicate()
+    assert process.returncode == 0
+    assert str(place) in stdout.decode()
+    text = place.read_text()
+    assert all(word in text for word in (*COMMANDS, "--stop-after-unknown", "resolve"))
+
+
+async def test_quiet_says_only_how_it_ended(sandbox: Sandbox, tmp_path: Path) -> None:
+    orders = write_refunds(sandbox, tmp_path / "orders.csv", 2)
+    command = ("refund", orders, "--yes", "--out", tmp_path / "out.csv")
+    usual, quiet = [
+        (await run(sandbox, *command, *options)).stderr for options in ((), ("-q", "--again"))
+    ]
+    assert "job refund" in usual
+    assert "job refund" not in quiet
+    assert "succeeded" in quiet
+    ended = await run(sandbox, "refund", tmp_path / "missing.csv", "--out", "o.csv", "-q")
+    assert "missing.csv" in ended.stderr
+
+
+async def test_verbose_says_what_is_logged_without_a_secret(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    orders = write_refunds(sandbox, tmp_path / "orders.csv", 2)
+    out = tmp_path / "out.csv"
+    ended = await run(sandbox, "refund", orders, "--yes", "--out", out, "-v", "--log-format=json")
+    logged = [line for line in map(json.loads, ended.stderr.splitlines()) if line["event"] == "log"]
+    assert {line["level"] for line in logged} == {"DEBUG", "INFO"}
+    assert any(
+        line["logger"] == "gateway_async.requests"
+        and "refund of 2 orders: answered" in line["message"]
+        for line in logged
+    )
+    assert sandbox.secret not in ended.stderr
 
 
 @pytest.mark.parametrize("orders", [1, 200])

@@ -179,7 +179,7 @@ def test_a_secret_that_is_not_set_ends_the_command(
 def faults_of(*options: str) -> list[faults.Fault]:
     """Return the faults that options ask for."""
     line = ["sandbox", *options]
-    _, bound, _ = app.make_app(line).parse_args(line, exit_on_error=False, print_error=False)
+    _, bound, _ = app.make_app().parse_args(line, exit_on_error=False, print_error=False)
     return list(bound.arguments["faults"].chosen())
 
 
@@ -217,7 +217,7 @@ def test_help_has_groups_defaults_and_an_example(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit, match="0"):
-        app.make_app(["sandbox"])(["sandbox", "--help"])
+        app.make_app()(["sandbox", "--help"])
     text = " ".join(capsys.readouterr().out.translate(dict.fromkeys(map(ord, "│╭╮╰╯─"))).split())
     for part in ("Faults", "[default: 8800]", "GATEWAY_SECRET", "Example: gateway-async sandbox"):
         assert part in text

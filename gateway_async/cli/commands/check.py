@@ -5,20 +5,16 @@ import os
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import attrs
-from cyclopts import Parameter
 
 from gateway_async.cli.check import GatewayCheck, exit_code
 from gateway_async.cli.console import Talk, print_json, standard_output
-from gateway_async.cli.options import GatewayOptions, Json
+from gateway_async.cli.options import GatewayOptions
 from gateway_async.cli.questions import write_config
 from gateway_async.cli.run import RefusedError, guarded
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.orders import OrderRef
-
-_Flag = Parameter(negative="", show_default=False)
 
 
 def check(  # noqa: PLR0913  # one keyword an option
@@ -26,8 +22,8 @@ def check(  # noqa: PLR0913  # one keyword an option
     order_no: str | None = None,
     transaction_id: str | None = None,
     write: Path | None = None,
-    yes: Annotated[bool, _Flag] = False,
-    json: Json = False,
+    yes: bool = False,
+    json: bool = False,
     gateway: GatewayOptions | None = None,
 ) -> int:
     """Look whether the gateway can be reached and is understood. It never moves money.

@@ -22,7 +22,6 @@ from gateway_async.cli.options import (
     FileOptions,
     GatewayOptions,
     JournalOptions,
-    Json,
     Out,
     PaceOptions,
     open_journal,
@@ -86,11 +85,13 @@ def _on_journal(
 @jobs.command(name="list")
 def list_jobs(
     *,
-    json: Json = False,
+    json: bool = False,
     journal: JournalOptions | None = None,
     gateway: GatewayOptions | None = None,
 ) -> int:
     """List the jobs of a journal, the oldest first.
+
+    Example: `gateway-async jobs list --json`
 
     Args:
         json: Print a JSON list with an object for each job.
@@ -131,13 +132,15 @@ def show(
     name: str,
     /,
     *,
-    json: Json = False,
+    json: bool = False,
     journal: JournalOptions | None = None,
     gateway: GatewayOptions | None = None,
 ) -> int:
     """Show how far a job has come, and its orders in doubt, with index and reason.
 
     Nothing is sent.
+
+    Example: `gateway-async jobs show NAME`
 
     Args:
         name: The name of the job.
@@ -176,12 +179,14 @@ def outcomes(  # noqa: PLR0913  # one keyword an option
     /,
     *,
     out: Out,
-    state: Annotated[tuple[State, ...], Parameter(negative="", consume_multiple=False)] = (),
+    state: Annotated[tuple[State, ...], Parameter(consume_multiple=False)] = (),
     journal: JournalOptions | None = None,
     files: FileOptions | None = None,
     gateway: GatewayOptions | None = None,
 ) -> int:
     """Write what became of the orders of a job, as the journal has it. Nothing is sent.
+
+    Example: `gateway-async jobs outcomes NAME --state held --out held.csv`
 
     Args:
         name: The name of the job.
@@ -216,7 +221,7 @@ def resolve(
     *which: str,
     note: str | None = None,
     state: Annotated[
-        tuple[Literal["held", "unknown"], ...], Parameter(negative="", consume_multiple=False)
+        tuple[Literal["held", "unknown"], ...], Parameter(consume_multiple=False)
     ] = (),
     journal: JournalOptions | None = None,
     gateway: GatewayOptions | None = None,
@@ -224,6 +229,8 @@ def resolve(
     """Decide what became of orders that are in doubt: of all that are named, or of none.
 
     Nothing is sent.
+
+    Example: `gateway-async jobs resolve NAME 17 151-199 succeeded --note "seen in the portal"`
 
     Args:
         name: The name of the job.
@@ -388,14 +395,16 @@ def resume(  # noqa: PLR0913  # one keyword an option
     /,
     *,
     out: Out,
-    yes: Annotated[bool, Parameter(negative="")] = False,
-    json: Json = False,
+    yes: bool = False,
+    json: bool = False,
     journal: JournalOptions | None = None,
     pace: PaceOptions | None = None,
     files: FileOptions | None = None,
     gateway: GatewayOptions | None = None,
 ) -> int:
     """Go on with a job whose orders are in the journal.
+
+    Example: `gateway-async jobs resume NAME --out outcomes.csv`
 
     Args:
         name: The name of the job.

@@ -23,7 +23,6 @@ from gateway_async.cli.options import (
     FileOptions,
     GatewayOptions,
     JournalOptions,
-    Json,
     LookUpOptions,
     Out,
     PaceOptions,
@@ -224,7 +223,6 @@ class _Run:
                     results.keep(outcome)
 
 
-Again = Annotated[bool, Parameter(negative="", show_default=False)]
 Duplicates = Annotated[Literal["reject", "serialize"] | None, Parameter(show_default=False)]
 
 
@@ -237,9 +235,9 @@ def _money_command(layout: Layout) -> "Callable[..., int]":
         *,
         out: Out | None = None,
         job: str | None = None,
-        again: Again = False,
+        again: bool = False,
         duplicates: Duplicates = None,
-        json: Json = False,
+        json: bool = False,
         journal: JournalOptions | None = None,
         safety: SafetyOptions | None = None,
         pace: PaceOptions | None = None,
@@ -300,7 +298,7 @@ def _look_up_command(layout: Layout) -> "Callable[..., int]":
         *,
         out: Out | None = None,
         by: Literal["order_no", "transaction_id"] | None = None,
-        json: Json = False,
+        json: bool = False,
         look_up: LookUpOptions | None = None,
         pace: PaceOptions | None = None,
         files: FileOptions | None = None,
@@ -336,7 +334,10 @@ def _look_up_command(layout: Layout) -> "Callable[..., int]":
     return command
 
 
-commands = {
-    name: (_money_command if layout.moves_money else _look_up_command)(layout)
-    for name, layout in LAYOUTS.items()
-}
+capture = _money_command(LAYOUTS["capture"])
+cancel = _money_command(LAYOUTS["cancel"])
+review = _money_command(LAYOUTS["review"])
+refund = _money_command(LAYOUTS["refund"])
+payout = _money_command(LAYOUTS["payout"])
+query = _look_up_command(LAYOUTS["query"])
+search_refunds = _look_up_command(LAYOUTS["search-refunds"])

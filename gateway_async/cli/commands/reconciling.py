@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from gateway_async.cli.console import gauged, plain_table, print_json
 from gateway_async.cli.layouts import LEDGER
-from gateway_async.cli.options import FileOptions, GatewayOptions, Json, Out, PaceOptions, Source
+from gateway_async.cli.options import FileOptions, GatewayOptions, Out, PaceOptions, Source
 from gateway_async.cli.orders import InputFile, Reader, check_file, to_text
 from gateway_async.cli.outfile import out_file
 from gateway_async.cli.reports import reporting
@@ -204,7 +204,7 @@ def _refund_statuses(given: "tuple[str, ...]", settings: "Settings") -> "Mapping
     return found or settings.reconcile.refund_statuses
 
 
-_Repeated = Parameter(negative="", consume_multiple=False)
+_Repeated = Parameter(consume_multiple=False)
 
 
 def reconcile(  # noqa: PLR0913  # one keyword an option
@@ -214,7 +214,7 @@ def reconcile(  # noqa: PLR0913  # one keyword an option
     out: Out | None = None,
     state: Annotated[tuple[str, ...], _Repeated] = (),
     refund_status: Annotated[tuple[str, ...], _Repeated] = (),
-    json: Json = False,
+    json: bool = False,
     pace: PaceOptions | None = None,
     files: FileOptions | None = None,
     gateway: GatewayOptions | None = None,

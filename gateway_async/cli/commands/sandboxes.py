@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import attrs
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from gateway_async.cli.run import DONE, USAGE
@@ -51,7 +51,6 @@ _Count = Annotated[int, Parameter(validator=Number(gte=0))]
 _Probability = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
 _Seconds = Annotated[float, Parameter(converter=_to_seconds)]
 _Url = Annotated[str, Parameter(show_default=False)]
-_Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
 @Parameter(name="*", group="Gateway")
@@ -74,7 +73,7 @@ class ServerOptions:
     merchant_id: str = "M1"
     account_id: str = "A1"
     secret_env: str | None = None
-    deduplicate_payouts: _Flag = False
+    deduplicate_payouts: bool = False
 
     @property
     def secret(self) -> str | None:
@@ -140,7 +139,7 @@ class ShopperOptions:
     return_url: _Url = ""
     cancel_url: _Url = ""
     notify_format: Literal["form", "json", "xml"] = "form"
-    notify_unsigned: _Flag = False
+    notify_unsigned: bool = False
 
 
 @Parameter(name="*", group="Faults")
@@ -180,17 +179,7 @@ class FaultOptions:
             yield Latency(self.latency)
 
 
-sandbox = App(
-    name="sandbox",
-    help="Run a gateway on this machine, to try things at. It prints how to reach it, and runs "
-    "until Ctrl-C.",
-    help_epilogue="Example: `gateway-async sandbox --orders 1000 --orders-csv orders.csv "
-    "--drop-reply 0.01`",
-)
-
-
-@sandbox.default
-def run(
+def sandbox(
     *,
     server: ServerOptions | None = None,
     orders: OrderOptions | None = None,
