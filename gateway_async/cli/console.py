@@ -140,10 +140,10 @@ class Talk:
         """Say what the library logs as warning or worse, and what it waits for; alike ones once.
 
         Args:
-            others: Names of loggers whose warnings are passed on, too.
+            others: Names of loggers whose warnings are passed on in place of the library's.
         """
         handler = _Handler(self)
-        loggers = [logging.getLogger(name) for name in (_LOGGER, *others)]
+        loggers = [logging.getLogger(name) for name in others or (_LOGGER,)]
         level, names = (logging.DEBUG, (_LOGGER,)) if self.is_verbose else (logging.INFO, _WAITS)
         waits = [(one, one.level) for one in map(logging.getLogger, names)]
         for one in loggers:

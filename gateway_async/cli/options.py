@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from cyclopts import Token
 
 _ABOUT_MESSAGES = frozenset({"log_format", "quiet", "verbose"})
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|h)?")
-_SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600}
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)?")
+_SECONDS = {None: 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600}
 _USER_AND_PASSWORD = re.compile(r"//[^:/@]*:[^@]*@|[?&][a-z]*password=", re.IGNORECASE)
 
 
 def _to_seconds(kind: Any, tokens: "Sequence[Token]") -> float:  # noqa: ANN401  # as cyclopts calls it
-    """Read a duration: `90`, `90s`, `15m` or `2h`.
+    """Read a duration: `50ms`, `90`, `90s`, `15m` or `2h`.
 
     Raises:
         ValueError: For anything else.
@@ -39,7 +39,7 @@ def _to_seconds(kind: Any, tokens: "Sequence[Token]") -> float:  # noqa: ANN401 
     del kind
     found = _DURATION.fullmatch(tokens[0].value)
     if found is None or not float(found[1]):
-        raise ValueError(f"{tokens[0].value!r} is no duration; write 90s, 15m or 2h")
+        raise ValueError(f"{tokens[0].value!r} is no duration; write 50ms, 90s, 15m or 2h")
     return float(found[1]) * _SECONDS[found[2]]
 
 
@@ -54,7 +54,7 @@ def _no_option(_: object, path: Path | None) -> None:
 
 Source = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
 Out = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
-_Seconds = Annotated[float | None, Parameter(converter=_to_seconds, metavar="DURATION")]
+Seconds = Annotated[float, Parameter(converter=_to_seconds, metavar="DURATION")]
 _AtLeastOne = Parameter(validator=Number(gte=1))
 
 
@@ -169,7 +169,7 @@ class PaceOptions:
 
     concurrency: Annotated[int | None, _AtLeastOne] = None
     rate: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
-    deadline: _Seconds = None
+    deadline: Seconds | None = None
     stop_after_unknown: Annotated[int | None, _AtLeastOne] = None
     chunk_size: Annotated[int | None, _AtLeastOne] = None
 

@@ -198,7 +198,7 @@ def test_options_become_faults() -> None:
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("--latency", "fast", "write 50ms or 0.05s"),
+        ("--latency", "fast", "write 50ms"),
         ("--drop-reply", "2", "<= 1"),
         ("--drop-reply", "x", "float"),
         ("--orders", "-1", ">= 0"),

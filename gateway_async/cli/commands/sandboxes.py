@@ -4,17 +4,17 @@ import asyncio
 import csv
 import itertools
 import os
-import re
 import shlex
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import attrs
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from gateway_async.cli.options import Seconds
 from gateway_async.cli.run import DONE, USAGE
 from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox import Sandbox
@@ -23,34 +23,16 @@ from gateway_async.sandbox.faults import DropReply, LateEffect, Latency, Missing
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cyclopts import Token
-
     from gateway_async.sandbox import SeededOrder
     from gateway_async.sandbox.faults import Fault
 
 _SECRET_VARIABLE = "GATEWAY_SECRET"  # noqa: S105  # the name of a variable
 _DEFAULT_SECRET = "sandbox-secret"  # noqa: S105  # of a gateway that moves no money
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s)?")
 _COLUMNS = ("transaction_id", "order_no", "currency", "amount")
-
-
-def _to_seconds(kind: Any, tokens: "Sequence[Token]") -> float:  # noqa: ANN401  # as cyclopts calls it
-    """Read a duration: `50ms`, `0.05s`, or seconds without a unit.
-
-    Raises:
-        ValueError: For anything else.
-    """
-    del kind
-    found = _DURATION.fullmatch(tokens[0].value)
-    if found is None:
-        raise ValueError(f"{tokens[0].value!r} is no duration; write 50ms or 0.05s")
-    return float(found[1]) / (1000 if found[2] == "ms" else 1)
 
 
 _Count = Annotated[int, Parameter(validator=Number(gte=0))]
 _Probability = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
-_Seconds = Annotated[float, Parameter(converter=_to_seconds)]
-_Url = Annotated[str, Parameter(show_default=False)]
 
 
 @Parameter(name="*", group="Gateway")
@@ -114,13 +96,13 @@ class OrderOptions:
             other = next(one for one in others if not one.exists())
             path.rename(other)
             sys.stderr.write(f"{path} existed already; it is now {other}\n")
-        rows = [[getattr(order, name) for name in _COLUMNS] for order in orders]
-        header = list(_COLUMNS)
-        if self.orders_status == "captured":
-            header.append("refund_amount")
-            rows = [[*row, order.amount] for row, order in zip(rows, orders, strict=True)]
+        is_captured = self.orders_status == "captured"
         with path.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([header, *rows])
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow([*_COLUMNS, *(["refund_amount"] if is_captured else [])])
+            for order in orders:
+                row = [getattr(order, name) for name in _COLUMNS]
+                writer.writerow([*row, *([order.amount] if is_captured else [])])
 
 
 @Parameter(name="*", group="Shoppers and notifications")
@@ -136,8 +118,8 @@ class ShopperOptions:
         notify_unsigned: Send them without encryption_data.
     """
 
-    return_url: _Url = ""
-    cancel_url: _Url = ""
+    return_url: str = ""
+    cancel_url: str = ""
     notify_format: Literal["form", "json", "xml"] = "form"
     notify_unsigned: bool = False
 
@@ -157,26 +139,24 @@ class FaultOptions:
         seed: Makes the faults repeatable.
     """
 
-    latency: _Seconds = 0.0
+    latency: Seconds = 0.0
     drop_reply: _Probability = 0.0
     late_effect: _Probability = 0.0
-    late_seconds: _Seconds = 2.0
+    late_seconds: Seconds = 2.0
     error_rate: _Probability = 0.0
     missing_item: _Probability = 0.0
     seed: int | None = None
 
     def chosen(self) -> "Iterator[Fault]":
         """Yield the faults that the options ask for."""
-        if self.drop_reply:
-            yield DropReply(probability=self.drop_reply)
-        if self.late_effect:
-            yield LateEffect(self.late_seconds, probability=self.late_effect)
-        if self.error_rate:
-            yield Status(503, "1", probability=self.error_rate)
-        if self.missing_item:
-            yield MissingItems(probability=self.missing_item)
-        if self.latency:
-            yield Latency(self.latency)
+        wanted = (
+            (self.drop_reply, DropReply(probability=self.drop_reply)),
+            (self.late_effect, LateEffect(self.late_seconds, probability=self.late_effect)),
+            (self.error_rate, Status(503, "1", probability=self.error_rate)),
+            (self.missing_item, MissingItems(probability=self.missing_item)),
+            (self.latency, Latency(self.latency)),
+        )
+        return (fault for probability, fault in wanted if probability)
 
 
 def sandbox(

@@ -127,27 +127,17 @@ class _Shop:
 
                 who = self.credentials
                 name = f"{who.merchant_id}/{who.account_id} at {self.settings.base_url}"
-                requests, seconds = _window(self.rate)
+                exact = Fraction(self.rate).limit_denominator(100)  # requests in so many seconds
                 limiter = await opened.enter_async_context(
                     shared_rate(
-                        str(self.settings.journal), name, requests=requests, seconds=seconds
+                        self.settings.journal,
+                        name,
+                        requests=max(1, exact.numerator),
+                        seconds=float(exact.denominator),
                     )
                 )
             gateway = make_client(self.settings, self.credentials, limiter=limiter)
             yield await opened.enter_async_context(gateway)
-
-
-def _window(rate: float) -> tuple[int, float]:
-    """Return a rate as requests in so many seconds."""
-    exact = Fraction(rate).limit_denominator(100)
-    return max(1, exact.numerator), float(exact.denominator)
-
-
-def _broker(url: str, queue: str, slices_at_once: int) -> "AsyncBroker":
-    with _telling_what_is_missing():
-        from gateway_async.workers.rabbit import rabbit_broker  # noqa: PLC0415  # an extra
-
-        return rabbit_broker(url, queue=queue, slices_at_once=slices_at_once)
 
 
 @contextlib.contextmanager
@@ -241,15 +231,18 @@ def submit(  # noqa: PLR0913  # one keyword an option
 async def _submit(
     shop: _Shop, queue: QueueOptions, operation: str, file: "InputFile", job: str
 ) -> int:
+    async def wake_nobody(job: str, slice_number: int) -> None:
+        """Stand in for a queue that is not named."""
+
     url = queue.url()
-    broker = _tell_nobody if url is None else _broker(url, queue.queue, 1)
+    broker: AsyncBroker | Callable[..., Any] = wake_nobody
     with _telling_what_is_missing():
+        if url is not None:
+            from gateway_async.workers.rabbit import rabbit_broker  # noqa: PLC0415  # an extra
+
+            broker = rabbit_broker(url, queue=queue.queue, slices_at_once=1)
         async with shop.workers(broker) as jobs:
             return await jobs.submit(operation, file.orders(), job=job, wake=url is not None)
-
-
-async def _tell_nobody(job: str, slice_number: int) -> None:
-    """Stand in for a queue that is not named."""
 
 
 # worker
@@ -302,9 +295,9 @@ def worker(
 async def _work(  # noqa: PLR0913, PLR0917  # what the command was told
     shop: _Shop, url: str, queue: str, slices: int, talk: "Talk", stop: Stop
 ) -> None:
-    from gateway_async.workers.rabbit import serve  # noqa: PLC0415  # an extra
+    from gateway_async.workers.rabbit import rabbit_broker, serve  # noqa: PLC0415  # an extra
 
-    broker = _broker(url, queue, slices)
+    broker = rabbit_broker(url, queue=queue, slices_at_once=slices)
     workers, until = shop.workers(broker), asyncio.Event()
     talk.tell("working", f"{workers!r}: working for queue {queue}", queue=queue)
     working = asyncio.get_running_loop().create_task(serve(broker, until, slices_at_once=slices))
@@ -312,17 +305,12 @@ async def _work(  # noqa: PLR0913, PLR0917  # what the command was told
         try:
             await asyncio.shield(working)
         except asyncio.CancelledError:
-            until.set()
-            await _finish(working)
-
-
-async def _finish(working: "asyncio.Task[None]") -> None:
-    """Wait for the slices that run; a second signal ends the waiting."""
-    try:
-        await asyncio.shield(working)
-    except asyncio.CancelledError:
-        working.cancel()
-        await asyncio.wait({working})
+            until.set()  # the slices that run come to an end; a second signal ends the waiting
+            try:
+                await asyncio.shield(working)
+            except asyncio.CancelledError:
+                working.cancel()
+                await asyncio.wait({working})
 
 
 # watch
