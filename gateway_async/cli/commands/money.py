@@ -334,10 +334,10 @@ def _look_up_command(layout: Layout) -> "Callable[..., int]":
     return command
 
 
-capture = _money_command(LAYOUTS["capture"])
-cancel = _money_command(LAYOUTS["cancel"])
-review = _money_command(LAYOUTS["review"])
-refund = _money_command(LAYOUTS["refund"])
-payout = _money_command(LAYOUTS["payout"])
-query = _look_up_command(LAYOUTS["query"])
-search_refunds = _look_up_command(LAYOUTS["search-refunds"])
+# A command an operation, so that cyclopts finds `money:refund`; a new operation needs no line here.
+globals().update(
+    {
+        layout.method: (_money_command if layout.moves_money else _look_up_command)(layout)
+        for layout in LAYOUTS.values()
+    }
+)
