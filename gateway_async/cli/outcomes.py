@@ -181,12 +181,17 @@ async def collect(
 
 def job_columns(layout: "Layout") -> list[str]:
     """Return the columns of a file with the orders of a job."""
-    return ["index", "state", *layout.columns, *layout.result_columns, IN_JOB]
+    return ["index", "state", *_given(layout), *layout.result_columns, IN_JOB]
 
 
 def job_cells(name: str, row: "Row", layout: "Layout") -> dict[str, Any]:
     """Return the cells of an order of a job: itself, and its outcome."""
     outcome = row.outcome()
     results = zip(layout.result_columns, outcome_cells(outcome, layout), strict=True)
-    given = {column: getattr(outcome.order, column) for column in layout.columns}
+    given = {column: _plain(_value(outcome.order, column)) for column in _given(layout)}
     return {"index": row.index, "state": str(row.state), **given, **dict(results), IN_JOB: name}
+
+
+def _given(layout: "Layout") -> list[str]:
+    """Return the columns of an order that hold values, and no objects."""
+    return [column for column, one in layout.inputs.items() if one.kind != "object"]

@@ -76,6 +76,11 @@ async def test_payouts_that_were_not_made_are_made_by_the_same_command(
     assert (await run(sandbox, *decided, *options, cwd=tmp_path)).code == 0
     ended = await run(sandbox, *line, cwd=tmp_path)
     assert (ended.code, statuses(tmp_path / "out.csv")) == (0, {"succeeded": 3}), ended.stderr
+    written = ("jobs", "outcomes", "november", "--out", "all.csv")
+    assert (await run(sandbox, *written, *options, cwd=tmp_path)).code == 0
+    rows = outcomes(tmp_path / "all.csv")
+    assert {row["beneficiary.bank_details.iban"] for row in rows} == {IBAN}
+    assert "beneficiary" not in rows[0]
 
 
 async def test_payouts_from_standard_input_go_on_from_their_journal(
