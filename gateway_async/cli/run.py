@@ -308,7 +308,7 @@ class Stop:
     """
 
     def __init__(self, talk: "Talk") -> None:
-        self.count = 0
+        self.count: int = 0
         self._talk = talk
         self._before: dict[signal.Signals, Any] = {}
         self._target: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None

@@ -114,7 +114,7 @@ class TableError(Exception):
 
     def __init__(self, problems: "Iterable[Problem]") -> None:
         kept: dict[tuple[str | None, str], Problem] = {}
-        self.count = 0
+        self.count: int = 0
         for problem in problems:
             self.count += 1
             cause = problem.column, problem.reason
@@ -123,7 +123,7 @@ class TableError(Exception):
                 kept[cause] = attrs.evolve(same, more=same.more + 1, last=problem.line)
             elif len(kept) < KEPT_PROBLEMS:
                 kept[cause] = problem
-        self.problems = tuple(kept.values())
+        self.problems: tuple[Problem, ...] = tuple(kept.values())
         shown = self.problems[:SHOWN_PROBLEMS]
         hidden = self.count - sum(1 + problem.more for problem in shown)
         total = f"{self.count:,} problem{'s' * (self.count != 1)}"

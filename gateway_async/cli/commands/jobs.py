@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from gateway_async.cli.settings import Settings
     from gateway_async.journal import JobStatus, Journal
 
-jobs = App(name="jobs", help="List, show, resolve and resume the jobs of a journal.")
+jobs: App = App(name="jobs", help="List, show, resolve and resume the jobs of a journal.")
 
 _SHOWN = 100
 _IN_DOUBT = ("held", "unknown", "intent")
