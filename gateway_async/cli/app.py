@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from gateway_async.cli.console import Talk
+from gateway_async.cli.console import Console
 from gateway_async.cli.run import USAGE
 from gateway_async.operations import OPERATIONS
 
@@ -115,7 +115,7 @@ def run(arguments: "Sequence[str]") -> int:
         )
     except CycloptsError as error:
         if is_json:
-            Talk(is_json=True).refuse(str(error))
+            Console(is_json=True).refuse(str(error))
         return USAGE
     except KeyboardInterrupt:
         return USAGE

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import attrs
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console as RichConsole
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -59,12 +59,12 @@ class _Forgiving:
             self._stream.flush()
 
 
-def plain_console(file: TextIO, width: int | None = None) -> Console:
+def plain_console(file: TextIO, width: int | None = None) -> RichConsole:
     """Return a console that shows texts as they are: what comes from files is no markup."""
-    return Console(file=file, width=width, markup=False, emoji=False, highlight=False)
+    return RichConsole(file=file, width=width, markup=False, emoji=False, highlight=False)
 
 
-def standard_output() -> Console:
+def standard_output() -> RichConsole:
     """Return a console for what a command is asked for; in a pipe, lines stay whole."""
     return plain_console(sys.stdout, None if sys.stdout.isatty() else _PIPE_COLUMNS)
 
@@ -75,32 +75,32 @@ def print_json(value: object) -> None:
 
 
 @attrs.frozen(kw_only=True)
-class Talk:
+class Console:
     """Says what happens.
 
     Attributes:
         is_json: Whether each line is a JSON object.
         is_quiet: Whether only the end, and what is wrong, is said.
         is_verbose: Whether everything that the library logs is said.
-        console: Where it is said.
+        rich: Where it is said.
     """
 
     is_json: bool = False
     is_quiet: bool = False
     is_verbose: bool = False
-    console: Console = attrs.field(
+    rich: RichConsole = attrs.field(
         factory=lambda: plain_console(cast("TextIO", _Forgiving(sys.stderr)))
     )
 
     @property
     def has_bar(self) -> bool:
         """Whether a progress bar can be seen."""
-        return self.console.is_terminal and not self.is_json and not self.is_quiet
+        return self.rich.is_terminal and not self.is_json and not self.is_quiet
 
     @property
     def can_ask(self) -> bool:
         """Whether a person is there to answer."""
-        return self.console.is_terminal and sys.stdin.isatty()
+        return self.rich.is_terminal and sys.stdin.isatty()
 
     def tell(self, event: str, message: str, /, **fields: object) -> None:
         """Say one thing.
@@ -113,12 +113,12 @@ class Talk:
         if self.is_quiet and event in _LEFT_OUT:
             return
         if not self.is_json:
-            self.console.print(message, markup=False, highlight=False, soft_wrap=True)
+            self.rich.print(message, markup=False, highlight=False, soft_wrap=True)
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = {"time": now, "event": event, "message": message, **fields}
-        self.console.file.write(json.dumps(line, default=str) + "\n")
-        self.console.file.flush()
+        self.rich.file.write(json.dumps(line, default=str) + "\n")
+        self.rich.file.flush()
 
     def warn(self, message: str) -> None:
         """Say that something is unwise."""
@@ -133,7 +133,7 @@ class Talk:
         if self.is_json:
             self.tell(event, event, **fields)
         else:
-            self.console.print(table)
+            self.rich.print(table)
 
     @contextlib.contextmanager
     def passing_on_logs(self, *others: str) -> "Iterator[None]":
@@ -163,9 +163,9 @@ class Talk:
 class _Handler(logging.Handler):
     """Passes on the first record of each kind, and counts the others."""
 
-    def __init__(self, talk: Talk) -> None:
+    def __init__(self, console: Console) -> None:
         super().__init__()
-        self._talk = talk
+        self._console = console
         self._seen: Counter[tuple[str, str]] = Counter()
         self._last: dict[tuple[str, str], logging.LogRecord] = {}
 
@@ -185,7 +185,7 @@ class _Handler(logging.Handler):
             self._tell(record, f"{text}{record.getMessage()}", count=more)
 
     def _tell(self, record: logging.LogRecord, text: str, **fields: object) -> None:
-        self._talk.tell("log", text, level=record.levelname, logger=record.name, **fields)
+        self._console.tell("log", text, level=record.levelname, logger=record.name, **fields)
 
 
 # Progress, and tables
@@ -195,7 +195,7 @@ class Gauge:
     """Counts what is finished, and shows it from time to time: as lines, or by a bar.
 
     Args:
-        talk: Where lines are said.
+        console: Where lines are said.
         name: What is counted.
         total: How many there are; None where that is not known.
         clock: Seconds that only grow.
@@ -207,14 +207,20 @@ class Gauge:
 
     def __init__(
         self,
-        talk: "Talk",
+        console: "Console",
         name: str,
         total: int | None,
         clock: "Callable[[], float]" = time.monotonic,
         bar: "Callable[[int, str], object] | None" = None,
     ) -> None:
         self.counts: Counter[str] = Counter()
-        self._talk, self._name, self._total, self._clock, self._bar = talk, name, total, clock, bar
+        self._console, self._name, self._total, self._clock, self._bar = (
+            console,
+            name,
+            total,
+            clock,
+            bar,
+        )
         self._seconds = SECONDS_BETWEEN_LINES if bar is None else _SECONDS_BETWEEN_FRAMES
         self._started = self._shown_at = clock()
         self._done = self._shown = 0
@@ -250,7 +256,7 @@ class Gauge:
         of = "" if total is None else f" of {total:,}"
         parts = [f"{self._name}: {done:,}{of}", f"{rate:,.0f}/s"]
         parts += [f"{left:.0f} s left"] if left else []
-        self._talk.tell(
+        self._console.tell(
             "progress",
             ", ".join([*parts, *([listed] if listed else [])]),
             done=done,
@@ -270,10 +276,10 @@ class _Rate(ProgressColumn):
 
 
 @contextlib.contextmanager
-def gauged(talk: "Talk", name: str, total: int | None) -> "Iterator[Gauge]":
+def gauged(console: "Console", name: str, total: int | None) -> "Iterator[Gauge]":
     """Show progress while the block runs: a bar on a terminal, else a line from time to time."""
-    if not talk.has_bar:
-        yield Gauge(talk, name, total)
+    if not console.has_bar:
+        yield Gauge(console, name, total)
         return
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -286,10 +292,10 @@ def gauged(talk: "Talk", name: str, total: int | None) -> "Iterator[Gauge]":
     )
     # Where standard output goes elsewhere, what a command prints must not end above the bar.
     same = sys.stdout.isatty()
-    with Progress(*columns, console=talk.console, redirect_stdout=same) as progress:
+    with Progress(*columns, console=console.rich, redirect_stdout=same) as progress:
         task = progress.add_task(name, total=total, counts="")
         gauge = Gauge(
-            talk,
+            console,
             name,
             total,
             bar=lambda done, counts: progress.update(task, completed=done, counts=counts),

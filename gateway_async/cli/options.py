@@ -12,7 +12,7 @@ import attrs
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from gateway_async.cli.console import Talk
+from gateway_async.cli.console import Console
 from gateway_async.cli.settings import Settings, default_journal, read_settings
 from gateway_async.cli.tables import Format
 from gateway_async.errors import ConfigurationError
@@ -130,9 +130,11 @@ class GatewayOptions:
         """The options that name this gateway, for a command that goes on at the same."""
         return _as_given(self, without=_ABOUT_MESSAGES)
 
-    def talk(self) -> Talk:
+    def console(self) -> Console:
         """Return what tells people what happens."""
-        return Talk(is_json=self.log_format == "json", is_quiet=self.quiet, is_verbose=self.verbose)
+        return Console(
+            is_json=self.log_format == "json", is_quiet=self.quiet, is_verbose=self.verbose
+        )
 
     def settings(self, environment: "Mapping[str, str]", **more: Any) -> Settings:  # noqa: ANN401  # fields of `Given`
         """Read all settings; see `read_settings`.

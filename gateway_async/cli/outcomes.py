@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from gateway_async.batching.results import Outcome
-    from gateway_async.cli.console import Talk
+    from gateway_async.cli.console import Console
     from gateway_async.cli.layouts import Layout
     from gateway_async.cli.orders import InputFile
     from gateway_async.cli.outfile import OutFile
@@ -166,10 +166,10 @@ class Results:
 
 
 async def collect(
-    streamed: "Streamed", results: Results, talk: "Talk", stop: "Stop", total: int
+    streamed: "Streamed", results: Results, console: "Console", stop: "Stop", total: int
 ) -> None:
     """Drive a batch to its end: the one place where each outcome passes, as it is finished."""
-    with gauged(talk, results.summary.command, total) as gauge:
+    with gauged(console, results.summary.command, total) as gauge:
 
         def see(outcome: "Outcome[Any, Any]") -> None:
             results.keep(outcome)

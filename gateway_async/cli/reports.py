@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from gateway_async.cli.console import Talk
+    from gateway_async.cli.console import Console
     from gateway_async.cli.run import RunSummary
 
 
 @contextlib.contextmanager
 def reporting(
-    path: "Path | None", summary: "RunSummary", talk: "Talk", journal: "Path | None" = None
+    path: "Path | None", summary: "RunSummary", console: "Console", journal: "Path | None" = None
 ) -> "Iterator[None]":
     """Begin a report; it is written when the block ends, however it ends.
 
     Args:
         path: The file; None for no report.
         summary: What it is about.
-        talk: Where it is said if it cannot be written.
+        console: Where it is said if it cannot be written.
         journal: The file of the journal, if it is one.
 
     Raises:
@@ -68,9 +68,11 @@ def reporting(
                     path = path.with_name(f"{path.name}.{os.getpid()}.html")
                 beside.replace(path)
             except OSError as error:
-                talk.warn(f"the report could not be written to {path}: {error.strerror or error}")
+                console.warn(
+                    f"the report could not be written to {path}: {error.strerror or error}"
+                )
             else:
-                talk.tell("report", f"report: {path}", path=str(path))
+                console.tell("report", f"report: {path}", path=str(path))
         beside.unlink(missing_ok=True)
 
 

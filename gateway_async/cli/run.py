@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from gateway_async.batching.results import Outcome
-    from gateway_async.cli.console import Talk
+    from gateway_async.cli.console import Console
     from gateway_async.cli.settings import Settings
     from gateway_async.reconciliation.summary import Summary
     from gateway_async.report import Report
@@ -56,31 +56,31 @@ class RefusedError(Exception):
     """Nothing is sent, for a reason that is no error of the program's or the gateway's."""
 
 
-def guarded(talk: "Talk", work: "Callable[[], int]") -> int:
+def guarded(console: "Console", work: "Callable[[], int]") -> int:
     """Do the work of a command; where it cannot be begun, say why.
 
     Returns:
         The exit code.
     """
     try:
-        with talk.passing_on_logs():
+        with console.passing_on_logs():
             return work()
     except (TableError, GatewayError, RefusedError) as error:
-        talk.refuse(str(error))
+        console.refuse(str(error))
     except KeyboardInterrupt:
-        talk.refuse("stopped")
+        console.refuse("stopped")
         return UNSETTLED
     except OSError as error:  # such as a disk that is full, or `| head`
-        talk.refuse(f"it ended early: {error}")
+        console.refuse(f"it ended early: {error}")
         return UNSETTLED
     return USAGE
 
 
-def confirm(talk: "Talk", what: str, *, yes: bool) -> None:
+def confirm(console: "Console", what: str, *, yes: bool) -> None:
     """Ask whether money may be sent.
 
     Args:
-        talk: Where to ask.
+        console: Where to ask.
         what: What would be done, with its totals.
         yes: Whether that was answered by an option.
 
@@ -89,13 +89,13 @@ def confirm(talk: "Talk", what: str, *, yes: bool) -> None:
     """
     if yes:
         return
-    if not talk.can_ask:
+    if not console.can_ask:
         raise RefusedError(
             f"{what}: nobody is there to confirm it; nothing was sent. Give --yes to go on without "
             "being asked"
         )
     try:
-        talk.console.print(f"{what}. Go on? [y/N] ", end="", soft_wrap=True)
+        console.rich.print(f"{what}. Go on? [y/N] ", end="", soft_wrap=True)
         answer = input()
     except EOFError:
         answer = ""
@@ -231,29 +231,29 @@ class RunSummary:
         books["counts"] = {n: books.pop(n) for n in ("matched", "differing", "unanswered")}
         return found | books
 
-    def tell(self, talk: "Talk") -> None:
+    def tell(self, console: "Console") -> None:
         """Say what became of it."""
         if self.books is None:
             row = (self.command, self.counts, self.requests, self.retries, self.seconds)
-            talk.show("summary", summary_table([row]), **self.as_dict())
+            console.show("summary", summary_table([row]), **self.as_dict())
         for reason, count in self.reasons.most_common(_REASONS_SHOWN):
-            talk.tell("reason", f"{count} x {reason}", count=count, reason=reason)
+            console.tell("reason", f"{count} x {reason}", count=count, reason=reason)
         if self.unexpected:
             text = f"records that belong to no order of the file: {self.unexpected}"
-            talk.tell("unexpected", text, count=self.unexpected)
+            console.tell("unexpected", text, count=self.unexpected)
         if self.failure is not None:
-            talk.tell("failure", f"it ended early: {self.failure}")
+            console.tell("failure", f"it ended early: {self.failure}")
 
-    def advise(self, talk: "Talk", what: str, line: str) -> None:
+    def advise(self, console: "Console", what: str, line: str) -> None:
         """Give the command to give next, to people and to the report."""
-        talk.tell("next", f"{what}:\n  {line}", command=line)
+        console.tell("next", f"{what}:\n  {line}", command=line)
         self.next_lines.append(line)
 
-    def advise_on_job(self, talk: "Talk", options: "Iterable[str]") -> None:
+    def advise_on_job(self, console: "Console", options: "Iterable[str]") -> None:
         """Say what to do about orders of a job that are unknown, or were not sent.
 
         Args:
-            talk: Where to say it.
+            console: Where to say it.
             options: Those that name this journal and this gateway.
         """
         resume = "the same command"
@@ -262,20 +262,20 @@ class RunSummary:
             resume = on_job(("resume", str(self.job), "--out", str(self.out), *kind), options)
         unknown, left = self.counts["unknown"], self.counts["not_sent"] - self.held
         if unknown or left > 0 or self.failure is not None:
-            self.advise(talk, f"{unknown} unknown and {left} not sent; go on with", resume)
+            self.advise(console, f"{unknown} unknown and {left} not sent; go on with", resume)
         if self.held:
             what = (
                 f"{self.held} are held: they wait for your decision (`jobs resolve`); those that "
                 "were proved not to be done also go out by this command with `resend_absent = "
                 "true` under [recovery]"
             )
-            talk.tell("held", what, count=self.held)
+            console.tell("held", what, count=self.held)
         if unknown or self.held:
             show = on_job(("show", str(self.job)), options)
-            self.advise(talk, "what waits for a decision is listed by", show)
+            self.advise(console, "what waits for a decision is listed by", show)
         if self.misplaced:
             write = on_job(("outcomes", str(self.job), "--out", "outcomes.csv"), options)
-            self.advise(talk, "the journal has the outcomes; write them with", write)
+            self.advise(console, "the journal has the outcomes; write them with", write)
 
 
 def on_job(words: "Iterable[str]", options: "Iterable[str]") -> str:
@@ -307,9 +307,9 @@ class Stop:
         count: How many came.
     """
 
-    def __init__(self, talk: "Talk") -> None:
+    def __init__(self, console: "Console") -> None:
         self.count: int = 0
-        self._talk = talk
+        self._console = console
         self._before: dict[signal.Signals, Any] = {}
         self._target: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
@@ -355,7 +355,7 @@ class Stop:
             await came.acquire()
             task.cancel()
             said = _SAID[min(number, len(_SAID)) - 1]
-            self._talk.tell("stopping", said, signals=self.count)
+            self._console.tell("stopping", said, signals=self.count)
             for _ in range(_TURNS_APART):
                 await asyncio.sleep(0)
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from rich.console import Console
+from rich.console import Console as RichConsole
 
 from gateway_async.cli.app import run
 from gateway_async.cli.console import (
     SECONDS_BETWEEN_LINES,
+    Console,
     Gauge,
-    Talk,
     standard_output,
     summary_table,
 )
@@ -29,18 +29,18 @@ class Clock:
         return self.now
 
 
-def talk(*, is_json: bool = False) -> tuple[Talk, Callable[[], list[str]]]:
+def console(*, is_json: bool = False) -> tuple[Console, Callable[[], list[str]]]:
     file = io.StringIO()
-    console = Console(file=file, width=200)
-    return Talk(is_json=is_json, console=console), lambda: file.getvalue().splitlines()
+    console = RichConsole(file=file, width=200)
+    return Console(is_json=is_json, rich=console), lambda: file.getvalue().splitlines()
 
 
-def gauged(told: Talk, clock: Clock, total: int | None = 1000) -> Gauge:
+def gauged(told: Console, clock: Clock, total: int | None = 1000) -> Gauge:
     return Gauge(told, "refund", total, clock)
 
 
 def test_without_a_terminal_a_line_comes_every_few_seconds() -> None:
-    told, lines = talk()
+    told, lines = console()
     clock = Clock()
     gauge = gauged(told, clock)
     for number in range(99):
@@ -53,7 +53,7 @@ def test_without_a_terminal_a_line_comes_every_few_seconds() -> None:
 
 
 def test_a_line_comes_also_where_nothing_happens() -> None:
-    told, lines = talk()
+    told, lines = console()
     clock = Clock()
     gauge = gauged(told, clock)
     for _ in range(11):
@@ -64,7 +64,7 @@ def test_a_line_comes_also_where_nothing_happens() -> None:
 
 def test_how_long_it_takes_is_said_only_while_it_comes_on() -> None:
     """A run that waits for the settle time would else say for a minute that it is almost done."""
-    told, lines = talk()
+    told, lines = console()
     clock = Clock()
     gauge = gauged(told, clock)
     for _ in range(2):
@@ -74,7 +74,7 @@ def test_how_long_it_takes_is_said_only_while_it_comes_on() -> None:
 
 
 def test_lines_can_be_json() -> None:
-    told, lines = talk(is_json=True)
+    told, lines = console(is_json=True)
     clock = Clock()
     gauge = gauged(told, clock, total=None)
     gauge.advance("declined")
@@ -88,10 +88,10 @@ def test_lines_can_be_json() -> None:
 
 @pytest.mark.parametrize("text", ["[bold]no markup[/bold]", "a, " * 200 + "b", "line\nline"])
 def test_what_is_said_is_not_changed(text: str) -> None:
-    told, lines = talk()
+    told, lines = console()
     told.tell("event", text)
     assert "\n".join(lines()) == text
-    told, lines = talk(is_json=True)
+    told, lines = console(is_json=True)
     told.tell("event", text, amount=1)
     (line,) = lines()
     found: dict[str, Any] = json.loads(line)
@@ -102,7 +102,7 @@ def test_what_is_said_is_not_changed(text: str) -> None:
 def test_what_tables_show_is_not_changed(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     table = summary_table([(text, {"succeeded": 1}, 1, 0, 0.1)])
     standard_output().print(table)
-    Talk().show("summary", table)
+    Console().show("summary", table)
     out, err = capsys.readouterr()
     assert text in out
     assert text in err
@@ -118,12 +118,12 @@ def test_nothing_is_lost_because_nobody_listens(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("sys.stderr", _Gone())
     for is_json in (True, False):
-        Talk(is_json=is_json).warn("nobody hears this")
+        Console(is_json=is_json).warn("nobody hears this")
 
 
 def test_warnings_are_told_and_what_makes_a_job_wait() -> None:
     told = io.StringIO()
-    with Talk(console=Console(file=told)).passing_on_logs():
+    with Console(rich=RichConsole(file=told)).passing_on_logs():
         logging.getLogger("gateway_async.requests").warning("refund may have happened")
         logging.getLogger("gateway_async.batches").info("refund began")
         logging.getLogger("gateway_async.jobs").info("job 'november' waits 14.0 s")
@@ -138,7 +138,7 @@ def test_warnings_are_told_and_what_makes_a_job_wait() -> None:
 
 def test_alike_warnings_are_one_line_with_a_count() -> None:
     told = io.StringIO()
-    with Talk(console=Console(file=told, width=200)).passing_on_logs():
+    with Console(rich=RichConsole(file=told, width=200)).passing_on_logs():
         for number in range(9):
             logging.getLogger("gateway_async.requests").warning("chunk %d is unknown", number)
         logging.getLogger("gateway_async.requests").warning("another")

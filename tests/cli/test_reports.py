@@ -5,7 +5,7 @@ import signal
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from gateway_async.cli.console import Talk
+from gateway_async.cli.console import Console
 from gateway_async.cli.reports import reporting
 from gateway_async.cli.run import RunSummary
 from gateway_async.sandbox.faults import Latency, NoReply, ResetBeforeEffect
@@ -140,7 +140,7 @@ async def test_a_report_takes_the_place_of_no_journal_and_of_no_file_that_came_m
     assert (sandbox.requests["refund"], journal.exists()) == (0, False)
 
     page, summary = tmp_path / "night.html", RunSummary(command="refund")
-    with reporting(page, summary, Talk()):
+    with reporting(page, summary, Console()):
         summary.counts["succeeded"] += 1
         page.write_text("the only record")
     assert page.read_text() == "the only record"

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Self
 
 import pytest
-from rich.console import Console
+from rich.console import Console as RichConsole
 
-from gateway_async.cli.console import Talk
+from gateway_async.cli.console import Console
 from gateway_async.cli.run import RunSummary, Stop, drive, guarded
 from gateway_async.cli.tables import STDIO
 from gateway_async.errors import ConfigurationError, JobBusyError, JournalError
@@ -46,7 +46,7 @@ class Streamed:
 
 @pytest.fixture
 def stop() -> Iterator[Stop]:
-    with Stop(Talk(console=Console(quiet=True))) as entered:
+    with Stop(Console(rich=RichConsole(quiet=True))) as entered:
         yield entered
 
 
@@ -114,7 +114,7 @@ async def test_two_signals_in_one_moment_do_not_wait_for_what_is_in_flight(
 def test_a_job_from_a_pipe_goes_on_in_its_format() -> None:
     summary = RunSummary(command="refund", source=STDIO, out=STDIO, stdio="jsonl", job="night")
     summary.counts["unknown"] += 1
-    summary.advise_on_job(Talk(console=Console(quiet=True)), ())
+    summary.advise_on_job(Console(rich=RichConsole(quiet=True)), ())
     assert summary.next_lines == [
         "gateway-async jobs resume night --out - --format jsonl",
         "gateway-async jobs show night",
@@ -125,5 +125,5 @@ def test_an_output_that_nobody_reads_is_no_verdict(capsys: pytest.CaptureFixture
     def work() -> int:
         raise BrokenPipeError(32, "Broken pipe")
 
-    assert guarded(Talk(), work) == 3
+    assert guarded(Console(), work) == 3
     assert "ended early: [Errno 32] Broken pipe" in capsys.readouterr().err

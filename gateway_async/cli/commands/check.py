@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 
 from gateway_async.cli.check import GatewayCheck, exit_code
-from gateway_async.cli.console import Talk, print_json, standard_output
+from gateway_async.cli.console import Console, print_json, standard_output
 from gateway_async.cli.options import GatewayOptions
 from gateway_async.cli.questions import write_config
 from gateway_async.cli.run import RefusedError, guarded
@@ -46,15 +46,15 @@ def check(  # noqa: PLR0913  # one keyword an option
         json: Print one JSON object: exit_code, findings and config.
     """
     who = gateway or GatewayOptions()
-    talk = who.talk()
+    console = who.console()
     given = {"order_no": order_no, "transaction_id": transaction_id}
 
     def work() -> int:
         settings = who.settings(os.environ)
-        credentials = settings.credentials(os.environ, talk.warn)
+        credentials = settings.credentials(os.environ, console.warn)
         refs = [OrderRef(**{name: value}) for name, value in given.items() if value is not None]
         if write is not None:
-            _allow(write, talk, yes=yes)
+            _allow(write, console, yes=yes)
         findings = asyncio.run(GatewayCheck(settings=settings, credentials=credentials).run(refs))
         config, code = write_config(settings), exit_code(findings)
         if write is not None:
@@ -71,13 +71,13 @@ def check(  # noqa: PLR0913  # one keyword an option
             if write is None:
                 out(f"\n{config}", end="")
         if write is not None:
-            talk.tell("written", f"{write} is written", path=write)
+            console.tell("written", f"{write} is written", path=write)
         return code
 
-    return guarded(talk, work)
+    return guarded(console, work)
 
 
-def _allow(path: Path, talk: Talk, *, yes: bool) -> None:
+def _allow(path: Path, console: Console, *, yes: bool) -> None:
     """Ask before a file is replaced.
 
     Raises:
@@ -85,10 +85,10 @@ def _allow(path: Path, talk: Talk, *, yes: bool) -> None:
     """
     if yes or not path.exists():
         return
-    if not talk.can_ask:
+    if not console.can_ask:
         raise RefusedError(f"--write: {path} exists; give --yes to replace it, or another name")
     try:
-        talk.console.print(f"{path} exists. Replace it? [y/N] ", end="")
+        console.rich.print(f"{path} exists. Replace it? [y/N] ", end="")
         answer = input()
     except EOFError:
         answer = ""

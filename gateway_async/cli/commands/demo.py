@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import attrs
 from cyclopts import Parameter
 from cyclopts.validators import Number
-from rich.console import Console
+from rich.console import Console as RichConsole
 
-from gateway_async.cli.console import Talk, gauged, summary_table
+from gateway_async.cli.console import Console, gauged, summary_table
 from gateway_async.cli.run import DONE, NOT_ALL_DONE
 from gateway_async.client import GatewayClient
 from gateway_async.errors import GatewayError
@@ -53,12 +53,12 @@ def demo(*, orders: Annotated[int, Parameter(validator=Number(gte=1))] = 3000) -
     Args:
         orders: How many orders.
     """
-    return asyncio.run(_demo(orders, Talk(console=Console())))
+    return asyncio.run(_demo(orders, Console(rich=RichConsole())))
 
 
-async def _demo(orders: int, talk: Talk) -> int:
+async def _demo(orders: int, console: Console) -> int:
     async with Sandbox() as sandbox:
-        talk.tell("demo", f"A gateway listens at {sandbox.base_url}; {orders} orders go to it.")
+        console.tell("demo", f"A gateway listens at {sandbox.base_url}; {orders} orders go to it.")
         credentials = Credentials(
             merchant_id=sandbox.merchant_id,
             account_id=sandbox.account_id,
@@ -68,7 +68,7 @@ async def _demo(orders: int, talk: Talk) -> int:
         async with GatewayClient(
             sandbox.base_url, credentials, recovery=recovery, dialect=sandbox.dialect
         ) as gateway:
-            day = _Day(gateway=gateway, talk=talk)
+            day = _Day(gateway=gateway, console=console)
             paid = await day.pay(orders)
             captures = await day.run("capture", gateway.capture(paid))
             captured = [one.order for one in captures if one.status == "succeeded"]
@@ -82,7 +82,7 @@ async def _demo(orders: int, talk: Talk) -> int:
             refunded = [one.order for one in settled if one.status == "succeeded"]
             found = gateway.search_refunds([_reference(one) for one in refunded])
             await day.run("search-refunds", found)
-    talk.console.print(summary_table(day.stages))
+    console.rich.print(summary_table(day.stages))
     mistakes = [
         f"{operation} of {one.order.transaction_id}: {one.status}, but done {effects} times"
         for operation, outcomes in (("capture", captures), ("refund", settled))
@@ -91,9 +91,9 @@ async def _demo(orders: int, talk: Talk) -> int:
         not in _EFFECTS[one.status]
     ]
     if mistakes:
-        talk.tell("demo", "The gateway's books disagree:\n" + "\n".join(mistakes))
+        console.tell("demo", "The gateway's books disagree:\n" + "\n".join(mistakes))
         return NOT_ALL_DONE
-    talk.tell(
+    console.tell(
         "demo",
         "One reply was lost on purpose. Its refunds were unknown and were not sent again; the "
         "gateway's\nown records settled them. The gateway's books agree with every outcome.",
@@ -106,14 +106,14 @@ class _Day:
     """One run of the demo: each stage shows its progress, and leaves a row for the table."""
 
     gateway: GatewayClient
-    talk: Talk
+    console: Console
     stages: list[tuple[str, Counter[str], int, int, float]] = attrs.field(factory=list)
 
     async def pay(self, orders: int) -> list[CaptureOrder]:
         """Authorise card payments; return what can be captured."""
         started, counts, paid = time.monotonic(), Counter[str](), list[CaptureOrder]()
         numbers = iter(range(orders))
-        with gauged(self.talk, "pay", orders) as gauge:
+        with gauged(self.console, "pay", orders) as gauge:
 
             async def work() -> None:
                 for number in numbers:
@@ -157,7 +157,7 @@ class _Day:
         """Run one batch as a stage of its own; return its outcomes in the order of the input."""
         started, outcomes = time.monotonic(), []
         async with batch:
-            with gauged(self.talk, name, batch.progress.total) as gauge:
+            with gauged(self.console, name, batch.progress.total) as gauge:
                 async for outcome in batch:
                     outcomes.append(outcome)
                     gauge.advance(str(outcome.status))

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
     from pathlib import Path
 
-    from gateway_async.cli.console import Talk
+    from gateway_async.cli.console import Console
     from gateway_async.cli.settings import Settings
     from gateway_async.journal import JobStatus, Journal
 
@@ -64,21 +64,21 @@ _NAMED = 5
 def _on_journal(
     gateway: GatewayOptions | None,
     journal: JournalOptions | None,
-    work: "Callable[[Journal, Talk], Awaitable[int]]",
+    work: "Callable[[Journal, Console], Awaitable[int]]",
 ) -> int:
     """Open a journal that is there, do something with it, and return the exit code."""
     who = gateway or GatewayOptions()
-    talk = who.talk()
+    console = who.console()
 
     async def opened(settings: "Settings") -> int:
         async with open_journal(settings, create=False) as found:
-            return await work(found, talk)
+            return await work(found, console)
 
     def run() -> int:
         settings = who.settings(os.environ, journal=(journal or JournalOptions()).checked())
         return asyncio.run(opened(settings))
 
-    return guarded(talk, run)
+    return guarded(console, run)
 
 
 @jobs.default
@@ -97,8 +97,8 @@ def list_jobs(
         json: Print a JSON list with an object for each job.
     """
 
-    async def work(found: "Journal", talk: "Talk") -> int:
-        del talk
+    async def work(found: "Journal", console: "Console") -> int:
+        del console
         statuses = await found.jobs()
         if json:
             print_json([job_facts(status) for status in statuses])
@@ -147,8 +147,8 @@ def show(
         json: Print one JSON object; the first hundred orders in doubt are under `in_doubt`.
     """
 
-    async def work(found: "Journal", talk: "Talk") -> int:
-        del talk
+    async def work(found: "Journal", console: "Console") -> int:
+        del console
         status = await found.status(name)
         columns = ("index", "state", *layout_of(status).naming, "reason")
         rows, count = list[tuple[Any, ...]](), 0
@@ -162,12 +162,12 @@ def show(
             in_doubt = [dict(zip(columns, cells, strict=True)) for cells in rows]
             print_json({**job_facts(status), "in_doubt": in_doubt, "in_doubt_count": count})
             return DONE
-        console = standard_output()
-        console.print(_table([status]))
+        table = standard_output()
+        table.print(_table([status]))
         if count:
-            console.print(plain_table(columns, rows, numbers=("index",)))
+            table.print(plain_table(columns, rows, numbers=("index",)))
         if count > _SHOWN:
-            console.print(f"... and {count - _SHOWN:,} more; `jobs outcomes` writes them all")
+            table.print(f"... and {count - _SHOWN:,} more; `jobs outcomes` writes them all")
         return DONE
 
     return _on_journal(gateway, journal, work)
@@ -194,12 +194,12 @@ def outcomes(  # noqa: PLR0913  # one keyword an option
         state: Only the orders in this state, such as held; may be repeated.
     """
 
-    async def work(found: "Journal", talk: "Talk") -> int:
+    async def work(found: "Journal", console: "Console") -> int:
         layout, options = layout_of(await found.status(name)), files or FileOptions()
         summary = RunSummary(command="jobs outcomes", out=out, job=name)
         with (
-            reporting(options.report, summary, talk),
-            out_file(out, options.stdio, talk.warn) as file,
+            reporting(options.report, summary, console),
+            out_file(out, options.stdio, console.warn) as file,
             file.writing(job_columns(layout)) as write,
         ):
             async for row in rows_of(found, name):
@@ -242,7 +242,7 @@ def resolve(
             may be repeated.
     """
 
-    async def work(found: "Journal", talk: "Talk") -> int:
+    async def work(found: "Journal", console: "Console") -> int:
         *named, decision = which or ("",)
         spans = [_span(text) for one in named for text in one.split(",")]
         if decision not in _DECISIONS:
@@ -268,7 +268,7 @@ def resolve(
         shown = ", ".join(f"{row.index} ({column} {getattr(row.order, column)})" for row in first)
         more = f" and {len(orders) - _NAMED:,} more" if len(orders) > _NAMED else ""
         text = f"job {name}: {how_many} {decision}: {shown}{more}"
-        talk.tell("resolved", text, index=orders[:_NAMED], count=len(orders))
+        console.tell("resolved", text, index=orders[:_NAMED], count=len(orders))
         return DONE
 
     return _on_journal(gateway, journal, work)
@@ -321,13 +321,13 @@ class _Resuming:
     out: "Path"
     yes: bool
     json: bool
-    talk: "Talk"
+    console: "Console"
     settings: "Settings"
     files: FileOptions
     options: tuple[str, ...]
 
     def run(self) -> int:
-        talk, settings = self.talk, self.settings
+        console, settings = self.console, self.settings
         check_json(self.out, json=self.json)
         summary = RunSummary(
             command="jobs resume",
@@ -336,16 +336,16 @@ class _Resuming:
             job=self.name,
             journal=place_of(settings),
         )
-        credentials = settings.credentials(os.environ, talk.warn)
-        with reporting(self.files.report, summary, talk):
-            with out_file(self.out, self.files.stdio, talk.warn) as out:
+        credentials = settings.credentials(os.environ, console.warn)
+        with reporting(self.files.report, summary, console):
+            with out_file(self.out, self.files.stdio, console.warn) as out:
                 status, totals = asyncio.run(self._head())
                 layout = layout_of(status)
                 job = KnownJob(name=self.name, place=place_of(settings), status=status)
                 if layout.confirms and totals.orders:
                     what = wording(layout, totals, settings.base_url)
-                    confirm(talk, f"{job.asked}: {what}", yes=self.yes)
-                talk.tell("resume", job.told, is_new=job.is_new, journal=job.place)
+                    confirm(console, f"{job.asked}: {what}", yes=self.yes)
+                console.tell("resume", job.told, is_new=job.is_new, journal=job.place)
 
                 async def work(stop: Stop) -> None:
                     async with (
@@ -353,20 +353,20 @@ class _Resuming:
                         make_client(settings, credentials, summary) as gateway,
                     ):
                         batch = gateway.resume(journal.job(self.name))
-                        await collect(batch, Results(layout, summary), talk, stop, status.total)
+                        await collect(batch, Results(layout, summary), console, stop, status.total)
                         with out.writing(job_columns(layout)) as write:
                             async for row in rows_of(journal, self.name):
                                 write(job_cells(self.name, row, layout))
 
                 try:
-                    with Stop(talk) as stop, summary.surviving():
+                    with Stop(console) as stop, summary.surviving():
                         asyncio.run(work(stop))
                 except OSError as error:
-                    talk.warn(f"{out.name} takes no more: {error.strerror or error}")
+                    console.warn(f"{out.name} takes no more: {error.strerror or error}")
             summary.misplaced = out.problem or ("" if out.is_whole else f"{out.name} is not whole")
-            summary.tell(talk)
+            summary.tell(console)
             if summary.exit_code == UNSETTLED:
-                summary.advise_on_job(talk, self.options)
+                summary.advise_on_job(console, self.options)
         if self.json:
             print_json(summary.as_dict())
         return summary.exit_code
@@ -413,7 +413,7 @@ def resume(  # noqa: PLR0913  # one keyword an option
         json: Print one JSON object at the end: counts, job, files and the next commands.
     """
     who, pacing = gateway or GatewayOptions(), pace or PaceOptions()
-    kept, talk = journal or JournalOptions(), who.talk()
+    kept, console = journal or JournalOptions(), who.console()
 
     def work() -> int:
         settings = who.settings(
@@ -424,10 +424,10 @@ def resume(  # noqa: PLR0913  # one keyword an option
             out=out,
             yes=yes,
             json=json,
-            talk=talk,
+            console=console,
             settings=settings,
             files=files or FileOptions(),
             options=(*kept.again, *who.again),
         ).run()
 
-    return guarded(talk, work)
+    return guarded(console, work)

@@ -53,7 +53,7 @@ from gateway_async.operations import OPERATIONS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateway_async.cli.console import Talk
+    from gateway_async.cli.console import Console
     from gateway_async.cli.settings import Settings
     from gateway_async.signing import Credentials
 
@@ -68,7 +68,7 @@ class _Run:
         layout: The columns.
         source: The file with the orders.
         out: Where the outcomes go; None only for a dry run.
-        talk: Where people read what happens.
+        console: Where people read what happens.
         settings: The settings.
         files: How files are read and written.
         dry_run: Whether only to show what would be sent.
@@ -82,7 +82,7 @@ class _Run:
     layout: Layout
     source: Path
     out: Path | None
-    talk: "Talk"
+    console: "Console"
     settings: "Settings"
     files: FileOptions
     dry_run: bool
@@ -113,7 +113,7 @@ class _Run:
             if out is None or self.dry_run:
                 self._show(file)
                 return DONE
-            credentials = self.settings.credentials(os.environ, self.talk.warn)
+            credentials = self.settings.credentials(os.environ, self.console.warn)
             job = self._find(file) if layout.moves_money else None
             summary = RunSummary(
                 command=layout.command,
@@ -125,7 +125,7 @@ class _Run:
                 journal=None if job is None else job.place,
             )
             journal = file_of(self.settings) if job else None
-            with reporting(self.files.report, summary, self.talk, journal):
+            with reporting(self.files.report, summary, self.console, journal):
                 self._send(file, job, out, credentials, summary)
         if self.json:
             print_json(summary.as_dict())
@@ -144,9 +144,9 @@ class _Run:
         try:
             job = self._find(file, create=False)
         except JournalError as error:
-            self.talk.warn(f"the job was not looked for: {error}")
+            self.console.warn(f"the job was not looked for: {error}")
         else:
-            self.talk.tell("job", job.told, job=job.name, is_new=job.is_new, journal=job.place)
+            self.console.tell("job", job.told, job=job.name, is_new=job.is_new, journal=job.place)
 
     def _find(self, file: InputFile, *, create: bool = True) -> KnownJob:
         """Find the job that this file is."""
@@ -163,15 +163,15 @@ class _Run:
         credentials: "Credentials",
         summary: RunSummary,
     ) -> None:
-        talk, results = self.talk, Results(self.layout, summary)
+        console, results = self.console, Results(self.layout, summary)
         with contextlib.ExitStack() as stopping:  # a signal does not end the writing either
-            with out_file(path, self.files.stdio, talk.warn) as out:
+            with out_file(path, self.files.stdio, console.warn) as out:
                 if job is not None and job.is_done:
-                    talk.tell("job", f"{job.told}; nothing is sent", job=job.name)
+                    console.tell("job", f"{job.told}; nothing is sent", job=job.name)
                 elif job is not None and (self.layout.confirms or job.before):
                     what = wording(self.layout, file.totals, self.settings.base_url, file.unread)
-                    confirm(talk, f"{job.asked}: {what}", yes=self.yes)
-                stop = stopping.enter_context(Stop(talk))
+                    confirm(console, f"{job.asked}: {what}", yes=self.yes)
+                stop = stopping.enter_context(Stop(console))
                 try:
                     with summary.surviving():
                         asyncio.run(self._work(file, job, credentials, results, stop))
@@ -182,13 +182,13 @@ class _Run:
                         results.write(out, file)
             summary.misplaced = summary.misplaced or out.problem
             if summary.misplaced != out.problem:
-                talk.warn(summary.misplaced)
-            summary.tell(talk)
+                console.warn(summary.misplaced)
+            summary.tell(console)
             if job is not None:
-                summary.advise_on_job(talk, self.options)
+                summary.advise_on_job(console, self.options)
             elif left := summary.counts["unknown"] + summary.counts["not_sent"]:
                 what = f"{left} were not answered: give the command again"
-                talk.tell("next", what, count=left)
+                console.tell("next", what, count=left)
                 summary.next_lines.append(what)
 
     async def _work(
@@ -203,11 +203,13 @@ class _Run:
         if job is None:
             async with make_client(settings, credentials, results.summary) as gateway:
                 batch = gateway.batch(method, file.orders())
-                await collect(batch, results, self.talk, stop, total)
+                await collect(batch, results, self.console, stop, total)
             return
         async with open_journal(settings) as journal:
             if not job.is_done or self.job is not None:  # else its name shows that it is the same
-                self.talk.tell("job", job.told, job=job.name, is_new=job.is_new, journal=job.place)
+                self.console.tell(
+                    "job", job.told, job=job.name, is_new=job.is_new, journal=job.place
+                )
                 at_once = min(settings.policy.concurrency, total)
                 policy = attrs.evolve(settings.policy, concurrency=at_once)
                 recovery = settings.recovery
@@ -216,7 +218,7 @@ class _Run:
                 settings = attrs.evolve(settings, policy=policy, recovery=recovery)
                 async with make_client(settings, credentials, results.summary) as gateway:
                     batch = gateway.batch(method, file.orders(), job=journal.job(job.name))
-                    await collect(batch, results, self.talk, stop, total)
+                    await collect(batch, results, self.console, stop, total)
             if results.count < total:  # an earlier run may have sent what this one did not come to
                 results.rest = OutcomeStatus.UNKNOWN, _GIVE_AGAIN
                 async for outcome in journal.outcomes(job.name):
@@ -260,7 +262,7 @@ def _money_command(layout: Layout) -> "Callable[..., int]":
         """
         who, kept = gateway or GatewayOptions(), journal or JournalOptions()
         pacing, safe = pace or PaceOptions(), safety or SafetyOptions()
-        talk = who.talk()
+        console = who.console()
 
         def work() -> int:
             if job is not None and again:
@@ -272,7 +274,7 @@ def _money_command(layout: Layout) -> "Callable[..., int]":
                 layout=layout,
                 source=orders,
                 out=out,
-                talk=talk,
+                console=console,
                 settings=who.settings(
                     os.environ, journal=kept.checked(), rate=pacing.rate, policy=policy
                 ),
@@ -285,7 +287,7 @@ def _money_command(layout: Layout) -> "Callable[..., int]":
                 options=(*kept.again, *who.again),
             ).run()
 
-        return guarded(talk, work)
+        return guarded(console, work)
 
     command.__name__ = layout.method
     return command
@@ -313,7 +315,7 @@ def _look_up_command(layout: Layout) -> "Callable[..., int]":
             json: Print one JSON object at the end: counts and files.
         """
         who, pacing = gateway or GatewayOptions(), pace or PaceOptions()
-        talk = who.talk()
+        console = who.console()
 
         def work() -> int:
             policy = {**pacing.policy, "duplicates": "allow"}  # it does no harm to ask twice
@@ -321,14 +323,14 @@ def _look_up_command(layout: Layout) -> "Callable[..., int]":
                 layout=layout.by(by) if by else layout,
                 source=orders,
                 out=out,
-                talk=talk,
+                console=console,
                 settings=who.settings(os.environ, rate=pacing.rate, policy=policy),
                 files=files or FileOptions(),
                 dry_run=(look_up or LookUpOptions()).dry_run,
                 json=json,
             ).run()
 
-        return guarded(talk, work)
+        return guarded(console, work)
 
     command.__name__ = layout.method
     return command

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from gateway_async.cli.console import Talk
+    from gateway_async.cli.console import Console
     from gateway_async.cli.settings import Settings
     from gateway_async.cli.tables import Row
     from gateway_async.reconciliation import Difference, Summary
@@ -70,32 +70,34 @@ class _Run:
     source: "Path"
     out: "Path | None"
     json: bool
-    talk: "Talk"
+    console: "Console"
     settings: "Settings"
     files: FileOptions
 
     def run(self) -> int:
-        talk, settings = self.talk, self.settings
+        console, settings = self.console, self.settings
         check_json(self.out, json=self.json)
         with open_table(self.source, self.files.stdio) as table:
             file = check_file(table, Reader(LEDGER))
             if file.unread:
-                talk.tell("unread", f"columns that are not read: {file.unread}")
+                console.tell("unread", f"columns that are not read: {file.unread}")
             if settings.reconcile.states and "state" not in table.header:
-                talk.warn("the ledger has no column state, so no state is compared")
+                console.warn("the ledger has no column state, so no state is compared")
             if "state" in table.header and not settings.reconcile.states:
-                talk.warn(
+                console.warn(
                     "no state is compared: say what a payment_status means, as in --state 3000=paid"
                 )
-            credentials = settings.credentials(os.environ, talk.warn)
+            credentials = settings.credentials(os.environ, console.warn)
             summary = RunSummary(
                 command="reconcile", base_url=settings.base_url, source=self.source, out=self.out
             )
-            with reporting(self.files.report, summary, talk):
-                with Stop(talk) as stop, contextlib.ExitStack() as opened:
+            with reporting(self.files.report, summary, console):
+                with Stop(console) as stop, contextlib.ExitStack() as opened:
                     out = None
                     if self.out is not None:
-                        out = opened.enter_context(out_file(self.out, self.files.stdio, talk.warn))
+                        out = opened.enter_context(
+                            out_file(self.out, self.files.stdio, console.warn)
+                        )
                         columns = file.passed_through(_COLUMNS)
                         add = opened.enter_context(out.writing([*columns, *_COLUMNS]))
 
@@ -135,7 +137,7 @@ class _Run:
             )
             rows = enumerate(file.rows())
             at, row = next(rows)
-            with gauged(self.talk, "reconcile", file.totals.orders) as gauge:
+            with gauged(self.console, "reconcile", file.totals.orders) as gauge:
 
                 def see(difference: "Difference") -> None:
                     nonlocal at, row
@@ -157,14 +159,14 @@ class _Run:
         summary.seconds = time.monotonic() - started
 
     def _tell(self, summary: RunSummary) -> None:
-        books, talk = summary.books, self.talk
+        books, console = summary.books, self.console
         if books is not None:
-            talk.show("summary", _table(books), **summary.as_dict())
-            if not talk.is_json:
-                talk.tell("summary", str(books))
-        summary.tell(talk)
+            console.show("summary", _table(books), **summary.as_dict())
+            if not console.is_json:
+                console.tell("summary", str(books))
+        summary.tell(console)
         for line in summary.next_lines:
-            talk.tell("next", line)
+            console.tell("next", line)
 
 
 def _table(books: "Summary") -> Any:  # noqa: ANN401  # of rich
@@ -233,7 +235,7 @@ def reconcile(  # noqa: PLR0913  # one keyword an option
         json: Print one JSON object at the end: counts, totals and files; it needs --out.
     """
     who, pacing = gateway or GatewayOptions(), pace or PaceOptions()
-    talk = who.talk()
+    console = who.console()
 
     def work() -> int:
         settings = who.settings(os.environ, rate=pacing.rate, policy=pacing.policy)
@@ -241,7 +243,7 @@ def reconcile(  # noqa: PLR0913  # one keyword an option
             source=ledger,
             out=out,
             json=json,
-            talk=talk,
+            console=console,
             settings=attrs.evolve(
                 settings,
                 reconcile=Reconcile(
@@ -252,4 +254,4 @@ def reconcile(  # noqa: PLR0913  # one keyword an option
             files=files or FileOptions(),
         ).run()
 
-    return guarded(talk, work)
+    return guarded(console, work)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from taskiq import AsyncBroker
 
-    from gateway_async.cli.console import Talk
+    from gateway_async.cli.console import Console
     from gateway_async.cli.orders import InputFile
     from gateway_async.cli.settings import Settings
     from gateway_async.client import GatewayClient
@@ -193,7 +193,7 @@ def submit(  # noqa: PLR0913  # one keyword an option
         yes: Do not ask before the job is handed to the workers.
     """
     who, files = gateway or GatewayOptions(), files or FormatOptions()
-    talk = who.talk()
+    console = who.console()
 
     def work() -> int:
         layout = LAYOUTS[operation]
@@ -207,13 +207,13 @@ def submit(  # noqa: PLR0913  # one keyword an option
             file = check_file(table, Reader(layout, settings.dialect, repeats=repeats))
             shop = _Shop(
                 settings=settings,
-                credentials=settings.credentials(os.environ, talk.warn),
+                credentials=settings.credentials(os.environ, console.warn),
                 policy=attrs.evolve(_POLICY, slice_size=slice_size),
             )
             known = look_at(settings, job)
             if layout.confirms:
                 what = wording(layout, file.totals, settings.base_url, file.unread)
-                confirm(talk, f"{known.asked}: {what}", yes=yes)
+                confirm(console, f"{known.asked}: {what}", yes=yes)
             try:
                 count = asyncio.run(_submit(shop, queue or QueueOptions(), operation, file, job))
             except InvalidOrderError as error:
@@ -222,10 +222,10 @@ def submit(  # noqa: PLR0913  # one keyword an option
         if not known.is_new:
             said = f"workers send what is left of its {count:,} orders"
         text = f"{known.told}; {said}"
-        talk.tell("submitted", text, orders=count, is_new=known.is_new, journal=known.place)
+        console.tell("submitted", text, orders=count, is_new=known.is_new, journal=known.place)
         return DONE
 
-    return guarded(talk, work)
+    return guarded(console, work)
 
 
 async def _submit(
@@ -265,7 +265,7 @@ def worker(
         slices: How many slices are run at once.
     """
     who, pacing, which = gateway or GatewayOptions(), pace or PaceOptions(), queue or QueueOptions()
-    talk = who.talk()
+    console = who.console()
 
     def work() -> int:
         settings = who.settings(
@@ -281,25 +281,29 @@ def worker(
             )
         shop = _Shop(
             settings=settings,
-            credentials=settings.credentials(os.environ, talk.warn),
+            credentials=settings.credentials(os.environ, console.warn),
             policy=attrs.evolve(_POLICY, lease_seconds=settings.journal_lease_seconds),
             rate=settings.rate,
         )
-        with Stop(talk) as stop, talk.passing_on_logs(*_QUEUE_LOGS), _telling_what_is_missing():
-            asyncio.run(_work(shop, url, which.queue, slices, talk, stop))
+        with (
+            Stop(console) as stop,
+            console.passing_on_logs(*_QUEUE_LOGS),
+            _telling_what_is_missing(),
+        ):
+            asyncio.run(_work(shop, url, which.queue, slices, console, stop))
         return DONE
 
-    return guarded(talk, work)
+    return guarded(console, work)
 
 
 async def _work(  # noqa: PLR0913, PLR0917  # what the command was told
-    shop: _Shop, url: str, queue: str, slices: int, talk: "Talk", stop: Stop
+    shop: _Shop, url: str, queue: str, slices: int, console: "Console", stop: Stop
 ) -> None:
     from gateway_async.workers.rabbit import rabbit_broker, serve  # noqa: PLC0415  # an extra
 
     broker = rabbit_broker(url, queue=queue, slices_at_once=slices)
     workers, until = shop.workers(broker), asyncio.Event()
-    talk.tell("working", f"{workers!r}: working for queue {queue}", queue=queue)
+    console.tell("working", f"{workers!r}: working for queue {queue}", queue=queue)
     working = asyncio.get_running_loop().create_task(serve(broker, until, slices_at_once=slices))
     with stop.cancelling():
         try:
@@ -331,31 +335,33 @@ def watch(
         json: Print one JSON object at the end: job, orders and states.
     """
     who = gateway or GatewayOptions()
-    talk = who.talk()
+    console = who.console()
 
     def work() -> int:
         url = (journal or JournalOptions()).checked()
-        last = asyncio.run(_watch(who.settings(os.environ, journal=url), job, talk))
+        last = asyncio.run(_watch(who.settings(os.environ, journal=url), job, console))
         counts = {str(state): count for state, count in last.counts.items() if count}
         listed = ", ".join(f"{count:,} {state}" for state, count in counts.items())
-        talk.tell("done", f"job {job}: {listed or 'no orders'}", counts=counts)
+        console.tell("done", f"job {job}: {listed or 'no orders'}", counts=counts)
         if json:
             print_json({"job": job, "orders": last.total, "states": counts})
         code = _exit_code(last)
         if code == UNSETTLED:
             given = ("--journal", url) if url else ()
             line = shlex.join(["gateway-async", "jobs", "show", job, *given, *who.again])
-            talk.tell("next", f"what waits for your decision is listed by\n  {line}", command=line)
+            console.tell(
+                "next", f"what waits for your decision is listed by\n  {line}", command=line
+            )
         return code
 
-    return guarded(talk, work)
+    return guarded(console, work)
 
 
-async def _watch(settings: "Settings", job: str, talk: "Talk") -> "JobProgress":
+async def _watch(settings: "Settings", job: str, console: "Console") -> "JobProgress":
     last: JobProgress | None = None
     async with open_journal(settings, create=False) as journal:
         total = (await journal.status(job)).total
-        with gauged(talk, job, total) as gauge:
+        with gauged(console, job, total) as gauge:
             async for last in watch_job(journal, job, _POLICY.watch_seconds):
                 gauge.counts.clear()
                 gauge.counts.update({str(s): count for s, count in last.counts.items() if count})
