@@ -14,9 +14,11 @@ from gateway_async.cli.options import open_journal
 from gateway_async.errors import JobNotFoundError
 from gateway_async.journal import JobState
 from gateway_async.journal.location import locate
+from gateway_async.models.orders import OutcomeStatus
+from gateway_async.operations import PAYOUT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Collection, Iterable
 
     from gateway_async.cli.settings import Settings
     from gateway_async.journal import JobStatus, Journal
@@ -99,18 +101,19 @@ def name_of_orders(operation: str, settings: "Settings", orders: str) -> str:
     Raises:
         ConfigurationError: If the gateway's address is wrong.
     """
-    host, who = _host_of(settings.base_url), settings.who
-    parts = (operation, host, who["merchant_id"], who["account_id"], orders)
+    host, path, who = *_place_of_gateway(settings.base_url), settings.who
+    parts = (operation, host + path, who["merchant_id"], who["account_id"], orders)
     digest = hashlib.sha256(orjson.dumps(parts)).hexdigest()[:_DIGITS]
     return "-".join((operation, who["merchant_id"][:_LONGEST_PART], host[:_LONGEST_PART], digest))
 
 
-def _host_of(url: str) -> str:
-    """Return the host and port of a URL, one text however they are written."""
+def _place_of_gateway(url: str) -> tuple[str, str]:
+    """Return the host with its port, and the path, of a URL, however they are written."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     host = f"[{host}]" if ":" in host else host
-    return host if parts.port in (None, _PORTS.get(parts.scheme)) else f"{host}:{parts.port}"
+    port = "" if parts.port in (None, _PORTS.get(parts.scheme)) else f":{parts.port}"
+    return host + port, parts.path.rstrip("/")
 
 
 def look_at(settings: "Settings", name: str, *, create: bool = True) -> KnownJob:
@@ -146,8 +149,40 @@ def find_job(settings: "Settings", name: str, *, again: bool, create: bool = Tru
     if not found:
         return KnownJob(name=name, place=place)
     if again and found[-1].done:
-        return KnownJob(name=names[len(found)], place=place, before=tuple(found))
+        after = f"{name}-again-{len(found) + 1}"
+        return KnownJob(name=after, place=place, before=tuple(found))
     return KnownJob(name=found[-1].name, place=place, status=found[-1])
+
+
+def jobs_with_payouts(
+    settings: "Settings", name: str, request_ids: "Collection[str]"
+) -> "list[tuple[JobStatus, str]]":
+    """Return the other jobs of a journal with payouts of these, each with the first of them.
+
+    One that the gateway declined does not count: it was not paid, and never will be.
+    """
+    found: list[tuple[JobStatus, str]] = []
+
+    async def read() -> None:
+        async with open_journal(settings, create=False) as journal:
+            for status in await journal.jobs():
+                if status.operation != PAYOUT.name or status.name == name:
+                    continue
+                async for row in rows_of(journal, status.name):
+                    is_open = row.status is not OutcomeStatus.DECLINED
+                    if is_open and row.order.request_id in request_ids:
+                        found.append((status, row.order.request_id))
+                        break
+
+    if _is_there(settings):
+        asyncio.run(read())
+    return found
+
+
+def _is_there(settings: "Settings") -> bool:
+    """Return whether there can be a journal; that of a server is asked."""
+    location = locate(settings.journal)
+    return not location.is_sqlite or Path(location.path).exists()
 
 
 def _statuses(settings: "Settings", names: "Iterable[str]", *, create: bool) -> "list[JobStatus]":
@@ -166,8 +201,7 @@ def _statuses(settings: "Settings", names: "Iterable[str]", *, create: bool) -> 
                     return
                 found.append(status)
 
-    location = locate(settings.journal)
-    if not location.is_sqlite or Path(location.path).exists():
+    if _is_there(settings):
         asyncio.run(read())
     return found
 

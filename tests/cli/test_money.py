@@ -224,6 +224,9 @@ def test_a_gateway_has_one_name_however_its_address_is_written(url: str) -> None
     name = name_of_orders("refund", settings, "digest")
     settings.base_url = "https://gateway.example"
     assert name == name_of_orders("refund", settings, "digest")
-    for other in ("https://gateway.example:8443", "http://gateway.example:443"):
+    for other in (
+        *("https://gateway.example:8443", "http://gateway.example:443"),
+        "https://gateway.example/test",
+    ):
         settings.base_url = other
         assert name != name_of_orders("refund", settings, "digest")

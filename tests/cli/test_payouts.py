@@ -83,6 +83,22 @@ async def test_payouts_that_were_not_made_are_made_by_the_same_command(
     assert "beneficiary" not in rows[0]
 
 
+async def test_a_payout_of_another_job_is_not_paid_again_unasked(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    write(tmp_path / "payouts.csv", HEADER, [cells(number) for number in range(3)])
+    line = ("payout", "payouts.csv", "--out", "out.csv", "--yes", "--journal", "sqlite:///j.db")
+    assert (await run(sandbox, *line, cwd=tmp_path)).code == 0
+    write(tmp_path / "payouts.csv", HEADER, [cells(number) for number in range(2, 5)])
+    for more in ((), ("--job", "december"), ("--dry-run",)):
+        ended = await run(sandbox, *line, *more, cwd=tmp_path)
+        assert ended.code == 2
+        assert f"request_id {key(2)} stands in job payout-" in ended.stderr
+    assert sandbox.requests["payout"] == 3
+    ended = await run(sandbox, *line, "--again", cwd=tmp_path)
+    assert (ended.code, sandbox.requests["payout"]) == (0, 6), ended.stderr
+
+
 async def test_payouts_from_standard_input_go_on_from_their_journal(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:

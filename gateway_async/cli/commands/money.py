@@ -17,7 +17,13 @@ from cyclopts import Parameter
 from gateway_async.batching.batch import check_size
 from gateway_async.cli.console import print_json, standard_output
 from gateway_async.cli.dry_run import plan, plan_lines
-from gateway_async.cli.jobs import KnownJob, find_job, look_at, name_of_orders
+from gateway_async.cli.jobs import (
+    KnownJob,
+    find_job,
+    jobs_with_payouts,
+    look_at,
+    name_of_orders,
+)
 from gateway_async.cli.layouts import LAYOUTS, Layout
 from gateway_async.cli.options import (
     FileOptions,
@@ -48,7 +54,7 @@ from gateway_async.cli.run import (
 from gateway_async.cli.tables import STDIO, open_table
 from gateway_async.errors import InvalidOrderError, JournalError
 from gateway_async.models.orders import OutcomeStatus
-from gateway_async.operations import OPERATIONS
+from gateway_async.operations import OPERATIONS, PAYOUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,11 +155,29 @@ class _Run:
             self.console.tell("job", job.told, job=job.name, is_new=job.is_new, journal=job.place)
 
     def _find(self, file: InputFile, *, create: bool = True) -> KnownJob:
-        """Find the job that this file is."""
+        """Find the job that this file is.
+
+        Raises:
+            RefusedError: For a new job with a payout that another job has.
+        """
         if self.job is not None:
-            return look_at(self.settings, self.job, create=create)
-        name = name_of_orders(self.layout.command, self.settings, file.digest)
-        return find_job(self.settings, name, again=self.again, create=create)
+            job = look_at(self.settings, self.job, create=create)
+        else:
+            name = name_of_orders(self.layout.command, self.settings, file.digest)
+            job = find_job(self.settings, name, again=self.again, create=create)
+        if not job.is_new or self.layout.operation is not PAYOUT or job.before:
+            return job
+        found = jobs_with_payouts(
+            self.settings, job.name, {order.request_id for order in file.orders()}
+        )
+        if found and not self.again:
+            status, request_id = found[0]
+            raise RefusedError(
+                f"{self.source}: request_id {request_id} stands in job {status.name} of "
+                f"{status.created_at:%Y-%m-%d %H:%M}, which may have paid it: take the row out, or "
+                "give another payout a request_id of its own"
+            )
+        return attrs.evolve(job, before=tuple(status for status, _ in found))
 
     def _send(
         self,
