@@ -19,7 +19,12 @@ BLOCK = re.compile(
     r"^ *(?:```python|<!-- invisible-code-block: python)\n(.*?)^ *(?:```|-->)$",
     re.DOTALL | re.MULTILINE,
 )
-PAGES = sorted((ROOT / "docs").rglob("*.md"))
+IN_DOCSTRING = re.compile(r"^( *)\.\. code-block:: python\n\n((?:\1 {4}.*\n|\n)+)", re.MULTILINE)
+PAGES = [
+    *sorted((ROOT / "docs").rglob("*.md")),
+    ROOT / "README.md",
+    *sorted((ROOT / "gateway_async").rglob("*.py")),
+]
 GIVEN = '''
 """The blocks of a page, each within the one before, and what the pages take for granted."""
 
@@ -82,8 +87,10 @@ def pages(tmp_path: Path) -> Path:
     """Write the examples of the pages, and the blocks of each page as a module."""
     for example in sorted((ROOT / "docs" / "examples").glob("*.py")):
         shutil.copy(example, tmp_path)
-    for page in (*PAGES, ROOT / "README.md"):
+    for page in PAGES:
         blocks = BLOCK.findall(page.read_text())
+        if page.suffix == ".py":
+            blocks = [block for _, block in IN_DOCSTRING.findall(page.read_text())]
         if not blocks:
             continue
         module = GIVEN
