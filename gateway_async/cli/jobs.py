@@ -59,10 +59,7 @@ class KnownJob:
     @property
     def is_done(self) -> bool:
         """Whether each of its orders succeeded or was declined: nothing is left to do."""
-        if self.status is None:
-            return False
-        counts = self.status.counts
-        return counts[JobState.SUCCEEDED] + counts[JobState.DECLINED] == self.status.total
+        return self.status is not None and _is_done(self.status)
 
     @property
     def asked(self) -> str:
@@ -79,6 +76,11 @@ class KnownJob:
             return f"new job {self.name} in {self.place}"
         kind = "is done" if self.is_done else "goes on"
         return f"{_named(self.status)} in {self.place} {kind}: {so_far(self.status)}"
+
+
+def _is_done(status: "JobStatus") -> bool:
+    done = status.counts[JobState.SUCCEEDED] + status.counts[JobState.DECLINED]
+    return done == status.total
 
 
 def _named(status: "JobStatus") -> str:
@@ -148,7 +150,7 @@ def find_job(settings: "Settings", name: str, *, again: bool, create: bool = Tru
     found, place = _statuses(settings, names, create=create), place_of(settings)
     if not found:
         return KnownJob(name=name, place=place)
-    if again and found[-1].done:
+    if again and _is_done(found[-1]):
         after = f"{name}-again-{len(found) + 1}"
         return KnownJob(name=after, place=place, before=tuple(found))
     return KnownJob(name=found[-1].name, place=place, status=found[-1])

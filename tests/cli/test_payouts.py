@@ -99,6 +99,17 @@ async def test_a_payout_of_another_job_is_not_paid_again_unasked(
     assert (ended.code, sandbox.requests["payout"]) == (0, 6), ended.stderr
 
 
+async def test_a_job_with_a_held_payout_is_not_made_again(sandbox: Sandbox, tmp_path: Path) -> None:
+    write(tmp_path / "payouts.csv", HEADER, [cells(number) for number in range(3)])
+    sandbox.faults.add("payout", DropReply(times=1))
+    line = ("payout", "payouts.csv", "--out", "out.csv", "--yes", "--journal", "sqlite:///j.db")
+    assert (await run(sandbox, *line, cwd=tmp_path)).code == 3
+    again = await run(sandbox, *line, "--again", cwd=tmp_path)
+    assert again.code == 3
+    assert "goes on: 2 succeeded, 1 held" in again.stderr
+    assert [len(sandbox.ledger.payouts_of(key(number))) for number in range(3)] == [1, 1, 1]
+
+
 async def test_payouts_from_standard_input_go_on_from_their_journal(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:

@@ -279,7 +279,8 @@ def _money_command(layout: Layout) -> "Callable[..., int]":
             job: A name for the job, in place of the one that is made of the operation, the
                 merchant, the gateway and the orders.
             again: Make a job that is done once more: all of its orders are sent again. What was
-                done before is shown, and refunds alike are not held.
+                done before is shown, and refunds alike are not held. A job with held orders is not
+                done.
             duplicates: What to do with several rows of one transaction: refuse the file, or send
                 them one after the other.
             json: Print one JSON object at the end: counts, job, files and the next commands.
