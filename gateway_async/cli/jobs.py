@@ -161,14 +161,25 @@ def jobs_with_payouts(
 ) -> "list[tuple[JobStatus, str]]":
     """Return the other jobs of a journal with payouts of these, each with the first of them.
 
-    One that the gateway declined does not count: it was not paid, and never will be.
+    One that the gateway declined does not count: it was not paid, and never will be. Nor does a job
+    of another merchant, or one whose name was made for another gateway, such as a sandbox.
     """
     found: list[tuple[JobStatus, str]] = []
+    who, (host, _) = settings.who, _place_of_gateway(settings.base_url)
+    made = f"{PAYOUT.name}-{who['merchant_id'][:_LONGEST_PART]}-"
+    ours = f"{made}{host[:_LONGEST_PART]}-"
 
     async def read() -> None:
         async with open_journal(settings, create=False) as journal:
             for status in await journal.jobs():
-                if status.operation != PAYOUT.name or status.name == name:
+                is_other = status.name.startswith(made) and not status.name.startswith(ours)
+                whose = (status.merchant_id, status.account_id)
+                if (
+                    is_other
+                    or status.name == name
+                    or status.operation != PAYOUT.name
+                    or whose != (who["merchant_id"], who["account_id"])
+                ):
                     continue
                 async for row in rows_of(journal, status.name):
                     is_open = row.status is not OutcomeStatus.DECLINED

@@ -161,6 +161,9 @@ class Results:
             out.write(*self._table(file, out.format))
         except OSError as error:
             self.summary.misplaced = f"{out.name} takes no more: {error.strerror or error}"
+
+    def close(self) -> None:
+        """Drop what was kept."""
         with contextlib.suppress(sqlite3.Error):
             self._kept.close()
 

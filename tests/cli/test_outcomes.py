@@ -93,4 +93,5 @@ def test_memory_does_not_grow_with_the_rows() -> None:
         kept = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
+        results.close()
     assert kept < MOST_BYTES_A_ROW * KEPT

@@ -1,6 +1,7 @@
 """`jobs`: what a journal holds, what a person decides on it, and `jobs resume`, which goes on."""
 
 import asyncio
+import contextlib
 import os
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -353,7 +354,8 @@ class _Resuming:
                         make_client(settings, credentials, summary) as gateway,
                     ):
                         batch = gateway.resume(journal.job(self.name))
-                        await collect(batch, Results(layout, summary), console, stop, status.total)
+                        with contextlib.closing(Results(layout, summary)) as results:
+                            await collect(batch, results, console, stop, status.total)
                         with out.writing(job_columns(layout)) as write:
                             async for row in rows_of(journal, self.name):
                                 write(job_cells(self.name, row, layout))

@@ -189,6 +189,7 @@ class _Run:
     ) -> None:
         console, results = self.console, Results(self.layout, summary)
         with contextlib.ExitStack() as stopping:  # a signal does not end the writing either
+            stopping.callback(results.close)
             with out_file(path, self.files.stdio, console.warn) as out:
                 if job is not None and job.is_done:
                     console.tell("job", f"{job.told}; nothing is sent", job=job.name)
