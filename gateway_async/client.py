@@ -434,7 +434,7 @@ class GatewayClient:
         refund made in the merchant portal meanwhile, of the same amount, looks like ours.
 
         With `RecoveryPolicy(resend_absent=True)` this moves money: what was proved not to be done
-        is sent again. Without it, and by the command line's `recover`, nothing is.
+        is sent again. Without it, nothing is.
 
         Args:
             outcomes: A result, or outcomes of this process or another.
