@@ -25,14 +25,11 @@ SECONDS_AN_HOUR = 3600
 SEND_ANYWAY = "; if another one is meant, send the order with RecoveryPolicy(hold_alike_hours=None)"
 
 
-def failure_of(result: "BatchResult[OrderRef, Any]") -> GatewayError | None:
-    """Return why a request of a look-up had no readable reply; None where each had one."""
-    return next((chunk.error for chunk in result.chunks if isinstance(chunk, FailedChunk)), None)
-
-
-def refusal_of(result: "BatchResult[OrderRef, Any]") -> GatewayError | None:
-    """Return why the gateway refused a look-up as a whole; None where it refused none."""
+def problem_of(result: "BatchResult[OrderRef, Any]") -> GatewayError | None:
+    """Return why a look-up shows nothing: no readable reply, or refused as a whole; else None."""
     for chunk in result.chunks:
+        if isinstance(chunk, FailedChunk):
+            return chunk.error
         if isinstance(chunk, AnsweredChunk) and not chunk.is_accepted:
             errors = [outcome.error for outcome in chunk.outcomes() if outcome.error is not None]
             return errors[0] if errors else ReplyUnreadableError("the gateway refused the look-up")

@@ -97,6 +97,13 @@ class Chunk:
         picked = tuple(places)
         return Chunk([self.indices[n] for n in picked], tuple(self.orders[n] for n in picked))
 
+    def encode(
+        self, operation: "Operation", dialect: "Dialect", marker: str | None
+    ) -> EncodedChunk:
+        """Write the orders as they go out; `marker` is what the marker of each begins with."""
+        markers = () if marker is None else [whole_marker(marker, n) for n in self.indices]
+        return encode_chunk(operation, self.orders, dialect, markers)
+
     def failed(self, error: GatewayError, status: OutcomeStatus) -> FailedChunk:
         """Return the chunk with an error that all of its orders share."""
         return FailedChunk(indices=self.indices, orders=self.orders, status=status, error=error)
@@ -246,7 +253,7 @@ class OrderFeed:
         limit = operation.limit or 1
         self.source: Source = open_source(orders)
         self.is_broken: bool = False
-        self.marker = marker
+        self._marker = marker
         self._operation = operation
         self._dialect = dialect
         self.chunk_size: int = min(policy.chunk_size or limit, limit)
@@ -412,15 +419,6 @@ class OrderFeed:
             left.extend(c.failed(error, OutcomeStatus.NOT_SENT) for c in self._never_pulled())
         return left
 
-    def encode(self, chunk: Chunk) -> EncodedChunk:
-        """Write the orders of a chunk that was not encoded as it was filled."""
-        return self._encode(chunk.indices, chunk.orders)
-
-    def _encode(self, indices: "Sequence[int]", orders: "Sequence[Any]") -> EncodedChunk:
-        marker = self.marker
-        markers = [whole_marker(marker, index) for index in indices] if marker is not None else ()
-        return encode_chunk(self._operation, orders, self._dialect, markers)
-
     def _take_in(self, indices: list[int], orders: list[Any]) -> None:
         """Check what was pulled, and put it into the chunk: nearly always all of it at once."""
         self._pulled += len(orders)
@@ -451,7 +449,7 @@ class OrderFeed:
         ):
             return False
         try:
-            encoded = self._encode(indices, orders)
+            encoded = Chunk(indices, orders).encode(self._operation, self._dialect, self._marker)
         except GatewayError:  # each is checked by itself, which says why
             return False
         if not (self._is_checked or self._note_new(identities)):

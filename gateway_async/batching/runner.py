@@ -6,6 +6,7 @@ given up before the drain time is over. There are as many workers as `concurrenc
 
 import abc
 import asyncio
+import functools
 import logging
 import math
 import time
@@ -15,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 from gateway_async.batching.baseline import (
     SECONDS_AN_HOUR,
-    failure_of,
     find_alike,
     known_references,
-    refusal_of,
+    problem_of,
 )
 from gateway_async.batching.feed import Chunk, OrderFeed, check_order
 from gateway_async.batching.results import Results
 from gateway_async.batching.sender import Recorder, Sender
 from gateway_async.errors import (
+    AlikeRefundError,
     CertificateError,
     ConfigurationError,
     EvidenceError,
@@ -37,13 +38,10 @@ from gateway_async.session import CALL_CANCELLED, DEADLINE_PASSED, Gate, is_canc
 from gateway_async.settings import BatchPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Coroutine, Sequence
 
     from gateway_async.batching.baseline import References
     from gateway_async.batching.results import BatchResult, ChunkResult, Progress
-    from gateway_async.errors import AlikeRefundError
-    from gateway_async.models.orders import RefundOrder
-    from gateway_async.models.records import RefundRecord
     from gateway_async.operations import Operation
     from gateway_async.session import Session
     from gateway_async.settings import RecoveryPolicy
@@ -306,10 +304,10 @@ class BatchRunner(Runner):
             session,
             operation,
             gate=self.gate,
-            feed=self._feed,
             results=self.results,
             add=self._add,
             recorder=recorder,
+            marker=marker,
             alone=policy.duplicates == "reject",
         )
         self._looks_before = is_refund and (
@@ -318,7 +316,7 @@ class BatchRunner(Runner):
         self._no_references: References = {}  # one for all chunks: results keep it
         hours, began_at = recovery.hold_alike_hours, time.time() if began_at is None else began_at
         self._alike_since = None if hours is None else began_at - hours * SECONDS_AN_HOUR
-        self._keeps_made = recorder is None and policy.duplicates != "reject"
+        self._counts_made = recorder is None and policy.duplicates != "reject"
         self._made: Counter[int] = Counter()
         self._taking = asyncio.Lock()
         self._turns = asyncio.Semaphore(_ENCODED_AT_ONCE)
@@ -410,14 +408,11 @@ class BatchRunner(Runner):
                     await asyncio.sleep(0)  # a long input must not keep all else from running
                     continue
                 references = self._no_references
+                rest: Chunk | None = chunk
                 if self._looks_before:
-                    if (result := await self._look_before(chunk)) is None:
-                        continue
-                    references = known_references(result)
-                    if (rest := await self._hold_alike(chunk, result)) is None:
-                        continue
-                    chunk = rest
-                self._mind(await self._sender.send(chunk, references))
+                    rest, references = await self._look_before(chunk)
+                if rest is not None:
+                    self._mind(await self._sender.send(rest, references))
         finally:
             await self._sender.recorded()
 
@@ -493,83 +488,72 @@ class BatchRunner(Runner):
 
     # The baseline: earlier refunds of a chunk's transactions
 
-    async def _look_before(self, chunk: Chunk) -> "BatchResult[OrderRef, Any] | None":
-        """Look up the earlier refunds of a chunk; where that fails, the chunk is not sent."""
-        result = None
-        cause: GatewayError | None = NotSentError("nothing was sent: the batch ended before")
+    async def _look_before(self, chunk: Chunk) -> "tuple[Chunk | None, References]":
+        """Look up the earlier refunds of a chunk; return what of it may be sent, and their names.
+
+        The rest has its outcome then: all of it where the look-up failed, and else the refunds that
+        may be done already.
+        """
+        references, alike, cause = self._no_references, dict[int, AlikeRefundError](), None
+        error: NotSentError | None = NotSentError("nothing was sent: the batch ended before")
         try:
             result = await self._find_refunds(chunk)
-            cause = failure_of(result) or refusal_of(result)
+            if (cause := problem_of(result)) is None:
+                references = known_references(result)
+                alike = await self._find_alike(chunk, result)
+            text = f"nothing was sent: its earlier refunds could not be looked up ({cause})"
+            error = None if cause is None else NotSentError(text)
         finally:
-            if cause is not None:
-                text = f"nothing was sent: its earlier refunds could not be looked up ({cause})"
-                self._sender.fail(chunk, NotSentError(text))
-                self._mind(cause)
-        return None if cause is not None else result
+            if error is not None:
+                self._sender.fail(chunk, error)
+        if cause is not None:
+            self._mind(cause)
+            return None, references
+        for place, held in alike.items():
+            self._add(chunk.part([place]).failed(held, OutcomeStatus.NOT_SENT))
+        if alike:
+            rest = [place for place in range(len(chunk)) if place not in alike]
+            return chunk.part(rest) if rest else None, references
+        return chunk, references
 
-    async def _hold_alike(self, chunk: Chunk, result: "BatchResult[OrderRef, Any]") -> Chunk | None:
-        """Return what may be sent of a chunk: refunds that may be done already are not."""
-        if self._alike_since is None:
-            return chunk
-        listed = {outcome.order.value: outcome.record or () for outcome in result}
-        errors: dict[int, AlikeRefundError] | None = None
+    async def _find_refunds(self, chunk: Chunk) -> "BatchResult[OrderRef, Any]":
+        """Look up the refunds of a chunk's transactions, as far as a look-up can name them."""
+        refs = [OrderRef(transaction_id=order.transaction_id) for order in chunk.orders]
+        dialect = self._session.dialect
+        refs = [ref for ref in refs if check_order(SEARCH_REFUNDS, ref, dialect) is None]
+        found = Results(SEARCH_REFUNDS.record_class)
+        sender = Sender(self._session, SEARCH_REFUNDS, gate=self.gate, results=found, add=found.add)
         try:
-            errors = await self._find_alike(chunk, listed)
+            if refs:
+                await sender.send(Chunk(range(len(refs)), refs), self._no_references)
         finally:
-            if errors is None:
-                self._sender.fail(chunk, NotSentError("nothing was sent: the batch ended before"))
-        for place, error in errors.items():
-            self._add(chunk.part([place]).failed(error, OutcomeStatus.NOT_SENT))
-        rest = [place for place in range(len(chunk)) if place not in errors]
-        if self._keeps_made:
-            self._made.update(_alike_key(chunk.orders[place]) for place in rest)
-        if len(rest) == len(chunk):
-            return chunk
-        return chunk.part(rest) if rest else None
+            self.results.requests += found.requests
+            self.results.retries += found.retries
+        return found.result(exhausted=True)
 
     async def _find_alike(
-        self, chunk: Chunk, listed: "Mapping[str, Sequence[RefundRecord]]"
+        self, chunk: Chunk, result: "BatchResult[OrderRef, Any]"
     ) -> "dict[int, AlikeRefundError]":
         """Return, by place, why refunds of a chunk must not be sent; a journal has recorded it."""
-        recorder, dialect = self._sender.recorder, self._session.dialect
-        since = self._alike_since or 0.0
+        recorder, since = self._sender.recorder, self._alike_since
         errors: dict[int, AlikeRefundError] = {}
-        made = Counter(self._made)
+        if since is None:
+            return errors
+        judge = functools.partial(find_alike, dialect=self._session.dialect, since=since)
+        listed = {outcome.order.value: outcome.record or () for outcome in result}
         for place, (index, order) in enumerate(zip(chunk.indices, chunk.orders, strict=True)):
             found = listed.get(order.transaction_id, ())
-            key = _alike_key(order)
-            error = find_alike(order, found, dialect, since=since, made=made[key])
+            key = hash((order.transaction_id, order.refund_amount))
+            error = judge(order, found, made=self._made[key])
             if error is not None and recorder is not None:  # which is rare
                 if (beside := await recorder.made_beside(index, order)) is None:
                     continue
                 own, more = beside
-                error = find_alike(order, found, dialect, since=since, own=own, made=more)
+                error = judge(order, found, own=own, made=more)
             if error is not None:
                 errors[place] = error
-            elif self._keeps_made:
-                made[key] += 1
+            elif self._counts_made:
+                self._made[key] += 1
         if errors and recorder is not None:
-            await recorder.hold(chunk.part(list(errors)), list(errors.values()))
+            await recorder.hold(chunk.part(errors), list(errors.values()))
         return errors
-
-    async def _find_refunds(self, chunk: Chunk) -> "BatchResult[Any, Any]":
-        refs = [OrderRef(transaction_id=order.transaction_id) for order in chunk.orders]
-        dialect = self._session.dialect
-        look_up = BatchRunner(
-            self._session,
-            SEARCH_REFUNDS,
-            [ref for ref in refs if check_order(SEARCH_REFUNDS, ref, dialect) is None],
-            policy=BatchPolicy(concurrency=1, drain_seconds=0),
-            recovery=self._recovery,
-            gate=self.gate,
-        )
-        try:
-            return await look_up.complete()
-        finally:
-            self.results.requests += look_up.results.requests
-            self.results.retries += look_up.results.retries
-
-
-def _alike_key(order: "RefundOrder") -> int:
-    """Return what refunds have in common that are alike."""
-    return hash((order.transaction_id, order.refund_amount))

@@ -35,7 +35,7 @@ from gateway_async.wire.decode import decode_json, decode_surely, identifier, wi
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
-    from gateway_async.batching.feed import Chunk, OrderFeed
+    from gateway_async.batching.feed import Chunk
     from gateway_async.batching.results import Overall
     from gateway_async.errors import AlikeRefundError
     from gateway_async.operations import Operation
@@ -121,10 +121,10 @@ class Sender:
         session: The way to the gateway.
         operation: What is asked for.
         gate: Whether requests may leave.
-        feed: Encodes what comes without its encoding.
         results: Where requests and unexpected records are counted.
         add: Called with the outcomes of each chunk.
         recorder: Hears of each chunk, if the orders are a job's.
+        marker: What the marker of each refund begins with, if any is sent.
         alone: Whether no two orders of one transaction are in flight together.
     """
 
@@ -134,19 +134,18 @@ class Sender:
         operation: "Operation",
         *,
         gate: "Gate",
-        feed: "OrderFeed",
         results: Results,
         add: "Callable[[AnsweredChunk | FailedChunk], None]",
-        recorder: Recorder | None,
-        alone: bool,
+        recorder: Recorder | None = None,
+        marker: str | None = None,
+        alone: bool = True,
     ) -> None:
         self.recorder = recorder
-        self.marker: str | None = feed.marker
+        self.marker: str | None = marker
         self.alone = alone
         self._session = session
         self._operation = operation
         self._gate = gate
-        self._feed = feed
         self._results = results
         self._add = add
         # Under other names on the wire, the text that was sent is not what a reply is to repeat.
@@ -219,7 +218,7 @@ class Sender:
         self, chunk: "Chunk", references: "References", intent: "_Intent | None"
     ) -> "Attempts[Reading]":
         """Write the request of a chunk, and prepare its attempts."""
-        encoded = chunk.encoded or self._feed.encode(chunk)
+        encoded = chunk.encoded or chunk.encode(self._operation, self._session.dialect, self.marker)
 
         def decode(response: "HttpResponse") -> "Reading":
             return self._read(response.body, chunk, references)
