@@ -310,6 +310,7 @@ class BatchRunner(Runner):
             marker=marker,
             alone=policy.duplicates == "reject",
         )
+        self._look_ups: list[Sender] = []
         self._looks_before = is_refund and (
             recovery.record_baseline or (recorder is not None and not is_marked)
         )
@@ -382,15 +383,19 @@ class BatchRunner(Runner):
         await self._feed.aclose()
 
     def _end_unsent(self) -> None:
-        self._sender.withdraw_unsent()
+        self._withdraw_unsent()
         self._cancel_idle()
 
     def _end_waiting(self) -> None:
         """Wake, at the deadline, what would wait beyond it: for its turn, or for the input."""
         self.gate.stop(DEADLINE_PASSED)
-        self._sender.withdraw_unsent()
+        self._withdraw_unsent()
         if self._feed.source.waits:
             self._cancel_idle()
+
+    def _withdraw_unsent(self) -> None:
+        for sender in (self._sender, *self._look_ups):
+            sender.withdraw_unsent()
 
     def _cancel_idle(self) -> None:
         for worker in self._workers:
@@ -478,7 +483,7 @@ class BatchRunner(Runner):
         if self.gate.stop_reason is None:
             _log.warning("%s sends nothing more: %s", self._operation, reason)
         self.gate.stop(reason)
-        self._sender.withdraw_unsent()
+        self._withdraw_unsent()
 
     def _add(self, chunk: "ChunkResult") -> None:
         """Add the outcomes of a chunk; orders that waited for it may follow."""
@@ -523,10 +528,12 @@ class BatchRunner(Runner):
         refs = [ref for ref in refs if check_order(SEARCH_REFUNDS, ref, dialect) is None]
         found = Results(SEARCH_REFUNDS.record_class)
         sender = Sender(self._session, SEARCH_REFUNDS, gate=self.gate, results=found, add=found.add)
+        self._look_ups.append(sender)
         try:
             if refs:
                 await sender.send(Chunk(range(len(refs)), refs), self._no_references)
         finally:
+            self._look_ups.remove(sender)
             self.results.requests += found.requests
             self.results.retries += found.retries
         return found.result(exhausted=True)
