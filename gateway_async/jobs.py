@@ -300,13 +300,7 @@ class JobRunner(Runner):
     @property
     def progress(self) -> "Progress":
         """How far it has come."""
-        made = self.results.progress(self._total if self._is_read else None)
-        if self._run is None:
-            return made
-        inner = self._run.results
-        return attrs.evolve(
-            made, requests=made.requests + inner.requests, retries=made.retries + inner.retries
-        )
+        return self.results.progress(self._total if self._is_read else None)
 
     async def start(self, *, streamed: bool = False) -> None:
         """Check a collection whole, then start.
@@ -449,8 +443,9 @@ class JobRunner(Runner):
             source,
             policy=policy,
             recovery=self._recovery,
-            gate=self.gate,
+            part_of=self,
             recorder=log,
+            pick=self._pick,
             marker=_marker(head),
             began_at=head.created_at.timestamp(),
         )
@@ -458,23 +453,12 @@ class JobRunner(Runner):
             async for rows in self._rows(lease, (JobState.UNKNOWN, JobState.HELD)):
                 run.note_unknown([row.order for row in rows if row.known.proof != ALIKE])
         await run.start(streamed=self.streamed)
-        is_left = False
-        while not run.is_over and run.failure is None:
-            if not is_left and (reason := self.gate.stop_reason) is not None:
-                is_left = True
-                run.leave(reason)  # what it would only call not sent stays in the journal
-            block = run.take()
-            if block is not None:
-                await self._yield(self._yielded.settled(block))
-            else:
-                await run.change()
+        await run.work()
         if not run.is_over:
             await run.drain("the journal or a collaborator failed")
-        result = await run.finish(quiet=True)
+        run.add_unsent()
+        await run.close_input()
         self._run = None
-        self.results.absorb(result)
-        for block in result.chunks:
-            await self._yield(self._yielded.settled(block))
         failure = run.failure or log.failure or source.failure
         if failure is not None:
             raise failure
@@ -536,12 +520,19 @@ class JobRunner(Runner):
         except JournalError as error:
             self._lose_if_over(lease, error)
 
-    async def _yield(self, block: "ChunkResult | None", *, again: bool = False) -> None:
-        if block is None or not block.indices:
+    def _pick(self, chunk: "ChunkResult") -> "ChunkResult | None":
+        """Return what of a chunk may be yielded at once."""
+        block = self._yielded.settled(chunk)
+        if block is not None:
+            self._yielded.note(block)
+        return block
+
+    async def _yield(self, block: "ChunkResult", *, again: bool = False) -> None:
+        if not block.indices:
             return
         self._yielded.note(block)
         self.results.add(block, known=again)
-        self._changed.set()
+        self.changed.set()
         while self._is_piled_up:
             if is_cancelled():
                 raise asyncio.CancelledError  # perhaps no caller is left to take what is settled
@@ -782,6 +773,7 @@ class NewOrders(Source):
     """
 
     packs = True
+    keeps = True
 
     def __init__(
         self,

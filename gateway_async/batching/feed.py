@@ -118,6 +118,7 @@ class Source:
         packs: Whether each pull gives the orders of one request, which others may not join.
         suspends: Whether pulling an order may let other tasks run.
         waits: Whether it may take time that is not ours.
+        keeps: Whether what was not pulled is safe where it is, and need not become an outcome.
     """
 
     packs: bool = False
@@ -125,6 +126,7 @@ class Source:
     collection: tuple[object, ...] | None = None
     suspends: bool = True
     waits: bool = False
+    keeps: bool = False
 
     async def pull(self, most: int, indices: list[int], orders: list[Any]) -> None:
         """Append the next orders, `most` of them at most, and their positions.

@@ -675,14 +675,6 @@ class Results:
         if outcomes:
             self.finished.appendleft(ListedOutcomes(tuple(outcomes)))
 
-    def absorb(self, result: BatchResult[Any, Any]) -> None:
-        """Count the requests and unexpected records of a run that was a part of this one."""
-        self.requests += result.requests
-        self.retries += result.retries
-        self._unexpected_count += result.unexpected.count
-        room = UNEXPECTED_KEPT - len(self._unexpected)
-        self._unexpected += result.unexpected.records[:room]
-
     def progress(self, total: int | None) -> Progress:
         """Return how far it has come, out of `total` orders."""
         return Progress(

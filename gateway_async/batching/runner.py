@@ -38,7 +38,7 @@ from gateway_async.session import CALL_CANCELLED, DEADLINE_PASSED, Gate, is_canc
 from gateway_async.settings import BatchPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from gateway_async.batching.baseline import References
     from gateway_async.batching.results import BatchResult, ChunkResult, Progress
@@ -72,21 +72,32 @@ class Runner(abc.ABC):
         result: The outcome of every order, once it is over.
         streamed: Whether outcomes are taken as they come, so that workers wait when they pile up.
         span: Where it is reported; None where it is a part of another that is reported.
+
+    Args:
+        record_class: What its records are.
+        policy: How it is run.
+        part_of: What it is a part of, and shares results and gate with, if it is.
     """
 
     def __init__(
-        self, record_class: type[Any], policy: BatchPolicy, gate: Gate | None = None
+        self, record_class: type[Any], policy: BatchPolicy, part_of: "Runner | None" = None
     ) -> None:
-        self.results: Results = Results(record_class)
-        self.gate: Gate = gate or Gate(
-            deadline=asyncio.get_running_loop().time() + (policy.deadline_seconds or math.inf),
-            drain_seconds=policy.drain_seconds,
-        )
+        self.results: Results
+        self.gate: Gate
+        self.changed: asyncio.Event
+        if part_of is not None:
+            self.results, self.gate, self.changed = part_of.results, part_of.gate, part_of.changed
+        else:
+            self.results = Results(record_class)
+            self.gate = Gate(
+                deadline=asyncio.get_running_loop().time() + (policy.deadline_seconds or math.inf),
+                drain_seconds=policy.drain_seconds,
+            )
+            self.changed = asyncio.Event()
         self.result: BatchResult[Any, Any] | None = None
         self.streamed = False
         self.span: BatchSpan | None = None
         self._policy = policy
-        self._changed = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []
         self._is_leaving = False
 
@@ -165,21 +176,21 @@ class Runner(abc.ABC):
 
     async def change(self) -> None:
         """Wait until something is settled or taken, or a worker ends."""
-        self._changed.clear()
-        await self._changed.wait()
+        self.changed.clear()
+        await self.changed.wait()
 
     def take(self) -> "ChunkResult | None":
         """Take the outcomes of a chunk, if there are any that were not taken."""
         if not self.results.finished:
             return None
-        self._changed.set()
+        self.changed.set()
         return self.results.finished.popleft()
 
     def leave(self, reason: str) -> None:
         """Take nothing more in, and send nothing more; what may have been sent goes on."""
         self._is_leaving = True
         self.gate.stop(reason)
-        self._changed.set()
+        self.changed.set()
         self._end_unsent()
 
     async def drain(self, reason: str) -> asyncio.CancelledError | None:
@@ -195,6 +206,11 @@ class Runner(abc.ABC):
             interruption = await self._wait(None) or interruption
         return interruption
 
+    async def work(self) -> None:
+        """Wait until every worker has ended, or one has failed."""
+        if not self.is_over:
+            await asyncio.wait(self._workers, return_when=asyncio.FIRST_EXCEPTION)
+
     async def complete(self) -> "BatchResult[Any, Any]":
         """Start, wait for the end, and return the result; a cancellation drains first.
 
@@ -203,7 +219,11 @@ class Runner(abc.ABC):
             Exception: What the input or a collaborator raised, once `result` is there.
         """
         await self.start()
-        interruption = await self._wait(None, asyncio.FIRST_EXCEPTION)
+        interruption = None
+        try:
+            await self.work()
+        except asyncio.CancelledError as cancelled:
+            interruption = cancelled
         if interruption is not None or not self.is_over:
             reason = (
                 "the call was cancelled" if interruption else "the input or a collaborator failed"
@@ -234,12 +254,10 @@ class Runner(abc.ABC):
             raise error
         return self.result
 
-    async def _wait(
-        self, seconds: float | None, until: str = asyncio.ALL_COMPLETED
-    ) -> asyncio.CancelledError | None:
+    async def _wait(self, seconds: float | None) -> asyncio.CancelledError | None:
         try:
             if not self.is_over:
-                await asyncio.wait(self._workers, timeout=seconds, return_when=until)
+                await asyncio.wait(self._workers, timeout=seconds)
         except asyncio.CancelledError as cancelled:
             return cancelled
         return None
@@ -248,7 +266,7 @@ class Runner(abc.ABC):
         """Start a worker."""
         create = asyncio.get_running_loop().create_task
         worker = self.span.run(create, work, name=name) if self.span else create(work, name=name)
-        worker.add_done_callback(lambda _: self._changed.set())
+        worker.add_done_callback(lambda _: self.changed.set())
         self._workers.append(worker)
 
 
@@ -261,8 +279,9 @@ class BatchRunner(Runner):
         orders: The input.
         policy: How the batch is run.
         recovery: Whether refunds are sent with a marker or after a look at earlier ones.
-        gate: Where its requests leave, where it is a part of another; None for a gate of its own.
+        part_of: The job whose orders are sent, if they are a job's.
         recorder: Hears of each chunk, if the orders are a job's; they were checked then.
+        pick: Returns what of a chunk's outcomes may be seen now; None for all of it.
         marker: What the marker of each refund begins with, where markers are sent; None for a new
             one.
         began_at: When it was submitted, in seconds since the epoch: refunds like its own are looked
@@ -277,12 +296,14 @@ class BatchRunner(Runner):
         *,
         policy: BatchPolicy,
         recovery: "RecoveryPolicy",
-        gate: Gate | None = None,
+        part_of: Runner | None = None,
         recorder: Recorder | None = None,
+        pick: "Callable[[ChunkResult], ChunkResult | None] | None" = None,
         marker: str | None = None,
         began_at: float | None = None,
     ) -> None:
-        super().__init__(operation.record_class, policy, gate)
+        super().__init__(operation.record_class, policy, part_of)
+        self._pick = pick
         is_refund = operation is REFUND
         is_marked = is_refund and recovery.refund_evidence == "marker"
         if not is_marked:
@@ -372,11 +393,11 @@ class BatchRunner(Runner):
             self._alarm.cancel()
         reason = self.gate.stop_reason or "the batch ended before"
         for chunk in self._feed.give_up(NotSentError(f"nothing was sent: {reason}")):
-            self.results.add(chunk)
+            self._show(chunk)
 
     @property
     def _is_exhausted(self) -> bool:
-        return self._feed.is_exhausted
+        return self._feed.is_exhausted or self._feed.source.keeps
 
     async def close_input(self) -> None:
         """Close the input, if it was not taken to its end."""
@@ -436,8 +457,7 @@ class BatchRunner(Runner):
                     continue
             await self._fill()
             for refused in feed.take_refused():  # which were never in flight
-                self.results.add(refused)
-                self._changed.set()
+                self._show(refused)
             chunk = feed.take()
             if chunk is not None or feed.is_done:
                 return chunk
@@ -463,8 +483,10 @@ class BatchRunner(Runner):
 
         An input that may keep us waiting is not waited for beyond the deadline.
         """
-        is_too_late = self._feed.source.waits and self.gate.is_too_late
-        return not (self._is_leaving or self._feed.is_broken or is_too_late)
+        source, gate = self._feed.source, self.gate
+        is_too_late = source.waits and gate.is_too_late
+        is_kept = source.keeps and gate.stop_reason is not None
+        return not (self._is_leaving or self._feed.is_broken or is_too_late or is_kept)
 
     def _mind(self, error: GatewayError | None) -> None:
         """Stop after too many chunks in a row without a readable reply."""
@@ -487,9 +509,14 @@ class BatchRunner(Runner):
 
     def _add(self, chunk: "ChunkResult") -> None:
         """Add the outcomes of a chunk; orders that waited for it may follow."""
-        self.results.add(chunk)
+        self._show(chunk)
         self._feed.release(chunk)
-        self._changed.set()
+
+    def _show(self, chunk: "ChunkResult") -> None:
+        seen = chunk if self._pick is None else self._pick(chunk)
+        if seen is not None:
+            self.results.add(seen)
+        self.changed.set()
 
     # The baseline: earlier refunds of a chunk's transactions
 

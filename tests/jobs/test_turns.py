@@ -145,14 +145,14 @@ class AlarmError(Exception):
 async def test_what_waits_is_sent_no_more_once_a_job_that_was_cut_short_called_it_not_sent(
     sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    orders, turnstile, take = seeded(sandbox, 6), Turnstile(), BatchRunner.take
+    orders, turnstile = seeded(sandbox, 6), Turnstile()
 
-    def alarmed(run: BatchRunner) -> Any:
-        if run.results.finished:  # the first refund was made; the second waits for its turn
-            raise AlarmError
-        return take(run)
+    async def alarmed(run: BatchRunner) -> None:
+        while not run.results.finished:  # the first refund is made; the second waits for its turn
+            await asyncio.sleep(0)
+        raise AlarmError
 
-    monkeypatch.setattr(BatchRunner, "take", alarmed)
+    monkeypatch.setattr(BatchRunner, "work", alarmed)
     policy = BatchPolicy(concurrency=2, chunk_size=2)
     gateway = make(policy=policy, limiter=turnstile)
     told: list[Any] = []
