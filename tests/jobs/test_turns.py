@@ -148,7 +148,7 @@ async def test_what_waits_is_sent_no_more_once_a_job_that_was_cut_short_called_i
     orders, turnstile = seeded(sandbox, 6), Turnstile()
 
     async def alarmed(run: BatchRunner) -> None:
-        while not run.results.finished:  # the first refund is made; the second waits for its turn
+        while not run.results.finished:  # noqa: ASYNC110  # the first refund is made; the second waits for its turn
             await asyncio.sleep(0)
         raise AlarmError
 
