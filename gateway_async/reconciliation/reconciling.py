@@ -297,7 +297,7 @@ class _Run(Runner):
         else:
             self._refuse(reason or "")
             await asyncio.sleep(0)  # a long ledger must not keep others from running
-        self._changed.set()
+        self.changed.set()
 
     def _refuse(self, reason: str) -> None:
         error: GatewayError = NotSentError(f"nothing was asked: {reason}")
