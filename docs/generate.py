@@ -19,6 +19,7 @@ import attrs
 
 import gateway_async
 from gateway_async import OPERATIONS, Dialect, errors, settings, signing
+from gateway_async.reconciliation import KINDS
 from gateway_async.sandbox import faults
 
 DOCS = Path(__file__).parent
@@ -127,6 +128,8 @@ def parts() -> Iterator[tuple[str, str]]:
     yield "generated/journal.md", _journal()
     yield "generated/transitions.md", _transitions()
     yield "generated/commands.md", _commands()
+    kinds = [(f"`{kind}`", meaning) for kind, meaning in KINDS.items()]
+    yield "generated/differences.md", table(("kind", "meaning"), kinds)
     for name, (title, names) in API.items():
         yield f"reference/api/{name}.md", _page(title, "gateway_async", names)
     for name, title in MODULES.items():

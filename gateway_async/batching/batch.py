@@ -1,6 +1,6 @@
-"""`Batch`: what a call with any number of orders returns.
+"""`Batch`: what a call with any number of orders returns, and what it shares with other calls.
 
-It is a coroutine to await, or an asynchronous context manager to stream from; once.
+Each is a coroutine to await, or an asynchronous context manager to stream from; once.
 """
 
 import asyncio
@@ -25,62 +25,42 @@ if TYPE_CHECKING:
 
 O = TypeVar("O")  # noqa: E741  # an order
 R = TypeVar("R")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
-class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O, R]):
-    """One call with any number of orders.
-
-    ``await batch`` gives the `BatchResult`. ``async with batch`` streams instead: iterate to get
-    each outcome as its chunk finishes, in bounded memory. Leaving early, or being cancelled, sends
-    no further chunk and waits for those in flight; then `result` has what was not yet yielded.
-    """
+class Streamable(Coroutine[Any, Any, Result], AsyncIterator[Item], Generic[Item, Result]):
+    """What is awaited for its whole result, or streamed item by item; once."""
 
     def __init__(self, name: str, open_run: "Callable[[], Awaitable[Runner]]") -> None:
         self._name = name
         self._open_run = open_run
         self._used = False
-        self._coroutine: Coroutine[Any, Any, BatchResult[O, R]] | None = None
-        self._run: Runner | None = None
-        self._nothing: BatchResult[O, R] | None = None
-        self._ready: list[Outcome[O, R]] = []
+        self._coroutine: Coroutine[Any, Any, Result] | None = None
+        self._run: Any = None
+        self._nothing: Any = None
+        self._ready: list[Item] = []
 
     @property
-    def result(self) -> BatchResult[O, R]:
-        """The outcome of every order, once the batch is over.
+    def result(self) -> Result:
+        """All of it, once it is over.
 
         Raises:
             RuntimeError: Before that.
         """
-        found = self._nothing if self._run is None else self._run.result
+        found: Result | None = self._nothing if self._run is None else self._run.result
         if found is None:
             raise RuntimeError(f"{self!r} has no result yet: await it, or leave its `async with`")
         return found
 
-    @property
-    def progress(self) -> Progress:
-        """How far it has come; all zeros before it was started."""
-        return self._run.progress if self._run is not None else Results(object).progress(None)
-
-    if not TYPE_CHECKING:  # a type checker is to find the mistake by itself
-
-        def __getattr__(self, name: str) -> NoReturn:
-            known = {*dir(BatchResult), *BatchResult.__annotations__}
-            forgotten = not name.startswith("_") and name in known
-            hint = "; the result has: await the batch first" if forgotten else ""
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}{hint}",
-                name=name,
-                obj=self,
-            )
-
     def __repr__(self) -> str:
         is_over = self._run is not None and self._run.result is not None
         state = "over" if is_over else "running" if self._used else "new"
-        return f"<Batch {self._name} {state}>"
+        return f"<{type(self).__name__} {self._name} {state}>"
 
     # As a coroutine
 
-    def __await__(self) -> Generator[Any, Any, BatchResult[O, R]]:
+    def __await__(self) -> Generator[Any, Any, Result]:
         return self._begin().__await__()
 
     def send(self, value: Any) -> Any:  # noqa: ANN401  # as Coroutine.send
@@ -109,14 +89,15 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
         if not getattr(self, "_used", True):
             warnings.warn(f"{self!r} was never awaited", RuntimeWarning, stacklevel=2)
 
-    def _begin(self) -> Coroutine[Any, Any, BatchResult[O, R]]:
+    def _begin(self) -> Coroutine[Any, Any, Result]:
         self._claim()
         self._coroutine = self._complete()
         return self._coroutine
 
-    async def _complete(self) -> BatchResult[O, R]:
+    async def _complete(self) -> Result:
         with await self._open() as run:
-            return await run.complete()
+            result: Result = await run.complete()
+            return result
 
     # As a stream
 
@@ -132,13 +113,13 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Outcome[O, R]:
+    async def __anext__(self) -> Item:
         if not self._ready:
             await self._make_ready()
         return self._ready.pop()
 
     async def _make_ready(self) -> None:
-        """Make the outcomes of the next block that is settled.
+        """Make the items of the next block that is settled.
 
         Raises:
             StopAsyncIteration: At the end.
@@ -183,12 +164,13 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
             interruption = None  # the first cancellation is already on its way
         await run.finish(interruption, quiet=error is not None)
 
-    async def _drain(self, run: "Runner", reason: str) -> asyncio.CancelledError | None:
+    async def _drain(self, run: Any, reason: str) -> asyncio.CancelledError | None:  # noqa: ANN401  # a `Runner`
         run.results.put_back(self._ready[::-1])
         self._ready = []
-        return await run.drain(reason)
+        interruption: asyncio.CancelledError | None = await run.drain(reason)
+        return interruption
 
-    async def _open(self) -> "Runner":
+    async def _open(self) -> Any:  # noqa: ANN401  # a `Runner`
         try:
             self._run = await self._open_run()
         except asyncio.CancelledError as cancelled:  # while the orders of a job were looked for
@@ -204,6 +186,32 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
                 "another call would send them again"
             )
         self._used = True
+
+
+class Batch(Streamable[Outcome[O, R], BatchResult[O, R]], Generic[O, R]):
+    """One call with any number of orders.
+
+    ``await batch`` gives the `BatchResult`. ``async with batch`` streams instead: iterate to get
+    each outcome as its chunk finishes, in bounded memory. Leaving early, or being cancelled, sends
+    no further chunk and waits for those in flight; then `result` has what was not yet yielded.
+    """
+
+    @property
+    def progress(self) -> Progress:
+        """How far it has come; all zeros before it was started."""
+        return self._run.progress if self._run is not None else Results(object).progress(None)
+
+    if not TYPE_CHECKING:  # a type checker is to find the mistake by itself
+
+        def __getattr__(self, name: str) -> NoReturn:
+            known = {*dir(BatchResult), *BatchResult.__annotations__}
+            forgotten = not name.startswith("_") and name in known
+            hint = "; the result has: await the batch first" if forgotten else ""
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}{hint}",
+                name=name,
+                obj=self,
+            )
 
 
 def check_batch(operation: "Operation", orders: object, policy: "BatchPolicy") -> None:

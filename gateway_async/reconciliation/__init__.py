@@ -4,21 +4,10 @@
 """
 
 from gateway_async.reconciliation.differences import (
-    DIFFERENCES,
-    AbsentAtGateway,
-    AmountDiffers,
-    CurrencyDiffers,
+    KINDS,
     Difference,
     LedgerEntry,
-    OrderNoDiffers,
-    RefundAbsentAtGateway,
-    RefundedDiffers,
-    RefundUnknownToLedger,
     Rules,
-    SeveralTransactions,
-    StateDiffers,
-    Unanswered,
-    Unreadable,
 )
 from gateway_async.reconciliation.reconciling import Reconciliation, reconcile
 from gateway_async.reconciliation.summary import (
@@ -28,24 +17,13 @@ from gateway_async.reconciliation.summary import (
 )
 
 __all__ = [
-    "DIFFERENCES",
-    "AbsentAtGateway",
-    "AmountDiffers",
-    "CurrencyDiffers",
+    "KINDS",
     "CurrencyTotals",
     "Difference",
     "LedgerEntry",
-    "OrderNoDiffers",
     "Reconciliation",
     "ReconciliationResult",
-    "RefundAbsentAtGateway",
-    "RefundUnknownToLedger",
-    "RefundedDiffers",
     "Rules",
-    "SeveralTransactions",
-    "StateDiffers",
     "Summary",
-    "Unanswered",
-    "Unreadable",
     "reconcile",
 ]

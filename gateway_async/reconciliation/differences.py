@@ -7,7 +7,8 @@ and what depends on it is not compared. How the records came is not known here.
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Context, Decimal
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import attrs
 
@@ -38,6 +39,28 @@ Kind = Literal[
     "unreadable",
     "unanswered",
 ]
+KINDS: Mapping[Kind, str] = MappingProxyType(
+    {
+        "absent_at_gateway": "the gateway lists no such payment; `ledger` is the reference that "
+        "was looked up, and refunds are compared only if it lists some",
+        "several_transactions": "an `order_no` has several, in `gateway`; nothing else is "
+        "compared, since nothing says with which",
+        "order_no": "the transaction belongs to another order",
+        "amount": "as numbers: 10 and 10.00 are equal",
+        "currency": "without case; also where a refund is in another currency than its payment",
+        "refunded_total": "both know of refunds, and the sums differ",
+        "refund_unknown_to_ledger": "the gateway gave money back, and the ledger says 0",
+        "refund_absent_at_gateway": "the ledger says it was given back, and the gateway lists "
+        "nothing that was",
+        "state": "the ledger's word is none of those that you gave for the `payment_status`, which "
+        "are in `means`",
+        "unreadable": "a `field` of a record cannot be read, is missing, or has a value without a "
+        "known meaning; what depends on it is not compared",
+        "unanswered": "one of the two look-ups had no answer; nothing of the entry is compared",
+    }
+)
+"""Every kind of difference, and what it means."""
+
 _Record = TypeVar("_Record", bound=Record)
 
 _STRIPPED = ("transaction_id", "order_no", "currency", "payment_status", "refund_status")
@@ -106,7 +129,7 @@ class LedgerEntry:
         return OrderRef(order_no=self.order_no)
 
 
-# Each kind of difference
+# One difference
 
 
 @attrs.frozen(kw_only=True)
@@ -114,21 +137,27 @@ class Difference:
     """One difference; an entry may have several.
 
     Attributes:
-        kind: The name of the class of difference, as the summary counts it.
+        kind: What differs; `KINDS` has the meaning of each.
         index: The position of the entry in the ledger, from 0.
         entry: The entry.
         records: What the gateway lists for the entry: its transactions, then its refunds.
-        ledger: What the ledger says; None if it says nothing that can be compared.
-        gateway: What the gateway says; None if it says nothing.
+        ledger: What the ledger says: a `Decimal` for an amount, else text; None if it says nothing
+            that can be compared.
+        gateway: What the gateway says, likewise; a tuple of transaction ids where it has several.
+        field: ``"unreadable"``: the name of the field, whose text is in `gateway`.
+        means: ``"state"``: the ledger's words for this `payment_status`, as you gave them.
+        error: ``"unanswered"``: why.
     """
 
-    kind: ClassVar[Kind]
-
+    kind: Kind
     index: int
     entry: LedgerEntry
     records: tuple[TransactionRecord | RefundRecord, ...] = attrs.field(default=(), repr=False)
-    ledger: object = None
-    gateway: object = None
+    ledger: Decimal | str | None = None
+    gateway: Decimal | str | tuple[str | None, ...] | None = None
+    field: str | None = None
+    means: tuple[str, ...] = ()
+    error: GatewayError | None = None
 
     def __str__(self) -> str:
         return f"[{self.index}] {self.text}"
@@ -137,11 +166,10 @@ class Difference:
     def text(self) -> str:
         """What differs, in words: the reference of the entry, the kind, and both values."""
         ref = self.entry.ref
-        return f"{ref.kind} {_shown(ref.value)}: {self.kind}: {self._values}"
-
-    @property
-    def _values(self) -> str:
-        return f"ledger {_shown(self.ledger)}, gateway {_shown(self.gateway)}"
+        values = f"ledger {_shown(self.ledger)}, gateway {_shown(self.gateway)}"
+        if self.field is not None:
+            values += f" ({self.field})"
+        return f"{ref.kind} {_shown(ref.value)}: {self.kind}: {self.error or values}"
 
 
 def _shown(value: object) -> str:
@@ -149,160 +177,6 @@ def _shown(value: object) -> str:
         return ", ".join(map(_shown, value))
     text = "nothing" if value is None else str(value)
     return text if text.isprintable() else repr(text)
-
-
-@attrs.frozen(kw_only=True)
-class AbsentAtGateway(Difference):
-    """The gateway lists no such transaction. `ledger` is the reference that was looked up."""
-
-    kind: ClassVar[Kind] = "absent_at_gateway"
-
-    ledger: str
-    gateway: None = None
-
-
-@attrs.frozen(kw_only=True)
-class SeveralTransactions(Difference):
-    """The gateway has several transactions for an order number. `gateway` has their identifiers.
-
-    Nothing else of the entry is compared, since nothing says with which of them.
-    """
-
-    kind: ClassVar[Kind] = "several_transactions"
-
-    ledger: str | None
-    gateway: tuple[str | None, ...]
-
-
-@attrs.frozen(kw_only=True)
-class OrderNoDiffers(Difference):
-    """The transaction belongs to another order number."""
-
-    kind: ClassVar[Kind] = "order_no"
-
-    ledger: str
-    gateway: str
-
-
-@attrs.frozen(kw_only=True)
-class AmountDiffers(Difference):
-    """The amounts differ, as numbers."""
-
-    kind: ClassVar[Kind] = "amount"
-
-    ledger: Decimal
-    gateway: Decimal
-
-
-@attrs.frozen(kw_only=True)
-class CurrencyDiffers(Difference):
-    """The currencies differ: the transaction's, or that of one of its refunds."""
-
-    kind: ClassVar[Kind] = "currency"
-
-    ledger: str
-    gateway: str
-
-
-@attrs.frozen(kw_only=True)
-class RefundedDiffers(Difference):
-    """Both sides know of refunds, and the sums differ."""
-
-    kind: ClassVar[Kind] = "refunded_total"
-
-    ledger: Decimal
-    gateway: Decimal
-
-
-@attrs.frozen(kw_only=True)
-class RefundUnknownToLedger(Difference):
-    """The gateway lists refunds, and the ledger knows of none."""
-
-    kind: ClassVar[Kind] = "refund_unknown_to_ledger"
-
-    ledger: Decimal
-    gateway: Decimal
-
-
-@attrs.frozen(kw_only=True)
-class RefundAbsentAtGateway(Difference):
-    """The ledger has refunds, and the gateway lists none that gave money back."""
-
-    kind: ClassVar[Kind] = "refund_absent_at_gateway"
-
-    ledger: Decimal
-    gateway: Decimal
-
-
-@attrs.frozen(kw_only=True)
-class StateDiffers(Difference):
-    """The ledger's word is none of those for the gateway's `payment_status`.
-
-    Attributes:
-        means: The ledger's words for this `payment_status`, as you gave them.
-    """
-
-    kind: ClassVar[Kind] = "state"
-
-    ledger: str
-    gateway: str
-    means: tuple[str, ...]
-
-
-@attrs.frozen(kw_only=True)
-class Unreadable(Difference):
-    """A field of a record could not be read, is missing, or has a value without a known meaning.
-
-    What hangs on the field is not compared. `gateway` is its text; empty where it is missing.
-
-    Attributes:
-        field: The name of the field.
-    """
-
-    kind: ClassVar[Kind] = "unreadable"
-
-    ledger: None = None
-    gateway: str
-    field: str
-
-    @property
-    def _values(self) -> str:
-        return f"{super()._values} ({self.field})"
-
-
-@attrs.frozen(kw_only=True)
-class Unanswered(Difference):
-    """The look-up of the transaction, or that of the refunds, had no answer; nothing is compared.
-
-    Attributes:
-        error: Why.
-    """
-
-    kind: ClassVar[Kind] = "unanswered"
-
-    ledger: None = None
-    gateway: None = None
-    error: GatewayError
-
-    @property
-    def _values(self) -> str:
-        return str(self.error)
-
-
-DIFFERENCES: tuple[type[Difference], ...] = (
-    AbsentAtGateway,
-    SeveralTransactions,
-    OrderNoDiffers,
-    AmountDiffers,
-    CurrencyDiffers,
-    RefundedDiffers,
-    RefundUnknownToLedger,
-    RefundAbsentAtGateway,
-    StateDiffers,
-    Unreadable,
-    Unanswered,
-)
-"""Every class of difference."""
 
 
 # What the merchant says of the gateway's values
@@ -408,15 +282,15 @@ class Case:
     refunds: tuple[RefundRecord, ...] = attrs.field(default=(), converter=_distinct)
     error: GatewayError | None = None
 
-    def note(self, kind: type[Difference], **values: Any) -> Difference:  # noqa: ANN401  # by kind
+    def note(self, kind: Kind, **values: Any) -> Difference:  # noqa: ANN401  # by kind
         """Make a difference of this entry."""
         records: tuple[TransactionRecord | RefundRecord, ...] = (*self.transactions, *self.refunds)
-        return kind(index=self.index, entry=self.entry, records=records, **values)
+        return Difference(kind=kind, index=self.index, entry=self.entry, records=records, **values)
 
     def unreadable(self, problems: Mapping[str, str]) -> Iterator[Difference]:
         """Make a difference of each field that cannot be read, with its text."""
         for field, text in problems.items():
-            yield self.note(Unreadable, field=field, gateway=text)
+            yield self.note("unreadable", field=field, gateway=text)
 
     @property
     def done_refunds(self) -> Iterator[RefundRecord]:
@@ -438,16 +312,16 @@ class Case:
 def compare(case: Case) -> tuple[Difference, ...]:
     """Return every difference of one entry."""
     if case.error is not None:
-        return (case.note(Unanswered, error=case.error),)
+        return (case.note("unanswered", error=case.error),)
     if not case.transactions:
-        absent = case.note(AbsentAtGateway, ledger=case.entry.ref.value)
+        absent = case.note("absent_at_gateway", ledger=case.entry.ref.value)
         return (absent, *(_compare_refunds(case) if case.refunds else ()))
     if len(case.transactions) == 1:
         return tuple(chain(_compare_transaction(case), _compare_refunds(case)))
     names = tuple(record.transaction_id for record in case.transactions)
     if names[0] is not None and len(set(names)) == 1:
         return tuple(case.unreadable({"transaction_id": names[0]}))
-    return (case.note(SeveralTransactions, ledger=case.entry.transaction_id, gateway=names),)
+    return (case.note("several_transactions", ledger=case.entry.transaction_id, gateway=names),)
 
 
 def _compare_transaction(case: Case) -> Iterator[Difference]:
@@ -456,29 +330,12 @@ def _compare_transaction(case: Case) -> Iterator[Difference]:
     state = None if states is None else entry.state
     currencies = {entry.currency.casefold(), (record.currency or "").casefold()}
     # The finding, the field, the ledger's value, whether the gateway's is known, whether they agree
-    findings: tuple[tuple[type[Difference], str, object, bool, bool], ...] = (
-        (
-            OrderNoDiffers,
-            "order_no",
-            entry.order_no,
-            bool(record.order_no),
-            entry.order_no == record.order_no,
-        ),
-        (
-            AmountDiffers,
-            "amount",
-            entry.amount,
-            is_summable(record.amount),
-            entry.amount == record.amount,
-        ),
-        (
-            CurrencyDiffers,
-            "currency",
-            entry.currency,
-            bool(record.currency),
-            len(currencies) == 1,
-        ),
-        (StateDiffers, "payment_status", state, means is not None, state in (means or ())),
+    same_order, same_amount = entry.order_no == record.order_no, entry.amount == record.amount
+    findings: tuple[tuple[Kind, str, object, bool, bool], ...] = (
+        ("order_no", "order_no", entry.order_no, bool(record.order_no), same_order),
+        ("amount", "amount", entry.amount, is_summable(record.amount), same_amount),
+        ("currency", "currency", entry.currency, bool(record.currency), len(currencies) == 1),
+        ("state", "payment_status", state, means is not None, state in (means or ())),
     )
     problems = dict(record.unreadable)
     for kind, field, wanted, is_known, agree in findings:
@@ -488,7 +345,7 @@ def _compare_transaction(case: Case) -> Iterator[Difference]:
         if not is_known:
             problems.setdefault(field, _text(said))
         elif not agree:
-            more = {"means": tuple(sorted(means or ()))} if kind is StateDiffers else {}
+            more = {"means": tuple(sorted(means or ()))} if kind == "state" else {}
             yield case.note(kind, ledger=wanted, gateway=said, **more)
     yield from case.unreadable(problems)
 
@@ -512,15 +369,16 @@ def _compare_refunds(case: Case) -> Iterator[Difference]:
     found = dict.fromkeys(refund.currency for refund in case.done_refunds if refund.currency)
     foreign = [currency for currency in found if currency.casefold() != own]
     for currency in foreign:
-        yield case.note(CurrencyDiffers, ledger=case.entry.currency, gateway=currency)
+        yield case.note("currency", ledger=case.entry.currency, gateway=currency)
     if contradicted or foreign or not is_known:
         return
     wanted, said, context = case.entry.refunded, _NOTHING, exact_context()
     for refund in case.done_refunds:
         said = context.add(said, refund.refund_amount or _NOTHING)
     if wanted != said:
-        kind = RefundedDiffers if said else RefundAbsentAtGateway
-        yield case.note(kind if wanted else RefundUnknownToLedger, ledger=wanted, gateway=said)
+        kind: Kind = "refunded_total" if said else "refund_absent_at_gateway"
+        kind = kind if wanted else "refund_unknown_to_ledger"
+        yield case.note(kind, ledger=wanted, gateway=said)
 
 
 def _refund_problems(refund: RefundRecord, case: Case) -> tuple[dict[str, str], dict[str, str]]:

@@ -8,12 +8,11 @@ comparison. Look-ups move no money, so leaving waits for none.
 import asyncio
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Generator
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from gateway_async.batching.batch import Batch, check_size
+from gateway_async.batching.batch import Streamable, check_size
 from gateway_async.batching.feed import check_orders, open_source
 from gateway_async.batching.runner import Runner
 from gateway_async.client import GatewayClient
@@ -31,8 +30,8 @@ from gateway_async.settings import check_instance, checked_count
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping, Sequence
-    from types import TracebackType
 
+    from gateway_async.batching.batch import Batch
     from gateway_async.batching.results import Outcome
     from gateway_async.models.orders import OrderRef
     from gateway_async.settings import BatchPolicy
@@ -45,7 +44,7 @@ _COMPARED_AT_ONCE = 200
 _PROBLEMS_SHOWN = 20
 
 
-class Reconciliation(Coroutine[Any, Any, ReconciliationResult], AsyncIterator[Difference]):
+class Reconciliation(Streamable[Difference, ReconciliationResult]):
     """One comparison of a ledger with the gateway's records.
 
     ``await reconciliation`` gives the `ReconciliationResult`. ``async with reconciliation``
@@ -53,34 +52,6 @@ class Reconciliation(Coroutine[Any, Any, ReconciliationResult], AsyncIterator[Di
     memory. Leaving early, or being cancelled, looks up nothing more and waits for nothing; the
     entries that were taken in by then and not compared are unanswered.
     """
-
-    def __init__(
-        self,
-        gateway: GatewayClient,
-        ledger: object,
-        *,
-        rules: Rules,
-        policy: "BatchPolicy",
-        window: int,
-    ) -> None:
-        runs: list[_Run] = []
-
-        async def open_run() -> _Run:
-            # It does not know `self`: such a ring would put the warning off that it was not used.
-            runs.append(_Run(gateway, ledger, rules=rules, policy=policy, window=window))
-            return runs[0]
-
-        self._runs = runs
-        self._batch: Batch[Any, Any] = Batch("reconciliation", open_run)
-
-    @property
-    def result(self) -> ReconciliationResult:
-        """What it came to, once it is over.
-
-        Raises:
-            RuntimeError: Before that.
-        """
-        return self._batch.result  # type: ignore[return-value]  # `_Run` makes it
 
     @property
     def summary(self) -> Summary:
@@ -94,49 +65,7 @@ class Reconciliation(Coroutine[Any, Any, ReconciliationResult], AsyncIterator[Di
     @property
     def progress(self) -> Summary:
         """How far it has come; all zeros before it was started."""
-        return self._runs[0].progress if self._runs else Books().summary()
-
-    def __repr__(self) -> str:
-        if self._runs and self._runs[0].result is not None:
-            return "<Reconciliation over>"
-        return repr(self._batch).replace("<Batch reconciliation", "<Reconciliation")
-
-    # As a coroutine
-
-    def __await__(self) -> Generator[Any, Any, ReconciliationResult]:
-        return self._batch.__await__()  # type: ignore[return-value]  # `_Run` makes it
-
-    def send(self, value: Any) -> Any:  # noqa: ANN401  # as Coroutine.send
-        """Resume it, as for any coroutine."""
-        return self._batch.send(value)
-
-    def throw(self, *error: Any) -> Any:  # noqa: ANN401  # as Coroutine.throw
-        """Raise an error inside it, as for any coroutine."""
-        return self._batch.throw(*error)
-
-    def close(self) -> None:
-        """Give it up, as for any coroutine."""
-        self._batch.close()
-
-    # As a stream
-
-    async def __aenter__(self) -> Self:
-        await self._batch.__aenter__()
-        return self
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Difference:
-        return await self._batch.__anext__()  # type: ignore[return-value]  # `_Run` finds them
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: "TracebackType | None",
-    ) -> None:
-        await self._batch.__aexit__(kind, error, traceback)
+        return self._run.progress if self._run is not None else Books().summary()
 
 
 def reconcile(  # noqa: PLR0913  # one keyword a setting
@@ -182,13 +111,13 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
         raise InvalidOrderError(str(error).replace("orders:", "ledger:", 1)) from None
     policy = gateway._batch_policy(policy)  # noqa: SLF001  # as its own look-ups go by
     check_size(OPERATIONS["query"], policy)
-    return Reconciliation(
-        gateway,
-        ledger,
-        rules=Rules(states=states, refund_statuses=refund_statuses),
-        policy=policy,
-        window=checked_count("window", window),
-    )
+    rules = Rules(states=states, refund_statuses=refund_statuses)
+    size = checked_count("window", window)
+
+    async def open_run() -> _Run:
+        return _Run(gateway, ledger, rules=rules, policy=policy, window=size)
+
+    return Reconciliation("of a ledger", open_run)
 
 
 class _Run(Runner):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 import attrs
 
 from gateway_async.reconciliation.differences import (
-    DIFFERENCES,
+    KINDS,
     Difference,
     exact_context,
     is_summable,
@@ -165,7 +165,7 @@ class Books:
         self.exhausted: bool = False
         self.requests = self.unexpected = 0
         self._entries = Counter(matched=0, differing=0, unanswered=0)
-        self._kinds: Counter[str] = Counter(dict.fromkeys((kind.kind for kind in DIFFERENCES), 0))
+        self._kinds: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
         self._context = exact_context()
         self._totals: defaultdict[str, dict[str, Any]] = defaultdict(
             lambda: attrs.asdict(CurrencyTotals())

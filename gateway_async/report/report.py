@@ -26,8 +26,6 @@ from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.records import RefundRecord
 from gateway_async.reconciliation.differences import (
     Difference,
-    Unanswered,
-    Unreadable,
     exact_context,
     is_summable,
 )
@@ -323,9 +321,9 @@ class Report:
         step = self._step(difference.kind, difference.kind, 1)
         _add_money(step, entry.currency, entry.amount)
         reason = ""
-        if isinstance(difference, Unanswered):
+        if difference.error is not None:
             reason = str(difference.error)
-        elif isinstance(difference, Unreadable):
+        elif difference.field is not None:
             reason = difference.field
         order_no, transaction_id = _references(entry)
         example = Example(

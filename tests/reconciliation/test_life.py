@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from gateway_async import BatchPolicy, ConfigurationError
-from gateway_async.reconciliation import LedgerEntry, Summary, Unanswered, reconcile
+from gateway_async.reconciliation import LedgerEntry, Summary, reconcile
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.reconciliation.books import Books, entries, entry
 from tests.reconciliation.planting import found
@@ -72,7 +72,7 @@ def _no_task_left() -> None:
 async def test_it_is_used_once() -> None:
     gateway = client_over(MemoryTransport(Books()))
     reconciliation = reconcile(gateway, entries(3))
-    assert repr(reconciliation) == "<Reconciliation new>"
+    assert repr(reconciliation) == "<Reconciliation of a ledger new>"
     assert reconciliation.progress.entries == 0
     with pytest.raises(RuntimeError, match="no result"):
         _ = reconciliation.summary
@@ -82,13 +82,13 @@ async def test_it_is_used_once() -> None:
     assert (result.ok, len(result), result[:]) == (True, 0, ())
     assert reconciliation.result is result
     assert reconciliation.progress == reconciliation.summary == result.summary
-    assert repr(reconciliation) == "<Reconciliation over>"
+    assert repr(reconciliation) == "<Reconciliation of a ledger over>"
     with pytest.raises(RuntimeError, match="once"):
         await reconciliation
 
 
 def test_dropped_unused_it_warns() -> None:
-    with pytest.warns(RuntimeWarning, match="reconciliation new.* never awaited"):
+    with pytest.warns(RuntimeWarning, match="Reconciliation of a ledger new.* never awaited"):
         reconcile(client_over(MemoryTransport(Books())), [])
 
 
@@ -213,7 +213,7 @@ async def test_cancelled_while_look_ups_are_out(streamed: bool, answered: int) -
     assert summary.matched + summary.differing == (answered // 8) * 40
     told = [*found(seen), *found(reconciliation.result)]
     assert len(told) == len(set(told)) == sum(summary.differences.values())
-    rest = [one for one in reconciliation.result if isinstance(one, Unanswered)]
+    rest = [one for one in reconciliation.result if one.kind == "unanswered"]
     assert all("no answer was waited for" in str(one.error) for one in rest)
     assert ledger.closed
     _no_task_left()

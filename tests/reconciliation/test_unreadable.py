@@ -14,7 +14,7 @@ from gateway_async import (
     OutcomeUnknownError,
     RetryPolicy,
 )
-from gateway_async.reconciliation import Unanswered, Unreadable, reconcile
+from gateway_async.reconciliation import reconcile
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import (
     DoubledItems,
@@ -35,7 +35,7 @@ async def _fields(books: Books, *, refunded: Any = 0, **settings: Any) -> list[t
     ledger = [entry(1, refunded=refunded, state="paid")]
     result = await reconcile(client_over(MemoryTransport(books)), ledger, **settings)
     assert result.summary.differing == (1 if result else 0)
-    return [(d.field if isinstance(d, Unreadable) else d.kind, d.gateway) for d in result]
+    return [(d.field or d.kind, d.gateway) for d in result]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ async def test_a_refund_of_another_transaction_is_not_added() -> None:
     )
     ledger = [entry(1, transaction_id=None, refunded="1.00")]
     [difference] = result = await reconcile(gateway, ledger)
-    assert isinstance(difference, Unreadable)
+    assert difference.kind == "unreadable"
     assert (difference.field, difference.gateway) == ("transaction_id", "T000002")
     assert result.summary.currencies["EUR"].gateway_refunded == 0
 
@@ -178,7 +178,7 @@ async def test_a_transaction_listed_twice_and_differently(
     sandbox.faults.add("query", DoubledItems(status="2"))
     payment = pay(sandbox, "N1")
     [difference] = await reconcile(gateway, [entry_of(payment)])
-    assert isinstance(difference, Unanswered)
+    assert difference.kind == "unanswered"
     assert isinstance(difference.error, OutcomeUnknownError)
 
     def twice(asked: Any) -> Any:
@@ -188,7 +188,7 @@ async def test_a_transaction_listed_twice_and_differently(
         return reply
 
     [difference] = await reconcile(client_over(MemoryTransport(twice)), [entry(1)])
-    assert isinstance(difference, Unreadable)
+    assert difference.kind == "unreadable"
     assert (difference.field, difference.gateway) == ("transaction_id", "T000001")
     assert str(difference).endswith("gateway T000001 (transaction_id)")
 
@@ -251,7 +251,7 @@ async def test_a_reference_that_cannot_be_asked_for(sandbox: Sandbox) -> None:
     async with client_of(sandbox) as gateway:
         result = await reconcile(gateway, ledger)
         assert found(result) == [(1, "unanswered")]
-        assert isinstance(result[0], Unanswered)
+        assert result[0].kind == "unanswered"
         assert isinstance(result[0].error, InvalidOrderError)
         assert (await reconcile(gateway, ledger[1:] * 3, window=1)).summary.unanswered == 3
 

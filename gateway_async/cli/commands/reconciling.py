@@ -28,7 +28,7 @@ from gateway_async.cli.run import (
 from gateway_async.cli.settings import Reconcile
 from gateway_async.cli.tables import open_table
 from gateway_async.errors import ConfigurationError
-from gateway_async.reconciliation import Unanswered, Unreadable, reconcile as reconcile_ledger
+from gateway_async.reconciliation import reconcile as reconcile_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -51,10 +51,10 @@ def _cells(difference: "Difference", line: int) -> tuple[object, ...]:
     """Return the result cells of one difference, in the order of `_COLUMNS`."""
     return (
         difference.kind,
-        difference.field if isinstance(difference, Unreadable) else None,
+        difference.field,
         _joined(difference.ledger),
         _joined(difference.gateway),
-        str(difference.error) if isinstance(difference, Unanswered) else None,
+        str(difference.error) if difference.error else None,
         line,
     )
 
@@ -143,7 +143,7 @@ class _Run:
                     nonlocal at, row
                     while at < difference.index:  # both come in the order of the ledger
                         at, row = next(rows)
-                    if isinstance(difference, Unanswered):
+                    if difference.error is not None:
                         summary.note_reason(difference.error)
                     write(difference, row)
                     if report is not None:
