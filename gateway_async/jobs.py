@@ -106,7 +106,7 @@ _NOT_OURS = (
     "the lease of the job was lost, and another process may have it; resume the job, or read "
     "journal.outcomes()"
 )
-_IS_HELD = "; it is held: say by journal.resolve whether it is to be sent"
+_IS_HELD = "; it is held until you decide whether it is to be sent (`resolve`)"
 _NOT_READ = "the journal was not read to its end; resume the job, or read journal.outcomes()"
 
 

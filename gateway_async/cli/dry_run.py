@@ -38,7 +38,7 @@ def plan_lines(layout: "Layout", settings: "Settings", file: "InputFile") -> "It
     if file.unread:
         yield f"columns that are not sent: {file.unread}"
     count, sizes = planned["requests"], planned["orders_in_requests"]
-    listed = ", ".join(f"{n:,} of {size} order{'s' * (size != '1')}" for size, n in sizes.items())
+    listed = ", ".join(f"{n:,} with {size} order{'s' * (size != '1')}" for size, n in sizes.items())
     yield f"{count:,} request{'s' * (count != 1)} to {planned['url']}: {listed}"
     if layout.command == "refund" and recovery.record_baseline:
         yield "before each of them, the refunds that there are by then are looked up"

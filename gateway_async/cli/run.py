@@ -46,6 +46,7 @@ DONE, NOT_ALL_DONE, USAGE, UNSETTLED = 0, 1, 2, 3
 
 _REASONS_SHOWN = 3
 _REASONS_KEPT = 1000
+_OTHER_REASONS = "other reasons, which the outcomes have"
 _SECONDS_BETWEEN_TICKS = 0.5
 _EXIT_CODES = {"unknown": 3, "not_sent": 3, "declined": 1, "absent": 1}
 _NOT_BEGUN = (InvalidOrderError, JobBusyError, JobConflictError, JobNotFoundError)
@@ -133,8 +134,9 @@ class RunSummary:
         report: Collects the report; None where none was asked for.
         books: What a reconciliation came to.
         counts: How many orders have each status.
-        held: How many of those that are not sent wait for a decision: they were proved not to be
-            done, or the gateway lists a refund like them.
+        held: How many of those that are not sent wait for a decision, since they were proved not to
+            be done.
+        alike: How many wait for one, since the gateway lists a refund like them.
         reasons: How many orders did not succeed for each reason; the first thousand reasons.
         requests: Requests made, None where nobody counted.
         retries: How many of them were repeats.
@@ -156,6 +158,7 @@ class RunSummary:
     books: "Summary | None" = None
     counts: Counter[str] = attrs.field(factory=Counter)
     held: int = 0
+    alike: int = 0
     reasons: Counter[str] = attrs.field(factory=Counter)
     requests: int | None = None
     retries: int | None = None
@@ -168,7 +171,8 @@ class RunSummary:
     def see(self, outcome: "Outcome[Any, Any]") -> None:
         """Count one outcome, and pass it on to the report."""
         self.counts[str(outcome.status)] += 1
-        self.held += isinstance(outcome.error, NotDoneError | AlikeRefundError)
+        self.held += isinstance(outcome.error, NotDoneError)
+        self.alike += isinstance(outcome.error, AlikeRefundError)
         self.note_reason(outcome.error)
         if self.report is not None:
             self.report.see(outcome)
@@ -176,7 +180,9 @@ class RunSummary:
     def note_reason(self, error: GatewayError | None) -> None:
         """Note why something did not succeed."""
         text = "" if error is None else str(error)
-        if text and (text in self.reasons or len(self.reasons) < _REASONS_KEPT):
+        if text and text not in self.reasons and len(self.reasons) >= _REASONS_KEPT:
+            text = _OTHER_REASONS
+        if text:
             self.reasons[text] += 1
 
     @contextlib.contextmanager
@@ -236,8 +242,11 @@ class RunSummary:
         if self.books is None:
             row = (self.command, self.counts, self.requests, self.retries, self.seconds)
             console.show("summary", summary_table([row]), **self.as_dict())
-        for reason, count in self.reasons.most_common(_REASONS_SHOWN):
+        shown = self.reasons.most_common(_REASONS_SHOWN)
+        for reason, count in shown:
             console.tell("reason", f"{count} x {reason}", count=count, reason=reason)
+        if more := self.reasons.total() - sum(count for _, count in shown):
+            console.tell("reason", f"and {more:,} for other reasons, in the outcomes", count=more)
         if self.unexpected:
             text = f"records that belong to no order of the file: {self.unexpected}"
             console.tell("unexpected", text, count=self.unexpected)
@@ -260,17 +269,19 @@ class RunSummary:
         if self.source == STDIO:  # its input is gone
             kind = ("--format", self.stdio) if self.out == STDIO else ()
             resume = on_job(("resume", str(self.job), "--out", str(self.out), *kind), options)
-        unknown, left = self.counts["unknown"], self.counts["not_sent"] - self.held
+        held = self.held + self.alike
+        unknown, left = self.counts["unknown"], self.counts["not_sent"] - held
         if unknown or left > 0 or self.failure is not None:
             self.advise(console, f"{unknown} unknown and {left} not sent; go on with", resume)
-        if self.held:
-            what = (
-                f"{self.held} are held: they wait for your decision (`jobs resolve`); those that "
-                "were proved not to be done also go out by this command with `resend_absent = "
-                "true` under [recovery]"
-            )
-            console.tell("held", what, count=self.held)
-        if unknown or self.held:
+        if held:
+            what = f"{held} are held: they wait for your decision (`gateway-async jobs resolve`)"
+            if self.held:
+                what += (
+                    f"; the {self.held} that were proved not to be done also go out by this "
+                    "command with `resend_absent = true` under [recovery]"
+                )
+            console.tell("held", what, count=held)
+        if unknown or held:
             show = on_job(("show", str(self.job)), options)
             self.advise(console, "what waits for a decision is listed by", show)
         if self.misplaced:

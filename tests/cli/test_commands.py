@@ -266,7 +266,7 @@ async def test_a_dry_run_shows_what_would_be_sent_and_needs_no_gateway(
     assert (ended.code, ended.stderr) == (0, "")
     assert "refund: 120 orders, EUR 120.00\ncolumns that are not sent: 'customer'" in ended.stdout
     assert (
-        "3 requests to /v1/refund of a gateway that is not named yet: 3 of 40 orders"
+        "3 requests to /v1/refund of a gateway that is not named yet: 3 with 40 orders"
         in ended.stdout
     )
     for number, text in enumerate(ended.stdout.split("refund_orders = ")[1:]):

@@ -48,7 +48,7 @@ async def test_the_same_orders_under_another_name_are_held(
         assert error.reference == reference
         assert error.refund_date is not None
         assert reference in str(error)
-        assert "journal.resolve" in str(error)
+        assert "until you decide" in str(error)
 
 
 async def test_what_is_held_stays_so_until_a_person_decides(

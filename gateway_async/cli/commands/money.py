@@ -138,21 +138,22 @@ class _Run:
         return summary.exit_code
 
     def _show(self, file: InputFile) -> None:
-        """Show what would be sent, and how far its job has come; no journal is made."""
+        """Show how far the job of the file has come, and what would be sent; no journal is made."""
+        is_named = {"base_url", "merchant_id", "account_id"} <= {*self.settings.who}
+        if self.layout.moves_money and (self.job is not None or is_named):  # they make its name
+            try:
+                job = self._find(file, create=False)
+            except JournalError as error:
+                self.console.warn(f"the job was not looked for: {error}")
+            else:
+                left = "; nothing would be sent" if job.is_done else ""
+                facts = {"job": job.name, "is_new": job.is_new, "journal": job.place}
+                self.console.tell("job", f"{job.told}{left}", **facts)
         if self.json:
             print_json(plan(self.layout, self.settings, file))
         else:
             for line in plan_lines(self.layout, self.settings, file):
                 standard_output().print(line, soft_wrap=True)
-        is_named = {"base_url", "merchant_id", "account_id"} <= {*self.settings.who}
-        if not self.layout.moves_money or (self.job is None and not is_named):
-            return  # the name of a job is made of them, too
-        try:
-            job = self._find(file, create=False)
-        except JournalError as error:
-            self.console.warn(f"the job was not looked for: {error}")
-        else:
-            self.console.tell("job", job.told, job=job.name, is_new=job.is_new, journal=job.place)
 
     def _find(self, file: InputFile, *, create: bool = True) -> KnownJob:
         """Find the job that this file is.
@@ -275,8 +276,8 @@ def _money_command(layout: Layout) -> "Callable[..., int]":
 
         Args:
             orders: The file with the orders, one a row: .csv or .jsonl, or - for standard input.
-            out: The file for the outcomes, in the order of the input; - for standard output. A
-                file that is there already is kept under another name.
+            out: The file for the outcomes, in the order of the input; - for standard output.
+                Required but for --dry-run. A file that is there already is kept under another name.
             job: A name for the job, in place of the one that is made of the operation, the
                 merchant, the gateway and the orders.
             again: Make a job that is done once more: all of its orders are sent again. What was
@@ -337,6 +338,7 @@ def _look_up_command(layout: Layout) -> "Callable[..., int]":
         Args:
             orders: The file with the orders, one a row: .csv or .jsonl, or - for standard input.
             out: The file for the outcomes, in the order of the input; - for standard output.
+                Required but for --dry-run.
             by: The column to look up by, where the file has both filled.
             json: Print one JSON object at the end: counts and files.
         """
