@@ -8,7 +8,7 @@ import attrs
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from gateway_async.cli.console import Console
-from gateway_async.cli.run import USAGE
+from gateway_async.cli.run import USAGE, guarded
 from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ GROUPS = {
     "Money": {
         **{
             name: (
-                f"money:{name}",
+                "money:send",
                 f"{name.capitalize()} orders: {', '.join(attrs.fields_dict(row.order_class))}.",
                 f"{name} {name}s.csv --out outcomes.csv",
             )
@@ -36,19 +36,19 @@ GROUPS = {
             if row.is_money_batch
         },
         "payout": (
-            "money:payout",
+            "money:send",
             "Pay out: request_id, and any field of a payout.",
             "payout payouts.jsonl --out outcomes.jsonl",
         ),
     },
     "Look-ups": {
         "query": (
-            "money:query",
+            "money:look_up",
             "Look up transactions: order_no or transaction_id.",
             "query orders.csv --out found.csv",
         ),
         "search-refunds": (
-            "money:search_refunds",
+            "money:look_up",
             "Look up refunds: order_no or transaction_id.",
             "search-refunds orders.csv --out found.csv",
         ),
@@ -110,7 +110,7 @@ def run(arguments: "Sequence[str]") -> int:
     given = list(arguments)
     is_json = _JSON in itertools.pairwise(given) or "=".join(_JSON) in given
     try:
-        command, bound, _ = make_app().parse_args(
+        command, bound, left_out = make_app().parse_args(
             given, exit_on_error=False, print_error=not is_json
         )
     except CycloptsError as error:
@@ -119,8 +119,14 @@ def run(arguments: "Sequence[str]") -> int:
         return USAGE
     except KeyboardInterrupt:
         return USAGE
-    code = command(*bound.args, **bound.kwargs)
-    return code if isinstance(code, int) else 0
+    if "gateway" not in bound.signature.parameters:  # it says by itself what goes wrong
+        code = command(*bound.args, **bound.kwargs)
+        return code if isinstance(code, int) else 0
+    gateway = bound.arguments.get("gateway")
+    console = gateway.console() if gateway else Console()
+    beside = {"console": console, "name": given[0]}
+    beside = {one: beside[one] for one in left_out}
+    return guarded(console, lambda: int(command(*bound.args, **bound.kwargs, **beside)))
 
 
 def make_app() -> App:

@@ -20,7 +20,7 @@ from gateway_async.journal import Journal
 from gateway_async.journal.location import locate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from cyclopts import Token
 
@@ -56,6 +56,10 @@ Source = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_opti
 Out = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
 Seconds = Annotated[float, Parameter(converter=_to_seconds, metavar="DURATION")]
 _AtLeastOne = Parameter(validator=Number(gte=1))
+ConsoleArgument = Annotated[Console, Parameter(parse=False)]
+"""The console of a command: it is no option, `app.run` makes it of the options."""
+NameArgument = Annotated[str, Parameter(parse=False)]
+"""The name of the command, for a function that several commands share."""
 
 
 def _as_given(options: Any, *, without: frozenset[str]) -> tuple[str, ...]:  # noqa: ANN401  # a group of options
@@ -136,11 +140,10 @@ class GatewayOptions:
             is_json=self.log_format == "json", is_quiet=self.quiet, is_verbose=self.verbose
         )
 
-    def settings(self, environment: "Mapping[str, str]", **more: Any) -> Settings:  # noqa: ANN401  # fields of `Given`
+    def settings(self, **more: Any) -> Settings:  # noqa: ANN401  # settings by name
         """Read all settings; see `read_settings`.
 
         Args:
-            environment: The environment variables.
             more: What other options say.
 
         Raises:
@@ -152,7 +155,7 @@ class GatewayOptions:
                 "GATEWAY_PROXY, or into the TOML file"
             )
         given = attrs.asdict(self, filter=lambda field, _: field.name not in _ABOUT_MESSAGES)
-        return read_settings({**given, **more}, environment)
+        return read_settings({**given, **more}, os.environ)
 
 
 @Parameter(name="*", group="Pace")

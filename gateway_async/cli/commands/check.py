@@ -10,9 +10,9 @@ import attrs
 
 from gateway_async.cli.check import GatewayCheck, exit_code
 from gateway_async.cli.console import Console, print_json, standard_output
-from gateway_async.cli.options import GatewayOptions
+from gateway_async.cli.options import ConsoleArgument, GatewayOptions
 from gateway_async.cli.questions import write_config
-from gateway_async.cli.run import RefusedError, guarded
+from gateway_async.cli.run import RefusedError
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.orders import OrderRef
 
@@ -24,7 +24,8 @@ def check(  # noqa: PLR0913  # one keyword an option
     write: Path | None = None,
     yes: bool = False,
     json: bool = False,
-    gateway: GatewayOptions | None = None,
+    gateway: GatewayOptions = GatewayOptions(),
+    console: ConsoleArgument,
 ) -> int:
     """Look whether the gateway can be reached and is understood. It never moves money.
 
@@ -45,36 +46,30 @@ def check(  # noqa: PLR0913  # one keyword an option
         yes: Do not ask before that file is replaced.
         json: Print one JSON object: exit_code, findings and config.
     """
-    who = gateway or GatewayOptions()
-    console = who.console()
     given = {"order_no": order_no, "transaction_id": transaction_id}
-
-    def work() -> int:
-        settings = who.settings(os.environ)
-        credentials = settings.credentials(os.environ, console.warn)
-        refs = [OrderRef(**{name: value}) for name, value in given.items() if value is not None]
-        if write is not None:
-            _allow(write, console, yes=yes)
-        findings = asyncio.run(GatewayCheck(settings=settings, credentials=credentials).run(refs))
-        config, code = write_config(settings), exit_code(findings)
-        if write is not None:
-            _write(write, config)
-        if json:
-            shown = [attrs.asdict(one) for one in findings]
-            print_json({"exit_code": code, "findings": shown, "config": config})
-        else:
-            out = partial(standard_output().print, soft_wrap=True)
-            for one in findings:
-                out(f"{one.status:<8} {one.check}: {one.seen}")
-                if one.advice:
-                    out(f"         -> {one.advice}")
-            if write is None:
-                out(f"\n{config}", end="")
-        if write is not None:
-            console.tell("written", f"{write} is written", path=write)
-        return code
-
-    return guarded(console, work)
+    settings = gateway.settings()
+    credentials = settings.credentials(os.environ, console.warn)
+    refs = [OrderRef(**{name: value}) for name, value in given.items() if value is not None]
+    if write is not None:
+        _allow(write, console, yes=yes)
+    findings = asyncio.run(GatewayCheck(settings=settings, credentials=credentials).run(refs))
+    config, code = write_config(settings), exit_code(findings)
+    if write is not None:
+        _write(write, config)
+    if json:
+        shown = [attrs.asdict(one) for one in findings]
+        print_json({"exit_code": code, "findings": shown, "config": config})
+    else:
+        out = partial(standard_output().print, soft_wrap=True)
+        for one in findings:
+            out(f"{one.status:<8} {one.check}: {one.seen}")
+            if one.advice:
+                out(f"         -> {one.advice}")
+        if write is None:
+            out(f"\n{config}", end="")
+    if write is not None:
+        console.tell("written", f"{write} is written", path=write)
+    return code
 
 
 def _allow(path: Path, console: Console, *, yes: bool) -> None:

@@ -20,6 +20,7 @@ from gateway_async.cli.jobs import (
     so_far,
 )
 from gateway_async.cli.options import (
+    ConsoleArgument,
     FileOptions,
     GatewayOptions,
     JournalOptions,
@@ -39,7 +40,6 @@ from gateway_async.cli.run import (
     Stop,
     check_json,
     confirm,
-    guarded,
     make_client,
 )
 from gateway_async.journal import JobState
@@ -63,23 +63,16 @@ _NAMED = 5
 
 
 def _on_journal(
-    gateway: GatewayOptions | None,
-    journal: JournalOptions | None,
-    work: "Callable[[Journal, Console], Awaitable[int]]",
+    gateway: GatewayOptions, journal: JournalOptions, work: "Callable[[Journal], Awaitable[int]]"
 ) -> int:
     """Open a journal that is there, do something with it, and return the exit code."""
-    who = gateway or GatewayOptions()
-    console = who.console()
 
-    async def opened(settings: "Settings") -> int:
+    async def opened() -> int:
         async with open_journal(settings, create=False) as found:
-            return await work(found, console)
+            return await work(found)
 
-    def run() -> int:
-        settings = who.settings(os.environ, journal=(journal or JournalOptions()).checked())
-        return asyncio.run(opened(settings))
-
-    return guarded(console, run)
+    settings = gateway.settings(journal=journal.checked())
+    return asyncio.run(opened())
 
 
 @jobs.default
@@ -87,8 +80,8 @@ def _on_journal(
 def list_jobs(
     *,
     json: bool = False,
-    journal: JournalOptions | None = None,
-    gateway: GatewayOptions | None = None,
+    journal: JournalOptions = JournalOptions(),
+    gateway: GatewayOptions = GatewayOptions(),
 ) -> int:
     """List the jobs of a journal, the oldest first.
 
@@ -98,8 +91,7 @@ def list_jobs(
         json: Print a JSON list with an object for each job.
     """
 
-    async def work(found: "Journal", console: "Console") -> int:
-        del console
+    async def work(found: "Journal") -> int:
         statuses = await found.jobs()
         if json:
             print_json([job_facts(status) for status in statuses])
@@ -134,8 +126,8 @@ def show(
     /,
     *,
     json: bool = False,
-    journal: JournalOptions | None = None,
-    gateway: GatewayOptions | None = None,
+    journal: JournalOptions = JournalOptions(),
+    gateway: GatewayOptions = GatewayOptions(),
 ) -> int:
     """Show how far a job has come, and its orders in doubt, with index and reason.
 
@@ -148,8 +140,7 @@ def show(
         json: Print one JSON object; the first hundred orders in doubt are under `in_doubt`.
     """
 
-    async def work(found: "Journal", console: "Console") -> int:
-        del console
+    async def work(found: "Journal") -> int:
         status = await found.status(name)
         columns = ("index", "state", *layout_of(status).naming, "reason")
         rows, count = list[tuple[Any, ...]](), 0
@@ -181,9 +172,10 @@ def outcomes(  # noqa: PLR0913  # one keyword an option
     *,
     out: Out,
     state: Annotated[tuple[State, ...], Parameter(consume_multiple=False)] = (),
-    journal: JournalOptions | None = None,
-    files: FileOptions | None = None,
-    gateway: GatewayOptions | None = None,
+    journal: JournalOptions = JournalOptions(),
+    files: FileOptions = FileOptions(),
+    gateway: GatewayOptions = GatewayOptions(),
+    console: ConsoleArgument,
 ) -> int:
     """Write what became of the orders of a job, as the journal has it. Nothing is sent.
 
@@ -195,12 +187,12 @@ def outcomes(  # noqa: PLR0913  # one keyword an option
         state: Only the orders in this state, such as held; may be repeated.
     """
 
-    async def work(found: "Journal", console: "Console") -> int:
-        layout, options = layout_of(await found.status(name)), files or FileOptions()
+    async def work(found: "Journal") -> int:
+        layout = layout_of(await found.status(name))
         summary = RunSummary(command="jobs outcomes", out=out, job=name)
         with (
-            reporting(options.report, summary, console),
-            out_file(out, options.stdio, console.warn) as file,
+            reporting(files.report, summary, console),
+            out_file(out, files.stdio, console.warn) as file,
             file.writing(job_columns(layout)) as write,
         ):
             async for row in rows_of(found, name):
@@ -216,7 +208,7 @@ def outcomes(  # noqa: PLR0913  # one keyword an option
 
 
 @jobs.command
-def resolve(
+def resolve(  # noqa: PLR0913  # one keyword an option
     name: str,
     /,
     *which: str,
@@ -224,8 +216,9 @@ def resolve(
     state: Annotated[
         tuple[Literal["held", "unknown"], ...], Parameter(consume_multiple=False)
     ] = (),
-    journal: JournalOptions | None = None,
-    gateway: GatewayOptions | None = None,
+    journal: JournalOptions = JournalOptions(),
+    gateway: GatewayOptions = GatewayOptions(),
+    console: ConsoleArgument,
 ) -> int:
     """Decide what became of orders that are in doubt: of all that are named, or of none.
 
@@ -243,7 +236,7 @@ def resolve(
             may be repeated.
     """
 
-    async def work(found: "Journal", console: "Console") -> int:
+    async def work(found: "Journal") -> int:
         *named, decision = which or ("",)
         spans = [_span(text) for one in named for text in one.split(",")]
         if decision not in _DECISIONS:
@@ -399,10 +392,11 @@ def resume(  # noqa: PLR0913  # one keyword an option
     out: Out,
     yes: bool = False,
     json: bool = False,
-    journal: JournalOptions | None = None,
-    pace: PaceOptions | None = None,
-    files: FileOptions | None = None,
-    gateway: GatewayOptions | None = None,
+    journal: JournalOptions = JournalOptions(),
+    pace: PaceOptions = PaceOptions(),
+    files: FileOptions = FileOptions(),
+    gateway: GatewayOptions = GatewayOptions(),
+    console: ConsoleArgument,
 ) -> int:
     """Go on with a job whose orders are in the journal.
 
@@ -414,22 +408,13 @@ def resume(  # noqa: PLR0913  # one keyword an option
         yes: Do not ask before money is sent.
         json: Print one JSON object at the end: counts, job, files and the next commands.
     """
-    who, pacing = gateway or GatewayOptions(), pace or PaceOptions()
-    kept, console = journal or JournalOptions(), who.console()
-
-    def work() -> int:
-        settings = who.settings(
-            os.environ, journal=kept.checked(), rate=pacing.rate, policy=pacing.policy
-        )
-        return _Resuming(
-            name=name,
-            out=out,
-            yes=yes,
-            json=json,
-            console=console,
-            settings=settings,
-            files=files or FileOptions(),
-            options=(*kept.again, *who.again),
-        ).run()
-
-    return guarded(console, work)
+    return _Resuming(
+        name=name,
+        out=out,
+        yes=yes,
+        json=json,
+        console=console,
+        settings=gateway.settings(journal=journal.checked(), rate=pace.rate, policy=pace.policy),
+        files=files,
+        options=(*journal.again, *gateway.again),
+    ).run()

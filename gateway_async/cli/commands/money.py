@@ -26,10 +26,12 @@ from gateway_async.cli.jobs import (
 )
 from gateway_async.cli.layouts import LAYOUTS, Layout
 from gateway_async.cli.options import (
+    ConsoleArgument,
     FileOptions,
     GatewayOptions,
     JournalOptions,
     LookUpOptions,
+    NameArgument,
     Out,
     PaceOptions,
     SafetyOptions,
@@ -48,7 +50,6 @@ from gateway_async.cli.run import (
     Stop,
     check_json,
     confirm,
-    guarded,
     make_client,
 )
 from gateway_async.cli.tables import STDIO, open_table
@@ -57,8 +58,6 @@ from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS, PAYOUT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gateway_async.cli.console import Console
     from gateway_async.cli.settings import Settings
     from gateway_async.signing import Credentials
@@ -251,123 +250,92 @@ class _Run:
                     results.keep(outcome)
 
 
-Duplicates = Annotated[Literal["reject", "serialize"] | None, Parameter(show_default=False)]
+def send(  # noqa: PLR0913  # one keyword an option
+    orders: Source,
+    /,
+    *,
+    out: Out | None = None,
+    job: str | None = None,
+    again: bool = False,
+    duplicates: Annotated[
+        Literal["reject", "serialize"] | None, Parameter(show_default=False)
+    ] = None,
+    json: bool = False,
+    journal: JournalOptions = JournalOptions(),
+    safety: SafetyOptions = SafetyOptions(),
+    pace: PaceOptions = PaceOptions(),
+    files: FileOptions = FileOptions(),
+    gateway: GatewayOptions = GatewayOptions(),
+    console: ConsoleArgument,
+    name: NameArgument,
+) -> int:
+    """Work on the orders of a file: the operation is the name of the command.
+
+    Args:
+        orders: The file with the orders, one a row: .csv or .jsonl, or - for standard input.
+        out: The file for the outcomes, in the order of the input; - for standard output.
+            Required but for --dry-run. A file that is there already is kept under another name.
+        job: A name for the job, in place of the one that is made of the operation, the
+            merchant, the gateway and the orders.
+        again: Make a job that is done once more: all of its orders are sent again. What was
+            done before is shown, and refunds alike are not held. A job with held orders is not
+            done.
+        duplicates: What to do with several rows of one transaction: refuse the file, or send
+            them one after the other.
+        json: Print one JSON object at the end: counts, job, files and the next commands.
+    """
+    if job is not None and again:
+        raise RefusedError(
+            "--again: a job with a name of its own is made again under another --job"
+        )
+    policy = pace.policy | ({"duplicates": duplicates} if duplicates else {})
+    return _Run(
+        layout=LAYOUTS[name],
+        source=orders,
+        out=out,
+        console=console,
+        settings=gateway.settings(journal=journal.checked(), rate=pace.rate, policy=policy),
+        files=files,
+        dry_run=safety.dry_run,
+        yes=safety.yes,
+        json=json,
+        job=job,
+        again=again,
+        options=(*journal.again, *gateway.again),
+    ).run()
 
 
-def _money_command(layout: Layout) -> "Callable[..., int]":
-    """Make the command of an operation that moves money."""
+def look_up(  # noqa: PLR0913  # one keyword an option
+    orders: Source,
+    /,
+    *,
+    out: Out | None = None,
+    by: Literal["order_no", "transaction_id"] | None = None,
+    json: bool = False,
+    safety: LookUpOptions = LookUpOptions(),
+    pace: PaceOptions = PaceOptions(),
+    files: FileOptions = FileOptions(),
+    gateway: GatewayOptions = GatewayOptions(),
+    console: ConsoleArgument,
+    name: NameArgument,
+) -> int:
+    """Look up the orders of a file.
 
-    def command(  # noqa: PLR0913  # one keyword an option
-        orders: Source,
-        /,
-        *,
-        out: Out | None = None,
-        job: str | None = None,
-        again: bool = False,
-        duplicates: Duplicates = None,
-        json: bool = False,
-        journal: JournalOptions | None = None,
-        safety: SafetyOptions | None = None,
-        pace: PaceOptions | None = None,
-        files: FileOptions | None = None,
-        gateway: GatewayOptions | None = None,
-    ) -> int:
-        """Work on the orders of a file.
-
-        Args:
-            orders: The file with the orders, one a row: .csv or .jsonl, or - for standard input.
-            out: The file for the outcomes, in the order of the input; - for standard output.
-                Required but for --dry-run. A file that is there already is kept under another name.
-            job: A name for the job, in place of the one that is made of the operation, the
-                merchant, the gateway and the orders.
-            again: Make a job that is done once more: all of its orders are sent again. What was
-                done before is shown, and refunds alike are not held. A job with held orders is not
-                done.
-            duplicates: What to do with several rows of one transaction: refuse the file, or send
-                them one after the other.
-            json: Print one JSON object at the end: counts, job, files and the next commands.
-        """
-        who, kept = gateway or GatewayOptions(), journal or JournalOptions()
-        pacing, safe = pace or PaceOptions(), safety or SafetyOptions()
-        console = who.console()
-
-        def work() -> int:
-            if job is not None and again:
-                raise RefusedError(
-                    "--again: a job with a name of its own is made again under another --job"
-                )
-            policy = pacing.policy | ({"duplicates": duplicates} if duplicates else {})
-            return _Run(
-                layout=layout,
-                source=orders,
-                out=out,
-                console=console,
-                settings=who.settings(
-                    os.environ, journal=kept.checked(), rate=pacing.rate, policy=policy
-                ),
-                files=files or FileOptions(),
-                dry_run=safe.dry_run,
-                yes=safe.yes,
-                json=json,
-                job=job,
-                again=again,
-                options=(*kept.again, *who.again),
-            ).run()
-
-        return guarded(console, work)
-
-    command.__name__ = layout.method
-    return command
-
-
-def _look_up_command(layout: Layout) -> "Callable[..., int]":
-    def command(  # noqa: PLR0913  # one keyword an option
-        orders: Source,
-        /,
-        *,
-        out: Out | None = None,
-        by: Literal["order_no", "transaction_id"] | None = None,
-        json: bool = False,
-        look_up: LookUpOptions | None = None,
-        pace: PaceOptions | None = None,
-        files: FileOptions | None = None,
-        gateway: GatewayOptions | None = None,
-    ) -> int:
-        """Look up the orders of a file.
-
-        Args:
-            orders: The file with the orders, one a row: .csv or .jsonl, or - for standard input.
-            out: The file for the outcomes, in the order of the input; - for standard output.
-                Required but for --dry-run.
-            by: The column to look up by, where the file has both filled.
-            json: Print one JSON object at the end: counts and files.
-        """
-        who, pacing = gateway or GatewayOptions(), pace or PaceOptions()
-        console = who.console()
-
-        def work() -> int:
-            policy = {**pacing.policy, "duplicates": "allow"}  # it does no harm to ask twice
-            return _Run(
-                layout=layout.by(by) if by else layout,
-                source=orders,
-                out=out,
-                console=console,
-                settings=who.settings(os.environ, rate=pacing.rate, policy=policy),
-                files=files or FileOptions(),
-                dry_run=(look_up or LookUpOptions()).dry_run,
-                json=json,
-            ).run()
-
-        return guarded(console, work)
-
-    command.__name__ = layout.method
-    return command
-
-
-# A command an operation, so that cyclopts finds `money:refund`; a new operation needs no line here.
-globals().update(
-    {
-        layout.method: (_money_command if layout.moves_money else _look_up_command)(layout)
-        for layout in LAYOUTS.values()
-    }
-)
+    Args:
+        orders: The file with the orders, one a row: .csv or .jsonl, or - for standard input.
+        out: The file for the outcomes, in the order of the input; - for standard output.
+            Required but for --dry-run.
+        by: The column to look up by, where the file has both filled.
+        json: Print one JSON object at the end: counts and files.
+    """
+    policy = {**pace.policy, "duplicates": "allow"}  # it does no harm to ask twice
+    return _Run(
+        layout=LAYOUTS[name].by(by) if by else LAYOUTS[name],
+        source=orders,
+        out=out,
+        console=console,
+        settings=gateway.settings(rate=pace.rate, policy=policy),
+        files=files,
+        dry_run=safety.dry_run,
+        json=json,
+    ).run()

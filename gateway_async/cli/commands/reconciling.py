@@ -12,7 +12,14 @@ from cyclopts import Parameter
 
 from gateway_async.cli.console import gauged, plain_table, print_json
 from gateway_async.cli.layouts import LEDGER
-from gateway_async.cli.options import FileOptions, GatewayOptions, Out, PaceOptions, Source
+from gateway_async.cli.options import (
+    ConsoleArgument,
+    FileOptions,
+    GatewayOptions,
+    Out,
+    PaceOptions,
+    Source,
+)
 from gateway_async.cli.orders import InputFile, Reader, check_file, to_text
 from gateway_async.cli.outfile import out_file
 from gateway_async.cli.reports import reporting
@@ -22,7 +29,6 @@ from gateway_async.cli.run import (
     Stop,
     check_json,
     drive,
-    guarded,
     make_client,
 )
 from gateway_async.cli.settings import Reconcile
@@ -217,9 +223,10 @@ def reconcile(  # noqa: PLR0913  # one keyword an option
     state: Annotated[tuple[str, ...], _Repeated] = (),
     refund_status: Annotated[tuple[str, ...], _Repeated] = (),
     json: bool = False,
-    pace: PaceOptions | None = None,
-    files: FileOptions | None = None,
-    gateway: GatewayOptions | None = None,
+    pace: PaceOptions = PaceOptions(),
+    files: FileOptions = FileOptions(),
+    gateway: GatewayOptions = GatewayOptions(),
+    console: ConsoleArgument,
 ) -> int:
     """Compare a ledger with the gateway's records, payments and refunds.
 
@@ -234,24 +241,15 @@ def reconcile(  # noqa: PLR0913  # one keyword an option
             be repeated. Without it, 1=yes; with it, only what is named.
         json: Print one JSON object at the end: counts, totals and files; it needs --out.
     """
-    who, pacing = gateway or GatewayOptions(), pace or PaceOptions()
-    console = who.console()
-
-    def work() -> int:
-        settings = who.settings(os.environ, rate=pacing.rate, policy=pacing.policy)
-        return _Run(
-            source=ledger,
-            out=out,
-            json=json,
-            console=console,
-            settings=attrs.evolve(
-                settings,
-                reconcile=Reconcile(
-                    states=_states(state, settings),
-                    refund_statuses=_refund_statuses(refund_status, settings),
-                ),
-            ),
-            files=files or FileOptions(),
-        ).run()
-
-    return guarded(console, work)
+    settings = gateway.settings(rate=pace.rate, policy=pace.policy)
+    meanings = Reconcile(
+        states=_states(state, settings), refund_statuses=_refund_statuses(refund_status, settings)
+    )
+    return _Run(
+        source=ledger,
+        out=out,
+        json=json,
+        console=console,
+        settings=attrs.evolve(settings, reconcile=meanings),
+        files=files,
+    ).run()

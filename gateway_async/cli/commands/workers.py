@@ -16,6 +16,7 @@ from gateway_async.cli.console import gauged, print_json
 from gateway_async.cli.jobs import look_at
 from gateway_async.cli.layouts import LAYOUTS
 from gateway_async.cli.options import (
+    ConsoleArgument,
     FormatOptions,
     GatewayOptions,
     JournalOptions,
@@ -31,7 +32,6 @@ from gateway_async.cli.run import (
     RefusedError,
     Stop,
     confirm,
-    guarded,
     make_client,
 )
 from gateway_async.cli.tables import open_table
@@ -172,10 +172,11 @@ def submit(  # noqa: PLR0913  # one keyword an option
     slice_size: Annotated[int, _AtLeastOne] = _POLICY.slice_size,
     duplicates: Literal["reject", "serialize"] | None = None,
     yes: bool = False,
-    queue: QueueOptions | None = None,
-    journal: JournalOptions | None = None,
-    files: FormatOptions | None = None,
-    gateway: GatewayOptions | None = None,
+    queue: QueueOptions = QueueOptions(),
+    journal: JournalOptions = JournalOptions(),
+    files: FormatOptions = FormatOptions(),
+    gateway: GatewayOptions = GatewayOptions(),
+    console: ConsoleArgument,
 ) -> int:
     """Keep the orders of a file in the journal, for workers to send.
 
@@ -192,40 +193,33 @@ def submit(  # noqa: PLR0913  # one keyword an option
             one after the other.
         yes: Do not ask before the job is handed to the workers.
     """
-    who, files = gateway or GatewayOptions(), files or FormatOptions()
-    console = who.console()
-
-    def work() -> int:
-        layout = LAYOUTS[operation]
-        settings = who.settings(
-            os.environ,
-            journal=(journal or JournalOptions()).checked(),
-            policy={} if duplicates is None else {"duplicates": duplicates},
+    layout = LAYOUTS[operation]
+    settings = gateway.settings(
+        journal=journal.checked(),
+        policy={} if duplicates is None else {"duplicates": duplicates},
+    )
+    repeats = settings.policy.duplicates != "reject"
+    with open_table(orders, files.stdio) as table:
+        file = check_file(table, Reader(layout, settings.dialect, repeats=repeats))
+        shop = _Shop(
+            settings=settings,
+            credentials=settings.credentials(os.environ, console.warn),
+            policy=attrs.evolve(_POLICY, slice_size=slice_size),
         )
-        repeats = settings.policy.duplicates != "reject"
-        with open_table(orders, files.stdio) as table:
-            file = check_file(table, Reader(layout, settings.dialect, repeats=repeats))
-            shop = _Shop(
-                settings=settings,
-                credentials=settings.credentials(os.environ, console.warn),
-                policy=attrs.evolve(_POLICY, slice_size=slice_size),
-            )
-            known = look_at(settings, job)
-            if layout.confirms:
-                what = wording(layout, file.totals, settings.base_url, file.unread)
-                confirm(console, f"{known.asked}: {what}", yes=yes)
-            try:
-                count = asyncio.run(_submit(shop, queue or QueueOptions(), operation, file, job))
-            except InvalidOrderError as error:
-                raise file.problems_of(error) from None
-        said = f"its {count:,} orders wait for workers"
-        if not known.is_new:
-            said = f"workers send what is left of its {count:,} orders"
-        text = f"{known.told}; {said}"
-        console.tell("submitted", text, orders=count, is_new=known.is_new, journal=known.place)
-        return DONE
-
-    return guarded(console, work)
+        known = look_at(settings, job)
+        if layout.confirms:
+            what = wording(layout, file.totals, settings.base_url, file.unread)
+            confirm(console, f"{known.asked}: {what}", yes=yes)
+        try:
+            count = asyncio.run(_submit(shop, queue, operation, file, job))
+        except InvalidOrderError as error:
+            raise file.problems_of(error) from None
+    said = f"its {count:,} orders wait for workers"
+    if not known.is_new:
+        said = f"workers send what is left of its {count:,} orders"
+    text = f"{known.told}; {said}"
+    console.tell("submitted", text, orders=count, is_new=known.is_new, journal=known.place)
+    return DONE
 
 
 async def _submit(
@@ -248,13 +242,14 @@ async def _submit(
 # worker
 
 
-def worker(
+def worker(  # noqa: PLR0913  # one keyword an option
     *,
     slices: Annotated[int, _AtLeastOne] = 10,
-    queue: QueueOptions | None = None,
-    journal: JournalOptions | None = None,
-    pace: PaceOptions | None = None,
-    gateway: GatewayOptions | None = None,
+    queue: QueueOptions = QueueOptions(),
+    journal: JournalOptions = JournalOptions(),
+    pace: PaceOptions = PaceOptions(),
+    gateway: GatewayOptions = GatewayOptions(),
+    console: ConsoleArgument,
 ) -> int:
     """Run slices of jobs until it is stopped: the first signal lets those that run come to an end.
 
@@ -264,36 +259,25 @@ def worker(
     Args:
         slices: How many slices are run at once.
     """
-    who, pacing, which = gateway or GatewayOptions(), pace or PaceOptions(), queue or QueueOptions()
-    console = who.console()
-
-    def work() -> int:
-        settings = who.settings(
-            os.environ,
-            journal=(journal or JournalOptions()).checked(),
-            rate=pacing.rate,
-            policy=pacing.policy,
+    settings = gateway.settings(journal=journal.checked(), rate=pace.rate, policy=pace.policy)
+    url = queue.url()
+    if url is None:
+        raise ConfigurationError(
+            f"--broker: say which queue to work for, such as amqp://host/ (or {_VARIABLE})"
         )
-        url = which.url()
-        if url is None:
-            raise ConfigurationError(
-                f"--broker: say which queue to work for, such as amqp://host/ (or {_VARIABLE})"
-            )
-        shop = _Shop(
-            settings=settings,
-            credentials=settings.credentials(os.environ, console.warn),
-            policy=attrs.evolve(_POLICY, lease_seconds=settings.journal_lease_seconds),
-            rate=settings.rate,
-        )
-        with (
-            Stop(console) as stop,
-            console.passing_on_logs(*_QUEUE_LOGS),
-            _telling_what_is_missing(),
-        ):
-            asyncio.run(_work(shop, url, which.queue, slices, console, stop))
-        return DONE
-
-    return guarded(console, work)
+    shop = _Shop(
+        settings=settings,
+        credentials=settings.credentials(os.environ, console.warn),
+        policy=attrs.evolve(_POLICY, lease_seconds=settings.journal_lease_seconds),
+        rate=settings.rate,
+    )
+    with (
+        Stop(console) as stop,
+        console.passing_on_logs(*_QUEUE_LOGS),
+        _telling_what_is_missing(),
+    ):
+        asyncio.run(_work(shop, url, queue.queue, slices, console, stop))
+    return DONE
 
 
 async def _work(  # noqa: PLR0913, PLR0917  # what the command was told
@@ -325,8 +309,9 @@ def watch(
     /,
     *,
     json: bool = False,
-    journal: JournalOptions | None = None,
-    gateway: GatewayOptions | None = None,
+    journal: JournalOptions = JournalOptions(),
+    gateway: GatewayOptions = GatewayOptions(),
+    console: ConsoleArgument,
 ) -> int:
     """Show how far a job has come that workers run, until it is done. Nothing is sent.
 
@@ -334,27 +319,19 @@ def watch(
         job: The name of the job.
         json: Print one JSON object at the end: job, orders and states.
     """
-    who = gateway or GatewayOptions()
-    console = who.console()
-
-    def work() -> int:
-        url = (journal or JournalOptions()).checked()
-        last = asyncio.run(_watch(who.settings(os.environ, journal=url), job, console))
-        counts = {str(state): count for state, count in last.counts.items() if count}
-        listed = ", ".join(f"{count:,} {state}" for state, count in counts.items())
-        console.tell("done", f"job {job}: {listed or 'no orders'}", counts=counts)
-        if json:
-            print_json({"job": job, "orders": last.total, "states": counts})
-        code = _exit_code(last)
-        if code == UNSETTLED:
-            given = ("--journal", url) if url else ()
-            line = shlex.join(["gateway-async", "jobs", "show", job, *given, *who.again])
-            console.tell(
-                "next", f"what waits for your decision is listed by\n  {line}", command=line
-            )
-        return code
-
-    return guarded(console, work)
+    url = journal.checked()
+    last = asyncio.run(_watch(gateway.settings(journal=url), job, console))
+    counts = {str(state): count for state, count in last.counts.items() if count}
+    listed = ", ".join(f"{count:,} {state}" for state, count in counts.items())
+    console.tell("done", f"job {job}: {listed or 'no orders'}", counts=counts)
+    if json:
+        print_json({"job": job, "orders": last.total, "states": counts})
+    code = _exit_code(last)
+    if code == UNSETTLED:
+        given = ("--journal", url) if url else ()
+        line = shlex.join(["gateway-async", "jobs", "show", job, *given, *gateway.again])
+        console.tell("next", f"what waits for your decision is listed by\n  {line}", command=line)
+    return code
 
 
 async def _watch(settings: "Settings", job: str, console: "Console") -> "JobProgress":
