@@ -48,6 +48,14 @@ _BODY_SECONDS = 10.0
 _MOST_LOOKS = 5
 
 
+class _RefusedError(Exception):
+    """The notification is not handed on; `answer` says why."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.answer = _Answer(status, text)
+
+
 class _ClientGoneError(Exception):
     """The sender of the notification did not wait for the answer."""
 
@@ -66,7 +74,6 @@ _BUSY = _Answer(503, "busy", _AGAIN)
 _UNCONFIRMED = _Answer(503, "it cannot be confirmed now", _AGAIN)
 _NOT_TAKEN = _Answer(500, "it was not taken")
 _ABSENT = _Answer(404, "no such payment")
-_NOT_VERIFIED = _Answer(403, "it is not verified")
 
 
 class NotificationReceiver:
@@ -224,30 +231,25 @@ class NotificationReceiver:
         if self._busy >= self._concurrency:
             return _BUSY
         self._busy += 1
+        headers = {name.lower(): value for name, value in headers.items()}
         try:
-            return await self._take({n.lower(): v for n, v in headers.items()}, pieces)
-        finally:
-            self._busy -= 1
-
-    async def _take(self, headers: "Mapping[str, str]", pieces: "AsyncIterator[bytes]") -> _Answer:
-        """Read one notification, have it verified, and hand it on."""
-        body = await self._read(headers, pieces)
-        if isinstance(body, _Answer):
-            return body
-        try:
+            body = await self._read(headers, pieces)
             notification = parse(
                 headers, body, dialect=self._gateway.dialect, max_bytes=self._max_body_bytes
             )
+            await self._verify(notification, headers, body)
+            return await self._hear(notification)
+        except _RefusedError as refused:
+            return refused.answer
         except NotificationError as error:
             _log.info("a notification was refused: %s", error)
             return _Answer(400, str(error))
-        return await self._refusal(notification, headers, body) or await self._hear(notification)
+        finally:
+            self._busy -= 1
 
-    async def _read(
-        self, headers: "Mapping[str, str]", pieces: "AsyncIterator[bytes]"
-    ) -> bytes | _Answer:
+    async def _read(self, headers: "Mapping[str, str]", pieces: "AsyncIterator[bytes]") -> bytes:
         if headers.get("content-encoding", "identity").lower() != "identity":
-            return _Answer(415, "send notifications uncompressed")
+            raise _RefusedError(415, "send notifications uncompressed")
         body = bytearray()
         try:
             async with asyncio.timeout(_BODY_SECONDS):
@@ -255,27 +257,28 @@ class NotificationReceiver:
                     body += piece
                     if len(body) > self._max_body_bytes:
                         text = f"the notification is larger than {self._max_body_bytes} bytes"
-                        return _Answer(413, text)
+                        raise _RefusedError(413, text)
         except TimeoutError:
-            return _Answer(408, "the notification took too long")
+            raise _RefusedError(408, "the notification took too long") from None
         return bytes(body)
 
-    async def _refusal(
+    async def _verify(
         self, notification: Notification, headers: "Mapping[str, str]", body: bytes
-    ) -> _Answer | None:
-        """Ask the verifier; return what is answered where the notification is refused."""
-        if self._verifier is None:
-            return _NOT_VERIFIED if notification.is_payout else None
+    ) -> None:
+        """Ask the verifier; without one, refuse payouts, which no look-up confirms."""
+        right: object = not notification.is_payout
         try:
-            right: object = self._verifier(headers, body, plain_fields(notification))
+            if self._verifier is not None:
+                right = self._verifier(headers, body, plain_fields(notification))
             if inspect.isawaitable(right):
                 right = await right
         except Exception as error:  # noqa: BLE001  # the merchant's code: its frames know the signature
             frame = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{frame.filename}:{frame.lineno}"
             _log.error("the verifier raised %s at %s", type(error).__name__, place)
-            return _Answer(500, "it could not be verified")
-        return None if right is True else _NOT_VERIFIED
+            raise _RefusedError(500, "it could not be verified") from None
+        if right is not True:
+            raise _RefusedError(403, "it is not verified")
 
     # To the application
 
