@@ -295,21 +295,7 @@ def _changed(
 
 
 @attrs.frozen
-class _ListFault(AnswerFault):
-    """A fault of the list of a reply; a reply without a list stays."""
-
-    def listed(self, answer: Answer) -> list[dict[str, Any]] | None:
-        """Return the records that come instead."""
-        raise NotImplementedError
-
-    def distort(self, answer: Answer) -> Answer:
-        """Return the answer with other records."""
-        name = answer.operation.list_field
-        return answer.with_fields({name: self.listed(answer)}) if name else answer
-
-
-@attrs.frozen
-class MissingItems(_ListFault):
+class MissingItems(AnswerFault):
     """The first records are left out.
 
     Attributes:
@@ -318,13 +304,13 @@ class MissingItems(_ListFault):
 
     count: int = 1
 
-    def listed(self, answer: Answer) -> list[dict[str, Any]]:
+    def distort(self, answer: Answer) -> Answer:
         """Leave them out."""
-        return answer.records[self.count :]
+        return answer.with_list(answer.records[self.count :])
 
 
 @attrs.frozen
-class DoubledItems(_ListFault):
+class DoubledItems(AnswerFault):
     """The first records come twice, one behind the other.
 
     Attributes:
@@ -335,14 +321,14 @@ class DoubledItems(_ListFault):
     count: int = 1
     status: str | None = None
 
-    def listed(self, answer: Answer) -> list[dict[str, Any]]:
+    def distort(self, answer: Answer) -> Answer:
         """Double them."""
         doubled = [
             one
             for record in answer.records[: self.count]
             for one in (record, _with_status(answer.operation, record, self.status))
         ]
-        return [*doubled, *answer.records[self.count :]]
+        return answer.with_list([*doubled, *answer.records[self.count :]])
 
 
 def _with_status(
@@ -355,16 +341,16 @@ def _with_status(
 
 
 @attrs.frozen
-class ReorderedItems(_ListFault):
+class ReorderedItems(AnswerFault):
     """The records come in the opposite order."""
 
-    def listed(self, answer: Answer) -> list[dict[str, Any]]:
+    def distort(self, answer: Answer) -> Answer:
         """Turn them round."""
-        return answer.records[::-1]
+        return answer.with_list(answer.records[::-1])
 
 
 @attrs.frozen
-class ExtraItems(_ListFault):
+class ExtraItems(AnswerFault):
     """Records come that nobody asked for, before the others.
 
     Attributes:
@@ -373,32 +359,32 @@ class ExtraItems(_ListFault):
 
     count: int = 1
 
-    def listed(self, answer: Answer) -> list[dict[str, Any]]:
+    def distort(self, answer: Answer) -> Answer:
         """Put strangers in front."""
         like = next(iter(answer.records), {"amount": "1.00", "currency": "EUR"})
         strangers = [
             {**like, "transaction_id": f"{9 * 10**21 + number}", "order_no": f"stranger-{number}"}
             for number in range(1, self.count + 1)
         ]
-        return [*strangers, *answer.records]
+        return answer.with_list([*strangers, *answer.records])
 
 
 @attrs.frozen
-class EmptyLookUp(_ListFault):
+class EmptyLookUp(AnswerFault):
     """The list is empty, and the request is accepted all the same."""
 
-    def listed(self, answer: Answer) -> list[dict[str, Any]]:
-        """Return an empty list."""
-        del answer
-        return []
+    def distort(self, answer: Answer) -> Answer:
+        """Empty the list."""
+        return answer.with_list([])
 
 
 @attrs.frozen
-class NullList(_ListFault):
+class NullList(AnswerFault):
     """The list is null."""
 
-    def listed(self, answer: Answer) -> None:
-        """Return null."""
+    def distort(self, answer: Answer) -> Answer:
+        """Set the list to null."""
+        return answer.with_list(None)
 
 
 @attrs.frozen

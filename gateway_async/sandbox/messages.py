@@ -110,6 +110,11 @@ class Answer:
         """Return the answer with other values of some fields."""
         return attrs.evolve(self, fields={**self.fields, **fields})
 
+    def with_list(self, records: list[dict[str, Any]] | None) -> "Answer":
+        """Return the answer with another list; one without a list stays."""
+        name = self.operation.list_field
+        return self.with_fields({name: records}) if name else self
+
     def with_records(self, records: list[dict[str, Any]]) -> "Answer":
         """Return the answer with other records."""
         if self.operation.list_field is None:
