@@ -243,6 +243,7 @@ def test_the_advice_is_that_of_operation_and_error(
     found = read(seen(made, status=status, operation=operation, job=job), job=job)
     assert found.texts["strong"] == [f"{advice}."]
     assert found.left()[0].lower().endswith(f": {advice.lower()}.")
+    assert ("not sent, held" in found.left()[0]) is (advice == "Decide on it")
     assert found.texts.get("summary", ["1 time: why"]) == ["1 time: why"]
 
 
