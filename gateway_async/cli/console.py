@@ -102,6 +102,14 @@ class Console:
         """Whether a person is there to answer."""
         return self.rich.is_terminal and sys.stdin.isatty()
 
+    def ask(self, question: str) -> bool:
+        """Return whether the answer to a question is yes."""
+        self.rich.print(f"{question} [y/N] ", end="", soft_wrap=True)
+        try:
+            return input().strip().lower() in {"y", "yes"}
+        except EOFError:
+            return False
+
     def tell(self, event: str, message: str, /, **fields: object) -> None:
         """Say one thing.
 

@@ -22,12 +22,13 @@ from gateway_async.models.orders import OutcomeStatus
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from gateway_async.batching.batch import Batch
     from gateway_async.batching.results import Outcome
     from gateway_async.cli.console import Console
     from gateway_async.cli.layouts import Layout
     from gateway_async.cli.orders import InputFile
     from gateway_async.cli.outfile import OutFile
-    from gateway_async.cli.run import RunSummary, Stop, Streamed
+    from gateway_async.cli.run import RunSummary, Stop
     from gateway_async.journal.rows import Row
 
 _NEVER_TAKEN = "nothing was sent: the run ended before"
@@ -158,7 +159,10 @@ class Results:
     def write(self, out: "OutFile", file: "InputFile") -> None:
         """Write every row with its result beside it; `summary.misplaced` says if that failed."""
         try:
-            out.write(*self._table(file, out.format))
+            columns, rows = self._table(file, out.format)
+            with out.writing(columns) as write:
+                for row in rows:
+                    write(row)
         except OSError as error:
             self.summary.misplaced = f"{out.name} takes no more: {error.strerror or error}"
 
@@ -169,7 +173,7 @@ class Results:
 
 
 async def collect(
-    streamed: "Streamed", results: Results, console: "Console", stop: "Stop", total: int
+    batch: "Batch[Any, Any]", results: Results, console: "Console", stop: "Stop", total: int
 ) -> None:
     """Drive a batch to its end: the one place where each outcome passes, as it is finished."""
     with gauged(console, results.summary.command, total) as gauge:
@@ -178,7 +182,7 @@ async def collect(
             results.keep(outcome)
             gauge.advance(str(outcome.status))
 
-        await drive(streamed, see, results.summary, stop=stop, tick=gauge.tick)
+        await drive(batch, see, results.summary, stop=stop, tick=gauge.tick)
     results.rest = OutcomeStatus.NOT_SENT, _NEVER_TAKEN  # such a row was never taken from the file
 
 

@@ -17,7 +17,7 @@ from gateway_async.cli.tables import STDIO, Format, format_of, to_json
 from gateway_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
 @attrs.define(kw_only=True)
@@ -37,21 +37,14 @@ class OutFile:
     problem: str = ""
     _file: IO[bytes] = attrs.field(repr=False)
 
-    def write(self, columns: "Sequence[str]", rows: "Iterable[Mapping[str, Any]]") -> None:
-        """Write rows in UTF-8: of CSV all columns as text, of JSON Lines those that a row has.
-
-        Raises:
-            OSError: If the file takes no more.
-        """
-        with self.writing(columns) as write:
-            for row in rows:
-                write(row)
-
     @contextlib.contextmanager
     def writing(
         self, columns: "Sequence[str]"
     ) -> "Iterator[Callable[[Mapping[str, Any]], object]]":
-        """Write rows as they come; where the block ends without an error, the file is whole."""
+        """Write rows in UTF-8: of CSV all columns as text, of JSON Lines those that a row has.
+
+        Where the block ends without an error, the file is whole.
+        """
         if self.format is Format.JSONL:
             yield lambda row: self._file.write(
                 to_json({n: to_text(v, exact=True) for n, v in row.items() if n in columns}) + b"\n"

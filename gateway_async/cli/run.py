@@ -11,7 +11,7 @@ import signal
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
@@ -30,7 +30,7 @@ from gateway_async.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractAsyncContextManager
     from types import FrameType
 
@@ -96,14 +96,11 @@ def confirm(console: "Console", what: str, *, yes: bool) -> None:
             "being asked"
         )
     try:
-        console.rich.print(f"{what}. Go on? [y/N] ", end="", soft_wrap=True)
-        answer = input()
-    except EOFError:
-        answer = ""
+        if console.ask(f"{what}. Go on?"):
+            return
     except KeyboardInterrupt:
         raise RefusedError("stopped before anything was sent") from None
-    if answer.strip().lower() not in {"y", "yes"}:
-        raise RefusedError("nothing was sent")
+    raise RefusedError("nothing was sent")
 
 
 def check_json(out: Path | None, *, json: bool) -> None:
@@ -374,20 +371,8 @@ class Stop:
 # Driving
 
 
-class Streamed(Protocol):
-    """What can be driven: a `Batch`, or a reconciliation."""
-
-    async def __aenter__(self) -> Any: ...  # noqa: ANN401  # itself
-    async def __aexit__(self, *error: Any) -> None: ...  # noqa: ANN401, PYI036  # as a batch has it
-    def __aiter__(self) -> "AsyncIterator[Any]": ...
-    @property
-    def result(self) -> "Iterable[Any]":
-        """What was not yielded, once it is over."""
-        ...
-
-
 async def drive(
-    streamed: Streamed,
+    streamed: Any,  # noqa: ANN401  # a `Batch`, or a reconciliation
     see: "Callable[[Any], None]",
     summary: RunSummary,
     *,

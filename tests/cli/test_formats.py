@@ -126,7 +126,9 @@ def test_lines_are_whole_wherever_the_file_is_cut() -> None:
 
 def written(kind: Format, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> bytes:
     with tempfile.TemporaryFile() as file:
-        OutFile(name="out", format=kind, file=file).write(columns, rows)
+        with OutFile(name="out", format=kind, file=file).writing(columns) as write_row:
+            for row in rows:
+                write_row(row)
         file.seek(0)
         return file.read()
 

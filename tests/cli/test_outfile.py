@@ -11,8 +11,8 @@ from gateway_async.errors import ConfigurationError
 
 
 def write(path: Path, text: str, warnings: list[str]) -> OutFile:
-    with out_file(path, Format.CSV, warnings.append) as out:
-        out.write([text], [])
+    with out_file(path, Format.CSV, warnings.append) as out, out.writing([text]):
+        pass
     return out
 
 
@@ -52,7 +52,8 @@ def test_a_file_that_is_there_is_kept_under_another_name(tmp_path: Path) -> None
 def test_outcomes_that_cannot_be_put_in_place_stay_where_they_are(tmp_path: Path) -> None:
     path, warnings = tmp_path / "out.csv", list[str]()
     with out_file(path, Format.CSV, warnings.append) as out:
-        out.write(["order_no"], [{"order_no": "O1"}])
+        with out.writing(["order_no"]) as write:
+            write({"order_no": "O1"})
         (path / "in the way").mkdir(parents=True)
     (warning,) = warnings
     assert out.problem in warning

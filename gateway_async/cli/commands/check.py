@@ -82,12 +82,7 @@ def _allow(path: Path, console: Console, *, yes: bool) -> None:
         return
     if not console.can_ask:
         raise RefusedError(f"--write: {path} exists; give --yes to replace it, or another name")
-    try:
-        console.rich.print(f"{path} exists. Replace it? [y/N] ", end="")
-        answer = input()
-    except EOFError:
-        answer = ""
-    if answer.strip().lower() not in ("y", "yes"):
+    if not console.ask(f"{path} exists. Replace it?"):
         raise RefusedError(f"--write: {path} was left as it is")
 
 

@@ -6,7 +6,6 @@ import os
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import attrs
 from cyclopts import App, Parameter
 
 from gateway_async.cli.console import plain_table, print_json, standard_output
@@ -46,9 +45,7 @@ from gateway_async.journal import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
-    from pathlib import Path
 
-    from gateway_async.cli.console import Console
     from gateway_async.cli.settings import Settings
     from gateway_async.journal import JobStatus, Journal
 
@@ -309,79 +306,22 @@ async def _orders(
 # Going on
 
 
-@attrs.frozen(kw_only=True)
-class _Resuming:
-    name: str
-    out: "Path"
-    yes: bool
-    json: bool
-    console: "Console"
-    settings: "Settings"
-    files: FileOptions
-    options: tuple[str, ...]
-
-    def run(self) -> int:
-        console, settings = self.console, self.settings
-        check_json(self.out, json=self.json)
-        summary = RunSummary(
-            command="jobs resume",
-            base_url=settings.base_url,
-            out=self.out,
-            job=self.name,
-            journal=place_of(settings),
-        )
-        credentials = settings.credentials(os.environ, console.warn)
-        with reporting(self.files.report, summary, console):
-            with out_file(self.out, self.files.stdio, console.warn) as out:
-                status, totals = asyncio.run(self._head())
-                layout = layout_of(status)
-                job = KnownJob(name=self.name, place=place_of(settings), status=status)
-                if layout.confirms and totals.orders:
-                    what = wording(layout, totals, settings.base_url)
-                    confirm(console, f"{job.asked}: {what}", yes=self.yes)
-                console.tell("resume", job.told, is_new=job.is_new, journal=job.place)
-
-                async def work(stop: Stop) -> None:
-                    async with (
-                        open_journal(settings, create=False) as journal,
-                        make_client(settings, credentials, summary) as gateway,
-                    ):
-                        batch = gateway.resume(journal.job(self.name))
-                        with contextlib.closing(Results(layout, summary)) as results:
-                            await collect(batch, results, console, stop, status.total)
-                        with out.writing(job_columns(layout)) as write:
-                            async for row in rows_of(journal, self.name):
-                                write(job_cells(self.name, row, layout))
-
-                try:
-                    with Stop(console) as stop, summary.surviving():
-                        asyncio.run(work(stop))
-                except OSError as error:
-                    console.warn(f"{out.name} takes no more: {error.strerror or error}")
-            summary.misplaced = out.problem or ("" if out.is_whole else f"{out.name} is not whole")
-            summary.tell(console)
-            if summary.exit_code == UNSETTLED:
-                summary.advise_on_job(console, self.options)
-        if self.json:
-            print_json(summary.as_dict())
-        return summary.exit_code
-
-    async def _head(self) -> "tuple[JobStatus, Totals]":
-        """Return how far the job has come, and what is left to be sent."""
-        totals = Totals()
-        async with open_journal(self.settings, create=False) as journal:
-            status = await journal.status(self.name)
-            if status.is_cut:
-                raise RefusedError(
-                    f"job {self.name} was cut into slices, which workers run: start one with "
-                    "`gateway-async worker`, and see how far it comes with `gateway-async watch`"
-                )
-            layout = layout_of(status)
-            if layout.confirms:
-                async for row in rows_of(journal, self.name):
-                    if row.state is JobState.NEW:
-                        totals.add(layout.moved(row.order))
-        return status, totals
+async def _head(settings: "Settings", name: str) -> "tuple[JobStatus, Totals]":
+    """Return how far a job has come, and what is left of it to be sent."""
+    totals = Totals()
+    async with open_journal(settings, create=False) as journal:
+        status = await journal.status(name)
+        if status.is_cut:
+            raise RefusedError(
+                f"job {name} was cut into slices, which workers run: start one with "
+                "`gateway-async worker`, and see how far it comes with `gateway-async watch`"
+            )
+        layout = layout_of(status)
+        if layout.confirms:
+            async for row in rows_of(journal, name):
+                if row.state is JobState.NEW:
+                    totals.add(layout.moved(row.order))
+    return status, totals
 
 
 @jobs.command
@@ -408,13 +348,42 @@ def resume(  # noqa: PLR0913  # one keyword an option
         yes: Do not ask before money is sent.
         json: Print one JSON object at the end: counts, job, files and the next commands.
     """
-    return _Resuming(
-        name=name,
-        out=out,
-        yes=yes,
-        json=json,
-        console=console,
-        settings=gateway.settings(journal=journal.checked(), rate=pace.rate, policy=pace.policy),
-        files=files,
-        options=(*journal.again, *gateway.again),
-    ).run()
+    check_json(out, json=json)
+    settings = gateway.settings(journal=journal.checked(), rate=pace.rate, policy=pace.policy)
+    place, credentials = place_of(settings), settings.credentials(os.environ, console.warn)
+    summary = RunSummary(
+        command="jobs resume", base_url=settings.base_url, out=out, job=name, journal=place
+    )
+    with reporting(files.report, summary, console):
+        with out_file(out, files.stdio, console.warn) as file:
+            status, totals = asyncio.run(_head(settings, name))
+            layout, job = layout_of(status), KnownJob(name=name, place=place, status=status)
+            if layout.confirms and totals.orders:
+                what = wording(layout, totals, settings.base_url)
+                confirm(console, f"{job.asked}: {what}", yes=yes)
+            console.tell("resume", job.told, is_new=job.is_new, journal=place)
+
+            async def work(stop: Stop) -> None:
+                async with (
+                    open_journal(settings, create=False) as opened,
+                    make_client(settings, credentials, summary) as client,
+                ):
+                    batch = client.resume(opened.job(name))
+                    with contextlib.closing(Results(layout, summary)) as results:
+                        await collect(batch, results, console, stop, status.total)
+                    with file.writing(job_columns(layout)) as write:
+                        async for row in rows_of(opened, name):
+                            write(job_cells(name, row, layout))
+
+            try:
+                with Stop(console) as stop, summary.surviving():
+                    asyncio.run(work(stop))
+            except OSError as error:
+                console.warn(f"{file.name} takes no more: {error.strerror or error}")
+        summary.misplaced = file.problem or ("" if file.is_whole else f"{file.name} is not whole")
+        summary.tell(console)
+        if summary.exit_code == UNSETTLED:
+            summary.advise_on_job(console, (*journal.again, *gateway.again))
+    if json:
+        print_json(summary.as_dict())
+    return summary.exit_code

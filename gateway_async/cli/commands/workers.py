@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import attrs
@@ -96,48 +97,33 @@ class QueueOptions:
         return self.broker or os.environ.get(_VARIABLE) or None
 
 
-@attrs.frozen(kw_only=True)
-class _Shop:
-    """What a command needs to make workers.
-
-    Attributes:
-        settings: The settings.
-        credentials: Who speaks.
-        policy: How slices are shared out.
-        rate: Requests a second at most, over all workers together.
-    """
-
-    settings: "Settings"
-    credentials: "Credentials"
-    policy: WorkerPolicy
-    rate: float | None = None
-
-    def workers(self, broker: "AsyncBroker | Callable[..., Any]") -> Workers:
-        """Make them."""
-        open_journal(self.settings)  # refuses what is missing
-        url = locate(self.settings.journal).absolute_url
-        return Workers(broker, self._gateway, url, policy=self.policy)
+def _workers(
+    broker: "AsyncBroker | Callable[..., Any]",
+    settings: "Settings",
+    credentials: "Credentials",
+    policy: WorkerPolicy,
+    rate: float | None = None,
+) -> Workers:
+    """Make what submits jobs, or works on them; a rate is that of all workers together."""
+    open_journal(settings)  # refuses what is missing
+    url = locate(settings.journal).absolute_url
 
     @contextlib.asynccontextmanager
-    async def _gateway(self) -> "AsyncIterator[GatewayClient]":
+    async def gateway() -> "AsyncIterator[GatewayClient]":
         async with contextlib.AsyncExitStack() as opened:
             limiter = None
-            if self.rate is not None:
+            if rate is not None:
                 from gateway_async.workers.rate import shared_rate  # noqa: PLC0415  # an extra
 
-                who = self.credentials
-                name = f"{who.merchant_id}/{who.account_id} at {self.settings.base_url}"
-                exact = Fraction(self.rate).limit_denominator(100)  # requests in so many seconds
-                limiter = await opened.enter_async_context(
-                    shared_rate(
-                        self.settings.journal,
-                        name,
-                        requests=max(1, exact.numerator),
-                        seconds=float(exact.denominator),
-                    )
-                )
-            gateway = make_client(self.settings, self.credentials, limiter=limiter)
-            yield await opened.enter_async_context(gateway)
+                who = f"{credentials.merchant_id}/{credentials.account_id} at {settings.base_url}"
+                exact = Fraction(rate).limit_denominator(100)  # requests in so many seconds
+                requests, seconds = max(1, exact.numerator), float(exact.denominator)
+                shared = shared_rate(settings.journal, who, requests=requests, seconds=seconds)
+                limiter = await opened.enter_async_context(shared)
+            made = make_client(settings, credentials, limiter=limiter)
+            yield await opened.enter_async_context(made)
+
+    return Workers(broker, gateway, url, policy=policy)
 
 
 @contextlib.contextmanager
@@ -201,17 +187,19 @@ def submit(  # noqa: PLR0913  # one keyword an option
     repeats = settings.policy.duplicates != "reject"
     with open_table(orders, files.stdio) as table:
         file = check_file(table, Reader(layout, settings.dialect, repeats=repeats))
-        shop = _Shop(
+        policy = attrs.evolve(_POLICY, slice_size=slice_size)
+        make = partial(
+            _workers,
             settings=settings,
             credentials=settings.credentials(os.environ, console.warn),
-            policy=attrs.evolve(_POLICY, slice_size=slice_size),
+            policy=policy,
         )
         known = look_at(settings, job)
         if layout.confirms:
             what = wording(layout, file.totals, settings.base_url, file.unread)
             confirm(console, f"{known.asked}: {what}", yes=yes)
         try:
-            count = asyncio.run(_submit(shop, queue, operation, file, job))
+            count = asyncio.run(_submit(make, queue, operation, file, job))
         except InvalidOrderError as error:
             raise file.problems_of(error) from None
     said = f"its {count:,} orders wait for workers"
@@ -223,7 +211,7 @@ def submit(  # noqa: PLR0913  # one keyword an option
 
 
 async def _submit(
-    shop: _Shop, queue: QueueOptions, operation: str, file: "InputFile", job: str
+    make: "Callable[..., Workers]", queue: QueueOptions, operation: str, file: "InputFile", job: str
 ) -> int:
     async def wake_nobody(job: str, slice_number: int) -> None:
         """Stand in for a queue that is not named."""
@@ -235,7 +223,7 @@ async def _submit(
             from gateway_async.workers.rabbit import rabbit_broker  # noqa: PLC0415  # an extra
 
             broker = rabbit_broker(url, queue=queue.queue, slices_at_once=1)
-        async with shop.workers(broker) as jobs:
+        async with make(broker) as jobs:
             return await jobs.submit(operation, file.orders(), job=job, wake=url is not None)
 
 
@@ -265,7 +253,8 @@ def worker(  # noqa: PLR0913  # one keyword an option
         raise ConfigurationError(
             f"--broker: say which queue to work for, such as amqp://host/ (or {_VARIABLE})"
         )
-    shop = _Shop(
+    make = partial(
+        _workers,
         settings=settings,
         credentials=settings.credentials(os.environ, console.warn),
         policy=attrs.evolve(_POLICY, lease_seconds=settings.journal_lease_seconds),
@@ -276,17 +265,22 @@ def worker(  # noqa: PLR0913  # one keyword an option
         console.passing_on_logs(*_QUEUE_LOGS),
         _telling_what_is_missing(),
     ):
-        asyncio.run(_work(shop, url, queue.queue, slices, console, stop))
+        asyncio.run(_work(make, url, queue.queue, slices, console, stop))
     return DONE
 
 
 async def _work(  # noqa: PLR0913, PLR0917  # what the command was told
-    shop: _Shop, url: str, queue: str, slices: int, console: "Console", stop: Stop
+    make: "Callable[..., Workers]",
+    url: str,
+    queue: str,
+    slices: int,
+    console: "Console",
+    stop: Stop,
 ) -> None:
     from gateway_async.workers.rabbit import rabbit_broker, serve  # noqa: PLC0415  # an extra
 
     broker = rabbit_broker(url, queue=queue, slices_at_once=slices)
-    workers, until = shop.workers(broker), asyncio.Event()
+    workers, until = make(broker), asyncio.Event()
     console.tell("working", f"{workers!r}: working for queue {queue}", queue=queue)
     working = asyncio.get_running_loop().create_task(serve(broker, until, slices_at_once=slices))
     with stop.cancelling():
