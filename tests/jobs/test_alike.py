@@ -164,6 +164,8 @@ async def test_another_amount_passes_and_so_do_alike_refunds_of_one_job(
     result = await make(policy=SERIAL).refund([*parts, *parts], job=journal.job("parts"))
     assert statuses(result) == [SUCCEEDED] * 4
     assert effects(sandbox, orders) == [3, 3]
+    assert len({*references_of(result)}) == 4
+    assert references_of(await kept(journal, "parts")) == references_of(result)
 
 
 async def test_alike_refunds_pass_where_the_guard_is_off(

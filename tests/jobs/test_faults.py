@@ -1,6 +1,8 @@
 """What a job does about replies that never come, and what it leaves to a person."""
 
 import time
+from collections import Counter
+from decimal import Decimal
 from typing import Any
 
 import attrs
@@ -72,6 +74,28 @@ async def test_lost_replies_are_settled_at_the_end(
     assert set(statuses(result)) == {SUCCEEDED}
     assert effects(sandbox, orders) == [1] * 8
     assert len(set(references_of(await kept(journal)))) == 8
+
+
+@pytest.mark.parametrize("recovery", [AT_ONCE, MARKER])
+@pytest.mark.parametrize("fault", LOST, ids=repr)
+async def test_refunds_of_one_transaction_never_share_a_reference(
+    sandbox: Sandbox, make: Make, journal: Journal, fault: Fault, recovery: RecoveryPolicy
+) -> None:
+    orders = seeded(sandbox, 2, refund_amount=Decimal("2.00"))
+    policy = attrs.evolve(POLICY, duplicates="serialize")
+    sandbox.faults.add("refund", fault)
+    for _ in range(3):
+        gateway = make(policy=policy, recovery=recovery)
+        await gateway.refund([*orders, *orders, *orders], job=journal.job("job"))
+    found = await kept(journal)
+    assert effects(sandbox, orders) == [3, 3]
+    assert set(statuses(found)) == {SUCCEEDED}
+    given = Counter(
+        (o.order.transaction_id, o.record.refund_reference_id) for o in found if o.record
+    )
+    made = sandbox.ledger.recent_refunds()
+    assert given == Counter((each.transaction_id, each.refund_reference_id) for each in made)
+    assert set(given.values()) == {1}
 
 
 async def test_what_cannot_be_settled_is_held_with_the_evidence(
