@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from gateway_async.cli.console import Console
     from gateway_async.cli.layouts import Layout
     from gateway_async.cli.orders import InputFile
-    from gateway_async.cli.outfile import OutFile
     from gateway_async.cli.run import RunSummary, Stop
+    from gateway_async.cli.tables import OutFile
     from gateway_async.journal.rows import Row
 
 _NEVER_TAKEN = "nothing was sent: the run ended before"

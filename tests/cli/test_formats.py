@@ -14,8 +14,15 @@ import pytest
 
 from gateway_async.cli.layouts import LAYOUTS
 from gateway_async.cli.orders import InputFile, Reader, check_file
-from gateway_async.cli.outfile import OutFile
-from gateway_async.cli.tables import LONGEST_LINE, Format, Table, TableError, format_of, open_table
+from gateway_async.cli.tables import (
+    LONGEST_LINE,
+    Format,
+    OutFile,
+    Table,
+    TableError,
+    format_of,
+    open_table,
+)
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.orders import RefundOrder

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway_async.cli.outfile import OutFile, out_file
-from gateway_async.cli.tables import Format
+from gateway_async.cli.tables import Format, OutFile, out_file
 from gateway_async.errors import ConfigurationError
 
 

@@ -46,7 +46,7 @@ async def test_a_refund_run_is_told_with_what_to_do_next(
     assert {*shown[2]} <= {row["transaction_id"] for row in left}
     assert read.texts["h1"][0].startswith(f"{130 - len(left)} of 130 refunds done: EUR")
     (step,) = read.left()
-    assert step.startswith(f"{len(left)} not sent (EUR ")
+    assert step.startswith(f"{len(left)} not sent, held (EUR ")
     assert step.endswith("): decide on it.")
     assert "gateway-async jobs show refund-" in read.text
     assert sandbox.secret not in night.read_text()

@@ -29,7 +29,6 @@ from gateway_async.cli.options import (
 )
 from gateway_async.cli.orders import Totals, wording
 from gateway_async.cli.outcomes import Results, collect, job_cells, job_columns
-from gateway_async.cli.outfile import out_file
 from gateway_async.cli.reports import reporting
 from gateway_async.cli.run import (
     DONE,
@@ -41,6 +40,7 @@ from gateway_async.cli.run import (
     confirm,
     make_client,
 )
+from gateway_async.cli.tables import out_file
 from gateway_async.journal import JobState
 
 if TYPE_CHECKING:

@@ -41,7 +41,6 @@ from gateway_async.cli.options import (
 )
 from gateway_async.cli.orders import InputFile, Reader, check_file, wording
 from gateway_async.cli.outcomes import Results, collect
-from gateway_async.cli.outfile import check_place, out_file
 from gateway_async.cli.reports import reporting
 from gateway_async.cli.run import (
     DONE,
@@ -52,7 +51,7 @@ from gateway_async.cli.run import (
     confirm,
     make_client,
 )
-from gateway_async.cli.tables import STDIO, open_table
+from gateway_async.cli.tables import STDIO, check_place, open_table, out_file
 from gateway_async.errors import InvalidOrderError, JournalError
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS, PAYOUT

@@ -21,7 +21,6 @@ from gateway_async.cli.options import (
     Source,
 )
 from gateway_async.cli.orders import InputFile, Reader, check_file, to_text
-from gateway_async.cli.outfile import out_file
 from gateway_async.cli.reports import reporting
 from gateway_async.cli.run import (
     UNSETTLED,
@@ -32,7 +31,7 @@ from gateway_async.cli.run import (
     make_client,
 )
 from gateway_async.cli.settings import Reconcile
-from gateway_async.cli.tables import open_table
+from gateway_async.cli.tables import open_table, out_file
 from gateway_async.errors import ConfigurationError
 from gateway_async.reconciliation import reconcile as reconcile_ledger
 
