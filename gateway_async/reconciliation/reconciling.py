@@ -90,7 +90,7 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
         states: By `payment_status`, the ledger's word for it, or several; the interface shows no
             meaning, so without this no state is compared.
         refund_statuses: By `refund_status`, whether such a refund gave money back; ``{"1": True}``
-            if nothing is said. A refund with another status is an `Unreadable` difference.
+            if nothing is said. A refund with another status is an "unreadable" difference.
         policy: How the look-ups are run, the client's own unless it is given: `concurrency` is for
             both kinds together, `deadline_seconds` for the whole of it, and `stop_after_unknown`
             for each kind.
