@@ -27,6 +27,8 @@ async def test_it_fits_a_desk_and_a_phone_in_light_and_dark(show: "Show") -> Non
     for width in (1280, 390):
         await visit.page.set_viewport_size({"width": width, "height": 800})
         assert not await visit.is_too_wide()
+        money = visit.page.get_by_role("region", name="Money")
+        assert await money.evaluate("one => one.scrollWidth <= one.clientWidth")
     await visit.keep_screenshots("report")
     paper = await visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
     await visit.page.emulate_media(color_scheme="dark")
