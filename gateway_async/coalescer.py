@@ -274,7 +274,7 @@ class Coalescer:
             del queue.waiting[identity]
         is_told = waiter.done() and not waiter.cancelled()
         if is_told and pending.has_left and not queue.operation.is_look_up:
-            self._keep(waiter.result())  # told in the very moment in which it was cancelled
+            self._keep(waiter.result())  # it came in the very moment of the cancellation
 
     def _keep(self, *outcomes: Outcome[Any, Any]) -> None:
         self.unclaimed += outcomes  # all of them, before anything may go wrong with the log

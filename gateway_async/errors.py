@@ -301,7 +301,7 @@ def require_extra(by: str, *packages: str, install: str) -> "Iterator[None]":
     Args:
         by: The name of the module that cannot do without.
         packages: What is imported, by its top-level names.
-        install: What brings it, as pip is told.
+        install: What brings it, as an argument of pip.
 
     Raises:
         ModuleNotFoundError: If one of them is missing, saying how to install it.

@@ -206,7 +206,7 @@ class WorkerPolicy:
         slice_size: How many orders a slice has, but for those of one transaction, which are always
             in one slice.
         lease_seconds: How long a slice stays with a worker that says nothing more; a day at most.
-        sweep_seconds: How often a worker looks for slices that nobody has.
+        sweep_seconds: How often a worker looks for slices that no process has.
         wake_seconds: How long a slice that was handed to the queue is left to it, before it is
             handed over once more.
         watch_seconds: How often `watch` looks, unless looking takes long.

@@ -78,7 +78,7 @@ class _HoldsSecret:
 @hide_arguments
 @attrs.frozen
 class HmacSigner(_HoldsSecret):
-    """HMAC over the sorted fields: a stand-in until the gateway tells you its algorithm.
+    """HMAC over the sorted fields: a stand-in until you know the gateway's algorithm.
 
     The interface does not show how `encryption_data` is made. The message signed here is
     `name=value` for each field but `encryption_data`, sorted by name, joined by `&`, in UTF-8.

@@ -148,7 +148,7 @@ def threaded_sandbox(**settings: Any) -> Iterator[Sandbox]:  # noqa: ANN401  # t
 
 
 def _say_why(started: Future[Any], serving: Future[None]) -> None:
-    """Tell whoever waits for the start that it failed, if it did."""
+    """Pass a failure on to the thread that waits for the start."""
     if not started.done():
         started.set_exception(serving.exception() or RuntimeError("the sandbox ended too early"))
 
@@ -188,7 +188,7 @@ def _close(gateway: GatewayClient) -> None:
     """Close a client, and what it opened on loops that go on after it: it would be dropped open."""
     with ThreadPoolExecutor(1) as executor:  # since a loop may run here
         executor.submit(asyncio.run, gateway.aclose()).result()
-        for loop in gateway._transport.loops:  # noqa: SLF001  # nobody else needs to know them
+        for loop in gateway._transport.loops:  # noqa: SLF001  # no other module needs them
             if loop.is_running():
                 asyncio.run_coroutine_threadsafe(gateway.aclose(), loop)
             elif not loop.is_closed():

@@ -33,7 +33,7 @@ ACTIONS = {"checkout": "new", "card": "new", "capture": "paid", "refund": "captu
 
 @attrs.define(eq=False, kw_only=True)
 class Order:
-    """One order, which is paid once; whoever knows its number may see it."""
+    """One order, which is paid once; who knows its number may see it."""
 
     tea: str
     amount: Decimal
@@ -113,7 +113,7 @@ class Shop:
     async def _look_up(self, order: Order) -> None:
         ref = ga.OrderRef(order_no=order.order_no)
         if order.settling and order.settling.done() and not order.settling.result().unknown:
-            order.before = "new"  # what became of its refund is known: the records count again
+            order.before = "new"  # the outcome of its refund is known: the records count again
         found, refunds = await self.single.query(ref), await self.single.search_refunds(ref)
         for record in found.record or ():
             self.settle(record)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def line(span: ReadableSpan) -> str:
-    """Show what became of the orders of a span."""
+    """Show the outcomes of the orders of a span."""
     shown = (span.attributes or {}).items()
     outcomes = {name.rpartition(".")[2]: count for name, count in shown if ".outcomes." in name}
     return f"{span.name}: {outcomes} {span.status.status_code.name}\n"

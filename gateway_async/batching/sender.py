@@ -347,7 +347,7 @@ class _Intent:
     """That a chunk of a job is to be sent, which the journal records before.
 
     Attributes:
-        recorder: Tells the journal.
+        recorder: Writes to the journal.
         number: What the journal calls the request; None where the intent is not recorded.
         is_refused: Whether the journal could not record it.
     """

@@ -434,7 +434,7 @@ class GatewayCheck:
             return SKIPPED, f"no reply of {_QUERY} that can be read came"
         if refunds.error is None:
             return WRONG, f"{_QUERY} is refused, and {_REFUNDS} is answered"
-        return ASK, "both look-ups are refused, so this cannot be told from wrong credentials"
+        return ASK, "both look-ups are refused, which wrong credentials would lead to as well"
 
 
 def _is_loopback(address: str) -> bool:

@@ -65,12 +65,12 @@ class KnownJob:
     def asked(self) -> str:
         """Its description where a person is asked whether to go on."""
         if not self.before:
-            return self.told
+            return self.described
         before = "; ".join(f"{_named(one)} has {so_far(one)}" for one in self.before)
-        return f"AGAIN, as {self.told} ({before})"
+        return f"AGAIN, as {self.described} ({before})"
 
     @property
-    def told(self) -> str:
+    def described(self) -> str:
         """How far it has come, in words."""
         if self.status is None:
             return f"new job {self.name} in {self.place}"

@@ -135,7 +135,7 @@ class GatewayOptions:
         return _as_given(self, without=_ABOUT_MESSAGES)
 
     def console(self) -> Console:
-        """Return what tells people what happens."""
+        """Return what prints messages."""
         return Console(
             is_json=self.log_format == "json", is_quiet=self.quiet, is_verbose=self.verbose
         )
@@ -210,7 +210,7 @@ class FormatOptions:
 @Parameter(name="*", group="Files")
 @attrs.frozen(kw_only=True)
 class FileOptions(FormatOptions):
-    """How files are read and written, and what is told of the run.
+    """How files are read and written, and what is reported of the run.
 
     Attributes:
         format: The format of standard input and output, where a file is `-`.

@@ -92,7 +92,7 @@ def _plain(value: object) -> object:
 
 
 class Results:
-    """What became of each row of a file, and of the whole.
+    """The result of each row of a file, and of the whole.
 
     Args:
         layout: The columns.

@@ -86,14 +86,14 @@ def confirm(console: "Console", what: str, *, yes: bool) -> None:
         yes: Whether that was answered by an option.
 
     Raises:
-        RefusedError: If the answer is no, or nobody is there to ask.
+        RefusedError: If the answer is no, or there is no terminal to ask at.
     """
     if yes:
         return
     if not console.can_ask:
         raise RefusedError(
-            f"{what}: nobody is there to confirm it; nothing was sent. Give --yes to go on without "
-            "being asked"
+            f"{what}: there is no terminal to confirm it at; nothing was sent. Give --yes to go on "
+            "without being asked"
         )
     try:
         if console.ask(f"{what}. Go on?"):
@@ -113,7 +113,7 @@ def check_json(out: Path | None, *, json: bool) -> None:
         raise RefusedError("--json: the summary goes to standard output; name a file in --out")
 
 
-# What became of it
+# What it came to
 
 
 @attrs.define(kw_only=True)
@@ -135,7 +135,7 @@ class RunSummary:
             be done.
         alike: How many wait for one, since the gateway lists a refund like them.
         reasons: How many orders did not succeed for each reason; the first thousand reasons.
-        requests: Requests made, None where nobody counted.
+        requests: Requests made, None where they were not counted.
         retries: How many of them were repeats.
         unexpected: Records that came back and belong to no order.
         seconds: How long it took.
@@ -235,7 +235,7 @@ class RunSummary:
         return found | books
 
     def tell(self, console: "Console") -> None:
-        """Say what became of it."""
+        """Say what it came to."""
         if self.books is None:
             row = (self.command, self.counts, self.requests, self.retries, self.seconds)
             console.show("summary", summary_table([row]), **self.as_dict())

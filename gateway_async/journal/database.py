@@ -463,7 +463,7 @@ class _File:
 
 
 def _number_of(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from any other; None where none can be found."""
+    """Return the numbers that identify a file; None where there is none."""
     try:
         found = path.stat()
     except OSError:

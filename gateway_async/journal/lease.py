@@ -235,7 +235,7 @@ class Lease:
             LeaseLostError: If the lease is no longer ours.
             JournalError: If one of them is not in flight with this request.
         """
-        what = "keep what became of the orders"
+        what = "keep the outcomes"
         return self._run(what, writes.settle, self._key, request, settlements, ended_at)
 
     def succeed(
@@ -258,7 +258,7 @@ class Lease:
             LeaseLostError: If the lease is no longer ours.
             JournalError: If one of them is not in flight with this request.
         """
-        what = "keep what became of the orders"
+        what = "keep the outcomes"
         return self._run(what, writes.succeed, self._key, request, indices, references, ended_at)
 
     async def recover(

@@ -1,6 +1,6 @@
 """Orders: the elements of a batch (sections 2.7 and 4 of the interface), and the outcome of each.
 
-Also what tells a refund from any other: its reference, or our marker in `refund_reason`.
+Also what identifies a refund: its reference, or our marker in `refund_reason`.
 """
 
 import functools

@@ -90,7 +90,7 @@ class Summary:
             lines.append("the ledger was not taken to its end")
         lines += [f"{kind}: {count:,}" for kind, count in self.differences.items() if count]
         if self.unexpected:
-            lines.append(f"records that nobody asked for: {self.unexpected:,}")
+            lines.append(f"records that were not asked for: {self.unexpected:,}")
         for code, totals in self.currencies.items():
             for side in ("ledger", "gateway"):
                 count, amount, refunded = (

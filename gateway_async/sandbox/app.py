@@ -50,7 +50,7 @@ _PAGE_HEADERS: "Mapping[str, str]" = MappingProxyType(
         "X-Content-Type-Options": "nosniff",
     }
 )
-"""A page is asked for again after Back, runs no script, and its address is told to nobody."""
+"""A page is asked for again after Back, runs no script, and passes its address on to no site."""
 
 
 @attrs.frozen(kw_only=True)
@@ -374,7 +374,7 @@ async def _stream(work: "Work", ending: faults.Streamed) -> web.StreamResponse:
     for piece in ending.pieces(reply.body):
         if piece:
             await response.write(piece)
-        await asyncio.sleep(0)  # a write that fits the buffer gives nobody else a turn
+        await asyncio.sleep(0)  # a write that fits the buffer gives no other task a turn
     return response
 
 

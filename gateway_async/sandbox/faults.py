@@ -351,7 +351,7 @@ class ReorderedItems(AnswerFault):
 
 @attrs.frozen
 class ExtraItems(AnswerFault):
-    """Records come that nobody asked for, before the others.
+    """Records that were not asked for come before the others.
 
     Attributes:
         count: How many.
@@ -389,7 +389,7 @@ class NullList(AnswerFault):
 
 @attrs.frozen
 class UnknownItemStatus(AnswerFault):
-    """The first records have a status that nobody knows.
+    """The first records have a status that no dialect lists.
 
     Attributes:
         value: The status.
@@ -631,9 +631,9 @@ class ExternalEntity(_XmlFault):
 
 @attrs.frozen
 class NotificationFault(Fault):
-    """A fault that strikes what is told at `notify_url`, and never a request.
+    """A fault that strikes notifications, and never a request.
 
-    It is added to the operation whose result is told: `sandbox.faults.add("checkout", ...)`.
+    It is added to the operation whose result is notified: `sandbox.faults.add("checkout", ...)`.
     """
 
 
@@ -751,7 +751,7 @@ class Faults:
             )
         if isinstance(fault, NotificationFault) and operation not in (*_NOTIFIED, EVERY_OPERATION):
             raise ConfigurationError(
-                f"Faults.add: nobody is notified of {operation!r}, so {fault!r} cannot strike; "
+                f"Faults.add: no notification is sent for {operation!r}, so {fault!r} cannot strike; "
                 f"the operations with notifications are {', '.join(_NOTIFIED)}"
             )
         self._rules.append(_Rule(operation, fault, fault.times))

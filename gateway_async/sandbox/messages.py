@@ -91,7 +91,7 @@ class Answer:
         operation: What was asked for.
         fields: The fields of the reply; the list of a batch or look-up is one of them.
         page: The HTML page of a checkout, in place of fields.
-        notice: What is told at a `notify_url` besides.
+        notice: What is sent to a `notify_url` besides.
     """
 
     operation: Operation

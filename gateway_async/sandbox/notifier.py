@@ -325,5 +325,5 @@ def _open_session() -> aiohttp.ClientSession:
 def _open_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     family, kind, protocol, _, where = address
     if not ip_address(where[0]).is_loopback:
-        raise PermissionError(f"a sandbox calls nobody but this machine, and not {where[0]}")
+        raise PermissionError(f"a sandbox calls this machine alone, and not {where[0]}")
     return socket.socket(family, kind, protocol)

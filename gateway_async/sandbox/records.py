@@ -60,7 +60,7 @@ def details_of(fields: "Mapping[str, str]") -> dict[str, str]:
 def batch_record(
     operation: Operation, item: "Mapping[str, object]", verdict: "Verdict"
 ) -> dict[str, Any]:
-    """Return one element of a batch reply: what was asked (2.6, 2.7), and what became of it."""
+    """Return one element of a batch reply: what was asked (2.6, 2.7), and its result."""
     echoed = {n: to_text(item.get(n)) for n in ("transaction_id", *operation.echo_fields)}
     status = {f"{operation.name}_status": DONE if verdict.done else REFUSED}
     if operation != REFUND:

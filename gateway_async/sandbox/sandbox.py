@@ -80,7 +80,7 @@ class Sandbox:
         clock: What time it is, with a time zone.
         return_url: Where shoppers go once they have chosen on the payment page, where the payment
             has no `return_url` of its own (a redirect payment has none); `{order_no}` in it stands
-            for the order number. A real gateway would have been told in its portal.
+            for the order number. For a real gateway it is set in its portal.
         cancel_url: Where they go when they leave that page without a choice, likewise; without
             one, to the `return_url`.
         notify_format: How notifications are written: "form", "json" or "xml".

@@ -53,7 +53,7 @@ _BODY_KINDS = (
     (re.compile(rb'"|(-?[0-9.eE+-]+|true|false|null)\Z'), "a single JSON value"),
     (re.compile(rb""), "something that is neither JSON nor XML"),
 )
-"""What the beginning of a body tells about it; the first that matches counts."""
+"""What the beginning of a body shows about it; the first that matches counts."""
 
 
 def trim(body: bytes) -> bytes:
@@ -331,7 +331,7 @@ def codec_of(charset: str) -> str | None:
 
 
 def in_utf8(body: bytes, content_type: str) -> bytes:
-    """Return a body in UTF-8 where its Content-Type header alone tells what it is written in.
+    """Return a body in UTF-8 where its Content-Type header alone names the charset.
 
     What is UTF-8 stays, whatever the header says, as does XML that names its own encoding.
     """

@@ -31,7 +31,7 @@ _SCHEMES = ("amqp://", "amqps://")
 
 
 class _Broker(AioPikaBroker):
-    """A broker that tells a wrong setting from a RabbitMQ that is away."""
+    """A broker that distinguishes a wrong setting from a RabbitMQ that cannot be reached."""
 
     async def startup(self) -> None:
         """Connect, and make exchange and queues.

@@ -310,7 +310,7 @@ async def test_money_is_not_sent_where_nobody_can_confirm_it(
     ended = await run(sandbox, "refund", orders, "--out", tmp_path / "out.csv")
     assert ended.code == 2
     assert "refund 2 orders, EUR 2.00 at http://127.0.0.1" in ended.stderr
-    assert " (columns that are not sent: 'customer'): nobody is there" in ended.stderr
+    assert " (columns that are not sent: 'customer'): there is no terminal" in ended.stderr
     assert "--yes" in ended.stderr
     assert sandbox.requests.total() == 0
     assert names(tmp_path) == ["orders.csv"]

@@ -97,7 +97,7 @@ async def test_records_that_nobody_asked_for_exit_1(sandbox: Sandbox, tmp_path: 
     sandbox.faults.add("search_refunds", ExtraItems(times=1))
     ended = await run(sandbox, "reconcile", file)
     assert ended.code == 1, ended.stderr
-    assert "records that nobody asked for: 1" in ended.stderr
+    assert "records that were not asked for: 1" in ended.stderr
 
 
 async def test_states_that_no_column_can_be_compared_with_are_warned_of(

@@ -58,7 +58,7 @@ async def test_letters_that_the_output_does_not_know_are_escaped(
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("refund orders.csv --out out.csv", "nobody is there to confirm it"),
+        ("refund orders.csv --out out.csv", "there is no terminal to confirm it at"),
         ("refund orders.csv --rate fast", 'unable to convert "fast" into float'),
     ],
 )

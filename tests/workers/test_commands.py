@@ -187,7 +187,7 @@ def test_what_is_held_is_said_where_a_job_is_watched(
 @pytest.mark.parametrize(
     ("arguments", "broker", "said"),
     [
-        (("submit", "FILE", "--job", "month-end"), "", "nobody is there to confirm it"),
+        (("submit", "FILE", "--job", "month-end"), "", "there is no terminal to confirm it at"),
         (("submit", "FILE", "--job", "x", "--report", "x.html"), "", "Unknown option: "),
         (("worker",), "", "--broker: say which queue to work for"),
         (("worker", "--broker", "amqp://me:hidden@host/"), "", "a password in an option shows"),

@@ -172,7 +172,7 @@ class _Day:
         retries: int,
         started: float,
     ) -> None:
-        """Note what became of a stage, for the table."""
+        """Note the result of a stage, for the table."""
         counts = Counter(str(outcome.status) for outcome in outcomes)
         self.stages.append((name, counts, requests, retries, time.monotonic() - started))
 

@@ -174,7 +174,7 @@ def outcomes(  # noqa: PLR0913  # one keyword an option
     gateway: GatewayOptions = GatewayOptions(),
     console: ConsoleArgument,
 ) -> int:
-    """Write what became of the orders of a job, as the journal has it. Nothing is sent.
+    """Write the outcomes of the orders of a job, as the journal has them. Nothing is sent.
 
     Example: `gateway-async jobs outcomes NAME --state held --out held.csv`
 
@@ -217,7 +217,7 @@ def resolve(  # noqa: PLR0913  # one keyword an option
     gateway: GatewayOptions = GatewayOptions(),
     console: ConsoleArgument,
 ) -> int:
-    """Decide what became of orders that are in doubt: of all that are named, or of none.
+    """Decide the outcome of orders that are in doubt: of all that are named, or of none.
 
     Nothing is sent.
 
@@ -225,8 +225,8 @@ def resolve(  # noqa: PLR0913  # one keyword an option
 
     Args:
         name: The name of the job.
-        which: The positions of the orders in the job, from 0, as `jobs show` tells them, such as
-            17 or 151-199; then what became of them: succeeded, declined, unknown, or not_sent,
+        which: The positions of the orders in the job, from 0, as `jobs show` prints them, such as
+            17 or 151-199; then their outcome: succeeded, declined, unknown, or not_sent,
             which lets the next run send them.
         note: Why, such as "seen in the merchant portal"; it must be given, and is kept.
         state: Only the orders in this state, of those that are named or else of the whole job;
@@ -243,7 +243,7 @@ def resolve(  # noqa: PLR0913  # one keyword an option
             )
         if not spans and not state:
             raise RefusedError(
-                "index: say which orders, by their positions as `jobs show` tells them, such as "
+                "index: say which orders, by their positions as `jobs show` prints them, such as "
                 "17 or 151-199, or by --state held"
             )
         if note is None or not note.strip():
@@ -344,7 +344,7 @@ def resume(  # noqa: PLR0913  # one keyword an option
 
     Args:
         name: The name of the job.
-        out: The file for what became of its orders; - for standard output.
+        out: The file for the outcomes; - for standard output.
         yes: Do not ask before money is sent.
         json: Print one JSON object at the end: counts, job, files and the next commands.
     """
@@ -361,7 +361,7 @@ def resume(  # noqa: PLR0913  # one keyword an option
             if layout.confirms and totals.orders:
                 what = wording(layout, totals, settings.base_url)
                 confirm(console, f"{job.asked}: {what}", yes=yes)
-            console.tell("resume", job.told, is_new=job.is_new, journal=place)
+            console.tell("resume", job.described, is_new=job.is_new, journal=place)
 
             async def work(stop: Stop) -> None:
                 async with (

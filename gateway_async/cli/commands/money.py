@@ -146,7 +146,7 @@ class _Run:
             else:
                 left = "; nothing would be sent" if job.is_done else ""
                 facts = {"job": job.name, "is_new": job.is_new, "journal": job.place}
-                self.console.tell("job", f"{job.told}{left}", **facts)
+                self.console.tell("job", f"{job.described}{left}", **facts)
         if self.json:
             print_json(plan(self.layout, self.settings, file))
         else:
@@ -191,7 +191,7 @@ class _Run:
             stopping.callback(results.close)
             with out_file(path, self.files.stdio, console.warn) as out:
                 if job is not None and job.is_done:
-                    console.tell("job", f"{job.told}; nothing is sent", job=job.name)
+                    console.tell("job", f"{job.described}; nothing is sent", job=job.name)
                 elif job is not None and (self.layout.confirms or job.before):
                     what = wording(self.layout, file.totals, self.settings.base_url, file.unread)
                     confirm(console, f"{job.asked}: {what}", yes=self.yes)
@@ -232,7 +232,7 @@ class _Run:
         async with open_journal(settings) as journal:
             if not job.is_done or self.job is not None:  # else its name shows that it is the same
                 self.console.tell(
-                    "job", job.told, job=job.name, is_new=job.is_new, journal=job.place
+                    "job", job.described, job=job.name, is_new=job.is_new, journal=job.place
                 )
                 at_once = min(settings.policy.concurrency, total)
                 policy = attrs.evolve(settings.policy, concurrency=at_once)

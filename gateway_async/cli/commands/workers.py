@@ -166,7 +166,7 @@ def submit(  # noqa: PLR0913  # one keyword an option
 ) -> int:
     """Keep the orders of a file in the journal, for workers to send.
 
-    Nothing is sent by this command. The queue, if one is named, is told at once; else the workers
+    Nothing is sent by this command. The queue, if one is named, hears of them at once; else the workers
     find the job by themselves within seconds.
 
     Args:
@@ -205,7 +205,7 @@ def submit(  # noqa: PLR0913  # one keyword an option
     said = f"its {count:,} orders wait for workers"
     if not known.is_new:
         said = f"workers send what is left of its {count:,} orders"
-    text = f"{known.told}; {said}"
+    text = f"{known.described}; {said}"
     console.tell("submitted", text, orders=count, is_new=known.is_new, journal=known.place)
     return DONE
 
@@ -269,7 +269,7 @@ def worker(  # noqa: PLR0913  # one keyword an option
     return DONE
 
 
-async def _work(  # noqa: PLR0913, PLR0917  # what the command was told
+async def _work(  # noqa: PLR0913, PLR0917  # what the command was given
     make: "Callable[..., Workers]",
     url: str,
     queue: str,
@@ -343,7 +343,7 @@ async def _watch(settings: "Settings", job: str, console: "Console") -> "JobProg
 
 
 def _exit_code(progress: "JobProgress") -> int:
-    """Return the code for what became of the orders, as of any command that sends."""
+    """Return the exit code for the outcomes, as of any command that sends."""
     succeeded = progress.counts[JobState.SUCCEEDED]
     declined = progress.counts[JobState.DECLINED]
     if succeeded == progress.total:
