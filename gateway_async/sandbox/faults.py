@@ -751,7 +751,7 @@ class Faults:
             )
         if isinstance(fault, NotificationFault) and operation not in (*_NOTIFIED, EVERY_OPERATION):
             raise ConfigurationError(
-                f"Faults.add: no notification is sent for {operation!r}, so {fault!r} cannot strike; "
+                f"Faults.add: no notification is sent for {operation!r}: {fault!r} cannot strike; "
                 f"the operations with notifications are {', '.join(_NOTIFIED)}"
             )
         self._rules.append(_Rule(operation, fault, fault.times))

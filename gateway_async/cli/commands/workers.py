@@ -166,8 +166,8 @@ def submit(  # noqa: PLR0913  # one keyword an option
 ) -> int:
     """Keep the orders of a file in the journal, for workers to send.
 
-    Nothing is sent by this command. The queue, if one is named, hears of them at once; else the workers
-    find the job by themselves within seconds.
+    Nothing is sent by this command. The queue, if one is named, hears of the job at once; else the
+    workers find it by themselves within seconds.
 
     Args:
         orders: The file with the orders, one a row: .csv or .jsonl, or - for standard
