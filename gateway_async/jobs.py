@@ -887,7 +887,7 @@ def _for_a_person(operation: "Operation", row: "Row") -> Settlement:
         state=JobState.HELD,
         code=row.known.code,
         text=f"ask the gateway about {operation.identity_field} {name!r}, since a {operation} "
-        f"cannot be looked up, and decide by journal.resolve; {row.known.text}",
+        f"cannot be looked up, and decide (`resolve`); {row.known.text}",
         said=row.known.said,
     )
 

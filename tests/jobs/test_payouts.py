@@ -99,7 +99,7 @@ async def test_a_lost_reply_is_held_until_a_person_decides(
         assert str(outcome.error).startswith(
             f"ask the gateway about request_id {outcome.order.request_id!r}"
         )
-        assert str(outcome.error).count("journal.resolve") == 1
+        assert str(outcome.error).count("decide (`resolve`)") == 1
     assert paid(sandbox, orders) == [1, 0, 1, 1, 1]
     await journal.resolve("job", orders[0].request_id.upper(), "succeeded", "they say it is paid")
     await journal.resolve("job", uuid.UUID(orders[1].request_id), "not_sent", "they never saw it")
