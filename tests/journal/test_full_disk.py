@@ -63,7 +63,7 @@ async def test_a_chunk(filling: Journal, file: Tables, pages: int) -> None:
     assert file.run("SELECT count(*) FROM gateway_requests") == [(0,)]
     request = await sent(lease, range(50), references=long)
     await leave_room(filling, pages)
-    with pytest.raises(JournalError, match=r"cannot keep what became of the orders.*full"):
+    with pytest.raises(JournalError, match=r"cannot keep the outcomes.*full"):
         await lease.settle(request, succeeded(range(50), reference="r" * 999), ended_at=1.0)
     assert file.states()[:50] == ["intent"] * 50
     await lease.settle(request, succeeded(range(50), reference="r" * 999), ended_at=1.0)

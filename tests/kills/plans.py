@@ -8,7 +8,7 @@ import attrs
 
 JOURNAL_WORK = {
     "keep what is about to be sent": "intent",
-    "keep what became of the orders": "settle",
+    "keep the outcomes": "settle",
     "keep what was found out": "finding",
     "keep that nothing was sent": "withdraw",
     "cannot take": "take",
