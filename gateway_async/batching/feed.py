@@ -262,10 +262,11 @@ class OrderFeed:
         self._identity = identity_of(operation)
         self._is_look_up = operation.is_look_up
         self._order_classes = {operation.order_class}
-        self._is_checked = checked
         # Without deduplication, the same key once more would be the same payout once more.
         self._is_keyed = operation.kind is OperationClass.KEYED and not dialect.payout_deduplicates
         duplicates = "reject" if self._is_keyed else policy.duplicates
+        # A job's payouts may have been let in under a dialect by which the gateway deduplicates.
+        self._is_checked = checked and not self._is_keyed
         self._is_serial = duplicates == "serialize"
         self._seen: set[int] | None = set() if duplicates == "reject" else None
         self._pulled = 0
@@ -462,7 +463,12 @@ class OrderFeed:
 
     def _add(self, index: int, order: Any) -> None:  # noqa: ANN401  # anything may come in
         """Take in one order that was pulled: into the chunk, or held back, or refused."""
-        error = None if self._is_checked else self.check(order)
+        # What was checked before may not be right by the dialect of today.
+        error = (
+            check_order(self._operation, order, self._dialect)
+            if self._is_checked
+            else self.check(order)
+        )
         if error is not None:
             self._refuse(index, order, error)
         else:

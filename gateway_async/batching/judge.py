@@ -168,6 +168,9 @@ def _match_by_identity(orders: "Sequence[Any]", listed: list[Any]) -> _Match:
             unexpected.append(item)
             continue
         transaction_id = identifier(item.get("transaction_id"))
+        if transaction_id is None and not isinstance(item.get("transaction_id"), str | None):
+            unexpected.append(item)  # it names a transaction, and no text or integer says which
+            continue
         named = by_order_no.get(identifier(item.get("order_no")) or "")
         position = named if transaction_id is None else by_transaction.get(transaction_id)
         if position is None:

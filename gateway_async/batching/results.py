@@ -143,9 +143,12 @@ class Outcome(Generic[O_co, R_co]):
         return read(self.record_class, items[0])  # type: ignore[no-any-return]  # by operation
 
     def __reduce__(self) -> "tuple[Callable[..., Any], tuple[()]]":
-        """Pickle the items of this order alone, and not the reply in which they came."""
+        """Pickle the items of this order alone, without secrets, and not the reply they came in."""
+        from gateway_async.wire.records import without_secrets  # noqa: PLC0415  # a client has it
+
         kept = {field.alias or "": getattr(self, field.name) for field in attrs.fields(Outcome)}
-        return functools.partial(Outcome, **{**kept, "items": tuple(self.items)}), ()
+        items = tuple(map(without_secrets, self.items))
+        return functools.partial(Outcome, **{**kept, "items": items}), ()
 
 
 @functools.cache

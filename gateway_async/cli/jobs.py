@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
@@ -29,6 +30,8 @@ _DIGITS = 16
 """Of the digest of a file's orders in the name of its job."""
 _LONGEST_PART = 80
 _PORTS = {"https": 443, "http": 80}
+_MADE_NAME = re.compile(rf"-[0-9a-f]{{{_DIGITS}}}(-again-[0-9]+)?\Z")
+"""How a name ends that was made of a file's orders; any other was given by a person."""
 _MOST_TIMES = 100
 """So often the same orders are made again at most."""
 
@@ -166,13 +169,15 @@ def jobs_with_payouts(
     """
     found: list[tuple[JobStatus, str]] = []
     who, (host, _) = settings.who, _place_of_gateway(settings.base_url)
+    wanted = {one.lower() for one in request_ids}
     made = f"{PAYOUT.name}-{who['merchant_id'][:_LONGEST_PART]}-"
     ours = f"{made}{host[:_LONGEST_PART]}-"
 
     async def read() -> None:
         async with open_journal(settings, create=False) as journal:
             for status in await journal.jobs():
-                is_other = status.name.startswith(made) and not status.name.startswith(ours)
+                is_made = status.name.startswith(made) and _MADE_NAME.search(status.name)
+                is_other = is_made and not status.name.startswith(ours)
                 whose = (status.merchant_id, status.account_id)
                 if (
                     is_other
@@ -183,7 +188,7 @@ def jobs_with_payouts(
                     continue
                 async for row in rows_of(journal, status.name):
                     is_open = row.status is not OutcomeStatus.DECLINED
-                    if is_open and row.order.request_id in request_ids:
+                    if is_open and row.order.request_id.lower() in wanted:
                         found.append((status, row.order.request_id))
                         break
 

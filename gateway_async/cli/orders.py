@@ -60,7 +60,8 @@ def to_text(value: object) -> str:
         return ""
     if isinstance(value, date):
         return value.isoformat()
-    return format(value, "f") if isinstance(value, Decimal) else str(value)
+    is_short = isinstance(value, Decimal) and abs(value.adjusted()) <= _ANY_PLACES
+    return format(value, "f") if is_short else str(value)  # 1e99999999 would have as many digits
 
 
 def _text_problem(value: object) -> str:

@@ -337,7 +337,8 @@ def to_json(value: object) -> bytes:
 
 
 def _exact(value: object) -> object:
-    return orjson.Fragment(format(value, "f")) if isinstance(value, Decimal) else str(value)
+    is_short = isinstance(value, Decimal) and abs(value.adjusted()) <= _MOST_DIGITS
+    return orjson.Fragment(format(value, "f")) if is_short else str(value)
 
 
 @contextlib.contextmanager
@@ -434,7 +435,8 @@ def _text(value: Any) -> str:  # noqa: ANN401  # any cell
         return value.isoformat()
     if isinstance(value, list | dict | bool):
         return to_json(value).decode()
-    return format(value, "f") if isinstance(value, Decimal) else str(value)
+    is_short = isinstance(value, Decimal) and abs(value.adjusted()) <= _MOST_DIGITS
+    return format(value, "f") if is_short else str(value)  # 1e99999999 would have as many digits
 
 
 def check_place(path: Path, stdio: Format) -> Format:

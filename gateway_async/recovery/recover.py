@@ -75,6 +75,14 @@ _NOT_SETTLED = "; recovery does not settle it: "
 _BEFORE = "; before: "
 
 
+_BEGAN = time.time() - time.monotonic()
+
+
+def _now() -> float:
+    """Return seconds since the epoch, by a clock that no step of the wall clock puts forward."""
+    return min(time.time(), _BEGAN + time.monotonic())
+
+
 class Lookups:
     """Makes the look-ups of one recovery.
 
@@ -218,7 +226,7 @@ class Recovery:
     ) -> BatchResult[Any, Any]:
         result = given if isinstance(given, BatchResult) else as_result(given)
         self._all_known = isinstance(given, BatchResult) and is_whole_batch(given)
-        started = time.time()
+        started = _now()
         self._blocks = list(result.chunks)
         self._unknown = dict(find_unknown(self._blocks))
         self._claims = find_claims(self._blocks, self._unknown.values(), all_known=self._all_known)
@@ -249,7 +257,7 @@ class Recovery:
         ended = [started] if self._policy.resend_absent else []
         # None ended after this began: a later time is of a clock that is ahead, or is not known.
         ended += [min(o.sending.ended_at, started) if o.sending else started for o in left.values()]
-        seconds = max(ended) + self._policy.settle_seconds - time.time()
+        seconds = max(ended) + self._policy.settle_seconds - _now()
         if seconds >= _WORTH_SAYING_SECONDS:
             _log.info(
                 "recovery: %d unknown so far; the gateway's records are looked at again in %.0f s, "

@@ -387,7 +387,7 @@ async def test_where_earlier_refunds_are_known_every_reply_is_judged(
     gateway = client_over(
         MemoryTransport(lambda asked: asked.done()),
         policy=ONE_BY_ONE,
-        recovery=RecoveryPolicy(record_baseline=True),
+        recovery=RecoveryPolicy(record_baseline=True, hold_alike_hours=None),
     )
     assert (await gateway.refund(refunds(30))).ok
     assert judged == [10] * 3

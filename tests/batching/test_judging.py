@@ -351,3 +351,13 @@ def test_naming_the_echoes_of_one_operation_keeps_those_of_the_others() -> None:
     dialect = Dialect(echo_fields={"refund": ("amount",)})
     assert dialect.echo_fields["capture"] == Dialect().echo_fields["capture"]
     assert dialect.echo_fields["refund"] == ("amount",)
+
+
+@pytest.mark.parametrize("named", [1.5e20, True, {}, {"a": 1}])
+def test_a_transaction_that_cannot_be_read_is_not_matched_by_its_order_no(named: object) -> None:
+    (order,) = orders_for("refund", made_up(1))
+    item = item_of("refund", order, transaction_id=named)
+    payload = {"return_status": "1", "return_message": "OK", "refund_orders": [item]}
+    judgement = judge(OPERATIONS["refund"], [order], payload, Dialect())
+    assert [status for status, _ in judgement.verdicts] == [OutcomeStatus.UNKNOWN]
+    assert judgement.unexpected == [item]

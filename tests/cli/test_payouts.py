@@ -99,6 +99,19 @@ async def test_a_payout_of_another_job_is_not_paid_again_unasked(
     assert (ended.code, sandbox.requests["payout"]) == (0, 6), ended.stderr
 
 
+async def test_a_payout_of_a_job_with_a_name_is_not_paid_again_however_it_is_written(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    rows = [cells(number) for number in range(2)]
+    write(tmp_path / "payouts.csv", HEADER, rows)
+    line = ("payout", "payouts.csv", "--out", "out.csv", "--yes", "--journal", "sqlite:///j.db")
+    named = ("--job", f"payout-{sandbox.merchant_id}-november")
+    assert (await run(sandbox, *line, *named, cwd=tmp_path)).code == 0
+    write(tmp_path / "payouts.csv", HEADER, [[key(0).upper(), *rows[0][1:]]])
+    ended = await run(sandbox, *line, cwd=tmp_path)
+    assert (ended.code, sandbox.requests["payout"]) == (2, 2), ended.stderr
+
+
 async def test_a_job_with_a_held_payout_is_not_made_again(sandbox: Sandbox, tmp_path: Path) -> None:
     write(tmp_path / "payouts.csv", HEADER, [cells(number) for number in range(3)])
     sandbox.faults.add("payout", DropReply(times=1))

@@ -14,6 +14,7 @@ from gateway_async import (
     RecoveryPolicy,
     RetryPolicy,
 )
+from gateway_async.errors import NotSentError
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from tests.orders import client_of, orders_for
@@ -107,3 +108,8 @@ async def counts(journal: Journal, name: str = "job") -> dict[JobState, int]:
     """Return how many orders are in each state that has any."""
     status = await journal.status(name)
     return {state: count for state, count in status.counts.items() if count}
+
+
+async def refuse(*_: object, **__: object) -> None:
+    """Stand in for a transport that reaches no gateway."""
+    raise NotSentError("nothing was sent: no connection")

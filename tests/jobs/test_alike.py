@@ -13,6 +13,7 @@ import pytest
 from gateway_async import BatchPolicy, RecoveryPolicy, RetryPolicy
 from gateway_async.errors import AlikeRefundError, NotSentError
 from gateway_async.journal import JobState, Journal
+from gateway_async.operations import SEARCH_REFUNDS
 from gateway_async.sandbox import Sandbox
 from gateway_async.transport import AiohttpTransport, HttpRequest, HttpResponse
 from tests import postgres
@@ -29,6 +30,8 @@ from tests.jobs.books import (
     seeded,
     statuses,
 )
+from tests.memory import Asked, MemoryTransport, client_over
+from tests.orders import refunds
 
 SERIAL = BatchPolicy(concurrency=2, chunk_size=2, duplicates="serialize")
 
@@ -176,3 +179,17 @@ async def test_alike_refunds_pass_where_the_guard_is_off(
     for name in ("first", "second"):
         assert (await make(recovery=off).refund(orders, job=journal.job(name))).ok
     assert effects(sandbox, orders) == [2, 2]
+
+
+@pytest.mark.parametrize("listed", ["10,00", "", None, ["5.00"]])
+async def test_a_listed_refund_whose_amount_cannot_be_read_counts_as_alike(
+    journal: Journal, listed: object
+) -> None:
+    def answer(asked: Asked) -> dict[str, Any]:
+        found = {"transaction_id": "T000000", "refund_reference_id": "r", "refund_status": "1"}
+        items = [found | {"refund_amount": listed}] if asked.operation is SEARCH_REFUNDS else []
+        return {"return_status": "1", "return_message": "OK", "refund_orders": items}
+
+    transport = MemoryTransport(answer)
+    result = await client_over(transport).refund(refunds(1), job=journal.job("job"))
+    assert isinstance(next(iter(result)).error, AlikeRefundError)

@@ -1,13 +1,18 @@
 """A job does what a batch does, once, however often it is run."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
+from decimal import Decimal
 from typing import Any
 
+import attrs
 import pytest
 
+from gateway_async import InvalidOrderError, RetryPolicy
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
+from gateway_async.transport import AiohttpTransport
 from tests.jobs.books import (
+    NOT_SENT,
     SUCCEEDED,
     Make,
     check_books,
@@ -16,6 +21,7 @@ from tests.jobs.books import (
     effects,
     kept,
     references_of,
+    refuse,
     seeded,
     statuses,
 )
@@ -108,3 +114,19 @@ async def test_progress_knows_the_total_of_a_generator(
     assert batch.progress.total == 8
     assert batch.progress.requests == result.requests == sandbox.requests.total()
     check_books(sandbox, result)
+
+
+async def test_an_order_that_the_dialect_of_today_refuses_stops_no_other(
+    sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = seeded(sandbox, 5, refund_amount=Decimal("1.00"))
+    orders[3] = attrs.evolve(orders[3], refund_amount=Decimal("1.255"))
+    of_three = attrs.evolve(sandbox.dialect, currency_places={"EUR": 3})
+    with monkeypatch.context() as patched:
+        patched.setattr(AiohttpTransport, "send", refuse)
+        first = make(dialect=of_three, retry=RetryPolicy(attempts=1))
+        assert statuses(await first.refund(orders, job=journal.job("job"))) == [NOT_SENT] * 5
+    resumed = await make().resume(journal.job("job"))
+    assert [o.index for o in resumed.not_sent] == [3]
+    assert isinstance(next(iter(resumed.not_sent)).error, InvalidOrderError)
+    assert effects(sandbox, orders) == [1, 1, 1, 0, 1]

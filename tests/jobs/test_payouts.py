@@ -18,10 +18,12 @@ from gateway_async import (
     OutcomeUnknownError,
     PayoutRequest,
     PayoutResult,
+    RetryPolicy,
 )
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, Latency, ResetBeforeEffect
+from gateway_async.transport import AiohttpTransport
 from tests.jobs.books import (
     DECLINED,
     NOT_SENT,
@@ -31,6 +33,7 @@ from tests.jobs.books import (
     check_conserved,
     counts,
     kept,
+    refuse,
     statuses,
     streamed,
 )
@@ -230,3 +233,19 @@ async def test_a_request_id_is_told_whole_although_it_looks_like_a_card_number(
     assert str(outcome.error).count(request_id) == 2  # whom to ask about, and what was sent
     assert "*" not in str(outcome.error)
     assert tables.states() == ["held"]
+
+
+async def test_a_payout_that_stands_in_a_job_twice_is_paid_once_whatever_the_dialect_said(
+    sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (order,) = payouts_of(1)
+    deduplicating = attrs.evolve(sandbox.dialect, payout_deduplicates=True)
+    serial = BatchPolicy(duplicates="serialize")
+    with monkeypatch.context() as patched:
+        patched.setattr(AiohttpTransport, "send", refuse)
+        first = make(dialect=deduplicating, retry=RetryPolicy(attempts=1))
+        result = await first.payouts([order, order], job=journal.job("job"), policy=serial)
+        assert statuses(result) == [NOT_SENT] * 2
+    resumed = await make().resume(journal.job("job"))
+    assert statuses(resumed) == [SUCCEEDED, NOT_SENT]
+    assert paid(sandbox, [order]) == [1]

@@ -1,12 +1,14 @@
 """What recovery proved not to be done, sent again where the caller asks for that, and once."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import attrs
 import pytest
 
 from gateway_async import BatchPolicy, RecoveryPolicy
+from gateway_async.recovery import recover
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, NoReply, ResetBeforeEffect
 from tests.recovery.books import (
@@ -122,3 +124,9 @@ async def test_an_old_outcome_beside_its_settled_self_is_not_resent(
 
     assert not recovered.not_sent
     assert_books_agree(sandbox, recovered)
+
+
+def test_a_step_of_the_wall_clock_shortens_no_settle_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, real = recover._now(), time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 120)
+    assert recover._now() - before < 60

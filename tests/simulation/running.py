@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import math
 import random as random_module
 import warnings
 from random import Random
@@ -122,7 +123,7 @@ def run(seed: int) -> Story:
     loop.set_exception_handler(lambda _, context: story.stray.append(_told(context)))
     state = random_module.getstate()
     random_module.seed(seed)  # the jitter of the client's pauses
-    clock = SimpleNamespace(time=lambda: EPOCH + loop.time())
+    clock = SimpleNamespace(time=lambda: EPOCH + loop.time(), monotonic=lambda: math.inf)
     names = SimpleNamespace(uuid4=lambda: UUID(int=random.getrandbits(128), version=4))
     try:
         with (
