@@ -93,6 +93,13 @@ async def test_a_lease_that_ran_out_is_taken_over(
     assert effects(sandbox, orders) == [1] * 6
 
 
+async def _reach(halted: Any, task: "asyncio.Task[Any]") -> None:
+    """Wait until a request is held; a job that ended before, as on a starved machine, fails."""
+    reached = asyncio.create_task(halted.reached.wait())
+    await asyncio.wait({reached, task}, return_when=asyncio.FIRST_COMPLETED)
+    assert halted.reached.is_set(), "the job ended before a request was held"
+
+
 @pytest.mark.usefixtures("frozen")
 async def test_one_that_lost_its_lease_sends_nothing_and_changes_nothing(
     sandbox: Sandbox, make: Make, brief: Journal, other: Journal, tables: Tables
@@ -102,7 +109,7 @@ async def test_one_that_lost_its_lease_sends_nothing_and_changes_nothing(
     halted = _halted(gateway)
     batch = gateway.refund(orders, job=brief.job("job"))
     task = asyncio.create_task(batch)
-    await halted.reached.wait()
+    await _reach(halted, task)
     result = await make(recovery=RESENDING).resume(other.job("job"))
     assert result.counts[SUCCEEDED] >= 2
     before, requests = tables.snapshot(), sandbox.requests["refund"]
@@ -126,7 +133,7 @@ async def test_one_that_cannot_renew_stops_before_its_lease_is_over(
     halted = _halted(gateway)
     batch = gateway.refund(orders, job=brief.job("job"))
     task = asyncio.create_task(batch)
-    await halted.reached.wait()
+    await _reach(halted, task)
     await asyncio.sleep(LEASE_SECONDS)
     halted.goes_on.set()
     with pytest.raises(LeaseLostError):
@@ -142,7 +149,7 @@ async def test_a_job_that_runs_longer_than_its_lease_keeps_it(
     gateway = make()
     halted = _halted(gateway)
     task = asyncio.create_task(gateway.refund(orders, job=brief.job("job")))
-    await halted.reached.wait()
+    await _reach(halted, task)
     with pytest.raises(JobBusyError) as caught:
         await make().resume(other.job("job"))
     assert 0 < caught.value.seconds_left <= LEASE_SECONDS
