@@ -76,6 +76,18 @@ _BEFORE_SENDING = (NotSentError, ConfigurationError, InvalidOrderError, Evidence
 """What stands as it is where a request was never asked to write; with the last, a reply came."""
 
 
+_BEGAN = time.time() - time.monotonic()
+"""When the monotonic clock stood at 0, by the wall clock as it was when this was imported."""
+
+
+def steady_time() -> float:
+    """Return seconds since the epoch, by a clock that no step of the wall clock puts forward.
+
+    So that nothing counts as settled before its time; it may stand behind the wall clock.
+    """
+    return min(time.time(), _BEGAN + time.monotonic())
+
+
 class Gate:
     """Whether requests may leave now: pauses the gateway asked for, a deadline, a stop.
 

@@ -181,9 +181,9 @@ class RecoveryPolicy:
             its transactions have already. One more request a chunk.
         hold_alike_hours: How far back a refund that this look-up lists keeps another one of the
             same transaction and amount from being sent, counted from the start of the batch, or
-            from when its job was submitted; one without a readable date or amount does, too.
-            Refunds of the same batch or job do not. In a job the refund is held. None switches it
-            off.
+            from when its job was submitted; one without a readable date, or with an amount that
+            cannot be read, does, too. Refunds of the same batch or job do not. In a job the refund
+            is held. None switches it off.
     """
 
     settle_seconds: float = attrs.field(default=60.0, validator=_not_negative)

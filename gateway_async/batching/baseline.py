@@ -65,8 +65,7 @@ def find_alike(  # noqa: PLR0913  # a batch counts what it made, a job knows its
     """Return why a refund must not be sent: the gateway lists one like it. None where it may.
 
     One like it has its amount, or one that cannot be read, and a date that is recent or cannot be
-    read. A refund that the
-    dialect calls declined does not count.
+    read. A refund that the dialect calls declined does not count.
 
     Args:
         order: The refund that is about to be sent.

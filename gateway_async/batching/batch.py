@@ -96,8 +96,7 @@ class Streamable(Coroutine[Any, Any, Result], AsyncIterator[Item], Generic[Item,
 
     async def _complete(self) -> Result:
         with await self._open() as run:
-            result: Result = await run.complete()
-            return result
+            return await run.complete()  # type: ignore[return-value]  # its own kind of result
 
     # As a stream
 
@@ -164,20 +163,19 @@ class Streamable(Coroutine[Any, Any, Result], AsyncIterator[Item], Generic[Item,
             interruption = None  # the first cancellation is already on its way
         await run.finish(interruption, quiet=error is not None)
 
-    async def _drain(self, run: Any, reason: str) -> asyncio.CancelledError | None:  # noqa: ANN401  # a `Runner`
-        run.results.put_back(self._ready[::-1])
+    async def _drain(self, run: "Runner", reason: str) -> asyncio.CancelledError | None:
+        run.results.put_back(self._ready[::-1])  # type: ignore[arg-type]  # its own kind of items
         self._ready = []
-        interruption: asyncio.CancelledError | None = await run.drain(reason)
-        return interruption
+        return await run.drain(reason)
 
-    async def _open(self) -> Any:  # noqa: ANN401  # a `Runner`
+    async def _open(self) -> "Runner":
         try:
-            self._run = await self._open_run()
+            run = self._run = await self._open_run()
         except asyncio.CancelledError as cancelled:  # while the orders of a job were looked for
             self._nothing = Results(object).result(exhausted=False)
             cancelled.outcome = self._nothing  # type: ignore[attr-defined]  # as for a single call
             raise
-        return self._run
+        return run
 
     def _claim(self) -> None:
         if self._used:

@@ -312,7 +312,6 @@ class BatchRunner(Runner):
             marker = f"ga-{uuid.uuid4().hex[:12]}"
         self._session = session
         self._operation = operation
-        self._recovery = recovery
         self._feed = OrderFeed(
             operation,
             session.dialect,
@@ -397,7 +396,9 @@ class BatchRunner(Runner):
 
     @property
     def _is_exhausted(self) -> bool:
-        return self._feed.is_exhausted or self._feed.source.keeps
+        return (
+            self._feed.is_exhausted or self._feed.source.keeps
+        )  # what a journal keeps is not lost
 
     async def close_input(self) -> None:
         """Close the input, if it was not taken to its end."""

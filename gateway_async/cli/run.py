@@ -131,9 +131,9 @@ class RunSummary:
         report: Collects the report; None where none was asked for.
         books: What a reconciliation came to.
         counts: How many orders have each status.
-        held: How many of those that are not sent wait for a decision, since they were proved not to
-            be done.
-        alike: How many wait for one, since the gateway lists a refund like them.
+        held: How many of those that are not sent wait for a decision: they were proved not to be
+            done, or the gateway lists a refund like them.
+        not_done: How many of those were proved not to be done.
         reasons: How many orders did not succeed for each reason; the first thousand reasons.
         requests: Requests made, None where they were not counted.
         retries: How many of them were repeats.
@@ -155,7 +155,7 @@ class RunSummary:
     books: "Summary | None" = None
     counts: Counter[str] = attrs.field(factory=Counter)
     held: int = 0
-    alike: int = 0
+    not_done: int = 0
     reasons: Counter[str] = attrs.field(factory=Counter)
     requests: int | None = None
     retries: int | None = None
@@ -168,8 +168,8 @@ class RunSummary:
     def see(self, outcome: "Outcome[Any, Any]") -> None:
         """Count one outcome, and pass it on to the report."""
         self.counts[str(outcome.status)] += 1
-        self.held += isinstance(outcome.error, NotDoneError)
-        self.alike += isinstance(outcome.error, AlikeRefundError)
+        self.held += isinstance(outcome.error, NotDoneError | AlikeRefundError)
+        self.not_done += isinstance(outcome.error, NotDoneError)
         self.note_reason(outcome.error)
         if self.report is not None:
             self.report.see(outcome)
@@ -219,7 +219,7 @@ class RunSummary:
     def as_dict(self) -> dict[str, Any]:
         """Return what `--json` prints."""
         hidden = attrs.filters.exclude(
-            *("base_url", "stdio", "report", "books", "misplaced", "next_lines")
+            *("base_url", "stdio", "report", "books", "misplaced", "next_lines", "not_done")
         )
         found = attrs.asdict(self, recurse=False, filter=hidden) | {
             "orders": self.counts.total(),
@@ -266,19 +266,20 @@ class RunSummary:
         if self.source == STDIO:  # its input is gone
             kind = ("--format", self.stdio) if self.out == STDIO else ()
             resume = on_job(("resume", str(self.job), "--out", str(self.out), *kind), options)
-        held = self.held + self.alike
-        unknown, left = self.counts["unknown"], self.counts["not_sent"] - held
+        unknown, left = self.counts["unknown"], self.counts["not_sent"] - self.held
         if unknown or left > 0 or self.failure is not None:
             self.advise(console, f"{unknown} unknown and {left} not sent; go on with", resume)
-        if held:
-            what = f"{held} are held: they wait for your decision (`gateway-async jobs resolve`)"
-            if self.held:
+        if self.held:
+            what = (
+                f"{self.held} are held: they wait for your decision (`gateway-async jobs resolve`)"
+            )
+            if self.not_done:
                 what += (
-                    f"; the {self.held} that were proved not to be done also go out by this "
+                    f"; the {self.not_done} that were proved not to be done also go out by this "
                     "command with `resend_absent = true` under [recovery]"
                 )
-            console.tell("held", what, count=held)
-        if unknown or held:
+            console.tell("held", what, count=self.held)
+        if unknown or self.held:
             show = on_job(("show", str(self.job)), options)
             self.advise(console, "what waits for a decision is listed by", show)
         if self.misplaced:

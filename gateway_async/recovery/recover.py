@@ -7,7 +7,6 @@ records prove; this module makes the look-ups, waits, and puts the outcomes in p
 
 import asyncio
 import logging
-import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +42,7 @@ from gateway_async.recovery.evidence import (
     prove_state,
     settled_of,
 )
+from gateway_async.session import steady_time
 from gateway_async.settings import BatchPolicy
 from gateway_async.wire.decode import decode_json
 
@@ -73,14 +73,6 @@ _REQUESTED_AT_ONCE = 90
 _WORTH_SAYING_SECONDS = 1.0
 _NOT_SETTLED = "; recovery does not settle it: "
 _BEFORE = "; before: "
-
-
-_BEGAN = time.time() - time.monotonic()
-
-
-def _now() -> float:
-    """Return seconds since the epoch, by a clock that no step of the wall clock puts forward."""
-    return min(time.time(), _BEGAN + time.monotonic())
 
 
 class Lookups:
@@ -226,7 +218,7 @@ class Recovery:
     ) -> BatchResult[Any, Any]:
         result = given if isinstance(given, BatchResult) else as_result(given)
         self._all_known = isinstance(given, BatchResult) and is_whole_batch(given)
-        started = _now()
+        started = steady_time()
         self._blocks = list(result.chunks)
         self._unknown = dict(find_unknown(self._blocks))
         self._claims = find_claims(self._blocks, self._unknown.values(), all_known=self._all_known)
@@ -257,7 +249,7 @@ class Recovery:
         ended = [started] if self._policy.resend_absent else []
         # None ended after this began: a later time is of a clock that is ahead, or is not known.
         ended += [min(o.sending.ended_at, started) if o.sending else started for o in left.values()]
-        seconds = max(ended) + self._policy.settle_seconds - _now()
+        seconds = max(ended) + self._policy.settle_seconds - steady_time()
         if seconds >= _WORTH_SAYING_SECONDS:
             _log.info(
                 "recovery: %d unknown so far; the gateway's records are looked at again in %.0f s, "

@@ -231,3 +231,17 @@ def test_an_escaped_letter_is_no_reason_to_write_a_reply_again() -> None:
     signed = rb'{"text": "r\u00e9ussi", "encryption_data": "s3cret"}'
     kept, _ = without_signatures(signed, decode_json(signed))
     assert kept == rb'{"text": "r\u00e9ussi", "encryption_data": ""}'
+
+
+async def test_a_pickled_outcome_holds_no_field_that_is_named_like_a_secret() -> None:
+    secrets = {"card": "4111111111111111", "security_code": "98765", "signInfo": "s1gs1gs1g"}
+
+    def answer(asked: Asked) -> Any:
+        reply = asked.done()
+        reply["refund_orders"][0] |= secrets
+        return reply
+
+    (outcome,) = await client_over(MemoryTransport(answer)).refund(refunds(1))
+    kept = pickle.dumps(outcome)
+    assert [value for value in secrets.values() if value.encode() in kept] == []
+    assert pickle.loads(kept).record == outcome.record  # noqa: S301  # our own

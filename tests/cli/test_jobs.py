@@ -270,7 +270,8 @@ async def test_a_dry_run_says_how_far_a_job_has_come_and_makes_no_journal(
     before = (tmp_path / "j.db").read_bytes()
     again = await run(None, *dry, cwd=tmp_path)
     assert again.code == 0
-    assert again.stderr.endswith("/j.db is done: 3 succeeded; nothing would be sent\n")
+    done = "is done: 3 succeeded; nothing would be sent"
+    assert again.stderr.endswith(f" in {tmp_path}/j.db {done}\n")
     assert (tmp_path / "j.db").read_bytes() == before
 
     (tmp_path / "j.db").write_text("no journal")

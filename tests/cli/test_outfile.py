@@ -1,10 +1,12 @@
 """Files that commands write: put in place whole, over nothing, and never lost."""
 
 import os
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
+from gateway_async.cli.orders import to_text
 from gateway_async.cli.tables import Format, OutFile, out_file
 from gateway_async.errors import ConfigurationError
 
@@ -57,3 +59,17 @@ def test_outcomes_that_cannot_be_put_in_place_stay_where_they_are(tmp_path: Path
     (warning,) = warnings
     assert out.problem in warning
     assert Path(warning.rpartition(" ")[2]).read_text() == "order_no\nO1\n"
+
+
+@pytest.mark.parametrize("kind", Format)
+def test_an_amount_with_a_huge_exponent_stays_short(tmp_path: Path, kind: Format) -> None:
+    path = tmp_path / "out"
+    with (
+        path.open("wb") as file,
+        OutFile(name="out", format=kind, file=file).writing(["amount"]) as write_row,
+    ):
+        write_row({"amount": Decimal("1e99999999")})
+        write_row({"amount": Decimal("1e3")})
+    assert "1E+99999999" in path.read_text()
+    assert "1000" in path.read_text()
+    assert to_text(Decimal("1e99999999")) == "1E+99999999"

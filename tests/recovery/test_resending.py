@@ -8,7 +8,6 @@ import attrs
 import pytest
 
 from gateway_async import BatchPolicy, RecoveryPolicy
-from gateway_async.recovery import recover
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, NoReply, ResetBeforeEffect
 from tests.recovery.books import (
@@ -126,7 +125,18 @@ async def test_an_old_outcome_beside_its_settled_self_is_not_resent(
     assert_books_agree(sandbox, recovered)
 
 
-def test_a_step_of_the_wall_clock_shortens_no_settle_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    before, real = recover._now(), time.time
-    monkeypatch.setattr(time, "time", lambda: real() + 120)
-    assert recover._now() - before < 60
+async def test_a_step_of_the_wall_clock_shortens_no_settle_time(
+    sandbox: Sandbox,
+    client: MakeClient,
+    skip_sleeps: Callable[..., list[float]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gateway = client(attrs.evolve(REFERENCES, settle_seconds=3600))
+    (done, lost) = refunds(sandbox, 2)
+    first = await gateway.refund([done])
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    unclear = await gateway.refund([lost])
+    real, slept = time.time, skip_sleeps()
+    monkeypatch.setattr(time, "time", lambda: real() + 7200)
+    await gateway.recover([*first, *unclear])
+    assert max(slept) > 1800

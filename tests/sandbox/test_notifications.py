@@ -318,7 +318,7 @@ def test_notification_faults_strike_no_request() -> None:
     faults.add("*", LostNotification())
     assert faults.plan("checkout").faults == ()
     assert faults.plan("checkout", notifications=True).faults == (LostNotification(),)
-    with pytest.raises(ConfigurationError, match="no notification is sent for"):
+    with pytest.raises(ConfigurationError, match="no notification is sent for 'refund'"):
         faults.add("refund", LostNotification())
 
 

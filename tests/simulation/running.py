@@ -128,7 +128,6 @@ def run(seed: int) -> Story:
     try:
         with (
             mock.patch("gateway_async.session.time", clock),
-            mock.patch("gateway_async.recovery.recover.time", clock),
             mock.patch("gateway_async.batching.runner.time", clock),
             mock.patch("gateway_async.batching.runner.uuid", names),
             warnings.catch_warnings(record=True) as warned,
