@@ -5,10 +5,8 @@ identity never share a chunk and keep their order. When a chunk is sent, and how
 """
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterable, Collection, Iterable, Mapping
 from itertools import islice
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -33,7 +31,7 @@ from gateway_async.wire.encode import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from gateway_async.batching.results import ChunkResult
     from gateway_async.dialect import Dialect
@@ -271,15 +269,11 @@ class OrderFeed:
         self._seen: set[int] | None = set() if duplicates == "reject" else None
         self._pulled = 0
         self._refused: list[FailedChunk] = []
-        # The chunk that is being filled.
-        self._indices: list[int] = []
-        self._orders: list[Any] = []
-        self._identities: set[Identity] = set()
-        self._encoded: EncodedChunk | None = None
-        # Orders that may not share it, in their order; with "serialize", until others came back.
-        self._most_held = self.chunk_size * policy.concurrency
-        self._held: deque[tuple[int, Any]] = deque()
-        self._held_identities: set[Identity] = set()
+        # What was pulled at once mostly leaves at once. Else each order waits until none like it
+        # is before it, or in flight.
+        self._ready: Chunk | None = None
+        self._waiting: list[tuple[int, Any]] = []
+        self._most_waiting = self.chunk_size * policy.concurrency
         self._in_flight: set[Identity] = set()
         self._unknown: set[Identity] = set()
 
@@ -288,14 +282,16 @@ class OrderFeed:
     @property
     def room(self) -> int:
         """How many orders may be pulled now."""
-        if self.source.ended or self.is_broken or (self.source.packs and self._orders):
+        if self._ready is not None or self.source.ended or self.is_broken:
             return 0
-        room = self.chunk_size - len(self._orders)
-        if self._held or self._refused:
-            room = min(
-                room, self._most_held - len(self._held), self.chunk_size - len(self._refused)
-            )
-        return room
+        if not (self._waiting or self._refused):
+            return self.chunk_size
+        fitting = len(self._fitting())
+        if self.source.packs and fitting:
+            return 0
+        others = len(self._waiting) - fitting
+        most = self.chunk_size - max(fitting, len(self._refused))
+        return min(most, self._most_waiting - others)
 
     @property
     def is_exhausted(self) -> bool:
@@ -305,7 +301,7 @@ class OrderFeed:
     @property
     def is_done(self) -> bool:
         """Whether every order has left."""
-        return self.source.ended and not self._orders and not self._held
+        return self.source.ended and self._ready is None and not self._waiting
 
     async def check_all(self) -> None:
         """Check a collection whole, so that one bad order means that nothing is sent.
@@ -318,7 +314,11 @@ class OrderFeed:
             return
         problems: dict[int, InvalidOrderError] = {}
         for start in range(0, len(collection), _CHECKED_AT_ONCE):
-            problems |= self._problems(start, collection[start : start + _CHECKED_AT_ONCE])
+            orders = collection[start : start + _CHECKED_AT_ONCE]
+            identities = self._are_right(orders) and list(map(self._identity, orders))
+            if not (identities and self._note_new(identities)):
+                checked = enumerate(map(self.check, orders), start)
+                problems |= {index: error for index, error in checked if error is not None}
             await asyncio.sleep(0)
         if problems:
             raise _refusal(problems, len(collection))
@@ -374,17 +374,17 @@ class OrderFeed:
 
     def take(self) -> Chunk | None:
         """Return the next chunk, full or not; None if none can leave now."""
-        if not self._orders:
-            return None
-        indices, orders, encoded = self._indices, self._orders, self._encoded
-        if self._is_serial:
-            self._in_flight |= self._identities
-        self._indices, self._orders, self._identities, self._encoded = [], [], set(), None
-        if self._held:
-            self._reconsider()
-        if encoded is None:
-            indices, orders = _sorted(indices, orders)
-        return Chunk(_compact(indices), tuple(orders), encoded)
+        chunk = self._ready
+        if chunk is not None:
+            self._ready = None
+        elif places := self._fitting():
+            picked = set(places)
+            chunk = _chunk_of([self._waiting[place] for place in places])
+            rest = enumerate(self._waiting)
+            self._waiting = [order for place, order in rest if place not in picked]
+        if self._is_serial and chunk is not None:
+            self._in_flight.update(map(self._identity, chunk.orders))
+        return chunk
 
     def take_refused(self) -> list[FailedChunk]:
         """Return the orders that may not be sent, each with its error."""
@@ -399,9 +399,11 @@ class OrderFeed:
 
     def note_unknown(self, orders: "Sequence[Any]") -> None:
         """Note orders whose outcome is unknown: with "serialize", none like them may follow."""
-        if self._is_serial:
+        if self._is_serial and orders:
             self._unknown.update(map(self._identity, orders))
-            self._reconsider()
+            waiting, self._waiting = self._waiting, []
+            for index, order in waiting:
+                self._keep(index, order)
 
     def give_up(self, error: NotSentError) -> "list[FailedChunk]":
         """End the feed, and return all that was taken and never sent.
@@ -409,60 +411,60 @@ class OrderFeed:
         What a collection still held counts as taken.
         """
         left = self.take_refused()
-        indices, orders = self._indices, self._orders
-        for index, order in self._held:
-            indices.append(index)
-            orders.append(order)
-        self._indices, self._orders, self._encoded = [], [], None
-        self._held.clear()
-        if orders:
-            left.append(Chunk(*_sorted(indices, orders)).failed(error, OutcomeStatus.NOT_SENT))
+        chunks = [self._ready, _chunk_of(self._waiting) if self._waiting else None]
+        left += [chunk.failed(error, OutcomeStatus.NOT_SENT) for chunk in chunks if chunk]
+        self._ready, self._waiting = None, []
         if not self.source.ended and self.source.collection is not None:
             self.source.ended = True
-            left.extend(c.failed(error, OutcomeStatus.NOT_SENT) for c in self._never_pulled())
+            orders = self.source.collection
+            for start in range(self._pulled, len(orders), _LEFT_IN_A_CHUNK):
+                part = orders[start : start + _LEFT_IN_A_CHUNK]
+                chunk = Chunk(range(start, start + len(part)), part)
+                left.append(chunk.failed(error, OutcomeStatus.NOT_SENT))
         return left
 
     def _take_in(self, indices: list[int], orders: list[Any]) -> None:
-        """Check what was pulled, and put it into the chunk: nearly always all of it at once."""
+        """Check what was pulled: nearly always all of it is right, and is the next chunk."""
         self._pulled += len(orders)
         added = 0
         try:
-            if not self._orders and self._open_with(indices, orders):
+            if not self._waiting and self._make_ready(indices, orders):
                 return
             for index, order in zip(indices, orders, strict=True):
                 self._add(index, order)
                 added += 1
-        finally:
-            if added < len(orders) and self._orders is not orders:  # a check raised
-                self.is_broken = True
-                error = NotSentError("nothing was sent: the orders could not be checked")
+        except BaseException:  # of a check, or of a signal's handler
+            self.is_broken = True
+            error = NotSentError("nothing was sent: the orders could not be checked")
+            if self._ready is None:
                 for index, order in zip(indices[added:], orders[added:], strict=True):
                     self._refuse(index, order, error)
+            raise
 
-    def _open_with(self, indices: list[int], orders: list[Any]) -> bool:
-        """Begin a chunk with orders, if each is right and none is in another's way."""
+    def _make_ready(self, indices: list[int], orders: list[Any]) -> bool:
+        """Make orders the next chunk, if each is right and none is in another's way."""
         if set(map(type, orders)) != self._order_classes:
             return False
         identities = set(map(self._identity, orders))
-        others = (self._held_identities, self._in_flight, self._unknown)
         if (
             len(identities) < len(orders)
-            or not all(map(identities.isdisjoint, filter(None, others)))
+            or not identities.isdisjoint(self._in_flight)
+            or not identities.isdisjoint(self._unknown)
             or (self._is_look_up and len({order.kind for order in orders}) > 1)
         ):
             return False
+        chunk = Chunk(_compact(indices), tuple(orders))
         try:
-            encoded = Chunk(indices, orders).encode(self._operation, self._dialect, self._marker)
+            chunk.encoded = chunk.encode(self._operation, self._dialect, self._marker)
         except GatewayError:  # each is checked by itself, which says why
             return False
         if not (self._is_checked or self._note_new(identities)):
             return False
-        self._indices, self._identities, self._encoded = indices, identities, encoded
-        self._orders = orders
+        self._ready = chunk
         return True
 
     def _add(self, index: int, order: Any) -> None:  # noqa: ANN401  # anything may come in
-        """Take in one order that was pulled: into the chunk, or held back, or refused."""
+        """Take in one order that was pulled, or refuse it."""
         # What was checked before may not be right by the dialect of today.
         error = (
             check_order(self._operation, order, self._dialect)
@@ -472,44 +474,33 @@ class OrderFeed:
         if error is not None:
             self._refuse(index, order, error)
         else:
-            self._place(index, order)
+            self._keep(index, order)
 
-    def _place(self, index: int, order: Any) -> None:  # noqa: ANN401  # an order
+    def _keep(self, index: int, order: Any) -> None:  # noqa: ANN401  # an order
+        """Let an order wait for its chunk, unless one like it has an unknown outcome."""
         identity = self._identity(order)
-        if identity in self._unknown:
-            self._refuse(
-                index,
-                order,
-                NotSentError(
-                    f"{describe(order)} was not sent: an earlier order of the same "
-                    f"{name_of(self._operation, identity)[0]} has an unknown outcome"
-                ),
-            )
-        elif self._may_join(identity, order):
-            self._indices.append(index)
-            self._orders.append(order)
-            self._identities.add(identity)
-            self._encoded = None
-        else:
-            self._held.append((index, order))
-            self._held_identities.add(identity)
+        if identity not in self._unknown:
+            self._waiting.append((index, order))
+            return
+        name, _ = name_of(self._operation, identity)
+        text = f"an earlier order of the same {name} has an unknown outcome"
+        self._refuse(index, order, NotSentError(f"{describe(order)} was not sent: {text}"))
 
-    def _may_join(self, identity: "Identity", order: Any) -> bool:  # noqa: ANN401  # an order
-        if len(self._orders) >= self.chunk_size:
-            return False
-        if self._is_look_up and self._orders and self._orders[0].kind != order.kind:
-            return False
-        return not (
-            identity in self._identities
-            or identity in self._held_identities
-            or identity in self._in_flight
-        )
-
-    def _reconsider(self) -> None:
-        """Place once more what was held back, in its order."""
-        held, self._held, self._held_identities = self._held, deque(), set()
-        for index, order in held:
-            self._place(index, order)
+    def _fitting(self) -> list[int]:
+        """Return the places of waiting orders that make the next chunk."""
+        places: list[int] = []
+        passed: set[Identity] = set()
+        kind = None
+        for place, (_, order) in enumerate(self._waiting):
+            identity = self._identity(order)
+            is_of_kind = not self._is_look_up or kind in (None, order.kind)
+            if is_of_kind and identity not in passed and identity not in self._in_flight:
+                places.append(place)
+                kind = order.kind if self._is_look_up else None
+                if len(places) == self.chunk_size:
+                    break
+            passed.add(identity)
+        return places
 
     def _refuse(self, index: int, order: object, error: InvalidOrderError | NotSentError) -> None:
         chunk = Chunk(range(index, index + 1), (order,))
@@ -525,13 +516,6 @@ class OrderFeed:
         self._seen |= hashes
         return True
 
-    def _problems(self, start: int, orders: "Sequence[Any]") -> "dict[int, InvalidOrderError]":
-        """Return why some orders may not be sent, each by its index; each is to be checked once."""
-        if self._are_right(orders) and self._note_new(list(map(self._identity, orders))):
-            return {}
-        checked = enumerate(map(self.check, orders), start)
-        return {index: error for index, error in checked if error is not None}
-
     def _are_right(self, orders: "Sequence[Any]") -> bool:
         """Return whether it is seen at once that each order can be sent."""
         if set(map(type, orders)) != self._order_classes:
@@ -540,20 +524,13 @@ class OrderFeed:
             return amounts_are_plain(orders, self._dialect)
         return all(check_order(self._operation, o, self._dialect) is None for o in orders)
 
-    def _never_pulled(self) -> "Iterator[Chunk]":
-        orders = self.source.collection or ()
-        for start in range(self._pulled, len(orders), _LEFT_IN_A_CHUNK):
-            part = orders[start : start + _LEFT_IN_A_CHUNK]
-            yield Chunk(range(start, start + len(part)), part)
+
+def _chunk_of(numbered: "Sequence[tuple[int, Any]]") -> Chunk:
+    indices, orders = zip(*numbered, strict=True)
+    return Chunk(_compact(indices), orders)
 
 
-def _sorted(indices: list[int], orders: list[Any]) -> tuple[list[int], list[Any]]:
-    """Return orders by ascending index: those held back join later ones."""
-    numbered = sorted(zip(indices, orders, strict=True), key=itemgetter(0))
-    return [index for index, _ in numbered], [order for _, order in numbered]
-
-
-def _compact(indices: list[int]) -> "Sequence[int]":
+def _compact(indices: "Sequence[int]") -> "Sequence[int]":
     """Return ascending indices as a range where they are without a gap."""
     span = range(indices[0], indices[-1] + 1)
     return span if len(span) == len(indices) else indices

@@ -204,7 +204,7 @@ async def test_an_input_that_raises_leaves_a_result(
 async def test_what_raises_while_orders_are_taken_in_neither_loses_nor_repeats_one(
     monkeypatch: pytest.MonkeyPatch, duplicates: str, kind: str, is_opened: bool
 ) -> None:
-    open_with, count = OrderFeed._open_with, itertools.count(1)
+    open_with, count = OrderFeed._make_ready, itertools.count(1)
 
     def break_off(self: OrderFeed, indices: list[int], orders: list[Any]) -> bool:
         breaks = next(count) == 2
@@ -217,7 +217,7 @@ async def test_what_raises_while_orders_are_taken_in_neither_loses_nor_repeats_o
         await asyncio.sleep(0)
         return asked.done()
 
-    monkeypatch.setattr(OrderFeed, "_open_with", break_off)
+    monkeypatch.setattr(OrderFeed, "_make_ready", break_off)
     transport = MemoryTransport(answer)
     client = client_over(transport, policy=BatchPolicy(duplicates=duplicates, chunk_size=10))
     batch = client.refund(KINDS[kind](refunds(60)))
