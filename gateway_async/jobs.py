@@ -974,9 +974,8 @@ class JobRecovery:
         outcome = row.outcome(ended_at=self.started_at)
         if outcome.sending is None or outcome.sending.ended_at >= self.started_at:
             return outcome
-        return attrs.evolve(
-            outcome, sending=attrs.evolve(outcome.sending, ended_at=self.started_at)
-        )
+        sending = attrs.evolve(outcome.sending, ended_at=self.started_at)
+        return attrs.evolve(outcome, exchange=attrs.evolve(outcome.exchange, sending=sending))
 
     def _settlement(self, outcome: "Outcome[Any, Any]", *, hold: bool) -> Settlement | None:
         index, error = outcome.index, outcome.error

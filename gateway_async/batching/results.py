@@ -7,7 +7,7 @@ decoded, and judged again where that is needed, when outcomes are read.
 import functools
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import accumulate, chain, repeat
@@ -95,6 +95,28 @@ def overall_of(payload: Mapping[str, Any]) -> Overall:
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
+class Exchange:
+    """The request that some orders were in, and its reply; their outcomes share it.
+
+    Attributes:
+        record_class: What an item of the reply is read as.
+        many: Whether an order may have several, as in a look-up.
+        sending: What was noted when it was sent; None if it never was.
+        reply: What the reply says as a whole; None where no readable one came, and where outcomes
+            were read from a journal.
+    """
+
+    record_class: type[Any] = object
+    many: bool = False
+    sending: Sending | None = None
+    reply: ReplyEnvelope | None = None
+
+
+NO_EXCHANGE = Exchange()
+"""Of an order that was in no request."""
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class Outcome(Generic[O_co, R_co]):
     """The outcome of one order.
 
@@ -103,11 +125,7 @@ class Outcome(Generic[O_co, R_co]):
         index: Its position in the input, from 0.
         status: Whether it was done.
         error: Why it did not succeed; None where it did, or is absent.
-        record_class: What an item is read as.
-        many: Whether `record` is a tuple, as for look-ups.
-        sending: What was noted when it was sent; None if it never was.
-        reply: What the reply says as a whole; None where no readable reply came, and where the
-            outcome was read from a journal. The orders of one request have the same object.
+        exchange: The request that it was in.
     """
 
     order: O_co
@@ -115,16 +133,26 @@ class Outcome(Generic[O_co, R_co]):
     status: OutcomeStatus
     error: GatewayError | None = None
     _items: "Sequence[Mapping[str, Any]] | _EchoingReply" = attrs.field(default=(), repr=False)
-    record_class: type[Any] = attrs.field(default=object, repr=False)
-    many: bool = attrs.field(default=False, repr=False)
-    sending: Sending | None = attrs.field(default=None, repr=False)
-    reply: ReplyEnvelope | None = attrs.field(default=None, repr=False)
+    exchange: Exchange = attrs.field(default=NO_EXCHANGE, repr=False)
+
+    @property
+    def sending(self) -> Sending | None:
+        """What was noted when it was sent; None if it never was."""
+        return self.exchange.sending
+
+    @property
+    def reply(self) -> ReplyEnvelope | None:
+        """What the reply says as a whole; None where no readable one came, or it is a journal's.
+
+        The orders of one request have the same object.
+        """
+        return self.exchange.reply
 
     @property
     def items(self) -> Sequence[Mapping[str, Any]]:
         """What the reply says of it, as it came."""
-        found = self._items
-        return (found.item(self.index),) if isinstance(found, _EchoingReply) else found
+        found: Any = self._items
+        return (found.items[found.place(self.index)],) if type(found) is _EchoingReply else found
 
     @property
     def record(self) -> R_co | None:
@@ -132,15 +160,13 @@ class Outcome(Generic[O_co, R_co]):
 
         For a look-up it is a tuple, since an order may have several records. Reading never raises.
         """
-        items = self._items
-        if isinstance(items, _EchoingReply):
-            return items.records[items.indices.index(self.index)]  # type: ignore[no-any-return]  # by operation
+        items: Any = self._items
+        if type(items) is _EchoingReply:
+            return items.records[items.place(self.index)]  # type: ignore[no-any-return]  # by operation
         if not items:
             return None
-        read = _reader()
-        if self.many:
-            return tuple([read(self.record_class, item) for item in items])  # type: ignore[return-value]  # by operation
-        return read(self.record_class, items[0])  # type: ignore[no-any-return]  # by operation
+        read = functools.partial(_reader(), self.exchange.record_class)
+        return tuple(map(read, items)) if self.exchange.many else read(items[0])  # type: ignore[return-value]  # likewise
 
     def __reduce__(self) -> "tuple[Callable[..., Any], tuple[()]]":
         """Pickle the items of this order alone, without secrets, and not the reply they came in."""
@@ -165,7 +191,7 @@ _Draft: Any = attrs.make_class(
     slots=True,
     weakref_slot=False,
 )
-"""An outcome to fill in one step, then made one: filling a frozen one takes four times as long."""
+"""An outcome to fill in one step, then made one: filling a frozen one takes twice as long."""
 
 
 class ChunkResult(Protocol):
@@ -218,17 +244,9 @@ class FailedChunk:
 
     def outcomes(self) -> list[Outcome[Any, Any]]:
         """Make the outcomes."""
-        return [
-            Outcome(
-                order=order,
-                index=index,
-                status=self.status,
-                error=self.error,
-                sending=self.sending,
-                reply=self.envelope,
-            )
-            for index, order in zip(self.indices, self.orders, strict=True)
-        ]
+        exchange = Exchange(sending=self.sending, reply=self.envelope)
+        verdicts = repeat((self.status, self.error))
+        return _outcomes(self.orders, self.indices, verdicts, repeat(()), exchange)
 
 
 class AnsweredChunk:
@@ -247,7 +265,7 @@ class AnsweredChunk:
     """
 
     __slots__ = (
-        *("_dialect", "_envelope", "_overall", "indices", "is_echoed", "is_glanced"),
+        *("_dialect", "_exchange", "_overall", "indices", "is_echoed", "is_glanced"),
         *("operation", "orders", "reply", "sending", "statuses"),
     )
 
@@ -262,8 +280,6 @@ class AnsweredChunk:
         sending: Sending,
         overall: Overall,
     ) -> None:
-        self._overall = overall
-        self._envelope: ReplyEnvelope | None = None
         self.indices = indices
         self.orders = orders
         self.operation = operation
@@ -277,6 +293,8 @@ class AnsweredChunk:
             else status_codes([status for status, _ in judgement.verdicts])
         )
         self._dialect = dialect
+        self._overall = overall
+        self._exchange: Exchange | None = None
 
     @property
     def is_accepted(self) -> bool:
@@ -284,38 +302,32 @@ class AnsweredChunk:
         return self._overall[0] in self._dialect.done_return_statuses
 
     @property
-    def envelope(self) -> ReplyEnvelope:
-        """What the reply says as a whole: one object for all outcomes."""
-        if self._envelope is None:
-            self._envelope = ReplyEnvelope(
+    def exchange(self) -> Exchange:
+        """The request: one object for all outcomes."""
+        if self._exchange is None:
+            envelope = ReplyEnvelope(
                 return_status=self._overall[0],
                 return_message=self._overall[1],
                 http_status=200,
                 received_at=datetime.fromtimestamp(self.sending.ended_at, UTC),
             )
-        return self._envelope
+            self._exchange = Exchange(
+                record_class=self.operation.record_class,
+                many=self.operation.is_look_up,
+                sending=self.sending,
+                reply=envelope,
+            )
+        return self._exchange
 
     def outcomes(self) -> list[Outcome[Any, Any]]:
         """Make the outcomes; those that succeeded in their order decode the reply when read."""
         if self.is_echoed:
-            later = _EchoingReply(self)
             verdicts: Any = repeat((OutcomeStatus.SUCCEEDED, None))
-            items: Any = repeat(later)
+            items: Any = repeat(_EchoingReply(self))
         else:
             judgement = self.judgement()
             verdicts, items = judgement.verdicts, judgement.items
-        record_class, many = self.operation.record_class, self.operation.is_look_up
-        sending, envelope = self.sending, self.envelope
-        made: list[Outcome[Any, Any]] = []
-        for order, index, (status, error), found in zip(
-            self.orders, self.indices, verdicts, items, strict=False
-        ):
-            outcome = _Draft(
-                order, index, status, error, found, record_class, many, sending, envelope
-            )
-            outcome.__class__ = Outcome
-            made.append(outcome)
-        return made
+        return _outcomes(self.orders, self.indices, verdicts, items, self.exchange)
 
     def judgement(self) -> Judgement:
         """Read the reply once more, and judge it as before."""
@@ -337,11 +349,11 @@ class _EchoingReply:
     """A reply that repeats the orders of its chunk; it is decoded when the first of them is read.
 
     Attributes:
-        indices: The positions of the orders in the input.
+        place: Finds an order among them, by its position in the input.
     """
 
     def __init__(self, chunk: AnsweredChunk) -> None:
-        self.indices = chunk.indices
+        self.place: Callable[[int], int] = chunk.indices.index
         self._reply = chunk.reply
         self._list_field = chunk.operation.list_field or ""
         self._record_class = chunk.operation.record_class
@@ -359,16 +371,26 @@ class _EchoingReply:
         """The items, read as records."""
         return list(map(functools.partial(_reader(), self._record_class), self.items))
 
-    def item(self, index: int) -> Mapping[str, Any]:
-        """Return the item of the order at this position of the input."""
-        item: Mapping[str, Any] = self.items[self.indices.index(index)]
-        return item
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _EchoingReply) and self._reply == other._reply
 
     def __hash__(self) -> int:
         return hash(self._reply)
+
+
+def _outcomes(
+    orders: Sequence[Any],
+    indices: Sequence[int],
+    verdicts: "Iterable[tuple[OutcomeStatus, GatewayError | None]]",
+    items: Iterable[Any],
+    exchange: Exchange,
+) -> list[Outcome[Any, Any]]:
+    made: list[Outcome[Any, Any]] = []
+    for order, index, (status, error), found in zip(orders, indices, verdicts, items, strict=False):
+        outcome = _Draft(order, index, status, error, found, exchange)
+        outcome.__class__ = Outcome
+        made.append(outcome)
+    return made
 
 
 @attrs.frozen

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import attrs
 import orjson
 
-from gateway_async.batching.results import Outcome, Sending
+from gateway_async.batching.results import Exchange, Outcome, Sending
 from gateway_async.errors import (
     AlikeRefundError,
     ConfigurationError,
@@ -405,8 +405,10 @@ class Row:
             status=self.status,
             error=error,
             items=self._items(),
-            record_class=self._operation.record_class if self.known.reference else object,
-            sending=self._sending(ended_at),
+            exchange=Exchange(
+                record_class=self._operation.record_class if self.known.reference else object,
+                sending=self._sending(ended_at),
+            ),
         )
 
     def _items(self) -> tuple[Mapping[str, Any], ...]:

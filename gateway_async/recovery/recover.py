@@ -405,7 +405,8 @@ def _as_given(outcome: "Outcome[Any, Any]", before: "Outcome[Any, Any]") -> "Out
     sending = outcome.sending or before.sending
     if sending is not None and before.sending is not None:
         sending = attrs.evolve(sending, marker=before.sending.marker)
-    return attrs.evolve(outcome, order=before.order, index=before.index, sending=sending)
+    exchange = attrs.evolve(outcome.exchange, sending=sending)
+    return attrs.evolve(outcome, order=before.order, index=before.index, exchange=exchange)
 
 
 def _twins(absent: "Mapping[Place, Outcome[Any, Any]]") -> "list[list[Place]]":
@@ -430,7 +431,8 @@ def _settled(outcome: "Outcome[Any, Any]", finding: Finding) -> "Outcome[Any, An
     """Return an unknown outcome with what was found of it."""
     record_class = LOOK_UPS[operation_of(outcome) or ""].record_class
     if finding.item is not None:
-        outcome = attrs.evolve(outcome, items=(finding.item,), record_class=record_class)
+        exchange = attrs.evolve(outcome.exchange, record_class=record_class)
+        outcome = attrs.evolve(outcome, items=(finding.item,), exchange=exchange)
     if finding.proof is Proof.DONE:
         return attrs.evolve(outcome, status=OutcomeStatus.SUCCEEDED, error=None)
     before = str(outcome.error).partition(_NOT_SETTLED)[0]  # an earlier recovery's reason is stale

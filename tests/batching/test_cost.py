@@ -10,6 +10,7 @@ import pytest
 
 import gateway_async
 from gateway_async import BatchPolicy, GatewayClient, Outcome, OutcomeStatus, RefundRecord
+from gateway_async.batching.results import Exchange
 from gateway_async.wire import records
 from tests.fuzz.memory import MemoryGateway, client_of
 from tests.orders import refunds
@@ -75,7 +76,7 @@ def test_the_record_of_an_outcome_is_read_in_few_calls() -> None:
         index=0,
         status=OutcomeStatus.SUCCEEDED,
         items=(item,),
-        record_class=RefundRecord,
+        exchange=Exchange(record_class=RefundRecord),
     )
     assert outcome.record == outcome.record  # what is compiled at first use does not count
     assert count_calls(lambda: outcome.record) < 18

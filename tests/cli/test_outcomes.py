@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway_async.batching.results import Outcome
+from gateway_async.batching.results import Exchange, Outcome
 from gateway_async.cli.layouts import LAYOUTS
 from gateway_async.cli.outcomes import Results, outcome_cells
 from gateway_async.cli.run import RunSummary
@@ -81,7 +81,7 @@ def test_memory_does_not_grow_with_the_rows() -> None:
                 index=index,
                 status=OutcomeStatus.SUCCEEDED,
                 items=({"refund_status": "1", "refund_reference_id": f"T{index}-01"},),
-                record_class=RefundRecord,
+                exchange=Exchange(record_class=RefundRecord),
             )
         )
 

@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from gateway_async import Dialect, Outcome, OutcomeStatus, RefundOrder, RefundRecord
-from gateway_async.batching.results import Sending
+from gateway_async.batching.results import Exchange, Sending
 from gateway_async.recovery.evidence import (
     ClaimedRefunds,
     Finding,
@@ -35,7 +35,7 @@ def unknown(index: int = 0, marker: str | None = None, **sending: Any) -> Outcom
         order=ORDER,
         index=index,
         status=OutcomeStatus.UNKNOWN,
-        sending=Sending(ended_at=0.0, marker=marker, **sending),
+        exchange=Exchange(sending=Sending(ended_at=0.0, marker=marker, **sending)),
     )
 
 

@@ -337,7 +337,8 @@ async def test_an_end_that_is_ahead_or_not_known_is_waited_for_from_now(
     slept = skip_sleeps()
     for ended_at in (unknown.sending.ended_at + 3600, math.inf):
         ahead = attrs.evolve(unknown.sending, ended_at=ended_at)
-        await gateway.recover([attrs.evolve(unknown, sending=ahead), *result.succeeded])
+        exchange = attrs.evolve(unknown.exchange, sending=ahead)
+        await gateway.recover([attrs.evolve(unknown, exchange=exchange), *result.succeeded])
         assert 50 < max(slept) <= 60
         slept.clear()
 

@@ -89,7 +89,8 @@ async def test_a_resend_waits_for_the_settle_time_of_its_own(
     result = await gateway.refund(refunds(sandbox))
     unknown = result.unknown[0]
     assert unknown.sending is not None
-    old = attrs.evolve(unknown, sending=attrs.evolve(unknown.sending, ended_at=0.0))
+    sending = attrs.evolve(unknown.sending, ended_at=0.0)
+    old = attrs.evolve(unknown, exchange=attrs.evolve(unknown.exchange, sending=sending))
     slept = skip_sleeps()
     await gateway.recover([old, *result.succeeded])
     assert 50 < max(slept) <= 60
