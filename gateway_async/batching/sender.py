@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from gateway_async.transport import HttpResponse
 
     References = Mapping[str, frozenset[str]]
-    Reading = tuple[bytes, Mapping[str, Any] | None, Overall]
-    """A reply as it is kept, decoded unless it was proved at a glance, and its overall result."""
+    Reading = tuple[bytes, Overall, Judgement | None]
+    """A reply as it is kept, its overall result, and what it says unless a glance proved it."""
     Verdicts = Sequence[tuple[OutcomeStatus, GatewayError | None]]
     Items = Sequence[Sequence[Mapping[str, Any]]]
 
@@ -184,7 +184,7 @@ class Sender:
         call: Attempts[Reading] | None = None
         made: AttemptsResult[Reading] | None = None
         result: AnsweredChunk | FailedChunk | None = None
-        judgement = None
+        judgement, is_cut = None, False
         intent = None if self.recorder is None else _Intent(self, self.recorder, chunk, references)
         with self._session.observer.request(self._operation.name, len(chunk)) as span:
             try:
@@ -192,21 +192,34 @@ class Sender:
                 call = self._calls[task] = self._attempts(chunk, references, intent)
                 made = await call.run()
                 if made.value is not None:
-                    result, judgement = self._judge(chunk, references, made)
-                    if judgement is not None and judgement.truncated and len(chunk) > 1:
-                        return await self._send_halves(chunk, references)
+                    reply, overall, judgement = made.value
+                    if judgement is not None:
+                        is_cut = judgement.truncated and len(chunk) > 1
+                        if is_cut:
+                            return await self._send_halves(chunk, references)
+                        self._results.add_unexpected(judgement.unexpected)
+                    result = AnsweredChunk(
+                        chunk.indices,
+                        chunk.orders,
+                        self._operation,
+                        self._session.dialect,
+                        reply,
+                        judgement,
+                        self._sending(made, references),
+                        overall,
+                    )
             finally:  # even where a collaborator of the caller's raised, or a judge has a defect
                 self._calls.pop(task, None)
                 made = span.attempts = _ended_by_itself(call, intent) if made is None else made
                 self._results.requests += made.sent
                 if made.tries > 1:
                     self._results.retries += made.tries - 1
-                if result is None:
+                if result is None and not is_cut:
                     error = made.error or ReplyUnreadableError("the reply could not be judged")
                     if self._operation.list_field is None:
                         explain(error, self._operation, chunk.orders[0], self._session.dialect)
                     result = _failed(chunk, error, self._sending(made, references), _refusal(made))
-                if judgement is None or not (judgement.truncated and len(chunk) > 1):
+                if result is not None:
                     span.statuses = result.statuses
                     if intent is None or intent.number is None:  # no journal expects it to be sent
                         self._add(result)
@@ -235,45 +248,27 @@ class Sender:
             fence=intent.recorder.check,
         )
 
-    def _judge(
-        self, chunk: "Chunk", references: "References", made: "AttemptsResult[Reading]"
-    ) -> "tuple[AnsweredChunk, Judgement | None]":
-        """Judge a reply, unless it was proved at a glance that every order succeeded."""
-        (reply, payload, overall), judgement = made.value or (b"", {}, (None, None)), None
-        if payload is not None:
-            judgement = judge(self._operation, chunk.orders, payload, self._session.dialect)
-            if judgement.unexpected and not (judgement.truncated and len(chunk) > 1):
-                self._results.add_unexpected(judgement.unexpected)
-            if self._glance and judgement.all_echoed and chunk.encoded is not None:
-                self._glance.learn(reply, payload, chunk.encoded.listed, overall)
-        answered = AnsweredChunk(
-            chunk.indices,
-            chunk.orders,
-            self._operation,
-            self._session.dialect,
-            reply,
-            judgement,
-            self._sending(made, references),
-            overall,
-        )
-        return answered, judgement
-
     def _read(self, body: bytes, chunk: "Chunk", references: "References") -> "Reading":
-        """Read a reply as it is kept; what is read at a glance is not decoded."""
-        if self._glance and not references and chunk.encoded is not None:
-            kept = self._glance.prove(body, chunk.encoded.listed, len(chunk))
+        """Read and judge a reply, unless it is proved at a glance that every order succeeded."""
+        operation, dialect, glance = self._operation, self._session.dialect, self._glance
+        listed = b"" if chunk.encoded is None else chunk.encoded.listed
+        if glance is not None and not references:
+            kept = glance.prove(body, listed, len(chunk))
             if kept is not None:
-                return kept, None, self._glance.overall
-        decode = decode_json if self._operation.is_look_up else decode_surely
+                return kept, glance.overall, None
+        decode = decode_json if operation.is_look_up else decode_surely
         reply, payload = without_signatures(body, decode(body))
         self._session.check_owner(payload)
         if references:
-            listed = listed_items(REFUND, payload) or ()
-            if _shows_earlier_only(listed, references, self._session.dialect.done_statuses):
+            items = listed_items(REFUND, payload) or ()
+            if _shows_earlier_only(items, references, dialect.done_statuses):
                 raise ReplyUnreadableError(
                     "the reply lists only refunds that were done before this request"
                 )
-        return reply, payload, overall_of(payload)
+        judgement, overall = judge(operation, chunk.orders, payload, dialect), overall_of(payload)
+        if glance is not None and judgement.all_echoed:
+            glance.learn(reply, payload, listed, overall)
+        return reply, overall, judgement
 
     async def _send_halves(self, chunk: "Chunk", references: "References") -> GatewayError | None:
         """Ask again in two requests: the reply was full, and may have been cut."""
