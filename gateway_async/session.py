@@ -37,12 +37,7 @@ from gateway_async.models.values import MASK
 from gateway_async.operations import BodyFormat, Operation, OperationClass
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.telemetry import Attempt
-from gateway_async.transport import (
-    HttpRequest,
-    HttpResponse,
-    SendTracker,
-    StaleConnectionError,
-)
+from gateway_async.transport import HttpRequest, HttpResponse, SendTracker
 from gateway_async.wire.decode import identifier, in_utf8, shown, without_text
 from gateway_async.wire.encode import JsonText, encode_form, encode_json, written_fields
 
@@ -66,9 +61,6 @@ DEADLINE_PASSED = "the deadline had passed"
 HTTP_OK = 200
 _REDIRECTS = range(300, 400)
 _MOST_DOUBLINGS = 60
-_NO_TURN = -math.inf
-"""When an attempt began whose turn never came."""
-
 _SHORTEST_SIGNATURE = 16
 """What is shorter may be a part of anything; it is masked only where a field is named after it."""
 
@@ -311,7 +303,7 @@ class Session:
             raise ReplyUnreadableError("the reply's signature is not right")
 
 
-@attrs.define(kw_only=True, eq=False)  # a frozen one takes four times as long to make
+@attrs.define(kw_only=True, eq=False)
 class AttemptsResult(Generic[T]):
     """How one request ended, after all its attempts.
 
@@ -330,10 +322,6 @@ class AttemptsResult(Generic[T]):
     sent: int = 0
     ended_at: float = attrs.field(factory=lambda: time.time())  # noqa: PLW0108  # a test's clock counts
     attempts: tuple[Attempt, ...] = ()
-
-
-_NO_ATTEMPT: AttemptsResult[Any] = AttemptsResult(ended_at=0.0)
-"""A request before its first attempt."""
 
 
 class Attempts(Generic[T]):
@@ -370,38 +358,30 @@ class Attempts(Generic[T]):
         self._is_prepared = prepare is None
         self._fence = fence
         self._withdrawals = 0
-        self._loop = asyncio.get_running_loop()
+        self._now: Callable[[], float] = asyncio.get_running_loop().time
         self._tracker: SendTracker | None = None
+        self._began_at: float | None = None
         self._ends = math.inf
-        self._last: AttemptsResult[T] = _NO_ATTEMPT
+        self._result: AttemptsResult[T] = AttemptsResult()
 
     async def run(self) -> AttemptsResult[T]:
         """Make the request, repeated where that is allowed, and return how it ended."""
+        result = self._result
         try:
             message = self._session.compose(self._request)
         except GatewayError as error:
-            return AttemptsResult(error=_bare(error))
+            result.error = _bare(error)
+            return result
         try:
-            while True:
-                response = problem = None
-                try:
-                    response = await self._send(message)
-                except JournalError:  # from `prepare`: it ends more than this request
-                    raise
-                except GatewayError as error:
-                    problem = _bare(error)
-                except asyncio.CancelledError:
-                    self._gate.stop(CALL_CANCELLED)
-                last = self._last = self._result(response, problem, message.signature)
-                if last.error is None:
-                    return last
-                if not (self._may_repeat(last.error) and await self._paused()):
-                    return last
-                _log.warning("%s is tried again: %s", self._request.operation, last.error)
+            await self._attempt(message)
+            while self._may_repeat(result.error) and await self._paused():
+                _log.warning("%s is tried again: %s", self._request.operation, result.error)
+                await self._attempt(message)
         finally:  # a withdrawal cancels the attempts, and not the task that makes them
             if self._withdrawals and (task := asyncio.current_task()) is not None:
                 for _ in range(self._withdrawals):
                     task.uncancel()
+        return result
 
     def withdraw(self) -> bool:
         """Let nothing be sent, and say whether that was still possible; then cancel its task."""
@@ -411,85 +391,92 @@ class Attempts(Generic[T]):
 
     def so_far(self) -> AttemptsResult[T]:
         """Return how it ended where `run` itself raised: what the tracker proves."""
-        sent = self._last.sent + (self._tracker is not None and self._tracker.revoke())
-        return AttemptsResult(
-            error=_given_up(sent=sent > 0),
-            tries=self._last.tries + 1,
-            sent=sent,
-            attempts=self._last.attempts,
-        )
+        result = self._result
+        result.sent += self._tracker is not None and self._tracker.revoke()
+        result.tries += 1
+        result.value, result.error = None, _given_up(sent=result.sent > 0)
+        result.ended_at = time.time()
+        return result
 
-    async def _send(self, message: HttpRequest) -> HttpResponse:
-        """Send the request once, when it may leave and it is its turn."""
+    async def _attempt(self, message: HttpRequest) -> None:
+        """Send the request once, when it may leave, and note how that ended."""
+        response = problem = None
         tracker = self._tracker = SendTracker(self._fence)
-        self._began_at = _NO_TURN
-        if not self._gate.is_open:
-            await self._gate.wait_open()
-        if (limiter := self._session.limiter) is None:
-            return await self._post(message, tracker)
-        async with limiter:  # its turn comes before `prepare`, which begins something
-            await self._gate.wait_open()
-            return await self._post(message, tracker)
-        sent = self._tracker.revoke()  # type: ignore[unreachable]  # a limiter may swallow errors
-        raise _given_up(sent=sent, reason="the limiter swallowed the error")
+        self._began_at = None  # its turn has not come
+        try:
+            if not self._gate.is_open:
+                await self._gate.wait_open()
+            if self._session.limiter is None:
+                response = await self._send(message, tracker)
+            else:
+                response = await self._send_limited(message, tracker)
+        except JournalError:  # from `prepare`: it ends more than this request
+            raise
+        except GatewayError as error:
+            problem = _bare(error)
+        except asyncio.CancelledError:
+            self._gate.stop(CALL_CANCELLED)
+        self._conclude(message, tracker, response, problem)
 
-    async def _post(self, message: HttpRequest, tracker: SendTracker) -> HttpResponse:
+    async def _send_limited(self, message: HttpRequest, tracker: SendTracker) -> HttpResponse:
+        async with self._session.limiter:  # type: ignore[union-attr]  # there is one
+            await self._gate.wait_open()
+            return await self._send(message, tracker)
+        # A limiter may swallow errors.
+        raise _given_up(sent=tracker.revoke(), reason="the limiter swallowed the error")
+
+    async def _send(self, message: HttpRequest, tracker: SendTracker) -> HttpResponse:
         """Prepare what is to be done first, and hand the request to the transport."""
-        session, gate = self._session, self._gate
-        if not self._is_prepared and self._prepare is not None:
+        gate = self._gate
+        if not self._is_prepared and self._prepare is not None:  # once it is its turn
             await self._prepare()
             self._is_prepared = True
             gate.check()
-        self._began_at = now = self._loop.time()
-        self._ends = min(self._ends, now + session.timeouts.total_seconds)
-        while True:
-            left = min(self._ends, gate.deadline + gate.drain_seconds) - now
-            if left <= 0:
-                raise NotSentError("nothing was sent: the time for this call was over")
-            try:
-                return await session.transport.send(message, tracker=tracker, seconds=left)
-            except StaleConnectionError:  # nothing was sent: once more, by another one
-                gate.check()
-                tracker = self._tracker = SendTracker(self._fence)
-                now = self._loop.time()
+        self._began_at = now = self._now()
+        self._ends = min(self._ends, now + self._session.timeouts.total_seconds)
+        seconds = min(self._ends, gate.deadline + gate.drain_seconds) - now
+        if seconds <= 0:
+            raise NotSentError("nothing was sent: the time for this call was over")
+        return await self._session.transport.send(message, tracker=tracker, seconds=seconds)
 
-    def _result(
-        self, response: HttpResponse | None, error: GatewayError | None, signature: str
-    ) -> AttemptsResult[T]:
-        """Return how an attempt ended: with a response, an error, or, with neither, a cancellation.
+    def _conclude(
+        self,
+        message: HttpRequest,
+        tracker: SendTracker,
+        response: HttpResponse | None,
+        error: GatewayError | None,
+    ) -> None:
+        """Note how an attempt ended: with a response, an error, or, with neither, a cancellation.
 
         An error of sending means only as much as the tracker bears out.
         """
-        last, tracker, value = self._last, self._tracker or SendTracker(), None
+        result, session, value = self._result, self._session, None
         if response is not None:
             try:
                 if response.status != HTTP_OK:
                     self._heed(response)
-                value = self._session.decode(self._request, response, signature)
+                value = session.decode(self._request, response, message.signature)
             except GatewayError as problem:
                 error = _bare(problem)
         elif error is not None:
             error = _proved(error, sent=tracker.revoke())
         else:
             error = _given_up(sent=tracker.revoke(), reason=self._gate.stop_reason)
-        attempts = last.attempts
-        if self._began_at != _NO_TURN:
+        if self._began_at is not None:
             made = Attempt(
-                seconds=self._loop.time() - self._began_at,
+                seconds=self._now() - self._began_at,
                 http_status=None if response is None else response.status,
                 error=None if error is None else type(error).__name__,
             )
-            attempts = (*attempts, made)
-        if last.sent and error is not None and self._leaves_open(error, tracker):
-            error = last.error  # an earlier attempt was sent, and may have done it
+            result.attempts = (*result.attempts, made)
+        # An earlier attempt that was sent may have done it, unless this one says more.
+        if not (result.sent and error is not None and self._leaves_open(error, tracker)):
+            result.error = error
+        result.value = value
+        result.tries += 1
+        result.sent += tracker.started
+        result.ended_at = time.time()
         self._tracker = None  # this attempt is counted; the next has a tracker of its own
-        return AttemptsResult(
-            value=value,
-            error=error,
-            tries=last.tries + 1,
-            sent=last.sent + tracker.started,
-            attempts=attempts,
-        )
 
     def _leaves_open(self, error: GatewayError, tracker: SendTracker) -> bool:
         """Say whether an error leaves open what the attempts before have done."""
@@ -505,20 +492,20 @@ class Attempts(Generic[T]):
 
     async def _paused(self) -> bool:
         """Wait before the next attempt; say whether there is to be one."""
-        retry, last = self._session.retry, self._last
-        limit = retry.first_pause_seconds * 2 ** min(last.tries - 1, _MOST_DOUBLINGS)
+        retry, result, gate = self._session.retry, self._result, self._gate
+        limit = retry.first_pause_seconds * 2 ** min(result.tries - 1, _MOST_DOUBLINGS)
         pause = random.uniform(0, min(limit, retry.max_pause_seconds))  # noqa: S311  # jitter
-        wakes = max(self._loop.time() + pause, self._gate.paused_until)
-        is_last = last.tries >= retry.attempts or self._gate.stop_reason is not None
-        if is_last or wakes >= min(self._ends, self._gate.deadline):
+        wakes = max(self._now() + pause, gate.paused_until)
+        is_last = result.tries >= retry.attempts or gate.stop_reason is not None
+        if is_last or wakes >= min(self._ends, gate.deadline):
             return False
         try:
-            if self._retract is not None and self._is_prepared and not last.sent:
+            if self._retract is not None and self._is_prepared and not result.sent:
                 await self._retract()  # who dies while it waits has begun nothing
                 self._is_prepared = False
-            await self._gate.sleep(pause)
+            await gate.sleep(pause)
         except asyncio.CancelledError:  # what the last attempt proved still holds
-            self._gate.stop(CALL_CANCELLED)
+            gate.stop(CALL_CANCELLED)
             return False
         return True
 

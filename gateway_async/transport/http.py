@@ -1,13 +1,16 @@
-"""HTTP by aiohttp: connections, and what each of its exceptions means.
+"""HTTP by aiohttp: connections, time limits, and what each of its exceptions means.
 
 No connection is used again that has ended, that holds bytes which no request asked for, or, for a
 while, that belongs to a gateway which ends used connections with a reply owing. Requests get
-connections in the order in which they asked. Nothing of aiohttp leaves this module but bare causes.
-This module does not know an operation, a signature or a retry.
+connections in the order in which they asked. A request past its time limit ends as
+`asyncio.timeout` ends it: its task is cancelled and the cancellation taken back, so that one from
+outside is never swallowed. Nothing of aiohttp leaves this module but bare causes. This module does
+not know an operation, a signature or a retry.
 """
 
 import asyncio
 import functools
+import math
 import sys
 import weakref
 from http import HTTPStatus
@@ -29,13 +32,11 @@ from gateway_async.errors import (
     ReplyTooLargeError,
     ReplyUnreadableError,
 )
-from gateway_async.transport.deadlines import Alarm, Deadline
 from gateway_async.transport.tracked import (
     UNREQUESTED,
     HttpRequest,
     HttpResponse,
     SendTracker,
-    StaleConnectionError,
     TrackedPayload,
     arrivals_on,
     wrote_nothing,
@@ -99,7 +100,7 @@ class _Opened:
     """What is open on one event loop; a session that was given has no generator."""
 
     session: aiohttp.ClientSession
-    alarm: Alarm
+    alarm: "Alarm"
     generator: "AsyncGenerator[aiohttp.ClientSession] | None" = None
 
 
@@ -165,7 +166,6 @@ class AiohttpTransport:
             seconds: The time that is left for all of it.
 
         Raises:
-            StaleConnectionError: Nothing was sent: the connection it was given had ended.
             NotSentError: Nothing was sent.
             OutcomeUnknownError: The reply was lost, unreadable or too large.
             ConfigurationError: The client is closed.
@@ -173,34 +173,32 @@ class AiohttpTransport:
         opened = self._opened.get(asyncio.get_running_loop())
         if opened is None or self._closed or opened.session.closed:
             opened = await self._open()
-        session = opened.session
         deadline = Deadline(opened.alarm, tracker, seconds)
-        payload = TrackedPayload(request, tracker, deadline.restart)
-        is_foreign = False
-        failure: Exception
+        failure: Exception | None = None
         try:
-            response = await self._post(session, request.path, payload, deadline)
-        except asyncio.CancelledError:
-            if not deadline.was_only_cause:
-                raise
-            failure = TimeoutError(deadline.missed)
-        except _FAILURES as error:
-            failure = error
-        except GatewayError:
-            raise
-        except Exception as error:  # noqa: BLE001  # a given session's hooks: passed on below
-            failure = error
-            # Without hooks it is asyncio's TLS, or aiohttp, which asserts that it was not closed.
-            is_foreign = self._given is not None and not session.closed
-        else:
-            _teach(tracker, is_lost=response.status == HTTPStatus.REQUEST_TIMEOUT)
-            return response
+            # Once more where a used connection could not take the request: nothing was sent.
+            while failure is None or (tracker.problem and tracker.teach and not deadline.missed):
+                tracker.problem, tracker.teach = "", None
+                payload = TrackedPayload(request, tracker, deadline.restart)
+                try:
+                    return await self._post(opened.session, request.path, payload, deadline)
+                except asyncio.CancelledError:
+                    if not deadline.was_only_cause:
+                        raise
+                    failure = TimeoutError(deadline.missed)
+                except GatewayError:
+                    raise
+                except Exception as error:  # noqa: BLE001  # a given session's hooks: passed on below
+                    failure = error
+                finally:
+                    payload.abort_closed()
         finally:
             deadline.end()
-            payload.abort_closed()
         _teach(tracker, is_lost=isinstance(failure, _ENDED))
+        # Without hooks it is asyncio's TLS, or aiohttp, which asserts that it was not closed.
+        may_be_hooks = self._given is not None and not opened.session.closed
         # Outside the handlers: a context would carry aiohttp's frames, and they hold the body.
-        if is_foreign:
+        if may_be_hooks and not isinstance(failure, _FAILURES):
             raise _bare(failure)
         cause = None if _quotes_reply(failure) or _names_proxy(failure) else _bare(failure)
         raise _translate(failure, tracker) from cause
@@ -216,9 +214,13 @@ class AiohttpTransport:
             await opened.generator.aclose()
 
     async def _post(
-        self, session: aiohttp.ClientSession, path: str, payload: TrackedPayload, deadline: Deadline
+        self,
+        session: aiohttp.ClientSession,
+        path: str,
+        payload: TrackedPayload,
+        deadline: "Deadline",
     ) -> HttpResponse:
-        """Post a body, and read the response piece by piece."""
+        """Post a body, and return the response."""
         if self._headers:
             payload.headers.update(self._headers)
         response = await session.post(
@@ -236,34 +238,42 @@ class AiohttpTransport:
         try:
             if not payload.tracker.started:
                 _check_unasked(response, payload.tracker)
-            content = response.content
-            pieces = [await content.readany()]
-            left = self._max_reply_bytes - len(pieces[0])
-            while left >= 0 and not content.at_eof():
-                deadline.restart()
-                pieces.append(await content.readany())
-                left -= len(pieces[-1])
-            _check_size(left, self._max_reply_bytes)
+            body = await self._read(response.content, deadline)
         except BaseException:
             response.close()
             raise
         response.release()
-        return HttpResponse(response.status, response.headers, b"".join(pieces))
+        _teach(payload.tracker, is_lost=response.status == HTTPStatus.REQUEST_TIMEOUT)
+        return HttpResponse(response.status, response.headers, body)
+
+    async def _read(self, content: aiohttp.StreamReader, deadline: "Deadline") -> bytes:
+        """Read a reply piece by piece, and no more of it than is kept of one."""
+        body = await content.readany()
+        if content.at_eof() and len(body) <= self._max_reply_bytes:
+            return body
+        pieces, left = [body], self._max_reply_bytes - len(body)
+        while left >= 0 and not content.at_eof():
+            deadline.restart()
+            pieces.append(await content.readany())
+            left -= len(pieces[-1])
+        if left < 0:
+            raise ReplyTooLargeError(
+                f"the reply is larger than max_reply_bytes={self._max_reply_bytes}"
+            )
+        return b"".join(pieces)
 
     async def _open(self) -> _Opened:
         """Return what is open on the running loop, and open it before."""
         if self._closed:
             raise ConfigurationError("nothing was sent: this GatewayClient is closed")
         loop = asyncio.get_running_loop()
-        if self._given is None:
+        session, generator = self._given, None
+        if session is None:
             generator = self._own_session()
             session = await anext(generator)  # which awaits nothing: no other task opens one too
-            opened = _Opened(session, Alarm(loop, self._timeouts), generator)
-        elif self._given.closed:
+        elif session.closed:
             raise NotSentError("nothing was sent: the given session= is closed")
-        else:
-            opened = _Opened(self._given, Alarm(loop, self._timeouts))
-        self._opened[loop] = opened
+        opened = self._opened[loop] = _Opened(session, Alarm(loop, self._timeouts), generator)
         return opened
 
     async def _own_session(self) -> "AsyncGenerator[aiohttp.ClientSession]":
@@ -283,6 +293,98 @@ class AiohttpTransport:
                 yield session
             finally:  # else the entry would keep its own key, the loop, alive
                 self._opened.pop(asyncio.get_running_loop(), None)
+
+
+class Alarm:
+    """Ends the requests of one event loop whose time is over, by one timer for all of them.
+
+    Attributes:
+        now: The clock of the loop.
+        timeouts: How long connecting and a silence may take.
+        deadlines: Those of the requests under way.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeouts: "Timeouts") -> None:
+        self.now: Callable[[], float] = loop.time
+        self.timeouts = timeouts
+        self.deadlines: set[Deadline] = set()
+        self._loop = loop
+        self._wakes_at: float = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+
+    def wake_by(self, moment: float) -> None:
+        """Look at the deadlines at this loop time at the latest."""
+        if moment < self._wakes_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._wakes_at = moment
+            self._timer = self._loop.call_at(moment, self._look)
+
+    def _look(self) -> None:
+        self._timer, self._wakes_at, now = None, math.inf, self.now()
+        for deadline in self.deadlines:
+            if deadline.due <= now:
+                deadline.expire()
+        self.wake_by(min((one.due for one in self.deadlines), default=math.inf))
+
+
+class Deadline:
+    """How long one request may take; then its task is cancelled, as `asyncio.timeout` does it.
+
+    Args:
+        alarm: Looks at it.
+        tracker: Whether the request got a connection.
+        seconds: How long all of it may take.
+
+    Attributes:
+        due: The loop time at which it is looked at next.
+        missed: What took too long; empty while nothing did.
+    """
+
+    def __init__(self, alarm: Alarm, tracker: SendTracker, seconds: float) -> None:
+        now = alarm.now()
+        self.missed: str = ""
+        self._end = now + seconds
+        self.due: float = min(now + alarm.timeouts.connect_seconds, self._end)
+        self._alarm = alarm
+        self._is_written = False
+        self._task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]  # in one
+        self._cancelling = self._task.cancelling()
+        self._tracker = tracker
+        alarm.deadlines.add(self)
+        alarm.wake_by(self.due)
+
+    def restart(self) -> None:
+        """Wait anew for the next part of the reply."""
+        self._is_written = True
+        self.due = min(self._alarm.now() + self._alarm.timeouts.reply_seconds, self._end)
+        self._alarm.wake_by(self.due)
+
+    def expire(self) -> None:
+        """End the request; but one whose body is being written has all of the time."""
+        timeouts = self._alarm.timeouts
+        if self.due == self._end:
+            self.missed = "the time for this call was over"
+        elif self._is_written:
+            self.missed = f"a silence of reply_seconds={timeouts.reply_seconds}"
+        elif self._tracker.started:
+            self.due = self._end
+            return
+        else:
+            self.missed = f"no connection within connect_seconds={timeouts.connect_seconds}"
+        self.due = math.inf
+        self._task.cancel()
+
+    @property
+    def was_only_cause(self) -> bool:
+        """Whether the task was cancelled by this deadline, and by nothing else."""
+        return bool(self.missed) and self._task.cancelling() <= self._cancelling + 1
+
+    def end(self) -> None:
+        """Stop the time, and take back the cancellation of the task."""
+        self._alarm.deadlines.discard(self)
+        if self.missed:
+            self._task.uncancel()
 
 
 class Pool(aiohttp.TCPConnector):
@@ -305,25 +407,33 @@ class Pool(aiohttp.TCPConnector):
         """
         await self._places.acquire()
         try:
-            while True:
-                self._check_open()  # aiohttp would connect first, and keep that place for ever
-                connection = await super().connect(req, traces, timeout)
-                is_used = connection.protocol in self._arrivals
-                if not (is_used and self._lost) or self._trusts:
-                    break
-                _abort(connection)
+            connection = await self._trusted(req, traces, timeout)
         except BaseException:
             self._places.release()
             raise
         connection.add_callback(self._places.release)
         protocol, transport = connection.protocol, connection.transport
         if protocol is not None and transport is not None and isinstance(req.body, TrackedPayload):
-            if is_used:
+            if protocol in self._arrivals:
                 req.body.tracker.teach = functools.partial(self.note, is_trial=self._beware())
             else:
                 self._arrivals[protocol] = arrivals_on(transport)
             req.body.arrivals = self._arrivals[protocol]
         return connection
+
+    async def _trusted(self, *request: Any) -> "Connection":  # noqa: ANN401  # aiohttp's
+        """Return a connection; in times of distrust a new one."""
+        while True:
+            if self.closed:  # aiohttp would connect first, and keep that place for ever
+                raise aiohttp.ClientConnectionError("the client was closed meanwhile")
+            connection = await super().connect(*request)
+            is_new = not self._lost or connection.protocol not in self._arrivals
+            if is_new or self._loop.time() >= self._distrusts_until:
+                return connection
+            transport = connection.transport
+            connection.close()
+            if transport is not None:
+                transport.abort()  # over TLS, a farewell would be waited for, half a minute
 
     def note(self, *, is_lost: bool, is_trial: bool) -> None:
         """Learn whether a used connection ended with the reply to a written request owing.
@@ -338,10 +448,6 @@ class Pool(aiohttp.TCPConnector):
         elif self._lost < _MOST_LOST or is_trial:  # not what had left before
             self._lost, self._distrusts_until = 0, 0.0
 
-    def _check_open(self) -> None:
-        if self.closed:
-            raise aiohttp.ClientConnectionError("the client was closed meanwhile")
-
     def _beware(self) -> bool:
         """Use none again for a while, where too many were lost; trying one begins it anew."""
         is_due = self._lost >= _MOST_LOST
@@ -349,29 +455,11 @@ class Pool(aiohttp.TCPConnector):
             self._distrusts_until = self._loop.time() + _DISTRUST_SECONDS
         return is_due
 
-    @property
-    def _trusts(self) -> bool:
-        return self._loop.time() >= self._distrusts_until
-
-
-def _abort(connection: "Connection") -> None:
-    """Close a connection; over TLS, a farewell would be waited for, half a minute."""
-    transport = connection.transport
-    connection.close()
-    if transport is not None:
-        transport.abort()
-
 
 def _teach(tracker: SendTracker, *, is_lost: bool) -> None:
     """Let a pool of ours learn from how a request ended that was written."""
     if tracker.teach is not None and tracker.started:
         tracker.teach(is_lost=is_lost)
-
-
-def _check_size(left: int, most: int) -> None:
-    """Raise for a reply that is larger than what is kept of one."""
-    if left < 0:
-        raise ReplyTooLargeError(f"the reply is larger than max_reply_bytes={most}")
 
 
 def _check_unasked(response: aiohttp.ClientResponse, tracker: SendTracker) -> None:
@@ -403,8 +491,7 @@ def _translate(error: Exception, tracker: SendTracker) -> GatewayError:
     if not sent and any(isinstance(link, _WRONG_CERTIFICATE) for link in _links(error)):
         return CertificateError(f"nothing was sent: the TLS certificate is not valid ({what})")
     if not sent:
-        kind = StaleConnectionError if tracker.problem and tracker.teach else NotSentError
-        return kind(f"nothing was sent: {tracker.problem or what}")
+        return NotSentError(f"nothing was sent: {tracker.problem or what}")
     if isinstance(error, _SHOWS_REPLY):
         return ReplyUnreadableError(f"the request was sent and its reply is unreadable: {what}")
     return OutcomeUnknownError(f"the request was sent and its reply was lost: {what}")
@@ -412,21 +499,21 @@ def _translate(error: Exception, tracker: SendTracker) -> GatewayError:
 
 def _describe(error: Exception) -> str:
     """Name an exception; its text too, unless that could quote the reply."""
-    name = type(error).__name__
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return f"the host {error.host} is not known; check the address, and DNS on this machine"
-    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(
-        error, aiohttp.ClientSSLError
-    ):
-        who = "the proxy " if isinstance(error, aiohttp.ClientProxyConnectionError) else ""
-        reason = type(error.os_error).__name__
-        return (
-            f"no connection to {who}{error.host}:{error.port} ({reason}); check address, port, "
-            "proxy and firewall"
-        )
-    text = "" if _quotes_reply(error) else str(error)
-    if isinstance(error, aiohttp.ServerFingerprintMismatch):
-        text = f"{error.host} has {error.got.hex()}, and not {error.expected.hex()}"
+    name, text = type(error).__name__, "" if _quotes_reply(error) else str(error)
+    match error:
+        case aiohttp.ClientConnectorDNSError():
+            return f"the host {error.host} is not known; check the address, and DNS on this machine"
+        case aiohttp.ServerFingerprintMismatch():
+            text = f"{error.host} has {error.got.hex()}, and not {error.expected.hex()}"
+        case aiohttp.ClientSSLError():
+            pass
+        case aiohttp.ClientConnectorError():
+            who = "the proxy " if isinstance(error, aiohttp.ClientProxyConnectionError) else ""
+            reason = type(error.os_error).__name__
+            return (
+                f"no connection to {who}{error.host}:{error.port} ({reason}); check address, port, "
+                "proxy and firewall"
+            )
     return f"{name}: {text}" if text else name
 
 

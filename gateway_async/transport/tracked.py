@@ -15,8 +15,6 @@ import aiohttp
 import attrs
 from aiohttp.http import StreamWriter
 
-from gateway_async.errors import NotSentError
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -24,10 +22,6 @@ if TYPE_CHECKING:
 
 UNREQUESTED = "the connection held bytes that no request had asked for"
 CLOSED = "the connection was closed before the request was written"
-
-
-class StaleConnectionError(NotSentError):
-    """A used connection could not take the request: it had ended, or held bytes not asked for."""
 
 
 @attrs.define(eq=False)  # a frozen one takes four times as long to make
@@ -62,26 +56,24 @@ class HttpResponse:
     body: bytes = attrs.field(repr=False)
 
 
+@attrs.define(eq=False)
 class SendTracker:
     """Whether a request was ever asked to write its body.
 
     Attributes:
+        fence: Called at the very last moment; where it raises, nothing is written.
         started: It was; from here on anything may have happened.
         revoked: It must never be written any more; a late write raises instead.
-        fence: Called at the very last moment; where it raises, nothing is written.
         problem: Why its connection could not take it, so that nothing was written; or empty.
         teach: Lets a pool of ours learn, by `is_lost`, whether its connection ended with the reply
             owing; None where no pool of ours has used the connection before.
     """
 
-    __slots__ = ("fence", "problem", "revoked", "started", "teach")
-
-    def __init__(self, fence: "Callable[[], None] | None" = None) -> None:
-        self.started: bool = False
-        self.revoked: bool = False
-        self.fence: Callable[[], None] | None = fence
-        self.problem: str = ""
-        self.teach: Callable[..., None] | None = None
+    fence: "Callable[[], None] | None" = None
+    started: bool = False
+    revoked: bool = False
+    problem: str = ""
+    teach: "Callable[..., None] | None" = None
 
     def begin(self) -> None:
         """Note that the body is about to be written.
@@ -117,10 +109,7 @@ class TrackedPayload(aiohttp.BytesPayload):
     """
 
     def __init__(
-        self,
-        request: HttpRequest,
-        tracker: SendTracker,
-        on_written: "Callable[[], None]",
+        self, request: HttpRequest, tracker: SendTracker, on_written: "Callable[[], None]"
     ) -> None:
         # Not BytesPayload's own: it warns of a body above 1 MiB, which is in memory all the same.
         super(aiohttp.BytesPayload, self).__init__(request.body, content_type=request.content_type)
