@@ -446,6 +446,7 @@ class GatewayClient:
 
         Raises:
             TypeError: If it is given anything but outcomes.
+            ConfigurationError: With `resend_absent`, while another call recovers the same orders.
             asyncio.CancelledError: If the caller is cancelled; its `outcome` is what was given, to
                 be recovered again.
         """

@@ -188,6 +188,7 @@ class Session:
         retry: How what may be repeated is repeated.
         limiter: Entered around every attempt, if there is one.
         observer: Logs requests, and reports them to the telemetry.
+        resending: Operation and transaction of what a recovery may be sending again now.
     """
 
     transport: "AiohttpTransport"
@@ -197,6 +198,7 @@ class Session:
     retry: "RetryPolicy"
     limiter: "AbstractAsyncContextManager[object] | None"
     observer: "Instrumentation"
+    resending: set[tuple[str, str]] = attrs.field(factory=set, init=False)
 
     def compose(self, request: Request[T]) -> HttpRequest:
         """Sign the fields as they go out, and write the body around those very texts."""

@@ -44,6 +44,7 @@ Overall = tuple[str | None, str | None]
 """Code and text of the overall result that a reply names."""
 
 UNEXPECTED_KEPT = 1000
+UNEXPECTED_BYTES_KEPT = 16 * 1024 * 1024
 _SUCCEEDED = status_codes([OutcomeStatus.SUCCEEDED])
 _WITHOUT_ERROR = (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
 
@@ -437,7 +438,8 @@ class UnexpectedRecords(Generic[R_co]):
 
     Attributes:
         count: How many came.
-        records: The first thousand of them: typed, or as they came where they are no records.
+        records: The first thousand of them, of replies of 16 MiB together at most: typed, or as
+            they came where they are no records.
     """
 
     count: int = 0
@@ -674,6 +676,7 @@ class Results:
         self._counts = dict.fromkeys(OutcomeStatus, 0)
         self._unexpected: list[Any] = []
         self._unexpected_count = 0
+        self._unexpected_bytes = 0
 
     def add(self, chunk: ChunkResult, *, known: bool = False) -> None:
         """Add the outcomes of a chunk; `known` where an earlier process has reported them."""
@@ -684,12 +687,23 @@ class Results:
         if self.on_counts is not None and not known:
             self.on_counts(counts)
 
-    def add_unexpected(self, items: "Sequence[object]") -> None:
-        """Add items of a reply that belong to no order; the first thousand are kept."""
+    def add_unexpected(self, items: "Sequence[object]", size: int) -> None:
+        """Add items of a reply that belong to no order.
+
+        The first thousand are kept, of replies of 16 MiB together at most.
+
+        Args:
+            items: The items.
+            size: How many bytes their reply has.
+        """
         from gateway_async.wire.records import without_secrets  # noqa: PLC0415  # likewise
 
+        if not items:
+            return
         self._unexpected_count += len(items)
-        room = UNEXPECTED_KEPT - len(self._unexpected)
+        self._unexpected_bytes += size
+        is_full = self._unexpected_bytes > UNEXPECTED_BYTES_KEPT
+        room = 0 if is_full else UNEXPECTED_KEPT - len(self._unexpected)
         self._unexpected += [
             _reader()(self._record_class, item) if isinstance(item, dict) else without_secrets(item)
             for item in items[:room]

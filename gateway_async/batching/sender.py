@@ -197,7 +197,7 @@ class Sender:
                         is_cut = judgement.truncated and len(chunk) > 1
                         if is_cut:
                             return await self._send_halves(chunk, references)
-                        self._results.add_unexpected(judgement.unexpected)
+                        self._results.add_unexpected(judgement.unexpected, len(reply))
                     result = AnsweredChunk(
                         chunk.indices,
                         chunk.orders,

@@ -16,7 +16,7 @@ from gateway_async.batching.batch import plain_batch
 from gateway_async.batching.feed import check_order
 from gateway_async.batching.results import AnsweredChunk, BatchResult, ListedOutcomes
 from gateway_async.batching.runner import BatchRunner
-from gateway_async.errors import NotDoneError, OutcomeUnknownError
+from gateway_async.errors import ConfigurationError, NotDoneError, OutcomeUnknownError
 from gateway_async.models.orders import OrderRef, OutcomeStatus, count_statuses, marked
 from gateway_async.operations import OPERATIONS, QUERY
 from gateway_async.recovery.evidence import (
@@ -227,13 +227,34 @@ class Recovery:
             self._settled.add((operation_of(outcome) or "", outcome.order.transaction_id))
             self._settled_names.add(name_of(outcome))
         self._lookups.control = find_control(self._blocks, self._lookups.is_askable)
+        resent = self._claim_resends()
         try:
             await self._settle(started)
             await self._conclude()
         except asyncio.CancelledError as cancelled:  # not with the outcome of a look-up or a resend
             cancelled.outcome = result  # type: ignore[attr-defined]  # as for a single call
             raise
+        finally:
+            self._session.resending.difference_update(resent)
         return self._merged(result)
+
+    def _claim_resends(self) -> "set[tuple[str, str]]":
+        """Note what may be sent again: two recoveries would prove the same absence, and send it.
+
+        Raises:
+            ConfigurationError: If another recovery of this client may be sending some of it.
+        """
+        if not self._policy.resend_absent:
+            return set()
+        names = {(operation_of(o) or "", o.order.transaction_id) for o in self._unknown.values()}
+        if taken := names & self._session.resending:
+            operation, name = min(taken)
+            raise ConfigurationError(
+                f"recover: another call recovers the {operation} of transaction_id {name!r} now, "
+                "and resend_absent would let both send it; await that call first"
+            )
+        self._session.resending.update(names)
+        return names
 
     # Lookups
 

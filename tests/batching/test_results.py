@@ -19,6 +19,7 @@ from gateway_async import (
     UnexpectedRecords,
 )
 from gateway_async.batching.results import (
+    UNEXPECTED_BYTES_KEPT,
     UNEXPECTED_KEPT,
     FailedChunk,
     Outcome,
@@ -104,7 +105,7 @@ def test_ok_is_all_success_and_nothing_else(
 ) -> None:
     results = Results(RefundRecord)
     results.add(_chunk([0, 1], status))
-    results.add_unexpected([{}] * unexpected)
+    results.add_unexpected([{}] * unexpected, 2)
     result = results.result(exhausted=exhausted)
     assert result.ok is ok
     if ok:
@@ -123,7 +124,7 @@ def test_ok_is_all_success_and_nothing_else(
 def test_unexpected_records_are_counted_all_and_kept_in_part() -> None:
     results = Results(RefundRecord)
     for _ in range(3):
-        results.add_unexpected([{"transaction_id": "T9"}, "text"] * 300)
+        results.add_unexpected([{"transaction_id": "T9"}, "text"] * 300, 6000)
     unexpected: UnexpectedRecords[Any] = results.result(exhausted=True).unexpected
     assert len(unexpected) == unexpected.count == 1800
     assert len(list(unexpected)) == UNEXPECTED_KEPT
@@ -245,3 +246,12 @@ async def test_a_pickled_outcome_holds_no_field_that_is_named_like_a_secret() ->
     kept = pickle.dumps(outcome)
     assert [value for value in secrets.values() if value.encode() in kept] == []
     assert pickle.loads(kept).record == outcome.record  # noqa: S301  # our own
+
+
+def test_unexpected_records_of_large_replies_are_counted_and_not_kept() -> None:
+    results = Results(RefundRecord)
+    for _ in range(20):
+        results.add_unexpected(["x" * 1_000_000], 1_000_000)
+    unexpected: UnexpectedRecords[Any] = results.result(exhausted=True).unexpected
+    assert unexpected.count == 20
+    assert len(list(unexpected)) == UNEXPECTED_BYTES_KEPT // 1_000_000

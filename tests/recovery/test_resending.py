@@ -7,7 +7,7 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from gateway_async import BatchPolicy, RecoveryPolicy
+from gateway_async import BatchPolicy, BatchResult, ConfigurationError, RecoveryPolicy
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, NoReply, ResetBeforeEffect
 from tests.recovery.books import (
@@ -54,6 +54,24 @@ async def test_recovery_with_resends_may_be_repeated(
         assert statuses(recovered) == [SUCCEEDED] * 6
         assert [outcome.order for outcome in recovered] == [outcome.order for outcome in result]
     assert_books_agree(sandbox, from_the_start)
+
+
+async def test_two_recoveries_at_once_send_nothing_twice(
+    sandbox: Sandbox, client: MakeClient
+) -> None:
+    gateway = client(attrs.evolve(REFERENCES, resend_absent=True))
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    result = await gateway.refund(refunds(sandbox))
+
+    recovered, error = await asyncio.gather(
+        gateway.recover(result), gateway.recover(result.unknown), return_exceptions=True
+    )
+
+    assert isinstance(error, ConfigurationError)
+    assert "await that call first" in str(error)
+    assert isinstance(recovered, BatchResult)
+    assert_books_agree(sandbox, recovered)
+    assert_books_agree(sandbox, await gateway.recover(result))
 
 
 @pytest.mark.parametrize("recovery", EVIDENCE)
