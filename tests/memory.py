@@ -12,7 +12,7 @@ from gateway_async.operations import OPERATIONS, Operation
 from gateway_async.transport import HttpRequest, HttpResponse, SendTracker
 from tests.orders import LOOK_UPS, reply_to
 
-Answer = dict[str, Any] | HttpResponse
+Answer = dict[str, Any] | bytes | HttpResponse
 Handler = Callable[["Asked"], Answer | Awaitable[Answer]]
 _BY_PATH = {operation.path: operation for operation in OPERATIONS.values()}
 
@@ -72,14 +72,15 @@ class MemoryTransport:
         self.asked.append(asked)
         try:
             answer = self.handler(asked)
+            if isinstance(answer, Awaitable):
+                answer = await answer
         except NotSentError:
             tracker.started = False  # as it says
             raise
-        if isinstance(answer, Awaitable):
-            answer = await answer
         if isinstance(answer, HttpResponse):
             return answer
-        return HttpResponse(200, {}, json.dumps(answer).encode())
+        body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        return HttpResponse(200, {}, body)
 
     async def aclose(self) -> None:
         """Do nothing."""

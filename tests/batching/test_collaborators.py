@@ -1,13 +1,12 @@
-"""Collaborators that break: no order is lost, and what was sent is not called unsent."""
+"""Limiters that break: no order is lost, and what was sent is not called unsent."""
 
 from typing import Any
 
 import pytest
 
 from gateway_async import BatchPolicy, OutcomeStatus
-from gateway_async.batching import judge
-from tests.memory import MemoryTransport, all_done, client_over
-from tests.orders import refunds
+from tests.memory import Asked, MemoryTransport, all_done, client_over
+from tests.orders import references, refunds, reply_to
 
 POLICY = BatchPolicy(concurrency=1, chunk_size=10)
 
@@ -50,14 +49,16 @@ async def test_a_limiter_that_breaks(breaks: str, status: OutcomeStatus, request
     assert noted == [True] * 10 * requests + [False] * 10 * (3 - requests)
 
 
-async def test_a_defect_in_judging_loses_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any) -> Any:
-        raise LookupError("a defect")
+async def test_a_limiter_that_breaks_between_two_halves_of_a_look_up() -> None:
+    """The first reply may have been cut; the limiter breaks before the first half is asked for."""
+    refs = references(64)
 
-    monkeypatch.setattr(judge, "_judge_money", broken)
-    batch = client_over(MemoryTransport(all_done), policy=POLICY).refund(refunds(30))
-    with pytest.raises(LookupError, match="a defect"):
+    def answer(asked: Asked) -> dict[str, Any]:
+        items = [{"transaction_id": one, "query_result": "1"} for one in asked.transactions * 2]
+        return reply_to("query", items[:100])
+
+    batch = client_over(MemoryTransport(answer), limiter=_Limiter("entered")).query(refs)
+    with pytest.raises(LookupError, match="the limiter broke"):
         await batch
-    assert batch.result.counts[OutcomeStatus.UNKNOWN] == 10
-    assert batch.result.counts[OutcomeStatus.NOT_SENT] == 20
-    assert all(outcome.sending is not None for outcome in batch.result.unknown)
+    assert [outcome.index for outcome in batch.result] == list(range(64))
+    assert not batch.result.counts[OutcomeStatus.ABSENT]

@@ -1,5 +1,7 @@
 """What a result holds, and how it is read."""
 
+import asyncio
+import json
 import pickle
 from typing import Any
 
@@ -12,122 +14,111 @@ from gateway_async import (
     BatchResult,
     Dialect,
     NotSentError,
+    Outcome,
     OutcomeStatus,
-    RefundRecord,
-    ReplyUnreadableError,
     RetryPolicy,
     UnexpectedRecords,
 )
-from gateway_async.batching.results import (
-    UNEXPECTED_BYTES_KEPT,
-    UNEXPECTED_KEPT,
-    FailedChunk,
-    Outcome,
-    OutcomeView,
-    Results,
-)
-from gateway_async.wire.decode import decode_json, without_signatures
 from tests.memory import Asked, MemoryTransport, all_done, client_over
-from tests.orders import refunds
+from tests.orders import refunds, reply_to
 
-REASON = NotSentError("nothing was sent")
-
-
-def _chunk(indices: list[int], status: OutcomeStatus) -> FailedChunk:
-    orders = tuple(f"order {index}" for index in indices)
-    return FailedChunk(indices=indices, orders=orders, status=status, error=REASON)
+CHUNK = 5
 
 
-@st.composite
-def _chunks(draw: st.DrawFn) -> list[FailedChunk]:
-    """Chunks over all of 0..n, interleaved, in order of completion."""
-    owners = draw(st.lists(st.integers(0, 6), max_size=40))
-    statuses = draw(st.lists(st.sampled_from(OutcomeStatus), min_size=7, max_size=7))
-    chunks = [
-        _chunk([n for n, one in enumerate(owners) if one == owner], statuses[owner])
-        for owner in sorted(set(owners))
-    ]
-    return draw(st.permutations(chunks))
+async def _result_of(statuses: list[OutcomeStatus], *, strangers: int = 0) -> BatchResult[Any, Any]:
+    """Return the result of orders that come to these statuses, with chunks of several at once."""
+    names = [order.transaction_id for order in refunds(len(statuses))]
+    by_name = dict(zip(names, statuses, strict=True))
+    marks = {OutcomeStatus.SUCCEEDED: "1", OutcomeStatus.DECLINED: "0", OutcomeStatus.UNKNOWN: "?"}
 
+    async def answer(asked: Asked) -> dict[str, Any]:
+        if OutcomeStatus.NOT_SENT in (by_name[one] for one in asked.transactions):
+            raise NotSentError("as if the connection were refused")
+        for _ in range(int(asked.transactions[0][1:]) % 4):
+            await asyncio.sleep(0)
+        reply = asked.done()
+        for item in reply["refund_orders"]:
+            item["refund_status"] = marks[by_name[item["transaction_id"]]]
+            item["refund_message"] = ""
+        reply["refund_orders"] += [{"transaction_id": "T9"}] * strangers
+        return reply
 
-@given(chunks=_chunks())
-def test_a_view_is_in_input_order(chunks: list[FailedChunk]) -> None:
-    view: OutcomeView[Any, Any] = OutcomeView(chunks)
-    outcomes = list(view)
-    assert [outcome.index for outcome in outcomes] == list(range(len(view)))
-    assert all(outcome.order == f"order {outcome.index}" for outcome in outcomes)
-
-
-@given(chunks=_chunks(), data=st.data())
-def test_a_view_is_read_like_a_list(chunks: list[FailedChunk], data: st.DataObject) -> None:
-    view: OutcomeView[Any, Any] = OutcomeView(chunks)
-    whole = list(view)
-    bounds = st.none() | st.integers(-50, 50)
-    part = slice(
-        data.draw(bounds), data.draw(bounds), data.draw(st.none() | st.sampled_from([-3, -1, 1, 2]))
+    gateway = client_over(
+        MemoryTransport(answer),
+        policy=BatchPolicy(chunk_size=CHUNK, concurrency=3, stop_after_unknown=100),
+        dialect=Dialect(declined_statuses={"0"}),
+        retry=RetryPolicy(attempts=1),
     )
-    assert view[part] == whole[part]
-    assert [view[n] for n in range(-len(whole), len(whole))] == [*whole, *whole]
-    assert list(reversed(view)) == whole[::-1]
-    for beyond in (len(whole), -len(whole) - 1):
-        with pytest.raises(IndexError, match="no outcome"):
-            _ = view[beyond]
+    return await gateway.refund(refunds(len(statuses)))
 
 
-@given(chunks=_chunks())
-def test_the_views_by_status_share_out_the_whole(chunks: list[FailedChunk]) -> None:
-    results = Results(RefundRecord)
-    for chunk in chunks:
-        results.add(chunk)
-    result = results.result(exhausted=True)
-    views = (result.succeeded, result.declined, result.absent, result.unknown, result.not_sent)
-    indices = sorted(outcome.index for view in views for outcome in view)
-    assert indices == list(range(len(result)))
-    assert {s: len(v) for s, v in zip(OutcomeStatus, views, strict=True)} == result.counts
-    assert all(v[-1] == list(v)[-1] for v in views if v)
-    assert results.progress(None).done == len(result)
+_SENT = [OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED, OutcomeStatus.UNKNOWN]
+_CHUNKS = st.lists(
+    st.just([OutcomeStatus.NOT_SENT] * CHUNK)
+    | st.lists(st.sampled_from(_SENT), min_size=CHUNK, max_size=CHUNK),
+    max_size=6,
+).map(lambda chunks: [status for chunk in chunks for status in chunk])
 
 
-@pytest.mark.parametrize(
-    ("status", "unexpected", "exhausted", "ok"),
-    [
-        (OutcomeStatus.SUCCEEDED, 0, True, True),
-        (OutcomeStatus.SUCCEEDED, 1, True, False),
-        (OutcomeStatus.SUCCEEDED, 0, False, False),
-        (OutcomeStatus.DECLINED, 0, True, False),
-        (OutcomeStatus.ABSENT, 0, True, False),
-        (OutcomeStatus.UNKNOWN, 0, True, False),
-        (OutcomeStatus.NOT_SENT, 0, True, False),
-    ],
-)
-def test_ok_is_all_success_and_nothing_else(
-    status: OutcomeStatus, unexpected: int, exhausted: bool, ok: bool
+@given(statuses=_CHUNKS, data=st.data())
+async def test_outcomes_are_in_input_order_and_read_like_a_list(
+    statuses: list[OutcomeStatus], data: st.DataObject
 ) -> None:
-    results = Results(RefundRecord)
-    results.add(_chunk([0, 1], status))
-    results.add_unexpected([{}] * unexpected, 2)
-    result = results.result(exhausted=exhausted)
-    assert result.ok is ok
-    if ok:
+    result = await _result_of(statuses)
+    assert [outcome.status for outcome in result] == statuses
+    assert [outcome.order for outcome in result] == refunds(len(statuses))
+    views = (result, result.succeeded, result.declined, result.unknown, result.not_sent)
+    for view in views:
+        whole = [outcome.index for outcome in view]
+        bounds = st.none() | st.integers(-50, 50)
+        steps = st.none() | st.sampled_from([-3, -1, 1, 2])
+        part = slice(data.draw(bounds), data.draw(bounds), data.draw(steps))
+        assert [outcome.index for outcome in view[part]] == whole[part]
+        at = [view[n].index for n in range(-len(whole), len(whole))]
+        assert at == [*whole, *whole]
+        assert [outcome.index for outcome in reversed(view)] == whole[::-1]
+        for beyond in (len(whole), -len(whole) - 1):
+            with pytest.raises(IndexError, match="no outcome"):
+                _ = view[beyond]
+    assert sorted(o.index for view in views[1:] for o in view) == list(range(len(result)))
+    assert result.counts == {status: statuses.count(status) for status in OutcomeStatus}
+
+
+@pytest.mark.parametrize("strangers", [0, 1])
+@pytest.mark.parametrize("status", [*_SENT, OutcomeStatus.NOT_SENT])
+async def test_ok_is_all_success_and_nothing_else(status: OutcomeStatus, strangers: int) -> None:
+    result = await _result_of([status] * CHUNK, strangers=strangers)
+    is_ok = status is OutcomeStatus.SUCCEEDED and not strangers
+    assert result.ok is is_ok
+    if is_ok:
         result.raise_for_problems()
         return
-    with pytest.raises(BatchIncompleteError) as caught:
+    with pytest.raises(BatchIncompleteError, match=f"5 {status}") as caught:
         result.raise_for_problems()
     assert caught.value.result is result
-    told = {"unexpected": "unexpected records", "exhausted": "not taken to its end"}
-    assert (told["unexpected"] in str(caught.value)) is bool(unexpected)
-    assert (told["exhausted"] in str(caught.value)) is not exhausted
-    assert f"2 {status}" in str(caught.value)
+    is_sent = status is not OutcomeStatus.NOT_SENT
+    assert ("unexpected records" in str(caught.value)) is bool(strangers and is_sent)
     assert repr(result) == f"<BatchResult {str(caught.value).partition(': ')[2]}>"
 
 
-def test_unexpected_records_are_counted_all_and_kept_in_part() -> None:
-    results = Results(RefundRecord)
-    for _ in range(3):
-        results.add_unexpected([{"transaction_id": "T9"}, "text"] * 300, 6000)
-    unexpected: UnexpectedRecords[Any] = results.result(exhausted=True).unexpected
+async def test_what_was_not_taken_to_its_end_is_not_ok() -> None:
+    async with client_over(MemoryTransport(all_done)).refund(iter(refunds(2000))) as batch:
+        pass
+    assert not batch.result.ok
+    with pytest.raises(BatchIncompleteError, match="not taken to its end"):
+        batch.result.raise_for_problems()
+
+
+async def test_unexpected_records_are_counted_all_and_kept_in_part() -> None:
+    def answer(asked: Asked) -> dict[str, Any]:
+        strangers = [{"transaction_id": "T9"}, "text"] * 300
+        return reply_to("refund", [*asked.done()["refund_orders"], *strangers])
+
+    policy = BatchPolicy(chunk_size=1)
+    result = await client_over(MemoryTransport(answer), policy=policy).refund(refunds(3))
+    unexpected: UnexpectedRecords[Any] = result.unexpected
     assert len(unexpected) == unexpected.count == 1800
-    assert len(list(unexpected)) == UNEXPECTED_KEPT
+    assert len(list(unexpected)) == 1000
     assert unexpected[0].transaction_id == "T9"
     assert unexpected[1] == "text"
 
@@ -195,43 +186,27 @@ async def test_a_result_of_nothing_is_ok() -> None:
     assert result.counts == dict.fromkeys(OutcomeStatus, 0)
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        b'{"encryption_data": "s3cret"}',
-        rb'{"encryption\u005fdata":"s3cret"}',
-        b'{"encryption_data":"s3cret","encryption_data":""}',
-        b'{"items":[{"encryption_data":["s3cret"]}],"items":[]}',
-        b'{"a":{"encryption_data":"s3cret"},"a":{},"encryption_data":"s3cret"}',
-        rb'{"encryption_data":"s3cret","items":[{"\u0065ncryption_data":"s3cret"}]}',
-        b'{"items":[{"encryption_data":["s3cret",{"v":"s3cret"}]}],"encryption_data":{"v":"s3cret"}}',
-    ],
-)
-def test_a_signature_is_emptied_however_it_is_written(reply: bytes) -> None:
-    kept, payload = without_signatures(reply, decode_json(reply))
-    assert b"s3cret" not in kept
-    assert "s3cret" not in str(payload.get("items"))
-    assert decode_json(kept).keys() == payload.keys()
+SIGNED: dict[str, str] = {
+    "plain": '"encryption_data": "s3cret"',
+    "escaped": r'"encryption\u005fdata":"s3cret"',
+    "twice": '"encryption_data":"s3cret","encryption_data":""',
+    "in a list": '"items":[{"encryption_data":["s3cret"]}],"items":[]',
+    "in an object": '"a":{"encryption_data":"s3cret"},"a":{},"encryption_data":"s3cret"',
+    "escaped in an item": r'"encryption_data":"s3cret","x":[{"\u0065ncryption_data":"s3cret"}]',
+    "an object": '"x":[{"encryption_data":[{"v":"s3cret"}]}],"encryption_data":{"v":"s3cret"}',
+    "nested deep": '"x":' + '{"encryption_data":"s3cret","a":' * 400 + "1" + "}" * 400,
+    "beside an escape": r'"text": "r\u00e9ussi", "encryption_data": "s3cret"',
+}
 
 
-def test_what_is_nested_too_deep_is_not_kept_with_its_signatures() -> None:
-    nested = '{"encryption_data":"s3cret","a":' * 400 + "1" + "}" * 400
-    with pytest.raises(ReplyUnreadableError, match="nested too deep") as caught:
-        without_signatures(nested.encode(), decode_json(nested.encode()))
-    assert "s3cret" not in repr(caught.value)
+@pytest.mark.parametrize("name", SIGNED)
+async def test_no_signature_is_kept_however_it_is_written(name: str) -> None:
+    def answer(asked: Asked) -> bytes:
+        return json.dumps(asked.done())[:-1].encode() + f",{SIGNED[name]}}}".encode()
 
-
-def test_an_escaped_letter_is_no_reason_to_write_a_reply_again() -> None:
-    deep = b'{"a":' * 400 + b"1" + b"}" * 400
-    for reply in (
-        rb'{"text": "r\u00e9ussi", "more": ' + deep + b"}",
-        rb'{"x\"encryption_data": "r\u00e9ussi"}',
-    ):
-        payload = decode_json(reply)
-        assert without_signatures(reply, payload) == (reply, payload)
-    signed = rb'{"text": "r\u00e9ussi", "encryption_data": "s3cret"}'
-    kept, _ = without_signatures(signed, decode_json(signed))
-    assert kept == rb'{"text": "r\u00e9ussi", "encryption_data": ""}'
+    result = await client_over(MemoryTransport(answer)).refund(refunds(1))
+    assert b"s3cret" not in pickle.dumps(result)
+    assert "s3cret" not in repr([result, list(result), result[0].record])
 
 
 async def test_a_pickled_outcome_holds_no_field_that_is_named_like_a_secret() -> None:
@@ -248,10 +223,11 @@ async def test_a_pickled_outcome_holds_no_field_that_is_named_like_a_secret() ->
     assert pickle.loads(kept).record == outcome.record  # noqa: S301  # our own
 
 
-def test_unexpected_records_of_large_replies_are_counted_and_not_kept() -> None:
-    results = Results(RefundRecord)
-    for _ in range(20):
-        results.add_unexpected(["x" * 1_000_000], 1_000_000)
-    unexpected: UnexpectedRecords[Any] = results.result(exhausted=True).unexpected
-    assert unexpected.count == 20
-    assert len(list(unexpected)) == UNEXPECTED_BYTES_KEPT // 1_000_000
+async def test_unexpected_records_of_large_replies_are_counted_and_not_kept() -> None:
+    def answer(asked: Asked) -> dict[str, Any]:
+        return reply_to("refund", [*asked.done()["refund_orders"], "x" * 1_000_000])
+
+    policy = BatchPolicy(chunk_size=1)
+    result = await client_over(MemoryTransport(answer), policy=policy).refund(refunds(20))
+    assert result.unexpected.count == 20
+    assert sum(len(str(one)) for one in result.unexpected) <= 16 * 2**20

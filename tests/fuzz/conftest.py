@@ -1,8 +1,4 @@
-"""Longer runs, for the night.
-
-`pytest tests/fuzz --hypothesis-profile=long` runs 10,000 examples of each test.
-`python -m tests.fuzz.glance --mutations 100000 --seed N` mutates replies to be read at a glance.
-"""
+"""Longer runs, for the night: `pytest tests/fuzz --hypothesis-profile=long`."""
 
 from hypothesis import settings
 

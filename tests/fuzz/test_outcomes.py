@@ -1,0 +1,319 @@
+"""Mutated replies: what a batch learnt from earlier replies changes no outcome.
+
+A batch reads the usual reply at a glance, once it has seen one of that layout. Each reply is given
+twice here: behind a right one, and to a batch that has seen none.
+"""
+
+import json
+import pickle
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from functools import partial
+from random import Random
+from typing import Any
+
+import attrs
+import pytest
+
+from gateway_async import BatchPolicy, BatchResult, Dialect, OutcomeStatus, RecoveryPolicy
+from tests.fuzz.examples import IS_LONG
+from tests.memory import Asked, MemoryTransport, client_over
+from tests.orders import LIST_FIELDS, MONEY_OPERATIONS, made_up, orders_for, reply_to
+
+Answers = list[Callable[[Asked], bytes]]
+MUTATIONS = 40_000 if IS_LONG else 600
+"""How many mutated replies there are of each seed."""
+SIGNATURE, WITHIN = "51gna7ure", "the list once more"
+DIALECTS = [
+    *[Dialect()] * 3,
+    Dialect(pending_statuses={"0"}, nothing_done_return_statuses={"0"}),
+    Dialect(declined_statuses={"0"}),
+    Dialect(echo_fields={"capture": (), "refund": ("amount",)}, done_statuses={"1", "0"}),
+]
+REASONS = [
+    *("", "customer request", "size: M, red", "Größe 注文", ",", ":"),
+    *('so "called"', "back\\slash", "}", "{}", "}]", '"}, {"', '","refund_status":"1"}', "tab\t"),
+]
+SELDOM: list[tuple[str, Any]] = [
+    *(("number", 7), ("nested", {"refund_status": "1"}), ("list", ["refund_status"]), ("é", "é")),
+    *(("note", "{all} [done]"), ("blank", ""), ("encryption_data", "")),
+]
+SNIPPETS = [
+    *(b'"', b"\\", b"{", b"}", b"[", b"]", b"}]", b",", b":", b" ", b"\x00", b"\xff", b"\n", b"{}"),
+    *(b'\\"', b"\\u0031", b"null", b"1", b'"1"', b'"0"', b"true", b"1.0", b'"2001:no"', b"\x7f"),
+    *(b'"refund_status":"0"', b'"error_message":"2001:no"', b'"encryption_data":"left"', b'" 1 "'),
+]
+SPANS = [
+    re.compile(rb'"[^"]*": ?"[^"]*"'),
+    re.compile(rb'(?<=: )"[^"]*"|(?<=:)"[^"]*"'),
+    re.compile(rb"\{[^{}]*\}"),
+    re.compile(rb',? ?"(?:\w+_(?:status|message)|reference)".*?(?=\})'),
+    re.compile(rb'"\w+_orders": ?\[.*\]'),
+    re.compile(rb"[^,]+"),
+    re.compile(rb"."),
+]
+"""What is moved about: fields, values, items, what is added to them, lists, anything."""
+
+
+@attrs.frozen
+class Writer:
+    """How one gateway writes its replies.
+
+    Attributes:
+        added: What it adds to each item, beside the status; None for an identifier of its own.
+        around: What stands around the list, in order; the list is where the value is None, and
+            in an object of its own where it is `WITHIN`.
+        again: Fields of the order that it names again at the end of each item.
+        spacing: What stands between fields, and between a name and its value.
+        ascii_only: Whether it escapes all but ASCII.
+    """
+
+    added: dict[str, Any]
+    around: dict[str, Any]
+    again: list[str]
+    spacing: tuple[str, str]
+    ascii_only: bool
+
+    @classmethod
+    def draw(cls, random: Random, operation: str) -> "Writer":
+        text = (
+            ("refund_message", "V0000:success") if operation == "refund" else ("error_message", "")
+        )
+        added: list[tuple[str, Any]] = [(f"{operation}_status", "1"), text, ("reference", None)]
+        added += [random.choice(SELDOM)] * (random.random() < 0.2)
+        around: list[tuple[str, Any]] = [("return_status", "1"), ("return_message", "OK: [1]")]
+        around += [("more", {"tags": ["a"]})] * (random.random() < 0.1)
+        around += [("within", WITHIN)] * (random.random() < 0.2)
+        around += [("signed", {"encryption_data": SIGNATURE})] * (random.random() < 0.1)
+        around += [(LIST_FIELDS[operation], None)]
+        around += [("encryption_data", SIGNATURE)] * (random.random() < 0.7)
+        random.shuffle(added)
+        random.shuffle(around)
+        spacing = random.choice([(",", ":"), (", ", ": ")])
+        again = ["amount"] * (random.random() < 0.1)
+        return cls(dict(added), dict(around), again, spacing, random.random() < 0.1)
+
+    def write(self, asked: Asked) -> bytes:
+        """Return the reply that says that all of it was done."""
+        sent = asked.fields[str(asked.operation.list_field)]
+        items = [
+            {
+                **one,
+                **{name: f"R{n}" if v is None else v for name, v in self.added.items()},
+                **{f"@{name}": one[name] for name in self.again},
+            }
+            for n, one in enumerate(sent)
+        ]
+        lists = {None: items, WITHIN: {str(asked.operation.list_field): items}}
+        fields = {
+            name: lists[value] if value in (None, WITHIN) else value
+            for name, value in self.around.items()
+        }
+        ascii_only = self.ascii_only
+        text = json.dumps(fields, separators=self.spacing, ensure_ascii=ascii_only)
+        return text.replace('"@', '"').encode()
+
+
+def draw_orders(random: Random, operation: str, count: int) -> list[Any]:
+    """Draw orders; the names of two of them differ in little."""
+    drawn = [
+        attrs.evolve(
+            one,
+            order_no=f"N{random.randrange(7)}{number % random.choice((7, 5000))}",
+            currency=random.choice(("EUR", "USD")),
+            amount=Decimal(random.randrange(100, 99999)).scaleb(-2),
+        )
+        for number, one in enumerate(made_up(count))
+    ]
+    if operation != "refund":
+        return orders_for(operation, drawn)
+    return [
+        order
+        for one in drawn
+        for order in orders_for("refund", [one], refund_reason=random.choice(REASONS))
+    ]
+
+
+def mutated(random: Random, reply: bytes) -> bytes:
+    """Return a reply that is nearly right."""
+    for _ in range(random.choice((1, 1, 1, 2, 3))):
+        found = list(random.choice(SPANS).finditer(reply)) or list(re.finditer(b".", reply))
+        one, other = sorted(random.choices(found, k=2), key=lambda match: match.start())
+        start, end = one.span()
+        match random.randrange(9):
+            case 0 if end <= other.start():
+                between, after = reply[end : other.start()], reply[other.end() :]
+                reply = reply[:start] + other[0] + between + one[0] + after
+            case 1:
+                reply = reply[:start] + other[0] + reply[end:]
+            case 2:
+                comma = random.choice((b",", b", ", b""))
+                reply = reply[:start] + other[0] + comma + reply[start:]
+            case 3:
+                reply = reply[:start] + reply[end:].removeprefix(b",").removeprefix(b" ")
+            case 4:
+                reply = reply[:start] + random.choice(SNIPPETS) + reply[end:]
+            case 5:
+                reply = reply[:start] + random.choice(SNIPPETS) + b"," + reply[start:]
+            case 6 if end <= other.start():
+                reply = reply[:start] + reply[end : other.end()] + one[0] + reply[other.end() :]
+            case 7:
+                reply += random.choice(SNIPPETS)
+            case _:
+                place = random.randint(start, max(start, end - 1))
+                reply = reply[:place] + random.choice(SNIPPETS) + reply[place + 1 :]
+    return reply
+
+
+async def run(
+    operation: str, orders: list[Any], answers: Iterator[Callable[[Asked], bytes]], **settings: Any
+) -> tuple[BatchResult[Any, Any], MemoryTransport]:
+    """Send the orders in one or two requests, which are answered in turn."""
+
+    def answer(asked: Asked) -> bytes:
+        return next(answers)(asked)
+
+    transport = MemoryTransport(answer)
+    result = await getattr(client_over(transport, **settings), operation)(orders)
+    return result, transport
+
+
+def _given(reply: bytes, _: Asked) -> bytes:
+    return reply
+
+
+def seen(result: BatchResult[Any, Any], first: int) -> list[Any]:
+    """Return what can be seen of the outcomes from one order on."""
+    return [
+        (outcome.index - first, outcome.status, str(outcome.error), outcome.items, outcome.record)
+        for outcome in result[first:]
+    ]
+
+
+def check(result: BatchResult[Any, Any], reply: bytes, operation: str) -> None:
+    """Check the laws of one reply to one request."""
+    for outcome in result:
+        is_done = outcome.status is OutcomeStatus.SUCCEEDED
+        assert is_done == (outcome.error is None)
+        assert is_done or outcome.status in (OutcomeStatus.UNKNOWN, OutcomeStatus.DECLINED)
+        ids = [item.get(n) for item in outcome.items for n in ("transaction_id", "order_no")]
+        named = {outcome.order.transaction_id, outcome.order.order_no}
+        assert not is_done or named.intersection(str(one).strip() for one in ids)
+    placed = sum(len(outcome.items) for outcome in result) + result.unexpected.count
+    names = re.findall(rb'"(\w+_orders)":', reply)
+    if placed and len(names) == 1:
+        listed = json.loads(reply)[LIST_FIELDS[operation]]
+        assert placed == (len(listed) if isinstance(listed, list) else 1), reply
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_what_was_learnt_changes_no_outcome(seed: int) -> None:
+    random, counts = Random(seed), Counter[str]()
+    while counts["mutated"] < MUTATIONS:
+        operation = random.choice(MONEY_OPERATIONS)
+        writer, dialect = Writer.draw(random, operation), random.choice(DIALECTS)
+        size = random.choice((1, 2, 3, random.randint(1, 50)))
+        orders = draw_orders(random, operation, 2 * size)
+        settings: dict[str, Any] = {
+            "dialect": dialect,
+            "policy": BatchPolicy(concurrency=1, chunk_size=size),
+        }
+        right, transport = await run(operation, orders, iter([writer.write] * 2), **settings)
+        assert right.ok
+        assert SIGNATURE.encode() not in pickle.dumps(right)
+        usual = writer.write(transport.asked[1])
+        for _ in range(10):
+            reply = mutated(random, usual)
+            answers: Answers = [writer.write, partial(_given, reply)]
+            learnt, _ = await run(operation, orders, iter(answers), **settings)
+            fresh, _ = await run(operation, orders[size:], iter(answers[1:]), **settings)
+            assert seen(learnt, size) == seen(fresh, 0), reply
+            assert list(learnt.unexpected) == list(fresh.unexpected)
+            is_kept = [SIGNATURE.encode() in pickle.dumps(one) for one in (learnt, fresh)]
+            assert is_kept[0] is is_kept[1], reply
+            check(fresh, reply, operation)
+            counts["mutated"] += 1
+            counts["right"] += fresh.ok
+    assert 0.1 * MUTATIONS < counts["right"] < 0.5 * MUTATIONS  # both are met often
+
+
+def tail_in_a_reason(reply: bytes, top: bytes) -> bytes:
+    """Move what says that an order is done to the brace of its reason."""
+    if reply == top:
+        return reply
+    item, brace, rest = reply.partition(b'}","')
+    tail, _, rest = (b',"' + rest).partition(b"}")
+    return item + tail + brace[:1] + b'"}' + rest
+
+
+def list_within(reply: bytes, top: bytes) -> bytes:
+    """Put the list into an object of its own, and these items where the judge looks."""
+    spelt = top[:-1].replace(b'"refund_orders":', b'"refund_orders" : ')
+    return spelt + b',"within":' + reply + b"}"
+
+
+def amount_again(reply: bytes, top: bytes) -> bytes:
+    return reply.replace(
+        b'"R0"', b'"R0","amount":"10.00"' if reply == top else b'"R0","amount":"9"'
+    )
+
+
+def earlier_reference(reply: bytes, top: bytes) -> bytes:
+    return reply if reply == top else reply.replace(b'"R0"', b'"R9"')
+
+
+BASELINE = RecoveryPolicy(record_baseline=True, hold_alike_hours=None)
+ATTACKS: dict[Callable[[bytes, bytes], bytes], dict[str, Any]] = {
+    tail_in_a_reason: {},
+    list_within: {},
+    amount_again: {},
+    earlier_reference: {"recovery": BASELINE},
+}
+
+
+@pytest.mark.parametrize("change", ATTACKS)
+async def test_a_reply_that_looks_like_the_usual_one_is_judged(
+    change: Callable[[bytes, bytes], bytes],
+) -> None:
+    """The first reply is right, and so is what is learnt from it; the second is not."""
+    first, second = orders_for("refund", made_up(2))
+    reason = "x}" if change is tail_in_a_reason else ""
+    replies: list[bytes] = []
+
+    def answer(asked: Asked) -> Any:
+        if asked.operation.name == "search_refunds":
+            known = {"transaction_id": second.transaction_id, "refund_reference_id": "R9"}
+            return reply_to("search_refunds", [known])
+        usual = writer.write(asked)
+        replies.append(usual)
+        return change(usual, replies[0])
+
+    added = {"refund_status": "1", "refund_message": "V0000:success", "refund_reference_id": None}
+    writer = Writer(added, {"return_status": "1", "refund_orders": None}, [], (",", ":"), False)  # noqa: FBT003
+    policy = BatchPolicy(concurrency=1, chunk_size=1)
+    gateway = client_over(MemoryTransport(answer), policy=policy, **ATTACKS[change])
+    result = await gateway.refund([first, attrs.evolve(second, refund_reason=reason)])
+    assert [outcome.status for outcome in result] == [
+        OutcomeStatus.SUCCEEDED,
+        OutcomeStatus.UNKNOWN,
+    ]
+
+
+async def test_a_gateway_whose_layout_is_never_the_same_is_still_read() -> None:
+    number = 0
+
+    def answer(asked: Asked) -> dict[str, Any]:
+        nonlocal number
+        number += 1
+        return asked.done(**{f"field {number}": number})
+
+    orders = orders_for("refund", made_up(200))
+    result, _ = await run(
+        "refund",
+        orders,
+        iter([lambda asked: json.dumps(answer(asked)).encode()] * 200),
+        policy=BatchPolicy(concurrency=1, chunk_size=1),
+    )
+    assert result.ok
