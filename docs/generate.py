@@ -190,9 +190,12 @@ def _shown(value: object) -> str:
 
 
 def _settings(kind: type[Any]) -> str:
-    first = (inspect.getdoc(kind) or "").partition("\n\n")[0].replace("\n", " ")
     rows = fields_of(kind)
-    return f"## {kind.__name__}\n\n{first}\n\n{table(('field', 'default', 'meaning'), rows)}"
+    return f"## {kind.__name__}\n\n{_first(kind)}\n\n{table(('field', 'default', 'meaning'), rows)}"
+
+
+def _first(kind: type[Any]) -> str:
+    return (inspect.getdoc(kind) or "").partition("\n\n")[0].replace("\n", " ")
 
 
 def _keywords() -> list[tuple[str, str, str]]:
@@ -228,16 +231,31 @@ def _operations() -> str:
     return table(("method", "path", "class", "body", "orders in one request"), rows)
 
 
+_FAULT_GROUPS: tuple[type[faults.Fault], ...] = (
+    faults.Ending,
+    faults.AnswerFault,
+    faults.ReplyFault,
+    faults.NotificationFault,
+    faults.Fault,
+)
+
+
 def kinds_of_faults() -> list[type[faults.Fault]]:
-    """Return every fault that can be played, by name."""
-    named = [getattr(faults, name) for name in sorted(faults.__all__)]
+    """Return every fault that can be played, group by group."""
+    named = [value for name, value in vars(faults).items() if name in faults.__all__]
     kinds = [kind for kind in named if isinstance(kind, type) and issubclass(kind, faults.Fault)]
-    return [kind for kind in kinds if not any(kind in other.__bases__ for other in kinds)]
+    return [kind for kind in kinds if kind not in _FAULT_GROUPS]
 
 
 def _faults() -> str:
-    rows = [(f"`{_call(kind)}`", _sentences(kind)) for kind in kinds_of_faults()]
-    return table(("fault", "what the sandbox does"), rows)
+    """Write every fault below the first sentence of its group."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for kind in kinds_of_faults():
+        group = next(group for group in _FAULT_GROUPS if issubclass(kind, group))
+        title = "It strikes before the effect." if group is faults.Fault else _first(group)
+        groups.setdefault(title, []).append((f"`{_call(kind)}`", _sentences(kind)))
+    rows = [row for title, rows in groups.items() for row in ((f"**{title}**", ""), *rows)]
+    return table(("fault", "what happens"), rows)
 
 
 def _call(fault: type[faults.Fault]) -> str:
@@ -252,10 +270,7 @@ def _call(fault: type[faults.Fault]) -> str:
 
 
 def _sentences(kind: type[Any]) -> str:
-    text = (inspect.getdoc(kind) or "").partition("\n\nAttributes:")[0]
-    said = " ".join(text.split())
-    own = [f"`{name}`: {meaning}" for name, meaning in sections_of(kind).items()]
-    return " ".join([said, *own])
+    return " ".join((inspect.getdoc(kind) or "").split())
 
 
 def _journal() -> str:

@@ -8,7 +8,6 @@ import contextlib
 import socket
 import struct
 from collections import Counter, deque
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -30,26 +29,27 @@ from gateway_async.sandbox.messages import (
 from gateway_async.sandbox.service import SELECTION_FIELDS, Service, count_orders
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from gateway_async.sandbox.faults import Faults, Plan
+    from gateway_async.sandbox.ledger import Transaction
     from gateway_async.sandbox.notifier import Notifier
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 _KEPT_REQUESTS = 1000
 _HELD_LOOK_SECONDS = 0.05
 _SHUTDOWN_SECONDS = 0.1
-_PAGE_HEADERS: "Mapping[str, str]" = MappingProxyType(
-    {
-        "Content-Type": HTML_TYPE,
-        "Cache-Control": "no-store",
-        "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
-        "img-src data:; base-uri 'none'",
-        "Referrer-Policy": "same-origin",
-        "X-Content-Type-Options": "nosniff",
-    }
-)
+_METHODS = ("GET", "POST")
+_RESET = struct.pack("ii", 1, 0)
+_PAGE_HEADERS = {
+    "Content-Type": HTML_TYPE,
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
+    "img-src data:; base-uri 'none'",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
 """A page is asked for again after Back, runs no script, and passes its address on to no site."""
 
 
@@ -105,32 +105,18 @@ class RequestLog:
 
 
 @attrs.frozen(eq=False)
-class Work:
-    """One request of the merchant's, read and struck by its faults, and not yet carried out.
+class _Work:
+    """One request of the merchant's, read and struck by its faults, and not yet carried out."""
 
-    Attributes:
-        server: Whom it was sent to.
-        request: The HTTP request.
-        operation: What is asked for.
-        fields: Its fields as text.
-        plan: What strikes it.
-        problem: Why it cannot be read, if so.
-    """
-
-    server: "Server"
     request: web.Request
     operation: Operation
     fields: "Mapping[str, str]" = attrs.field(repr=False)
     plan: "Plan"
-    problem: str
-
-    def carry_out(self) -> Reply:
-        """Do it, and return what is said of it."""
-        return self.server.carry_out(self)
+    problem: str  # why it cannot be read, if so
 
 
 class Server:
-    """The gateway as an aiohttp application, on sockets that are given.
+    """The gateway as an aiohttp application, on a socket that is given.
 
     Args:
         service: What is behind it.
@@ -148,28 +134,18 @@ class Server:
         notifier: "Notifier",
     ) -> None:
         self.requests: RequestLog = RequestLog()
-        self.notifier = notifier
+        self._notifier = notifier
         self._service = service
         self._pages = service.pages
         self._faults = faults
         self._clock = clock
         self._closing = asyncio.Event()
         self._tasks: set[asyncio.Task[Any] | None] = set()
-        self._late: dict[Work, asyncio.TimerHandle] = {}
-        self._runner = web.AppRunner(
-            self._application(), access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS
-        )
-
-    def _application(self) -> web.Application:
+        self._late: dict[_Work, asyncio.TimerHandle] = {}
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.add_routes([web.post(path, self._merchant_request) for path in PATHS])
-        app.add_routes(
-            [
-                web.get("/pay/{page_id}", self._show_payment_page),
-                web.post("/pay/{page_id}", self._decide_payment),
-            ]
-        )
-        return app
+        app.add_routes([web.route(m, "/pay/{page_id}", self._shopper_request) for m in _METHODS])
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
 
     async def start(self, listening: "socket.socket") -> None:
         """Take connections from a bound socket."""
@@ -187,7 +163,6 @@ class Server:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._runner.cleanup()
-        await self.notifier.stop()
 
     # The merchant
 
@@ -197,6 +172,8 @@ class Server:
         self._tasks.add(task)
         try:
             return await self._handle(request, await request.read())
+        except ConnectionResetError:  # the client went while it was written to
+            return _close(request)
         finally:
             self._tasks.discard(task)
 
@@ -206,17 +183,24 @@ class Server:
             fields = read_fields(request.content_type, body)
         except UnreadableBodyError as error:
             fields, problem = {}, str(error)
-        if request.path == CHECKOUT.path and "gbc_id" in fields:
-            return self._lead_to_page(fields["gbc_id"])
+        if request.path == CHECKOUT.path and (page_id := fields.get("gbc_id")) is not None:
+            found = self._pages.find(page_id)
+            # An address of its own: Reload and Back ask for it again, and post nothing.
+            return _see_other(f"/pay/{page_id}") if found else self._payment_page(None)
         operation = operation_of(request.path, fields)
         plan = self._faults.plan(operation.name)
         count = count_orders(operation, fields)
         self.requests.record(LoggedRequest(operation.name, orders=count, faults=plan.names))
         if plan.delay_seconds:
             await asyncio.sleep(plan.delay_seconds)
-        return await perform(Work(self, request, operation, fields, plan, problem))
+        work = _Work(request, operation, fields, plan, problem)
+        ending = next(iter(plan.of(faults.Ending)), None)
+        if ending is not None:
+            return await self._end(work, ending)
+        reply = self._carry_out(work)
+        return web.Response(status=reply.status, headers=reply.headers, body=reply.body)
 
-    def carry_out(self, work: Work) -> Reply:
+    def _carry_out(self, work: _Work) -> Reply:
         """Carry a request out, and write what is said of it."""
         operation, fields, plan = work.operation, work.fields, work.plan
         problem = work.problem or self._service.refusal(operation, fields) or plan.refusal
@@ -234,9 +218,33 @@ class Server:
             reply = reply_fault.rewrite(reply)
         return reply
 
-    # What happens later, or at the end
+    async def _end(self, work: _Work, ending: faults.Ending) -> web.StreamResponse:
+        """Do with a request, and with its connection, what an ending wants."""
+        request = work.request
+        if isinstance(ending, faults.LateEffect):
+            loop = asyncio.get_running_loop()
+            self._late[work] = loop.call_later(ending.seconds, self._land, work)
+        right_reply = self._carry_out(work) if ending.after_effect else None
+        if ending.connection == "held":
+            await self._until_closing(request)
+        reply = ending.instead or right_reply
+        if reply is None or ending.connection not in ("kept", "cut"):
+            return _close(request, is_reset=ending.connection == "reset")
+        response = web.StreamResponse(
+            status=reply.status, headers={**reply.headers, **ending.headers}
+        )
+        if ending.is_sized:
+            response.content_length = len(reply.body)
+        await response.prepare(request)
+        for piece in ending.pieces(reply.body):
+            if piece:
+                await response.write(piece)
+            await asyncio.sleep(ending.pause_seconds)  # 0: a write alone gives no task a turn
+        if ending.connection == "cut":
+            _close(request)
+        return response
 
-    async def until_closing(self, request: web.Request) -> None:
+    async def _until_closing(self, request: web.Request) -> None:
         """Wait until the client goes or the sandbox closes."""
         # aiohttp can tell a handler that its client went only by cancelling it, and then every
         # handler, also those that are about to do an effect: so it is looked at instead.
@@ -245,13 +253,9 @@ class Server:
                 async with asyncio.timeout(_HELD_LOOK_SECONDS):
                     await self._closing.wait()
 
-    def postpone(self, work: Work, seconds: float) -> None:
-        """Carry a request out later."""
-        self._late[work] = asyncio.get_running_loop().call_later(seconds, self._land, work)
-
-    def _land(self, work: Work) -> None:
+    def _land(self, work: _Work) -> None:
         self._late.pop(work).cancel()
-        work.carry_out()
+        self._carry_out(work)
 
     def land_late_effects(self) -> int:
         """Let every late effect land now; return how many there were."""
@@ -262,35 +266,25 @@ class Server:
 
     # The shopper
 
-    def _lead_to_page(self, page_id: str) -> web.Response:
-        if self._pages.find(page_id) is None:
-            return self._payment_page(page_id)
-        # An address of its own: Reload and Back ask for it again, and post nothing.
-        return _see_other(f"/pay/{page_id}")
-
-    async def _show_payment_page(self, request: web.Request) -> web.StreamResponse:
-        return self._payment_page(request.match_info["page_id"])
-
-    def _payment_page(self, page_id: str) -> web.Response:
-        transaction = self._pages.find(page_id)
-        return _html(self._pages.payment_page(transaction), status=200 if transaction else 404)
-
-    async def _decide_payment(self, request: web.Request) -> web.StreamResponse:
+    async def _shopper_request(self, request: web.Request) -> web.StreamResponse:
+        """Show a payment page, or enter what was chosen there and lead the shopper on."""
         transaction = self._pages.find(request.match_info["page_id"])
-        if transaction is None:
-            return self._payment_page(request.match_info["page_id"])
+        if transaction is None or request.method != "POST":
+            return self._payment_page(transaction)
         choice = str((await request.post()).get("choice"))
-        notice = self._pages.decide(transaction, choice)
-        self._notify(notice)
+        self._notify(self._pages.decide(transaction, choice))
         back = self._pages.way_back(transaction, choice)
         if not back:
             return _html(render("message", title="Thank you", text="You may close this page."))
         return _see_other(back)
 
+    def _payment_page(self, transaction: "Transaction | None") -> web.Response:
+        return _html(self._pages.payment_page(transaction), status=200 if transaction else 404)
+
     def _notify(self, notice: Notice | None) -> None:
         if notice is not None:
             plan = self._faults.plan(notice.operation.name, notifications=True)
-            self.notifier.send(notice, plan)
+            self._notifier.send(notice, plan)
 
 
 def _html(page: str, *, status: int = 200) -> web.Response:
@@ -301,127 +295,11 @@ def _see_other(location: str) -> web.Response:
     return web.Response(status=303, headers={**_PAGE_HEADERS, "Location": location})
 
 
-# Faults that decide what becomes of a connection
-
-_RESET = struct.pack("ii", 1, 0)
-
-
-async def _answer(work: "Work", _: object) -> web.StreamResponse:
-    return _response(work.carry_out())
-
-
-async def _drop(work: "Work", _: faults.DropReply) -> web.StreamResponse:
-    work.carry_out()
-    return _close(work.request)
-
-
-async def _reset_before(work: "Work", _: faults.ResetBeforeEffect) -> web.StreamResponse:
-    return _reset(work.request)
-
-
-async def _reset_after(work: "Work", _: faults.ResetAfterEffect) -> web.StreamResponse:
-    work.carry_out()
-    return _reset(work.request)
-
-
-async def _late_effect(work: "Work", ending: faults.LateEffect) -> web.StreamResponse:
-    work.server.postpone(work, ending.seconds)
-    return _close(work.request)
-
-
-async def _instead(work: "Work", ending: faults.Instead) -> web.StreamResponse:
-    if ending.after_effect:
-        work.carry_out()
-    return _response(ending.reply())
-
-
-async def _no_reply(work: "Work", ending: faults.NoReply) -> web.StreamResponse:
-    if ending.after_effect:
-        work.carry_out()
-    await work.server.until_closing(work.request)
-    return _close(work.request)
-
-
-async def _cut(work: "Work", ending: faults.CutReply) -> web.StreamResponse:
-    response, reply = await _begin(work)
-    await response.write(ending.sent(reply.body))
-    _close(work.request)
-    return response
-
-
-async def _drip(work: "Work", ending: faults.Drip) -> web.StreamResponse:
-    response, reply = await _begin(work)
-    for start in range(0, len(reply.body), ending.piece_bytes):
-        await response.write(reply.body[start : start + ending.piece_bytes])
-        await asyncio.sleep(ending.pause_seconds)
-    return response
-
-
-async def _begin(work: "Work") -> "tuple[web.StreamResponse, Reply]":
-    """Carry the work out and send the headers of its reply, which promise the whole body."""
-    reply = work.carry_out()
-    response = web.StreamResponse(status=reply.status, headers=reply.headers)
-    response.content_length = len(reply.body)
-    await response.prepare(work.request)
-    return response, reply
-
-
-async def _stream(work: "Work", ending: faults.Streamed) -> web.StreamResponse:
-    reply = work.carry_out()
-    headers = {**reply.headers, **ending.headers}
-    response = web.StreamResponse(status=reply.status, headers=headers)
-    await response.prepare(work.request)
-    for piece in ending.pieces(reply.body):
-        if piece:
-            await response.write(piece)
-        await asyncio.sleep(0)  # a write that fits the buffer gives no other task a turn
-    return response
-
-
-_ENDINGS: "Mapping[type, Callable[[Work, Any], Awaitable[web.StreamResponse]]]" = MappingProxyType(
-    {
-        type(None): _answer,
-        faults.DropReply: _drop,
-        faults.ResetBeforeEffect: _reset_before,
-        faults.ResetAfterEffect: _reset_after,
-        faults.LateEffect: _late_effect,
-        faults.NoReply: _no_reply,
-        faults.CutReply: _cut,
-        faults.Drip: _drip,
-        faults.Instead: _instead,
-        faults.Streamed: _stream,
-        faults.Ending: _answer,
-    }
-)
-"""How to perform a kind of ending; a kind below one of these is performed like it."""
-
-
-async def perform(work: "Work") -> web.StreamResponse:
-    """Carry a request out as its faults want it, and answer it."""
-    ending = work.plan.ending
-    kind = next(kind for kind in type(ending).__mro__ if kind in _ENDINGS)
-    try:
-        return await _ENDINGS[kind](work, ending)
-    except ConnectionResetError:  # the client went while it was written to
-        return _close(work.request)
-
-
-def _response(reply: "Reply") -> web.Response:
-    return web.Response(status=reply.status, headers=reply.headers, body=reply.body)
-
-
-def _close(request: web.Request) -> web.Response:
-    """Close the connection; what is returned is never sent."""
+def _close(request: web.Request, *, is_reset: bool = False) -> web.Response:
+    """Close the connection, or reset it; what is returned is never sent."""
     if request.transport is not None:
+        if is_reset:  # without lingering, the peer gets an RST and no FIN
+            bare = request.transport.get_extra_info("socket")
+            bare.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         request.transport.close()
-    return web.Response()
-
-
-def _reset(request: web.Request) -> web.Response:
-    """Reset the connection: no lingering, so that the peer gets an RST and no FIN."""
-    transport = request.transport
-    if transport is not None:
-        bare = transport.get_extra_info("socket")
-        bare.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        transport.close()
     return web.Response()

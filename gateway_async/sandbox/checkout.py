@@ -9,7 +9,6 @@ import hashlib
 import hmac
 import json
 from importlib import resources
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -26,24 +25,20 @@ if TYPE_CHECKING:
 
     import jinja2
 
-    from gateway_async.sandbox.cards import CardResult
     from gateway_async.sandbox.ledger import Ledger
     from gateway_async.sandbox.messages import Merchant, Notice
 
 _KEPT_IN_URLS = "!#$%&'()*+,/:;=?@[]~"
 _PAGE_KEY_LENGTH = 32
-_CHOICES: "Mapping[str, tuple[PaymentStatus, CardResult]]" = MappingProxyType(
-    {
-        "pay": (PaymentStatus.AUTHORISED, AUTHORISED),
-        "decline": (PaymentStatus.DECLINED, DECLINED),
-    }
-)
-_DECIDED: "Mapping[PaymentStatus, tuple[str, str]]" = MappingProxyType(
-    {
-        PaymentStatus.DECLINED: ("Declined", "This payment was declined. Nothing was paid."),
-        PaymentStatus.CANCELLED: ("Cancelled", "The shop cancelled this payment."),
-    }
-)
+_TEMPLATES = resources.files("gateway_async.sandbox") / "templates"
+_CHOICES = {
+    "pay": (PaymentStatus.AUTHORISED, AUTHORISED),
+    "decline": (PaymentStatus.DECLINED, DECLINED),
+}
+_DECIDED = {
+    PaymentStatus.DECLINED: ("Declined", "This payment was declined. Nothing was paid."),
+    PaymentStatus.CANCELLED: ("Cancelled", "The shop cancelled this payment."),
+}
 _PAID = ("Paid", "This payment was made before, and is not made a second time.")
 
 
@@ -102,11 +97,17 @@ class Checkout:
             fields: The fields of the merchant's request, without card data.
             transaction: The payment.
         """
-        return render(
-            "loading",
-            action=self.base_url + path,
-            inputs=checkout_inputs({**fields, **self.ways(fields)}, self.page_id(transaction)),
-        )
+        known = json.loads((_TEMPLATES / "inputs.json").read_text("utf-8"))
+        given = {**fields, **self.ways(fields)}
+        inputs = {
+            **dict.fromkeys(known["repeated"], ""),
+            **given,
+            **known["fixed"],
+            **{name: given.get(source, "") for name, source in known["renamed"].items()},
+            "gbc_id": self.page_id(transaction),
+            "allParams": "&".join(f"{name}={value}" for name, value in given.items()),
+        }
+        return render("loading", action=self.base_url + path, inputs=inputs)
 
     def payment_page(self, transaction: Transaction | None) -> str:
         """Return the payment page, or a page that says why there is none."""
@@ -115,22 +116,16 @@ class Checkout:
         if transaction.status is not PaymentStatus.WAITING:
             title, text = _DECIDED.get(transaction.status, _PAID)
             return render("message", title=title, text=text, back=self.way_back(transaction, "pay"))
-        details = transaction.details
-        name = [details[part] for part in ("first_name", "last_name") if part in details]
-        items = [item.split("#,#") for item in details.get("items", "").split("#;#") if item]
         return render(
             "payment",
             action=self.page_url(transaction),
-            website=details.get("website") or "the shop",
+            payment=transaction,
+            items=[
+                item.split("#,#")
+                for item in transaction.details.get("items", "").split("#;#")
+                if item
+            ],
             amount=amount_text(transaction.amount),
-            currency=transaction.currency,
-            rows=(
-                ("Order", [[transaction.order_no]]),
-                ("Name", [name] if name else []),
-                ("Items", items),
-                ("Note", [[details["note"]]] if details.get("note") else []),
-                ("Method", [[details["payment_method"]]] if details.get("payment_method") else []),
-            ),
             cards=TEST_CARDS,
             authorised=AUTHORISED,
         )
@@ -155,32 +150,11 @@ def to_location(url: str) -> str:
     """Write a web address for a Location header or a link; empty text for anything else."""
     try:
         parts = urlsplit(url)
-        host = parts.hostname
+        is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
     except ValueError:
         return ""
-    is_web = parts.scheme in ("http", "https") and host
-    if not is_web or not url.isprintable() or " " in url:
-        return ""
-    return quote(url, safe=_KEPT_IN_URLS)
-
-
-def checkout_inputs(fields: "Mapping[str, str]", page_id: str) -> dict[str, str]:
-    """Return the hidden inputs of section 4.1, by name; what the request lacks is empty.
-
-    Args:
-        fields: The fields of the merchant's request.
-        page_id: What leads to the payment page; it travels as `gbc_id`.
-    """
-    known = json.loads(_templates().joinpath("inputs.json").read_text("utf-8"))
-    renamed = {name: fields.get(source, "") for name, source in known["renamed"].items()}
-    return {
-        **dict.fromkeys(known["repeated"], ""),
-        **fields,
-        **known["fixed"],
-        **renamed,
-        "gbc_id": page_id,
-        "allParams": "&".join(f"{name}={value}" for name, value in fields.items()),
-    }
+    is_plain = url.isprintable() and " " not in url
+    return quote(url, safe=_KEPT_IN_URLS) if is_web and is_plain else ""
 
 
 def render(template: str, **values: Any) -> str:  # noqa: ANN401  # what the template shows
@@ -195,7 +169,3 @@ def _environment() -> "jinja2.Environment":
 
     loader = PackageLoader("gateway_async.sandbox")
     return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-
-
-def _templates() -> "resources.abc.Traversable":
-    return resources.files("gateway_async.sandbox") / "templates"

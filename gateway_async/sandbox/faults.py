@@ -1,29 +1,32 @@
-"""Faults: what may go wrong between the gateway and its client, as data and pure functions.
+"""Faults: what may go wrong between the gateway and its client, one class a fault.
 
 A fault is added to an operation, or to all of them with `"*"`. A request is struck by every fault
-that applies to it, but by one *ending* at most (a fault that decides what happens to the
-connection): the first that was added and is not used up. The effect of a request is done as if the
-fault were not there, unless its class says otherwise. This module performs nothing.
+that applies to it, but by one *ending* at most: the first that was added and is not used up. The
+effect of a request is done as if the fault were not there, unless its class says otherwise.
+
+This module is the table of faults: a class says what happens, and the reference of the sandbox is
+made of its docstring. It changes answers and bytes, and performs nothing.
 """
 
 import gzip
-import itertools
 import random
 import re
 import zlib
 from collections import Counter
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import attrs
+from attrs.validators import and_, ge, le, optional
 
 from gateway_async.errors import ConfigurationError
-from gateway_async.operations import CHECKOUT, OPERATIONS, PAY_APM, PAY_DIRECT, PAYOUT, Operation
+from gateway_async.operations import CHECKOUT, OPERATIONS, PAY_APM, PAY_DIRECT, PAYOUT
 from gateway_async.sandbox.ledger import to_amount
-from gateway_async.sandbox.messages import HTML_TYPE, Answer, Reply
+from gateway_async.sandbox.messages import HTML_TYPE, XML_TYPE, Answer, Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["AnswerFault", "ByteOrderMark", "ChangedAmount", "ChangedCurrency", "ChangedIdentity"]
 __all__ += ["CutReply", "Doctype", "DoubledItems", "Drip", "DropReply", "EmptyLookUp", "Ending"]
@@ -36,21 +39,19 @@ __all__ += ["ResetAfterEffect", "ResetBeforeEffect", "ReturnStatus", "Status", "
 __all__ += ["UnknownItemStatus", "WrongContentType"]
 
 EVERY_OPERATION = "*"
+_BATCHES = ("capture", "cancel", "review", "refund")
 _NOTIFIED = sorted(op.name for op in (PAY_DIRECT, PAY_APM, CHECKOUT, PAYOUT))
-_AMOUNT_FIELDS = ("amount", "refund_amount", "payment_amount", "source_amount")
+_STATUSES = ("query_result", *(f"{of}_status" for of in (*_BATCHES, "order")))
+_AMOUNTS = ("amount", "refund_amount", "payment_amount", "source_amount")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+_ERROR_PAGE = b"<html><head><title>Error</title></head><body><h1>Error</h1></body></html>"
 _PIECE_BYTES = 65_536
 _GZIP_WINDOW = 31  # zlib's way to ask for a gzip header
 
+Connection = Literal["kept", "cut", "closed", "reset", "held"]
+"""What becomes of it once an ending is through."""
 
-def _one_or_more(_: object, attribute: "attrs.Attribute[Any]", value: int | None) -> None:
-    if value is not None and value < 1:
-        raise ValueError(f"{attribute.name}: expected None or 1 and more, got {value}")
-
-
-def _probability(_: object, attribute: "attrs.Attribute[Any]", value: float) -> None:
-    if not 0 <= value <= 1:
-        raise ValueError(f"{attribute.name}: expected 0 to 1, got {value}")
+_Record = dict[str, Any]
 
 
 @attrs.frozen
@@ -62,18 +63,13 @@ class Fault:
         probability: How likely it strikes a request, 0 to 1.
     """
 
-    times: int | None = attrs.field(default=None, kw_only=True, validator=_one_or_more)
-    probability: float = attrs.field(default=1.0, kw_only=True, validator=_probability)
+    times: int | None = attrs.field(default=None, kw_only=True, validator=optional(ge(1)))
+    probability: float = attrs.field(default=1.0, kw_only=True, validator=and_(ge(0), le(1)))
 
 
 @attrs.frozen
 class Latency(Fault):
-    """The gateway takes its time, before the effect.
-
-    Attributes:
-        seconds: How long.
-        jitter: How many seconds more at most, drawn evenly.
-    """
+    """The request waits before its effect: `seconds`, and up to `jitter` seconds more."""
 
     seconds: float = 0.05
     jitter: float = 0.0
@@ -89,7 +85,27 @@ class IgnoreSelection(Fault):
 
 @attrs.frozen
 class Ending(Fault):
-    """A fault that decides what becomes of the connection; one at most for a request."""
+    """It decides what becomes of the connection; one at most strikes a request.
+
+    Attributes:
+        after_effect: Whether the effect is done.
+        pause_seconds: The pause behind each piece of the reply.
+    """
+
+    connection: ClassVar[Connection] = "closed"
+    is_sized: ClassVar[bool] = True
+    headers: ClassVar["Mapping[str, str]"] = {}
+    after_effect: bool = attrs.field(default=True, init=False, repr=False)
+    pause_seconds: float = attrs.field(default=0.0, init=False, repr=False)
+
+    @property
+    def instead(self) -> Reply | None:
+        """What is sent in place of the right reply; None where that is sent."""
+        return None
+
+    def pieces(self, body: bytes) -> "Iterator[bytes]":
+        """Yield a body in the pieces in which it is sent."""
+        yield body
 
 
 @attrs.frozen
@@ -99,33 +115,35 @@ class DropReply(Ending):
 
 @attrs.frozen
 class ResetBeforeEffect(Ending):
-    """The connection is reset after the body was read; nothing is done."""
+    """The connection is reset once the request was read; nothing is done."""
+
+    connection: ClassVar[Connection] = "reset"
+    after_effect: bool = attrs.field(default=False, init=False, repr=False)
 
 
 @attrs.frozen
 class ResetAfterEffect(Ending):
     """The effect is done, and the connection is reset."""
 
+    connection: ClassVar[Connection] = "reset"
+
 
 @attrs.frozen
 class LateEffect(Ending):
-    """The connection is closed without a reply, and the effect lands later.
-
-    Attributes:
-        seconds: How much later.
-    """
+    """The connection is closed without a reply, and the effect lands `seconds` later."""
 
     seconds: float = 2.0
+    after_effect: bool = attrs.field(default=False, init=False, repr=False)
 
 
 @attrs.frozen
 class NoReply(Ending):
-    """The connection stays open without a reply, until the client goes or the sandbox closes.
+    """The connection stays open without a reply; `after_effect=False`: nothing is done.
 
-    Attributes:
-        after_effect: Whether the effect is done.
+    It is held until the client goes or the sandbox closes.
     """
 
+    connection: ClassVar[Connection] = "held"
     after_effect: bool = True
 
 
@@ -133,117 +151,92 @@ class NoReply(Ending):
 class CutReply(Ending):
     """The effect is done, and the connection is closed within the body.
 
-    Attributes:
-        at: How much of the body comes: bytes as an `int`, a part of it as a `float` below 1.
+    `at` says where: a `float` below 1 is a part of the body, an `int` so many bytes.
     """
 
+    connection: ClassVar[Connection] = "cut"
     at: float = 0.5
 
-    def sent(self, body: bytes) -> bytes:
-        """Return what comes of the body."""
-        return body[: self.at if isinstance(self.at, int) else int(len(body) * self.at)]
+    def pieces(self, body: bytes) -> "Iterator[bytes]":
+        """Yield the part."""
+        yield body[: self.at if isinstance(self.at, int) else int(len(body) * self.at)]
 
 
 @attrs.frozen
 class Drip(Ending):
-    """The effect is done, and the reply comes in small pieces.
+    """The effect is done, and the reply comes in pieces of `piece_bytes` bytes.
 
-    Attributes:
-        piece_bytes: The size of a piece.
-        pause_seconds: The pause between two pieces.
+    Between two of them are `pause_seconds`.
     """
 
+    connection: ClassVar[Connection] = "kept"
     piece_bytes: int = 1
     pause_seconds: float = 0.05
 
-
-@attrs.frozen
-class Instead(Ending):
-    """A fault that sends another reply.
-
-    Attributes:
-        after_effect: Whether the effect is done.
-    """
-
-    after_effect: bool = attrs.field(default=False, kw_only=True)
-
-    def reply(self) -> Reply:
-        """Return the other reply."""
-        return Reply(headers={}, body=b"")
+    def pieces(self, body: bytes) -> "Iterator[bytes]":
+        """Yield small pieces."""
+        for start in range(0, len(body), self.piece_bytes):
+            yield body[start : start + self.piece_bytes]
 
 
 @attrs.frozen
-class Status(Instead):
-    """Another HTTP status, with an empty body.
+class Status(Ending):
+    """Another HTTP status with an empty body, and a Retry-After header if you like.
 
-    Attributes:
-        status: The status.
-        retry_after: The Retry-After header, if there is to be one.
-        after_effect: Whether the effect is done.
+    Nothing is done, unless `after_effect=True`.
     """
 
+    connection: ClassVar[Connection] = "kept"
     status: int = 503
     retry_after: str | None = None
+    after_effect: bool = attrs.field(default=False, kw_only=True)
 
-    def reply(self) -> Reply:
-        """Return the status alone."""
+    @property
+    def instead(self) -> Reply:
+        """The status alone."""
         headers = {"Retry-After": self.retry_after} if self.retry_after is not None else {}
         return Reply(status=self.status, headers=headers, body=b"")
 
 
 @attrs.frozen
-class HtmlErrorPage(Instead):
-    """The error page of a proxy.
+class HtmlErrorPage(Ending):
+    """The effect is done, and the error page of a proxy comes; with 200 it looks like a reply.
 
-    Attributes:
-        status: The HTTP status; a page with 200 looks like a reply.
-        after_effect: Whether the effect is done.
+    `after_effect=False`: nothing is done.
     """
 
+    connection: ClassVar[Connection] = "kept"
     status: int = 502
     after_effect: bool = attrs.field(default=True, kw_only=True)
 
-    def reply(self) -> Reply:
-        """Return the page."""
-        body = b"<html><head><title>Error</title></head><body><h1>Error</h1></body></html>"
-        return Reply(status=self.status, headers={"Content-Type": HTML_TYPE}, body=body)
+    @property
+    def instead(self) -> Reply:
+        """The page."""
+        return Reply(status=self.status, headers={"Content-Type": HTML_TYPE}, body=_ERROR_PAGE)
 
 
 @attrs.frozen
-class Redirect(Instead):
-    """The client is sent elsewhere.
+class Redirect(Ending):
+    """The client is sent to another address; nothing is done, unless `after_effect=True`."""
 
-    Attributes:
-        location: Where to.
-        status: The HTTP status.
-        after_effect: Whether the effect is done.
-    """
-
+    connection: ClassVar[Connection] = "kept"
     location: str
     status: int = 307
+    after_effect: bool = attrs.field(default=False, kw_only=True)
 
-    def reply(self) -> Reply:
-        """Return the redirection."""
+    @property
+    def instead(self) -> Reply:
+        """The redirection."""
         return Reply(status=self.status, headers={"Location": self.location}, body=b"")
 
 
 @attrs.frozen
-class Streamed(Ending):
-    """A fault whose reply is too large to be held; the effect is done.
-
-    Attributes:
-        size_bytes: The size of the reply, decompressed.
-    """
-
+class _Streamed(Ending):
+    connection: ClassVar[Connection] = "kept"
+    is_sized: ClassVar[bool] = False
     size_bytes: int = 64 * 1024 * 1024
 
-    @property
-    def headers(self) -> dict[str, str]:
-        """The headers beside those of the reply."""
-        return {}
-
     def pieces(self, body: bytes) -> "Iterator[bytes]":
-        """Yield the right body and then white space, which no parser minds, up to the size."""
         yield body
         left = self.size_bytes - len(body)
         while left > 0:
@@ -252,24 +245,20 @@ class Streamed(Ending):
 
 
 @attrs.frozen
-class HugeReply(Streamed):
-    """A right reply that does not end for a long time."""
+class HugeReply(_Streamed):
+    """The effect is done, and the right reply is followed by white space up to `size_bytes`."""
 
 
 @attrs.frozen
-class GzipBomb(Streamed):
-    """A right reply that is small on the wire and huge when decompressed."""
+class GzipBomb(_Streamed):
+    """The same as `HugeReply`, small on the wire and of `size_bytes` when decompressed."""
 
-    @property
-    def headers(self) -> dict[str, str]:
-        """The encoding."""
-        return {"Content-Encoding": "gzip"}
+    headers: ClassVar["Mapping[str, str]"] = {"Content-Encoding": "gzip"}
 
     def pieces(self, body: bytes) -> "Iterator[bytes]":
-        """Yield the same, compressed."""
+        """Yield the same pieces, compressed."""
         packer = zlib.compressobj(wbits=_GZIP_WINDOW)
-        for piece in super().pieces(body):
-            yield packer.compress(piece)
+        yield from map(packer.compress, super().pieces(body))
         yield packer.flush()
 
 
@@ -278,89 +267,54 @@ class GzipBomb(Streamed):
 
 @attrs.frozen
 class AnswerFault(Fault):
-    """A fault that changes what the gateway says; the reply is signed after it."""
+    """The effect is done, and the reply says something else; it is signed after that."""
 
     def distort(self, answer: Answer) -> Answer:
         """Return what is said instead."""
+        return self._distorted(answer)
+
+    def _distorted(self, answer: Answer) -> Answer:
         return answer
-
-
-def _changed(
-    answer: Answer, count: int | None, change: "Callable[[dict[str, Any]], dict[str, Any]]"
-) -> Answer:
-    """Change the first `count` records, or all of them."""
-    records = answer.records
-    touched = len(records) if count is None else count
-    return answer.with_records([*map(change, records[:touched]), *records[touched:]])
 
 
 @attrs.frozen
 class MissingItems(AnswerFault):
-    """The first records are left out.
-
-    Attributes:
-        count: How many.
-    """
+    """The first `count` records are left out."""
 
     count: int = 1
 
-    def distort(self, answer: Answer) -> Answer:
-        """Leave them out."""
+    def _distorted(self, answer: Answer) -> Answer:
         return answer.with_list(answer.records[self.count :])
 
 
 @attrs.frozen
 class DoubledItems(AnswerFault):
-    """The first records come twice, one behind the other.
-
-    Attributes:
-        count: How many.
-        status: The status that the second of each pair has instead, if it is to contradict.
-    """
+    """The first `count` records come twice, the second time with `status` if it is given."""
 
     count: int = 1
     status: str | None = None
 
-    def distort(self, answer: Answer) -> Answer:
-        """Double them."""
-        doubled = [
-            one
-            for record in answer.records[: self.count]
-            for one in (record, _with_status(answer.operation, record, self.status))
-        ]
+    def _distorted(self, answer: Answer) -> Answer:
+        first = answer.records[: self.count]
+        doubled = [one for record in first for one in (record, _with_status(record, self.status))]
         return answer.with_list([*doubled, *answer.records[self.count :]])
-
-
-def _with_status(
-    operation: Operation, record: dict[str, Any], status: str | None, text: str | None = None
-) -> dict[str, Any]:
-    names = (operation.status_field, "refund_status", "order_status")
-    changed = {next((name for name in names if name in record), "status"): status}
-    changed.update((n, text) for n in ("error_message", "refund_message") if n in record)
-    return {**record, **{name: value for name, value in changed.items() if value is not None}}
 
 
 @attrs.frozen
 class ReorderedItems(AnswerFault):
     """The records come in the opposite order."""
 
-    def distort(self, answer: Answer) -> Answer:
-        """Turn them round."""
+    def _distorted(self, answer: Answer) -> Answer:
         return answer.with_list(answer.records[::-1])
 
 
 @attrs.frozen
 class ExtraItems(AnswerFault):
-    """Records that were not asked for come before the others.
-
-    Attributes:
-        count: How many.
-    """
+    """Before the others come `count` records that were not asked for."""
 
     count: int = 1
 
-    def distort(self, answer: Answer) -> Answer:
-        """Put strangers in front."""
+    def _distorted(self, answer: Answer) -> Answer:
         like = next(iter(answer.records), {"amount": "1.00", "currency": "EUR"})
         strangers = [
             {**like, "transaction_id": f"{9 * 10**21 + number}", "order_no": f"stranger-{number}"}
@@ -373,88 +327,88 @@ class ExtraItems(AnswerFault):
 class EmptyLookUp(AnswerFault):
     """The list is empty, and the request is accepted all the same."""
 
-    def distort(self, answer: Answer) -> Answer:
-        """Empty the list."""
+    def _distorted(self, answer: Answer) -> Answer:
         return answer.with_list([])
 
 
 @attrs.frozen
 class NullList(AnswerFault):
-    """The list is null."""
+    """The list is `null`."""
 
-    def distort(self, answer: Answer) -> Answer:
-        """Set the list to null."""
+    def _distorted(self, answer: Answer) -> Answer:
         return answer.with_list(None)
 
 
 @attrs.frozen
-class UnknownItemStatus(AnswerFault):
-    """The first records have a status that no dialect lists.
+class ReturnStatus(AnswerFault):
+    """Another `return_status`: `code`, with `message`, and `listed` of the records (None: all).
 
-    Attributes:
-        value: The status.
-        text: What `error_message` or `refund_message` says beside it.
-        count: How many; None is all.
+    `after_effect=False`: nothing is done, and the list is empty. A reply without a list stays.
     """
+
+    code: str = "0"
+    message: str = "system error"
+    listed: int | None = 0
+    after_effect: bool = attrs.field(default=True, kw_only=True)
+
+    def _distorted(self, answer: Answer) -> Answer:
+        if answer.operation.list_field is None:
+            return answer
+        kept = answer.with_records(answer.records[: self.listed])
+        return kept.with_fields({"return_status": self.code, "return_message": self.message})
+
+
+@attrs.frozen
+class _RecordFault(AnswerFault):
+    count: int | None = attrs.field(default=1, kw_only=True)
+
+    def _distorted(self, answer: Answer) -> Answer:
+        changed = [self._change(record) for record in answer.records[: self.count]]
+        return answer.with_records([*changed, *answer.records[len(changed) :]])
+
+    def _change(self, record: _Record) -> _Record:
+        return record
+
+
+@attrs.frozen
+class UnknownItemStatus(_RecordFault):
+    """The first `count` records (None: all) have the status `value` and the text `text`."""
 
     value: str = "7"
     text: str = ""
     count: int | None = attrs.field(default=None, kw_only=True)
 
-    def distort(self, answer: Answer) -> Answer:
-        """Set status and text."""
-        return _changed(
-            answer,
-            self.count,
-            lambda record: _with_status(answer.operation, record, self.value, self.text),
-        )
+    def _change(self, record: _Record) -> _Record:
+        texts = {n: self.text for n in ("error_message", "refund_message") if n in record}
+        return _with_status(record, self.value) | texts
 
 
 @attrs.frozen
-class ChangedAmount(AnswerFault):
-    """An amount is one unit more than it was.
-
-    Attributes:
-        field: Which amount.
-        count: In how many records; None is all.
-    """
+class ChangedAmount(_RecordFault):
+    """The amount in `field` is one unit more, in the first `count` records (None: all)."""
 
     field: str = "amount"
-    count: int | None = 1
 
-    def distort(self, answer: Answer) -> Answer:
-        """Add one unit, where the record has the field."""
-
-        def change(record: dict[str, Any]) -> dict[str, Any]:
-            amount = to_amount(record.get(self.field))
-            return record if amount is None else {**record, self.field: str(amount + Decimal(1))}
-
-        return _changed(answer, self.count, change)
+    def _change(self, record: _Record) -> _Record:
+        amount = to_amount(record.get(self.field))
+        return record if amount is None else {**record, self.field: str(amount + Decimal(1))}
 
 
 @attrs.frozen
-class ChangedCurrency(AnswerFault):
-    """A currency is another one than it was.
-
-    Attributes:
-        value: The other one.
-        count: In how many records; None is all.
-    """
+class ChangedCurrency(_RecordFault):
+    """The currency is `value`, in the first `count` records (None: all)."""
 
     value: str = "XXX"
-    count: int | None = 1
 
-    def distort(self, answer: Answer) -> Answer:
-        """Set it."""
-        return _changed(answer, self.count, lambda record: {**record, "currency": self.value})
+    def _change(self, record: _Record) -> _Record:
+        return {**record, "currency": self.value}
 
 
 @attrs.frozen
 class ChangedIdentity(AnswerFault):
     """The first two records have each other's order number; a single one has a stranger's."""
 
-    def distort(self, answer: Answer) -> Answer:
-        """Exchange them."""
+    def _distorted(self, answer: Answer) -> Answer:
         pair = answer.records[:2]
         numbers = [record.get("order_no", "") for record in reversed(pair)]
         if len(pair) == 1:
@@ -467,53 +421,32 @@ class ChangedIdentity(AnswerFault):
 class NumbersForText(AnswerFault):
     """Amounts, identifiers and statuses come as JSON numbers where they can."""
 
-    def distort(self, answer: Answer) -> Answer:
-        """Turn digits into whole numbers and amounts into floating point ones."""
-        return _changed(attrs.evolve(answer, fields=_numbers(answer.fields)), None, _numbers)
-
-
-def _numbers(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: _number(name, value) for name, value in record.items()}
-
-
-def _number(name: str, value: Any) -> Any:  # noqa: ANN401  # any JSON value
-    if not isinstance(value, str) or not _NUMBER.fullmatch(value):
-        return value
-    return float(value) if name in _AMOUNT_FIELDS or "." in value else int(value)
+    def _distorted(self, answer: Answer) -> Answer:
+        records = list(map(_numbers, answer.records))
+        return attrs.evolve(answer, fields=_numbers(answer.fields)).with_records(records)
 
 
 @attrs.frozen
 class UnknownFields(AnswerFault):
     """Envelope and records have a field each that the interface does not list."""
 
-    def distort(self, answer: Answer) -> Answer:
-        """Add them."""
-        marked = answer.with_fields({"sandbox_field": "envelope"})
-        return _changed(marked, None, lambda record: {**record, "sandbox_field": "record"})
+    def _distorted(self, answer: Answer) -> Answer:
+        records = [{**record, "sandbox_field": "record"} for record in answer.records]
+        return answer.with_fields({"sandbox_field": "envelope"}).with_records(records)
 
 
-@attrs.frozen
-class ReturnStatus(AnswerFault):
-    """The overall result is another one.
+def _with_status(record: _Record, status: str | None) -> _Record:
+    name = next((name for name in _STATUSES if name in record), "status")
+    return record if status is None else {**record, name: status}
 
-    Attributes:
-        code: `return_status`.
-        message: `return_message`.
-        listed: How many records the reply still holds; None is all.
-        after_effect: Whether the effect is done; if not, the list is empty.
-    """
 
-    code: str = "0"
-    message: str = "system error"
-    listed: int | None = 0
-    after_effect: bool = attrs.field(default=True, kw_only=True)
-
-    def distort(self, answer: Answer) -> Answer:
-        """Set both; a reply without a list stays."""
-        if answer.operation.list_field is None:
-            return answer
-        kept = answer.with_records(answer.records[: self.listed])
-        return kept.with_fields({"return_status": self.code, "return_message": self.message})
+def _numbers(record: _Record) -> _Record:
+    return {
+        name: (float if name in _AMOUNTS or "." in value else int)(value)
+        if isinstance(value, str) and _NUMBER.fullmatch(value)
+        else value
+        for name, value in record.items()
+    }
 
 
 # The bytes of a reply
@@ -521,10 +454,13 @@ class ReturnStatus(AnswerFault):
 
 @attrs.frozen
 class ReplyFault(Fault):
-    """A fault that changes the bytes of a reply, or its headers."""
+    """The effect is done, and the bytes of the reply or its headers are others."""
 
     def rewrite(self, reply: Reply) -> Reply:
         """Return what goes out instead."""
+        return self._rewritten(reply)
+
+    def _rewritten(self, reply: Reply) -> Reply:
         return reply
 
 
@@ -532,23 +468,17 @@ class ReplyFault(Fault):
 class InvalidBody(ReplyFault):
     """The second half of the body is missing, and the reply is complete as HTTP sees it."""
 
-    def rewrite(self, reply: Reply) -> Reply:
-        """Keep the first half."""
+    def _rewritten(self, reply: Reply) -> Reply:
         return attrs.evolve(reply, body=reply.body[: len(reply.body) // 2])
 
 
 @attrs.frozen
 class WrongContentType(ReplyFault):
-    """The right body under a wrong content type.
-
-    Attributes:
-        value: The content type.
-    """
+    """The right body comes under the content type `value`."""
 
     value: str = "text/plain"
 
-    def rewrite(self, reply: Reply) -> Reply:
-        """Set the header."""
+    def _rewritten(self, reply: Reply) -> Reply:
         return attrs.evolve(reply, headers={**reply.headers, "Content-Type": self.value})
 
 
@@ -556,8 +486,7 @@ class WrongContentType(ReplyFault):
 class ByteOrderMark(ReplyFault):
     """A byte order mark stands before the body."""
 
-    def rewrite(self, reply: Reply) -> Reply:
-        """Put it there."""
+    def _rewritten(self, reply: Reply) -> Reply:
         return attrs.evolve(reply, body=b"\xef\xbb\xbf" + reply.body)
 
 
@@ -565,64 +494,49 @@ class ByteOrderMark(ReplyFault):
 class GzipReply(ReplyFault):
     """The body is compressed, and says so."""
 
-    def rewrite(self, reply: Reply) -> Reply:
-        """Compress it."""
+    def _rewritten(self, reply: Reply) -> Reply:
         headers = {**reply.headers, "Content-Encoding": "gzip"}
         return attrs.evolve(reply, headers=headers, body=gzip.compress(reply.body))
 
 
 @attrs.frozen
 class _XmlFault(ReplyFault):
-    """A document type stands in the XML of a payment reply; other replies stay."""
-
-    @property
-    def entities(self) -> str:
-        """The entities that the document type declares; one is called `used`."""
-        return ""
-
-    def rewrite(self, reply: Reply) -> Reply:
-        """Put the document type in, and an element that uses its entities."""
-        if not reply.is_xml:
+    def _rewritten(self, reply: Reply) -> Reply:
+        if reply.headers.get("Content-Type") != XML_TYPE:
             return reply
-        entities = self.entities
+        entities = self._entities()
         declared = f" [{entities}]" if entities else ""
         element = "<custom>&used;</custom>" if entities else ""
         text = reply.body.decode().replace("<respon>", f"<!DOCTYPE respon{declared}><respon>", 1)
         text = text.replace("</respon>", f"{element}</respon>")
         return attrs.evolve(reply, body=text.encode())
 
+    def _entities(self) -> str:
+        return ""
+
 
 @attrs.frozen
 class Doctype(_XmlFault):
-    """A harmless document type stands in the XML."""
+    """A harmless document type stands in the XML of a payment; other replies stay."""
 
 
 @attrs.frozen
 class EntityBomb(_XmlFault):
-    """Entities that unfold to some gigabytes stand in the XML."""
+    """Entities that unfold to gigabytes stand in the XML of a payment."""
 
-    @property
-    def entities(self) -> str:
-        """Ten entities, each ten times the one before."""
-        names = [*(f"e{level}" for level in range(9)), "used"]
-        pairs = itertools.pairwise(names)
+    def _entities(self) -> str:
+        pairs = pairwise([*(f"e{level}" for level in range(9)), "used"])
         unfolded = "".join(f'<!ENTITY {name} "{f"&{one};" * 10}">' for one, name in pairs)
         return f'<!ENTITY e0 "entity">{unfolded}'
 
 
 @attrs.frozen
 class ExternalEntity(_XmlFault):
-    """An entity that is read from elsewhere stands in the XML.
-
-    Attributes:
-        address: From where.
-    """
+    """An entity that is read from `address` stands in the XML of a payment."""
 
     address: str = "file:///etc/hostname"
 
-    @property
-    def entities(self) -> str:
-        """The entity."""
+    def _entities(self) -> str:
         return f'<!ENTITY used SYSTEM "{self.address}">'
 
 
@@ -631,7 +545,7 @@ class ExternalEntity(_XmlFault):
 
 @attrs.frozen
 class NotificationFault(Fault):
-    """A fault that strikes notifications, and never a request.
+    """It strikes notifications, and never a request.
 
     It is added to the operation whose result is notified: `sandbox.faults.add("checkout", ...)`.
     """
@@ -644,11 +558,7 @@ class LostNotification(NotificationFault):
 
 @attrs.frozen
 class LateNotification(NotificationFault):
-    """It is sent later.
-
-    Attributes:
-        seconds: How much later.
-    """
+    """It is sent `seconds` later, or when `deliver_notifications` is called."""
 
     seconds: float = 2.0
 
@@ -660,11 +570,7 @@ class OvertakenNotification(NotificationFault):
 
 @attrs.frozen
 class RepeatedNotification(NotificationFault):
-    """It is sent again, though it was taken.
-
-    Attributes:
-        copies: How often in all.
-    """
+    """It is sent `copies` times in all, though it was taken the first time."""
 
     copies: int = 2
 
@@ -690,11 +596,6 @@ class Plan:
     def of(self, kind: type[F]) -> list[F]:
         """Return the faults of a kind."""
         return [fault for fault in self.faults if isinstance(fault, kind)]
-
-    @property
-    def ending(self) -> Ending | None:
-        """The fault that decides what becomes of the connection."""
-        return next(iter(self.of(Ending)), None)
 
     @property
     def refusal(self) -> str:
@@ -740,7 +641,7 @@ class Faults:
             ConfigurationError: There is no such operation, the fault is none, or it strikes
                 notifications and the operation has none.
         """
-        if operation != EVERY_OPERATION and operation not in OPERATIONS:
+        if operation not in (*OPERATIONS, EVERY_OPERATION):
             raise ConfigurationError(
                 f"Faults.add: {operation!r} is no operation; "
                 f"the operations are {', '.join(OPERATIONS)}, and '*' for all"
@@ -769,22 +670,20 @@ class Faults:
         """
         chosen: list[Fault] = []
         for rule in self._rules:
-            if isinstance(rule.fault, NotificationFault) is not notifications:
+            fault = rule.fault
+            if (
+                isinstance(fault, NotificationFault) is not notifications
+                or rule.operation not in (EVERY_OPERATION, operation)
+                or (isinstance(fault, Ending) and any(isinstance(f, Ending) for f in chosen))
+                or (fault.probability < 1 and self._random.random() >= fault.probability)
+            ):
                 continue
-            is_taken = isinstance(rule.fault, Ending) and any(isinstance(f, Ending) for f in chosen)
-            if not is_taken and self._strikes(rule, operation):
-                chosen.append(rule.fault)
+            if rule.left is not None:
+                rule.left -= 1
+            chosen.append(fault)
         self._rules = [rule for rule in self._rules if rule.left != 0]
-        plan = Plan(faults=tuple(chosen))
+        waits = (fault for fault in chosen if isinstance(fault, Latency))
+        delay = sum(wait.seconds + self._random.uniform(0, wait.jitter) for wait in waits)
+        plan = Plan(faults=tuple(chosen), delay_seconds=delay)
         self.struck.update(plan.names)
-        delays = [f.seconds + self._random.uniform(0, f.jitter) for f in plan.of(Latency)]
-        return attrs.evolve(plan, delay_seconds=sum(delays)) if delays else plan
-
-    def _strikes(self, rule: _Rule, operation: str) -> bool:
-        if rule.operation not in (EVERY_OPERATION, operation):
-            return False
-        if rule.fault.probability < 1 and self._random.random() >= rule.fault.probability:
-            return False
-        if rule.left is not None:
-            rule.left -= 1
-        return True
+        return plan

@@ -13,7 +13,6 @@ from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from itertools import islice
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import attrs
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
 RECORD_LIMIT = 100
+_ZERO = Decimal(0)
 _AMOUNT = re.compile(r"[0-9]{1,20}(\.[0-9]{1,8})?")
 
 
@@ -52,9 +52,7 @@ class PaymentStatus(StrEnum):
 
 def to_amount(text: object) -> Decimal | None:
     """Read an amount, which is decimal text (section 2); None for anything else."""
-    if isinstance(text, str) and _AMOUNT.fullmatch(text):
-        return Decimal(text)
-    return None
+    return Decimal(text) if isinstance(text, str) and _AMOUNT.fullmatch(text) else None
 
 
 def to_text(value: object) -> str:
@@ -107,8 +105,8 @@ class Transaction:
     amount: Decimal
     created_at: datetime
     status: PaymentStatus = PaymentStatus.AUTHORISED
-    captured_amount: Decimal = Decimal(0)
-    refunded_amount: Decimal = Decimal(0)
+    captured_amount: Decimal = _ZERO
+    refunded_amount: Decimal = _ZERO
     refunds: list[Refund] = attrs.field(factory=list)
     review_flag: str = ""
     effects: Counter[str] = attrs.field(factory=Counter)
@@ -149,26 +147,18 @@ class Instruction:
         review_flag: The verdict of a review.
     """
 
-    transaction_id: str
-    order_no: str
-    currency: str
-    amount: Decimal | None
-    refund_amount: Decimal | None = None
-    refund_reason: str = ""
-    review_flag: str = ""
+    transaction_id: str = attrs.field(converter=to_text)
+    order_no: str = attrs.field(converter=to_text)
+    currency: str = attrs.field(converter=to_text)
+    amount: Decimal | None = attrs.field(converter=to_amount)
+    refund_amount: Decimal | None = attrs.field(default=None, converter=to_amount)
+    refund_reason: str = attrs.field(default="", converter=to_text)
+    review_flag: str = attrs.field(default="", converter=to_text)
 
     @classmethod
     def from_item(cls, item: "Mapping[str, object]") -> "Instruction":
         """Read one element of a request's list."""
-        return cls(
-            transaction_id=to_text(item.get("transaction_id")),
-            order_no=to_text(item.get("order_no")),
-            currency=to_text(item.get("currency")),
-            amount=to_amount(item.get("amount")),
-            refund_amount=to_amount(item.get("refund_amount")),
-            refund_reason=to_text(item.get("refund_reason")),
-            review_flag=to_text(item.get("review_flag")),
-        )
+        return cls(**{field.name: item.get(field.name) for field in attrs.fields(cls)})
 
 
 @attrs.frozen(kw_only=True)
@@ -188,105 +178,33 @@ class Verdict:
     refund: Refund | None = None
 
 
-@attrs.frozen
-class _Rule:
-    """What an instruction must not be."""
+_RULES: "Mapping[str, tuple[str, Callable[[Transaction, Instruction], bool]]]" = {
+    "2002": ("order_no belongs to another transaction", lambda t, i: i.order_no != t.order_no),
+    "2003": ("currency is not the order's", lambda t, i: i.currency != t.currency),
+    "2004": ("amount is not a decimal amount", lambda _, i: i.amount is None),
+    "2005": ("amount is not the order's", lambda t, i: i.amount != t.amount),
+    "2101": ("already captured", lambda t, _: t.status is PaymentStatus.CAPTURED),
+    "2102": ("already cancelled", lambda t, _: t.status is PaymentStatus.CANCELLED),
+    "2103": ("not authorised", lambda t, _: t.status is not PaymentStatus.AUTHORISED),
+    "2104": (
+        "amount is zero or above the authorised amount",
+        lambda t, i: not 0 < (i.amount or 0) <= t.amount,
+    ),
+    "2201": ("not captured", lambda t, _: t.status is not PaymentStatus.CAPTURED),
+    "2202": ("refund_amount is not an amount above zero", lambda _, i: not i.refund_amount),
+    "2203": (
+        "refund_amount is above what is left of the captured amount",
+        lambda t, i: t.refunded_amount + (i.refund_amount or 0) > t.captured_amount,
+    ),
+}
+"""By code: the text of a rule that forbids an instruction, and whether one breaks it."""
 
-    code: str
-    text: str
-    broken: "Callable[[Transaction, Instruction], bool]"
-
-
-def _status_is(status: PaymentStatus) -> "Callable[[Transaction, Instruction], bool]":
-    return lambda transaction, _: transaction.status is status
-
-
-def _status_is_not(status: PaymentStatus) -> "Callable[[Transaction, Instruction], bool]":
-    return lambda transaction, _: transaction.status is not status
-
-
-_SAME_ORDER = (
-    _Rule("2002", "order_no belongs to another transaction", lambda t, i: i.order_no != t.order_no),
-    _Rule("2003", "currency is not the order's", lambda t, i: i.currency != t.currency),
-    _Rule("2004", "amount is not a decimal amount", lambda _, i: i.amount is None),
-)
-_SAME_AMOUNT = _Rule("2005", "amount is not the order's", lambda t, i: i.amount != t.amount)
-_AUTHORISED = (
-    _Rule("2101", "already captured", _status_is(PaymentStatus.CAPTURED)),
-    _Rule("2102", "already cancelled", _status_is(PaymentStatus.CANCELLED)),
-    _Rule("2103", "not authorised", _status_is_not(PaymentStatus.AUTHORISED)),
-)
-_ABOVE_AUTHORISED = _Rule(
-    "2104",
-    "amount is zero or above the authorised amount",
-    lambda t, i: not 0 < (i.amount or 0) <= t.amount,
-)
-_NOT_CAPTURED = _Rule("2201", "not captured", _status_is_not(PaymentStatus.CAPTURED))
-_NO_REFUND_AMOUNT = _Rule(
-    "2202", "refund_amount is not an amount above zero", lambda _, i: not i.refund_amount
-)
-_ABOVE_CAPTURED = _Rule(
-    "2203",
-    "refund_amount is above what is left of the captured amount",
-    lambda t, i: t.refunded_amount + (i.refund_amount or 0) > t.captured_amount,
-)
-
-_RULES: "Mapping[str, tuple[_Rule, ...]]" = MappingProxyType(
-    {
-        "capture": (*_SAME_ORDER, *_AUTHORISED, _ABOVE_AUTHORISED),
-        "cancel": (*_SAME_ORDER, _SAME_AMOUNT, *_AUTHORISED),
-        "refund": (
-            *_SAME_ORDER,
-            _SAME_AMOUNT,
-            _NOT_CAPTURED,
-            _NO_REFUND_AMOUNT,
-            _ABOVE_CAPTURED,
-        ),
-    }
-)
-_UNKNOWN = Verdict(done=False, code="2001", text="unknown transaction")
-
-
-def _capture(transaction: Transaction, instruction: Instruction, now: "datetime") -> Verdict:
-    del now
-    transaction.status = PaymentStatus.CAPTURED
-    transaction.captured_amount = instruction.amount or Decimal(0)
-    return Verdict(done=True)
-
-
-def _cancel(transaction: Transaction, instruction: Instruction, now: "datetime") -> Verdict:
-    del instruction, now
-    transaction.status = PaymentStatus.CANCELLED
-    return Verdict(done=True)
-
-
-def _review(transaction: Transaction, instruction: Instruction, now: "datetime") -> Verdict:
-    del now
-    transaction.review_flag = instruction.review_flag
-    return Verdict(done=True)
-
-
-def _refund(transaction: Transaction, instruction: Instruction, now: "datetime") -> Verdict:
-    refund = Refund(
-        refund_reference_id=f"{transaction.transaction_id}-{len(transaction.refunds) + 1:02d}",
-        transaction_id=transaction.transaction_id,
-        amount=instruction.refund_amount or Decimal(0),
-        reason=instruction.refund_reason,
-        at=now,
-    )
-    transaction.refunds.append(refund)
-    transaction.refunded_amount += refund.amount
-    return Verdict(done=True, refund=refund)
-
-
-def _only_note(transaction: Transaction, instruction: Instruction, now: "datetime") -> Verdict:
-    del transaction, instruction, now
-    return Verdict(done=True)
-
-
-_EFFECTS: "Mapping[str, Callable[[Transaction, Instruction, datetime], Verdict]]" = (
-    MappingProxyType({"capture": _capture, "cancel": _cancel, "review": _review, "refund": _refund})
-)
+_APPLY = {
+    "capture": ("2002", "2003", "2004", "2101", "2102", "2103", "2104"),
+    "cancel": ("2002", "2003", "2004", "2005", "2101", "2102", "2103"),
+    "refund": ("2002", "2003", "2004", "2005", "2201", "2202", "2203"),
+}
+_APPLY_ELSE = ("2002", "2003", "2004", "2005")
 
 
 class Ledger:
@@ -335,7 +253,7 @@ class Ledger:
             amount=amount,
             created_at=now,
             status=status,
-            captured_amount=amount if status is PaymentStatus.CAPTURED else Decimal(0),
+            captured_amount=amount if status is PaymentStatus.CAPTURED else _ZERO,
             effects=Counter([operation] if operation else []),
             details=dict(details or {}),
         )
@@ -360,18 +278,40 @@ class Ledger:
         """Carry out one instruction of a batch, or refuse it."""
         transaction = self._transactions.get(instruction.transaction_id)
         if transaction is None:
-            return _UNKNOWN
-        rules = _RULES.get(operation, (*_SAME_ORDER, _SAME_AMOUNT))
-        broken = next((r for r in rules if r.broken(transaction, instruction)), None)
-        if broken is not None:
-            transaction.refusals[operation] += 1
-            return Verdict(done=False, code=broken.code, text=broken.text)
-        carry_out = _EFFECTS.get(operation, _only_note)
-        verdict = carry_out(transaction, instruction, now)
+            return Verdict(done=False, code="2001", text="unknown transaction")
+        for code in _APPLY.get(operation, _APPLY_ELSE):
+            text, is_broken = _RULES[code]
+            if is_broken(transaction, instruction):
+                transaction.refusals[operation] += 1
+                return Verdict(done=False, code=code, text=text)
+        refund = None
+        match operation:
+            case "capture":
+                transaction.status = PaymentStatus.CAPTURED
+                transaction.captured_amount = instruction.amount or _ZERO
+            case "cancel":
+                transaction.status = PaymentStatus.CANCELLED
+            case "review":
+                transaction.review_flag = instruction.review_flag
+            case "refund":
+                refund = self._refund(transaction, instruction, now)
         transaction.effects[operation] += 1
-        if verdict.refund is not None:
-            self._refunds.append(verdict.refund)
-        return verdict
+        return Verdict(done=True, refund=refund)
+
+    def _refund(
+        self, transaction: Transaction, instruction: Instruction, now: "datetime"
+    ) -> Refund:
+        refund = Refund(
+            refund_reference_id=f"{transaction.transaction_id}-{len(transaction.refunds) + 1:02d}",
+            transaction_id=transaction.transaction_id,
+            amount=instruction.refund_amount or _ZERO,
+            reason=instruction.refund_reason,
+            at=now,
+        )
+        transaction.refunds.append(refund)
+        transaction.refunded_amount += refund.amount
+        self._refunds.append(refund)
+        return refund
 
     def pay_out(
         self, *, request_id: str, amount: Decimal, currency: str, now: "datetime"
@@ -424,17 +364,12 @@ class Ledger:
         return transaction.refusals[operation] if transaction else 0
 
     def select(
-        self, transaction_ids: "Iterable[str]", order_nos: "Iterable[str]"
+        self, transaction_id: "Iterable[str]", order_no: "Iterable[str]"
     ) -> list[Transaction]:
         """Return the transactions that are asked for, each once, in the order of the question."""
-        found = {
-            known.transaction_id: known
-            for transaction_id in transaction_ids
-            if (known := self.find(transaction_id))
-        }
-        for order_no in order_nos:
-            found.update((t.transaction_id, t) for t in self._by_order_no.get(order_no, ()))
-        return list(found.values())
+        by_id = (self._transactions.get(one) for one in transaction_id)
+        by_order_no = (t for one in order_no for t in self._by_order_no.get(one, ()))
+        return list({t.transaction_id: t for t in (*filter(None, by_id), *by_order_no)}.values())
 
     def recent(self) -> list[Transaction]:
         """Return the most recent transactions, at most 100, newest first."""

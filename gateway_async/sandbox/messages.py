@@ -8,8 +8,8 @@ import html
 import json
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import Any
 from urllib.parse import parse_qsl
 
 import attrs
@@ -25,15 +25,10 @@ from gateway_async.operations import (
 )
 from gateway_async.signing import SIGNATURE_FIELD, HmacSigner
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
 JSON_TYPE = "application/json; charset=utf-8"
 XML_TYPE = "text/xml; charset=utf-8"
 HTML_TYPE = "text/html; charset=utf-8"
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-_SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
 
@@ -73,13 +68,11 @@ class Notice:
     Attributes:
         url: Where.
         operation: What it is the result of.
-        transaction_id: The gateway's identifier of the payment or payout.
         fields: Its fields.
     """
 
     url: str
     operation: Operation
-    transaction_id: str
     fields: "Mapping[str, str]" = attrs.field(repr=False)
 
 
@@ -136,65 +129,37 @@ class Reply:
     headers: dict[str, str]
     body: bytes
 
-    @property
-    def is_xml(self) -> bool:
-        """Whether the body is the XML of section 2.3 or 2.4."""
-        return self.headers.get("Content-Type") == XML_TYPE
-
 
 # Requests
 
 
-def _read_form(text: str) -> dict[str, str]:
-    pairs = parse_qsl(text, keep_blank_values=True, errors="strict") if text else []
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        raise UnreadableBodyError("body: a field occurs twice")
-    return fields
-
-
-def _skip(text: str, position: int) -> int:
-    found = _SPACE.match(text, position)
-    return found.end() if found else position
-
-
-def _expect(text: str, position: int, expected: str) -> int:
-    position = _skip(text, position)
-    if text[position : position + 1] not in tuple(expected):
+def _past(text: str, position: int, expected: str) -> tuple[str, int]:
+    """Return which of the expected characters comes next, and what stands behind it."""
+    found = re.compile(rf"[ \t\n\r]*([{expected}])[ \t\n\r]*").match(text, position)
+    if found is None:
         raise UnreadableBodyError(f"body: not a JSON object, expected one of {expected}")
-    return position + 1
+    return found[1], found.end()
 
 
-def _read_member(text: str, position: int) -> tuple[str, str, int]:
-    """Read `"name": value`; a text as what it says, any other value as the very JSON text."""
-    name, position = _DECODER.raw_decode(text, _expect(text, position, '"') - 1)
-    start = _skip(text, _expect(text, position, ":"))
-    value, end = _DECODER.raw_decode(text, start)
-    return name, value if isinstance(value, str) else text[start:end], end
+def _read_json(text: str) -> list[tuple[str, str]]:
+    """Read an object: its texts as what they say, other values as the very JSON text.
 
-
-def _read_json(text: str) -> dict[str, str]:
-    # A signature covers the very text of a nested value: the top level is read by hand to keep it.
-    fields: dict[str, str] = {}
-    position = _expect(text, 0, "{")
-    if text[_skip(text, position) :].strip() == "}":
-        return fields
-    while True:
-        name, value, position = _read_member(text, position)
-        if name in fields:
-            raise UnreadableBodyError("body: a field occurs twice")
-        fields[name] = value
-        position = _expect(text, position, ",}")
-        if text[position - 1] == "}":
-            break
-    if text[position:].strip():
+    A signature covers that text: the top level is read by hand to keep it.
+    """
+    pairs: list[tuple[str, str]] = []
+    mark, position = _past(text, 0, "{")
+    if text[position : position + 1] == "}":
+        mark, position = _past(text, position, "}")
+    while mark != "}":
+        _past(text, position, '"')
+        name, end = _DECODER.raw_decode(text, position)
+        _, start = _past(text, end, ":")
+        value, end = _DECODER.raw_decode(text, start)
+        pairs.append((name, value if isinstance(value, str) else text[start:end]))
+        mark, position = _past(text, end, ",}")
+    if text[position:]:
         raise UnreadableBodyError("body: something follows the JSON object")
-    return fields
-
-
-_READERS: "Mapping[str, Callable[[str], dict[str, str]]]" = MappingProxyType(
-    {BodyFormat.JSON.value: _read_json, BodyFormat.FORM.value: _read_form}
-)
+    return pairs
 
 
 def read_fields(content_type: str, body: bytes) -> dict[str, str]:
@@ -205,19 +170,23 @@ def read_fields(content_type: str, body: bytes) -> dict[str, str]:
     Raises:
         UnreadableBodyError: The body is not what its content type says, or of another type.
     """
-    reader = _READERS.get(content_type)
-    if reader is _read_form and body.lstrip().startswith(b"{"):
-        reader = _read_json
-    if reader is None:
-        raise UnreadableBodyError(f"content type: expected one of {', '.join(_READERS)}")
+    types = [BodyFormat.JSON.value, BodyFormat.FORM.value]
+    if content_type not in types:
+        raise UnreadableBodyError(f"content type: expected one of {', '.join(types)}")
     try:
-        fields = reader(body.decode())
-        "".join((*fields, *fields.values())).encode()  # a lone half of a character cannot be signed
+        text = body.decode()
+        if content_type == BodyFormat.JSON.value or text.lstrip().startswith("{"):
+            pairs = _read_json(text)
+        else:
+            pairs = parse_qsl(text, keep_blank_values=True, errors="strict")
+        "".join(chain(*pairs)).encode()  # a lone half of a character cannot be signed
     except UnreadableBodyError:
         raise
     except (ValueError, RecursionError):
         raise UnreadableBodyError(f"body: not readable as {content_type}") from None
-    return fields
+    if len(dict(pairs)) != len(pairs):
+        raise UnreadableBodyError("body: a field occurs twice")
+    return dict(pairs)
 
 
 def with_brackets_joined(fields: "Mapping[str, str]") -> "Mapping[str, str]":
@@ -261,9 +230,7 @@ def read_nested(text: str | None) -> Any:  # noqa: ANN401  # any JSON value
         return None
 
 
-_BY_PATH: "Mapping[str, Operation]" = MappingProxyType(
-    {op.path: op for op in OPERATIONS.values() if op != PAY_APM}  # which shares its path
-)
+_BY_PATH = {op.path: op for op in OPERATIONS.values() if op != PAY_APM}  # which shares its path
 PATHS = tuple(_BY_PATH)
 
 
@@ -280,24 +247,6 @@ def operation_of(path: str, fields: "Mapping[str, str]") -> Operation:
 def to_json(value: object) -> str:
     """Write a nested value."""
     return json.dumps(value, separators=(",", ":"))
-
-
-def _signature(answer: Answer, texts: "Mapping[str, str]", signer: HmacSigner) -> dict[str, str]:
-    """Sign a reply as requests are signed; query and APM replies carry no signature.
-
-    Elements of XML that hold others are signed as compact JSON.
-    """
-    if answer.operation in (QUERY, PAY_APM):
-        return {}
-    return {SIGNATURE_FIELD: signer.sign(answer.operation, texts)}
-
-
-def _write_json(answer: Answer, signer: HmacSigner) -> str:
-    nested = {n: to_json(v) for n, v in answer.fields.items() if not isinstance(v, str)}
-    texts = {name: nested.get(name, value) for name, value in answer.fields.items()}
-    members = {name: nested.get(name) or to_json(value) for name, value in answer.fields.items()}
-    members |= {n: to_json(v) for n, v in _signature(answer, texts, signer).items()}
-    return "{" + ",".join(f"{to_json(name)}:{text}" for name, text in members.items()) + "}"
 
 
 def clean(text: str) -> str:
@@ -319,18 +268,27 @@ def to_xml(fields: "Mapping[str, object]") -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>' + _element("respon", fields)
 
 
-def _write_xml(answer: Answer, signer: HmacSigner) -> str:
-    fields = {n: clean(v) if isinstance(v, str) else v for n, v in answer.fields.items()}
-    texts = {name: v if isinstance(v, str) else to_json(v) for name, v in fields.items()}
-    return to_xml(fields | _signature(answer, texts, signer))
-
-
 def write_reply(answer: Answer, signer: HmacSigner) -> Reply:
-    """Write an answer: XML for payments, HTML for a checkout, JSON for the others."""
-    if answer.operation == CHECKOUT:
-        content_type, text = HTML_TYPE, answer.page
-    elif answer.operation in (PAY_DIRECT, PAY_APM):
-        content_type, text = XML_TYPE, _write_xml(answer, signer)
-    else:
-        content_type, text = JSON_TYPE, _write_json(answer, signer)
-    return Reply(headers={"Content-Type": content_type}, body=text.encode())
+    """Write an answer: XML for payments, HTML for a checkout, JSON for the others.
+
+    It is signed as requests are, elements of XML that hold others as compact JSON; query and APM
+    replies carry no signature.
+    """
+    operation, fields = answer.operation, answer.fields
+    if operation == CHECKOUT:
+        return Reply(headers={"Content-Type": HTML_TYPE}, body=answer.page.encode())
+    is_xml = operation in (PAY_DIRECT, PAY_APM)
+    if is_xml:
+        fields = {n: clean(v) if isinstance(v, str) else v for n, v in fields.items()}
+    texts = {n: v if isinstance(v, str) else to_json(v) for n, v in fields.items()}
+    if operation not in (QUERY, PAY_APM):
+        signature = signer.sign(operation, texts)
+        texts[SIGNATURE_FIELD], fields = signature, {**fields, SIGNATURE_FIELD: signature}
+    if is_xml:
+        return Reply(headers={"Content-Type": XML_TYPE}, body=to_xml(fields).encode())
+    members = (
+        f"{to_json(name)}:{to_json(text) if isinstance(fields[name], str) else text}"
+        for name, text in texts.items()
+    )
+    body = "{" + ",".join(members) + "}"
+    return Reply(headers={"Content-Type": JSON_TYPE}, body=body.encode())

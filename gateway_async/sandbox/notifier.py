@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import socket
 from collections import deque
-from enum import StrEnum
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from urllib.parse import urlencode, urlsplit
 import aiohttp
 import attrs
 
-from gateway_async.operations import CHECKOUT, PAY_APM, PAY_DIRECT, PAYOUT
+from gateway_async.operations import CHECKOUT, PAY_APM, PAY_DIRECT, PAYOUT, Operation
 from gateway_async.sandbox.faults import (
     LateNotification,
     LostNotification,
@@ -54,24 +53,12 @@ _CONNECTIONS = 8
 _TIMEOUT = aiohttp.ClientTimeout(total=5)
 
 
-class NotifyFormat(StrEnum):
-    """How a notification is written."""
-
-    FORM = "form"
-    """`application/x-www-form-urlencoded`"""
-
-    JSON = "json"
-    """One object, all values text."""
-
-    XML = "xml"
-    """A root element `respon`, as payments are answered."""
-
-
-_WRITERS: "Mapping[NotifyFormat, tuple[str, Callable[[Mapping[str, str]], str]]]" = {
-    NotifyFormat.FORM: ("application/x-www-form-urlencoded", urlencode),
-    NotifyFormat.JSON: (JSON_TYPE, to_json),
-    NotifyFormat.XML: (XML_TYPE, to_xml),
+WRITERS: "Mapping[str, tuple[str, Callable[[Mapping[str, str]], str]]]" = {
+    "form": ("application/x-www-form-urlencoded", urlencode),
+    "json": (JSON_TYPE, to_json),
+    "xml": (XML_TYPE, to_xml),
 }
+"""How notifications can be written: the content type, and what writes the fields."""
 
 
 @attrs.frozen(kw_only=True)
@@ -104,16 +91,12 @@ def payment_notice(
     merchant: Merchant, transaction: "Transaction", *, result_info: str
 ) -> Notice | None:
     """Return the notification of a payment that is decided; None without a `notify_url`."""
-    url = transaction.details.get("notify_url")
-    if not url:
-        return None
-    is_authorised = transaction.status is PaymentStatus.AUTHORISED
     made_by = (op for op in (PAY_DIRECT, PAY_APM) if transaction.effects[op.name])
-    return Notice(
-        url=url,
-        operation=next(made_by, CHECKOUT),
-        transaction_id=transaction.transaction_id,
-        fields={
+    is_authorised = transaction.status is PaymentStatus.AUTHORISED
+    return _notice(
+        transaction.details.get("notify_url"),
+        next(made_by, CHECKOUT),
+        {
             **merchant.identity,
             "order_no": transaction.order_no,
             "transaction_id": transaction.transaction_id,
@@ -130,14 +113,10 @@ def payout_notice(
     merchant: Merchant, fields: "Mapping[str, str]", payout: "Payout"
 ) -> Notice | None:
     """Return the notification of a payout; None without a `notify_url`."""
-    url = fields.get("notify_url")
-    if not url:
-        return None
-    return Notice(
-        url=url,
-        operation=PAYOUT,
-        transaction_id=payout.transaction_id,
-        fields={
+    return _notice(
+        fields.get("notify_url"),
+        PAYOUT,
+        {
             **merchant.identity,
             "request_id": payout.request_id,
             "transaction_id": payout.transaction_id,
@@ -146,6 +125,10 @@ def payout_notice(
             "status": "COMPLETED",
         },
     )
+
+
+def _notice(url: str | None, operation: Operation, fields: dict[str, str]) -> Notice | None:
+    return Notice(url=url, operation=operation, fields=fields) if url else None
 
 
 @attrs.define(eq=False)
@@ -166,59 +149,47 @@ class _Delivery:
     turn: asyncio.Event = attrs.field(factory=asyncio.Event)
     is_noted: bool = False
 
-    @property
-    def is_overtaken(self) -> bool:
-        return bool(self.plan.of(OvertakenNotification))
 
-
+@attrs.define(kw_only=True, eq=False)
 class Notifier:
     """Sends notifications to merchants, in the background.
 
-    Args:
+    Attributes:
         merchant: Whose secret they are signed with.
-        written_as: Form, JSON or XML.
+        written_as: How: one of `WRITERS`.
         signed: Whether they carry an `encryption_data`, made as that of a request is.
         pauses: Seconds before each attempt, one number an attempt.
-
-    Attributes:
         sent: The last 1,000 notifications, in the order in which they were sent or given up.
     """
 
-    def __init__(
-        self,
-        merchant: Merchant,
-        *,
-        written_as: NotifyFormat,
-        signed: bool,
-        pauses: "Sequence[float]",
-    ) -> None:
-        self.sent: deque[Notification] = deque(maxlen=_KEPT)
-        self._merchant = merchant
-        self._format = written_as
-        self._signed = signed
-        self._pauses = pauses
-        self._session: aiohttp.ClientSession | None = None
-        self._under_way: dict[asyncio.Task[None], _Delivery] = {}
+    merchant: Merchant
+    written_as: str
+    signed: bool
+    pauses: "Sequence[float]"
+    sent: deque[Notification] = attrs.field(init=False, factory=lambda: deque(maxlen=_KEPT))
+    _session: aiohttp.ClientSession | None = attrs.field(init=False, default=None)
+    _under_way: "dict[asyncio.Task[None], _Delivery]" = attrs.field(init=False, factory=dict)
 
-    def write(self, notice: Notice) -> Notification:
-        """Write and sign a notification; the bytes are the same at each attempt."""
-        is_xml = self._format is NotifyFormat.XML
+    def send(self, notice: Notice, plan: Plan) -> None:
+        """Send it in the background; what may not or cannot be sent is given up at once.
+
+        It is written and signed once: the bytes are the same at each attempt.
+        """
+        is_xml = self.written_as == "xml"
         fields = {n: clean(v) if is_xml else v for n, v in notice.fields.items()}
-        if self._signed:
-            fields[SIGNATURE_FIELD] = self._merchant.signer.sign(notice.operation, fields)
-        content_type, write = _WRITERS[self._format]
-        return Notification(
+        if self.signed:
+            fields[SIGNATURE_FIELD] = self.merchant.signer.sign(notice.operation, fields)
+        content_type, write = WRITERS[self.written_as]
+        notification = Notification(
             operation=notice.operation.name,
-            transaction_id=notice.transaction_id,
+            transaction_id=fields["transaction_id"],
             url=notice.url,
             content_type=content_type,
             body=write(fields).encode(),
         )
-
-    def send(self, notice: Notice, plan: Plan) -> None:
-        """Send it in the background; what may not or cannot be sent is given up at once."""
-        waiting = [one for one in self._under_way.values() if one.is_overtaken]
-        delivery = _Delivery(self.write(notice), plan, overtaken=waiting)
+        under_way = self._under_way.values()
+        waiting = [one for one in under_way if one.plan.of(OvertakenNotification)]
+        delivery = _Delivery(notification, plan, overtaken=waiting)
         is_full = len(self._under_way) >= _MOST_UNDER_WAY
         if plan.of(LostNotification) or is_full or not is_loopback(notice.url):
             self._note(delivery)
@@ -248,29 +219,32 @@ class Notifier:
     async def _deliver(self, delivery: _Delivery) -> None:
         """Wait as long as its faults want, or until it is its turn, and send each copy."""
         plan = delivery.plan
+        is_overtaken = bool(plan.of(OvertakenNotification))
         seconds = sum(fault.seconds for fault in plan.of(LateNotification))
-        if seconds or delivery.is_overtaken:
+        if seconds or is_overtaken:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if delivery.is_overtaken else seconds):
+                async with asyncio.timeout(None if is_overtaken else seconds):
                     await delivery.turn.wait()
         for _ in range(max([1, *(fault.copies for fault in plan.of(RepeatedNotification))])):
-            await self._send_copy(delivery)
-
-    async def _send_copy(self, delivery: _Delivery) -> None:
-        attempts, status = 0, None
-        try:
-            for pause in self._pauses:
-                await asyncio.sleep(pause)
-                attempts += 1
-                status = await self._post(delivery.notification)
-                if _is_taken(status):
-                    break
-        finally:
-            self._note(delivery, attempts=attempts, status=status)
+            attempts, status = 0, None
+            try:
+                for pause in self.pauses:
+                    await asyncio.sleep(pause)
+                    attempts += 1
+                    status = await self._post(delivery.notification)
+                    if _is_taken(status):
+                        break
+            finally:
+                self._note(delivery, attempts=attempts, status=status)
 
     async def _post(self, notification: Notification) -> int | None:
         if self._session is None:
-            self._session = _open_session()
+            connector = aiohttp.TCPConnector(
+                limit=_CONNECTIONS, force_close=True, socket_factory=_open_socket
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector, timeout=_TIMEOUT, cookie_jar=aiohttp.DummyCookieJar()
+            )
         try:
             async with self._session.post(
                 notification.url,
@@ -291,9 +265,8 @@ class Notifier:
 
     def _note(self, delivery: _Delivery, *, attempts: int = 0, status: int | None = None) -> None:
         delivery.is_noted = True
-        taken = _is_taken(status)
         noted = attrs.evolve(
-            delivery.notification, delivered=taken, attempts=attempts, status=status
+            delivery.notification, delivered=_is_taken(status), attempts=attempts, status=status
         )
         self.sent.append(noted)
 
@@ -311,15 +284,6 @@ def is_loopback(url: str) -> bool:
 
 def _is_taken(status: int | None) -> bool:
     return status is not None and HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
-
-
-def _open_session() -> aiohttp.ClientSession:
-    connector = aiohttp.TCPConnector(
-        limit=_CONNECTIONS, force_close=True, socket_factory=_open_socket
-    )
-    return aiohttp.ClientSession(
-        connector=connector, timeout=_TIMEOUT, cookie_jar=aiohttp.DummyCookieJar()
-    )
 
 
 def _open_socket(address: aiohttp.AddrInfoType) -> socket.socket:

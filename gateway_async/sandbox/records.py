@@ -4,6 +4,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from gateway_async.operations import REFUND, Operation
+from gateway_async.sandbox.cards import masked
 from gateway_async.sandbox.ledger import to_amount, to_text
 from gateway_async.sandbox.messages import read_nested
 from gateway_async.signing import SIGNATURE_FIELD
@@ -133,16 +134,16 @@ def token_of(transaction: "Transaction") -> str:
 
 
 def payment_record(
-    transaction: "Transaction", fields: "Mapping[str, str]", result: "CardResult", card: str
+    transaction: "Transaction", fields: "Mapping[str, str]", result: "CardResult"
 ) -> dict[str, Any]:
-    """Return a direct payment result (2.3); `card` is the masked number."""
+    """Return a direct payment result (2.3)."""
     subscription = _subscription(transaction, date_format="%Y-%m-%d %H:%M:%S")
     wants_token = fields.get("token_flag") == "YES"
     token = token_of(transaction) if wants_token else fields.get("token_id", "")
     return {
         **{name: fields[name] for name in ("order_no", "amount", "currency")},
         "transaction_id": transaction.transaction_id,
-        "card": card,
+        "card": masked(fields.get("card", "")),
         "order_status": result.order_status,
         "result_info": result.result_info,
         "contract_name": subscription.get("contract_name", ""),

@@ -5,7 +5,7 @@ import os
 import socket
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
@@ -16,13 +16,13 @@ from gateway_async.sandbox.checkout import Checkout, to_location
 from gateway_async.sandbox.faults import Faults
 from gateway_async.sandbox.ledger import Ledger, PaymentStatus, to_amount
 from gateway_async.sandbox.messages import Merchant
-from gateway_async.sandbox.notifier import Notifier, NotifyFormat
+from gateway_async.sandbox.notifier import WRITERS, Notifier
 from gateway_async.sandbox.records import DONE, REFUSED
 from gateway_async.sandbox.service import Service
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from types import TracebackType
 
     from gateway_async.sandbox.app import RequestLog
@@ -53,6 +53,34 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def _expect(is_right: "Callable[[Any], bool]", expected: str) -> Any:  # noqa: ANN401  # a validator
+    def check(_: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
+        if not is_right(value):  # the value is not shown: one of them is the secret
+            raise ConfigurationError(
+                f"Sandbox.{attribute.name}: expected {expected}, got {type(value).__name__}"
+            )
+
+    return check
+
+
+def _are_pauses(value: object) -> bool:
+    numbers = value if isinstance(value, tuple | list) else (None,)
+    return all(type(one) in (int, float) and 0 <= one < math.inf for one in numbers)
+
+
+def _web_address(_: object, attribute: "attrs.Attribute[Any]", url: str) -> None:
+    if url and not to_location(url):
+        raise ConfigurationError(f"Sandbox.{attribute.name}: {url!r} is no http or https address")
+
+
+_TEXT = _expect(lambda value: isinstance(value, str) and bool(value.strip()), "a non-empty str")
+_FLAG = _expect(lambda value: isinstance(value, bool), "True or False")
+_SEED = _expect(lambda value: value is None or isinstance(value, int), "an int")
+_CLOCK = _expect(callable, "a function that returns a datetime")
+_PAUSES = _expect(_are_pauses, "a tuple of numbers of seconds, 0 or more")
+
+
+@attrs.define(kw_only=True, eq=False, repr=False)
 class Sandbox:
     """A gateway on this machine, over real HTTP, to develop and test against.
 
@@ -69,7 +97,7 @@ class Sandbox:
     When the block ends every connection is closed, held ones too, and late effects that are still
     out never land. A sandbox is entered once; its ledger and logs stay readable afterwards.
 
-    Args:
+    Attributes:
         merchant_id: The one merchant that it knows.
         account_id: The merchant's account.
         secret: What messages are signed with, as `HmacSigner(secret)` does it.
@@ -86,77 +114,51 @@ class Sandbox:
         notify_format: How notifications are written: "form", "json" or "xml".
         notify_signed: Whether notifications carry an `encryption_data`, made as a request's is.
         notify_pauses: Seconds before each attempt to notify a merchant, one number an attempt.
+        faults: What goes wrong; add to them at any time.
+        ledger: What was really done.
 
     Raises:
         ConfigurationError: A setting is wrong.
     """
 
-    def __init__(  # noqa: PLR0913  # settings, each by its keyword
-        self,
-        *,
-        merchant_id: str = "M1",
-        account_id: str = "A1",
-        secret: str = "sandbox-secret",  # noqa: S107  # of a gateway that moves no money
-        host: str = LOOPBACK,
-        port: int = 0,
-        random_seed: int | None = None,
-        deduplicate_payouts: bool = False,
-        clock: "Callable[[], datetime]" = _utc_now,
-        return_url: str = "",
-        cancel_url: str = "",
-        notify_format: str = "form",
-        notify_signed: bool = True,
-        notify_pauses: tuple[float, ...] = (0.0, 0.2, 1.0),
-    ) -> None:
-        _check_settings(
-            {
-                "merchant_id": merchant_id,
-                "account_id": account_id,
-                "secret": secret,
-                "random_seed": random_seed,
-                "deduplicate_payouts": deduplicate_payouts,
-                "clock": clock,
-                "notify_signed": notify_signed,
-                "notify_pauses": notify_pauses,
-            }
+    merchant_id: str = attrs.field(default="M1", validator=_TEXT)
+    account_id: str = attrs.field(default="A1", validator=_TEXT)
+    secret: str = attrs.field(default="sandbox-secret", validator=_TEXT, repr=False)
+    host: str = LOOPBACK
+    port: int = 0
+    random_seed: int | None = attrs.field(default=None, validator=_SEED)
+    deduplicate_payouts: bool = attrs.field(default=False, validator=_FLAG)
+    clock: "Callable[[], datetime]" = attrs.field(default=_utc_now, validator=_CLOCK)
+    return_url: str = attrs.field(default="", validator=_web_address)
+    cancel_url: str = attrs.field(default="", validator=_web_address)
+    notify_format: str = "form"
+    notify_signed: bool = attrs.field(default=True, validator=_FLAG)
+    notify_pauses: tuple[float, ...] = attrs.field(default=(0.0, 0.2, 1.0), validator=_PAUSES)
+    faults: Faults = attrs.field(init=False)
+    ledger: Ledger = attrs.field(init=False, factory=Ledger)
+    _notifier: Notifier = attrs.field(init=False)
+    _server: Server | None = attrs.field(init=False, default=None)
+    _base_url: str = attrs.field(init=False, default="")
+
+    def __attrs_post_init__(self) -> None:
+        if self.notify_format not in WRITERS:
+            known = ", ".join(map(repr, WRITERS))
+            raise ConfigurationError(
+                f"Sandbox.notify_format: {self.notify_format!r} is no format; there are {known}"
+            )
+        self.faults = Faults(random_seed=self.random_seed)
+        merchant = Merchant(
+            merchant_id=self.merchant_id, account_id=self.account_id, secret=self.secret
         )
-        self._merchant = Merchant(merchant_id=merchant_id, account_id=account_id, secret=secret)
-        self._address = (host, port)
-        self._deduplicate_payouts = deduplicate_payouts
-        self._clock = clock
-        self._ways = {"return_url": return_url, "cancel_url": cancel_url}
-        for name, url in self._ways.items():
-            if url and not to_location(url):
-                raise ConfigurationError(f"Sandbox.{name}: {url!r} is no http or https address")
         self._notifier = Notifier(
-            self._merchant,
-            written_as=_notify_format(notify_format),
-            signed=notify_signed,
-            pauses=notify_pauses,
+            merchant=merchant,
+            written_as=self.notify_format,
+            signed=self.notify_signed,
+            pauses=self.notify_pauses,
         )
-        self._server: Server | None = None
-        self._base_url = ""
-        self._seeded = 0
-        self.faults: Faults = Faults(random_seed=random_seed)
-        self.ledger: Ledger = Ledger()
 
     def __repr__(self) -> str:
         return f"<Sandbox {self._base_url or 'not started'}: {self.ledger!r}>"
-
-    @property
-    def merchant_id(self) -> str:
-        """The merchant identifier that it knows."""
-        return self._merchant.merchant_id
-
-    @property
-    def account_id(self) -> str:
-        """The account identifier that it knows."""
-        return self._merchant.account_id
-
-    @property
-    def secret(self) -> str:
-        """The secret for `HmacSigner`."""
-        return self._merchant.secret
 
     @property
     def base_url(self) -> str:
@@ -189,7 +191,7 @@ class Sandbox:
                 PaymentStatus.CAPTURED.value: PaymentState.CAPTURED,
                 PaymentStatus.CANCELLED.value: PaymentState.CANCELLED,
             },
-            payout_deduplicates=self._deduplicate_payouts,
+            payout_deduplicates=self.deduplicate_payouts,
         )
 
     def _started(self) -> Server:
@@ -222,28 +224,23 @@ class Sandbox:
         if chosen is None:
             known = ", ".join(name.lower() for name in PaymentStatus.__members__)
             raise ConfigurationError(f"Sandbox.seed: {status!r} is no status; there are {known}")
-        paid = _seeded_amount(amount)
-        now = self._clock()
+        text = f"{amount:f}" if isinstance(amount, Decimal) else str(amount)
+        paid = to_amount(text) if type(amount) in (Decimal, str, int) else None
+        if paid is None:
+            raise ConfigurationError(
+                f"Sandbox.seed: {amount!r} is no amount; write a Decimal or its text, such as "
+                "'10.00'"
+            )
+        now = self.clock()
         first = len(self.ledger) + 1
         opened = (
             self.ledger.open(
-                order_no=f"S{number:08d}",
-                currency=currency,
-                amount=paid,
-                now=now,
-                status=chosen,
+                order_no=f"S{number:08d}", currency=currency, amount=paid, now=now, status=chosen
             )
             for number in range(first, first + count)
         )
-        return [
-            SeededOrder(
-                transaction_id=one.transaction_id,
-                order_no=one.order_no,
-                currency=one.currency,
-                amount=one.amount,
-            )
-            for one in opened
-        ]
+        names = [field.name for field in attrs.fields(SeededOrder)]
+        return [SeededOrder(**{name: getattr(one, name) for name in names}) for one in opened]
 
     def land_late_effects(self) -> int:
         """Let every late effect that is still out land now; return how many there were."""
@@ -260,18 +257,23 @@ class Sandbox:
     async def __aenter__(self) -> Self:
         if self._server is not None:
             raise ConfigurationError("Sandbox: entered twice; make a new one")
-        listening = _bind(*self._address)
+        listening = _bind(self.host, self.port)
         self._base_url = _base_url(listening)
+        merchant, ledger = self._notifier.merchant, self.ledger
         pages = Checkout(
-            merchant=self._merchant, ledger=self.ledger, base_url=self._base_url, **self._ways
+            merchant=merchant,
+            ledger=ledger,
+            base_url=self._base_url,
+            return_url=self.return_url,
+            cancel_url=self.cancel_url,
         )
         service = Service(
-            merchant=self._merchant,
-            ledger=self.ledger,
+            merchant=merchant,
+            ledger=ledger,
             pages=pages,
-            deduplicate_payouts=self._deduplicate_payouts,
+            deduplicate_payouts=self.deduplicate_payouts,
         )
-        self._server = Server(service, self.faults, clock=self._clock, notifier=self._notifier)
+        self._server = Server(service, self.faults, clock=self.clock, notifier=self._notifier)
         await self._server.start(listening)
         return self
 
@@ -282,60 +284,7 @@ class Sandbox:
         trace: "TracebackType | None",
     ) -> None:
         await self._started().stop()
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _is_flag(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _are_pauses(value: object) -> bool:
-    numbers = value if isinstance(value, tuple | list) else (None,)
-    return all(type(one) in (int, float) and 0 <= one < math.inf for one in numbers)
-
-
-_CHECKS: "Mapping[str, tuple[Callable[[object], bool], str]]" = {
-    "merchant_id": (_is_text, "a non-empty str"),
-    "account_id": (_is_text, "a non-empty str"),
-    "secret": (_is_text, "a non-empty str"),
-    "random_seed": (lambda value: value is None or isinstance(value, int), "an int"),
-    "deduplicate_payouts": (_is_flag, "True or False"),
-    "clock": (callable, "a function that returns a datetime"),
-    "notify_signed": (_is_flag, "True or False"),
-    "notify_pauses": (_are_pauses, "a tuple of numbers of seconds, 0 or more"),
-}
-
-
-def _check_settings(settings: "Mapping[str, object]") -> None:
-    for name, value in settings.items():
-        is_right, expected = _CHECKS[name]
-        if not is_right(value):  # the value is not shown: one of them is the secret
-            raise ConfigurationError(
-                f"Sandbox.{name}: expected {expected}, got {type(value).__name__}"
-            )
-
-
-def _notify_format(text: str) -> NotifyFormat:
-    try:
-        return NotifyFormat(text)
-    except ValueError:
-        known = ", ".join(repr(str(one)) for one in NotifyFormat)
-        raise ConfigurationError(
-            f"Sandbox.notify_format: {text!r} is no format; there are {known}"
-        ) from None
-
-
-def _seeded_amount(amount: object) -> Decimal:
-    text = f"{amount:f}" if isinstance(amount, Decimal) else str(amount)
-    paid = None if isinstance(amount, float) else to_amount(text)
-    if paid is None:
-        raise ConfigurationError(
-            f"Sandbox.seed: {amount!r} is no amount; write a Decimal or its text, such as '10.00'"
-        )
-    return paid
+        await self._notifier.stop()
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -32,7 +32,7 @@ REFUND_REPLIES: "list[tuple[Fault, list[OutcomeStatus], int]]" = [
     (faults.UnknownItemStatus(count=1), [UNKNOWN, SUCCEEDED, SUCCEEDED], 0),
     (faults.UnknownItemStatus("1", "2001:no", count=1), [UNKNOWN, SUCCEEDED, SUCCEEDED], 0),
     (faults.ChangedAmount("amount"), [UNKNOWN, SUCCEEDED, SUCCEEDED], 0),
-    (faults.ChangedAmount("refund_amount", 2), [UNKNOWN, UNKNOWN, SUCCEEDED], 0),
+    (faults.ChangedAmount("refund_amount", count=2), [UNKNOWN, UNKNOWN, SUCCEEDED], 0),
     (faults.ChangedCurrency(), [UNKNOWN, SUCCEEDED, SUCCEEDED], 0),
     (faults.ChangedIdentity(), [UNKNOWN, UNKNOWN, SUCCEEDED], 0),
     (faults.NullList(), [UNKNOWN] * 3, 0),

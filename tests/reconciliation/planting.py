@@ -43,8 +43,8 @@ def give_back(sandbox: Sandbox, transaction: Transaction, amount: str) -> None:
         transaction_id=transaction.transaction_id,
         order_no=transaction.order_no,
         currency=transaction.currency,
-        amount=transaction.amount,
-        refund_amount=Decimal(amount),
+        amount=str(transaction.amount),
+        refund_amount=amount,
     )
     assert sandbox.ledger.carry_out("refund", instruction, NOW).done
 

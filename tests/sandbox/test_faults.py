@@ -174,7 +174,7 @@ async def test_the_list_is_another_one(
         (faults.UnknownItemStatus("8", "late", count=1), "refund_status", ["8", "1", "1"]),
         (faults.UnknownItemStatus(text="late"), "refund_message", ["late", "late", "late"]),
         (faults.ChangedAmount(), "amount", ["11.00", "10.00", "10.00"]),
-        (faults.ChangedAmount("refund_amount", 2), "refund_amount", ["5.00", "5.00", "4.00"]),
+        (faults.ChangedAmount("refund_amount", count=2), "refund_amount", ["5.00", "5.00", "4.00"]),
         (faults.ChangedCurrency(count=None), "currency", ["XXX", "XXX", "XXX"]),
         (faults.ChangedIdentity(), "order_no", ["S00000002", "S00000001", "S00000003"]),
         (faults.DoubledItems(status="0"), "refund_status", ["1", "0", "1", "1"]),
