@@ -341,7 +341,7 @@ async def carry_out(
         RejectedError: The gateway did nothing, and the dialect says so.
         asyncio.CancelledError: Its `outcome` is the result, or an error.
     """
-    with session.observer.request(request.operation.name, None) as watch:
+    with session.observer.request(request.operation, None) as watch:
         watch.begin()
         gate = Gate()
         attempts = Attempts(session, request, gate)

@@ -22,6 +22,7 @@ from gateway_async.operations import OPERATIONS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from gateway_async.operations import Operation
     from gateway_async.settings import BatchPolicy
 
 __all__ = ["Attempt", "BatchEnd", "BatchStart", "RequestEnd", "RequestStart", "Telemetry"]
@@ -182,36 +183,46 @@ class Instrumentation:
     """
 
     def __init__(self, listener: Telemetry | None, base_url: str) -> None:
-        _check(listener)
+        if not isinstance(listener, Telemetry | None):
+            raise ConfigurationError(
+                "telemetry: expected an instance of a subclass of "
+                f"gateway_async.telemetry.Telemetry, got {type(listener).__name__}"
+            )
+        for name in vars(Telemetry):
+            if inspect.iscoroutinefunction(getattr(listener, name, None)):
+                raise ConfigurationError(
+                    f"telemetry: {type(listener).__name__}.{name} must be a plain function, "
+                    "nothing awaits it"
+                )
         parts = urlsplit(base_url)
         self.listener = listener
-        self._address = parts.hostname or ""
-        self._port = parts.port or _PORTS[parts.scheme]
+        self.server: dict[str, Any] = {
+            "server_address": parts.hostname or "",
+            "server_port": parts.port or _PORTS[parts.scheme],
+        }
         self._has_complained = False
 
     def batch(
         self, operation: str, orders: object, policy: "BatchPolicy", *, job: str | None = None
     ) -> "BatchSpan":
         """Report that a batch begins."""
-        count = len(orders) if isinstance(orders, Collection) else None
-        context = copy_context() if self.listener is not None else None
-        return self._batch_span(operation, count, policy, job, context)
+        start = BatchStart(
+            operation=operation,
+            job=job,
+            orders=len(orders) if isinstance(orders, Collection) else None,
+            concurrency=policy.concurrency,
+            **self.server,
+        )
+        return BatchSpan(self, start, copy_context() if self.listener is not None else None)
 
     def recovery(self, policy: "BatchPolicy") -> "BatchSpan":
         """Report that a recovery begins; it runs in the context of its caller."""
-        return self._batch_span("recover", None, policy, None, None)
+        start = BatchStart(operation="recover", concurrency=policy.concurrency, **self.server)
+        return BatchSpan(self, start, None)
 
-    def request(self, operation: str, orders: int | None) -> "RequestSpan":
+    def request(self, operation: "Operation", orders: int | None) -> "RequestSpan":
         """Return the span of one request; nothing is reported before it begins."""
-        start = None
-        if self.listener is not None:
-            start = RequestStart(
-                operation=operation,
-                orders=orders,
-                server_address=self._address,
-                server_port=self._port,
-            )
-        return RequestSpan(self, operation, orders, start)
+        return RequestSpan(self, operation, orders)
 
     def call(self, hear: "Callable[..., T]", *facts: object) -> T | None:
         """Call the listener; return what it returns, or `_FAILED` where it raised."""
@@ -225,24 +236,6 @@ class Instrumentation:
                     "the telemetry raised; no order is affected, and this is said only once"
                 )
             return _FAILED  # type: ignore[return-value]  # compared by identity
-
-    def _batch_span(
-        self,
-        operation: str,
-        orders: int | None,
-        policy: "BatchPolicy",
-        job: str | None,
-        context: Context | None,
-    ) -> "BatchSpan":
-        start = BatchStart(
-            operation=operation,
-            job=job,
-            orders=orders,
-            concurrency=policy.concurrency,
-            server_address=self._address,
-            server_port=self._port,
-        )
-        return BatchSpan(self, start, context)
 
 
 class BatchSpan:
@@ -259,8 +252,7 @@ class BatchSpan:
         self._context = context
         self._began_at = time.perf_counter()
         self._is_over = False
-        named = f" job {start.job!r}" if start.job is not None else ""
-        self._name = f"{start.operation}{named}"
+        self._name = start.operation + (f" job {start.job!r}" if start.job is not None else "")
         orders = "orders as they come" if start.orders is None else _count(start.orders, "order")
         _batches.info("%s began: %s", self._name, orders)
         hear = owner.listener
@@ -299,24 +291,20 @@ class BatchSpan:
             seconds=time.perf_counter() - self._began_at,
         )
         self.error = None  # its frames would keep alive whatever they know
-        self._log(end)
-        hear = self._owner.listener
-        if hear is not None and self._token is not _FAILED:
-            self.run(self._owner.call, hear.batch_ended, self._start, end, self._token)
-
-    def _log(self, end: BatchEnd) -> None:
         if _batches.isEnabledFor(logging.INFO):
-            counts = ", ".join(f"{count} {status}" for status, count in end.counts.items() if count)
-            raised = f"; raised {type(end.error).__name__}" if end.error is not None else ""
             _batches.info(
                 "%s ended after %.1f s: %s; %s, %d retries%s",
                 self._name,
                 end.seconds,
-                counts or "no orders",
-                _count(end.requests, "request"),
-                end.retries,
-                raised,
+                ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+                or "no orders",
+                _count(requests, "request"),
+                retries,
+                f"; raised {type(end.error).__name__}" if end.error is not None else "",
             )
+        hear = self._owner.listener
+        if hear is not None and self._token is not _FAILED:
+            self.run(self._owner.call, hear.batch_ended, self._start, end, self._token)
 
 
 class RequestSpan:
@@ -327,39 +315,35 @@ class RequestSpan:
         statuses: The statuses of its orders, as codes.
     """
 
-    __slots__ = (
-        *("_began_at", "_operation", "_orders", "_owner", "_start", "_token"),
-        *("attempts", "statuses"),
-    )
-
-    def __init__(
-        self, owner: Instrumentation, operation: str, orders: int | None, start: RequestStart | None
-    ) -> None:
+    def __init__(self, owner: Instrumentation, operation: "Operation", orders: int | None) -> None:
         self.attempts: Any = None
         self.statuses = b""
         self._owner = owner
         self._operation = operation
         self._orders = orders
-        self._began_at = 0.0
-        self._start = start
-        self._token: object = _FAILED
+        self._began: tuple[RequestStart, float, object] | None = None
 
     def begin(self) -> None:
         """Report that it begins."""
-        hear = self._owner.listener
-        if hear is not None:
-            self._began_at = time.perf_counter()
-            self._token = self._owner.call(hear.request_began, self._start)
+        if (hear := self._owner.listener) is not None:
+            start = RequestStart(
+                operation=self._operation.name, orders=self._orders, **self._owner.server
+            )
+            began_at = time.perf_counter()
+            self._began = start, began_at, self._owner.call(hear.request_began, start)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        self._log()
-        hear = self._owner.listener
-        if hear is None or self._token is _FAILED:
-            return
         made = self.attempts
+        unknown = count_status(self.statuses, OutcomeStatus.UNKNOWN)
+        if unknown or (made is not None and made.error) or _requests.isEnabledFor(logging.DEBUG):
+            self._log(unknown)
+        hear = self._owner.listener
+        if hear is None or self._began is None or self._began[2] is _FAILED:
+            return
+        start, began_at, token = self._began
         if made is not None and (made.error is not None or not isinstance(error, Exception)):
             error = made.error  # a cancellation that came during a request is not its failure
         end = RequestEnd(
@@ -370,49 +354,26 @@ class RequestSpan:
             tries=made.tries if made is not None else 0,
             sent=made.sent if made is not None else 0,
             error=error,
-            seconds=time.perf_counter() - self._began_at,
+            seconds=time.perf_counter() - began_at,
         )
-        self._owner.call(hear.request_ended, self._start, end, self._token)
+        self._owner.call(hear.request_ended, start, end, token)
 
-    @property
-    def _only_reads(self) -> bool:
-        operation = OPERATIONS.get(self._operation)
-        return operation is not None and operation.is_look_up
-
-    def _log(self) -> None:
-        made = self.attempts
+    def _log(self, unknown: int) -> None:
+        made, operation = self.attempts, self._operation
         problem = made.error if made is not None else None
-        unknown = count_status(self.statuses, OutcomeStatus.UNKNOWN)
-        if problem is None and not unknown and not _requests.isEnabledFor(logging.DEBUG):
-            return
         orders = "" if self._orders is None else f" of {_count(self._orders, 'order')}"
+        only_reads = operation.is_look_up and operation.name in OPERATIONS
         if isinstance(problem, OutcomeUnknownError):
-            what = "found nothing out" if self._only_reads else "outcome unknown"
-            _requests.warning("%s%s: %s: %s", self._operation, orders, what, problem)
+            what = "found nothing out" if only_reads else "outcome unknown"
+            _requests.warning("%s%s: %s: %s", operation, orders, what, problem)
         elif unknown:
-            what = "found nothing out about" if self._only_reads else "outcome unknown for"
-            _requests.warning("%s%s: %s %d", self._operation, orders, what, unknown)
-        elif made is not None and _requests.isEnabledFor(logging.DEBUG):
+            what = "found nothing out about" if only_reads else "outcome unknown for"
+            _requests.warning("%s%s: %s %d", operation, orders, what, unknown)
+        elif made is not None:
             seconds = ", ".join(f"{attempt.seconds:.3f} s" for attempt in made.attempts)
             said = "answered" if problem is None else problem
-            _requests.debug("%s%s: %s (%s)", self._operation, orders, said, seconds or "not sent")
+            _requests.debug("%s%s: %s (%s)", operation, orders, said, seconds or "not sent")
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _check(listener: object) -> None:
-    if listener is None:
-        return
-    if not isinstance(listener, Telemetry):
-        raise ConfigurationError(
-            "telemetry: expected an instance of a subclass of gateway_async.telemetry.Telemetry, "
-            f"got {type(listener).__name__}"
-        )
-    for name in vars(Telemetry):
-        if inspect.iscoroutinefunction(getattr(listener, name)):
-            raise ConfigurationError(
-                f"telemetry: {type(listener).__name__}.{name} must be a plain function, "
-                "nothing awaits it"
-            )

@@ -186,7 +186,7 @@ class Sender:
         result: AnsweredChunk | FailedChunk | None = None
         judgement, is_cut = None, False
         intent = None if self.recorder is None else _Intent(self, self.recorder, chunk, references)
-        with self._session.observer.request(self._operation.name, len(chunk)) as span:
+        with self._session.observer.request(self._operation, len(chunk)) as span:
             try:
                 span.begin()
                 call = self._calls[task] = self._attempts(chunk, references, intent)
