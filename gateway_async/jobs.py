@@ -15,7 +15,6 @@ import hashlib
 import logging
 import math
 import os
-import re
 import socket
 import time
 import uuid
@@ -51,7 +50,6 @@ from gateway_async.journal.rows import (
     codec_of,
 )
 from gateway_async.models.orders import OutcomeStatus, count_statuses
-from gateway_async.models.values import mask_card
 from gateway_async.operations import OPERATIONS
 from gateway_async.recovery.recover import Recovery
 from gateway_async.session import is_cancelled
@@ -101,7 +99,6 @@ _STATES = {
 _RENEWALS_A_LEASE = 3
 _CLOCKS_DIFFER_SECONDS = 0.1
 _LONGEST_WAIT_SECONDS = 300.0
-_CARD = re.compile(r"(?<![0-9])[0-9](?:[ -]?[0-9]){12,18}(?![0-9])")
 _NOT_OURS = (
     "the lease of the job was lost, and another process may have it; resume the job, or read "
     "journal.outcomes()"
@@ -672,17 +669,14 @@ class IntentRecorder(Recorder):
             )
             return
         settlements = [
-            self._settlement(index, order, *verdict, found)
-            for index, order, verdict, found in zip(
-                chunk.indices, chunk.orders, verdicts, items, strict=True
-            )
+            self._settlement(index, *verdict, found)
+            for index, verdict, found in zip(chunk.indices, verdicts, items, strict=True)
         ]
         await self._noticing_loss(self._lease.settle(request, settlements, ended_at=ended_at))
 
     def _settlement(
         self,
         index: int,
-        order: object,
         status: OutcomeStatus,
         error: "GatewayError | None",
         items: "Sequence[Mapping[str, Any]]",
@@ -690,12 +684,12 @@ class IntentRecorder(Recorder):
         if status is OutcomeStatus.SUCCEEDED:
             reference = _reference(self._operation.reference_field, items)
             return Settlement(index=index, state=JobState.SUCCEEDED, reference=reference)
-        said = _without_cards(getattr(error, "text", ""))
+        said = getattr(error, "text", "")
         return Settlement(
             index=index,
             state=_STATES[status],
-            code=_without_cards(getattr(error, "code", "")),
-            text=said if isinstance(error, RejectedError) else _masked(str(error or ""), order),
+            code=getattr(error, "code", ""),
+            text=said if isinstance(error, RejectedError) else str(error or ""),
             said="" if isinstance(error, RejectedError) else said,
         )
 
@@ -735,26 +729,6 @@ def _references(field: str, found: "Sequence[Sequence[Mapping[str, Any]]]") -> l
 def _reference(field: str, items: "Sequence[Mapping[str, Any]]") -> str:
     given = items[0].get(field) if items and field else None
     return given.strip() if type(given) is str else identifier(given) or ""
-
-
-def _masked(text: str, order: object) -> str:
-    """Mask what may be a card number in a text; a `request_id` is none, whatever its digits."""
-    request_id = getattr(order, "request_id", None)
-    if request_id is None:
-        return _without_cards(text)
-    return str(request_id).join(map(_without_cards, text.split(request_id)))
-
-
-def _without_cards(text: str) -> str:
-    """Mask what may be a card number in a text of the gateway's."""
-    return _CARD.sub(lambda found: mask_card(found[0]) if _is_card(found[0]) else found[0], text)
-
-
-def _is_card(text: str) -> bool:
-    """Say whether the check digit is right, as it is of every card."""
-    digits = [int(digit) for digit in reversed(text) if digit.isdecimal()]
-    doubled = [sum(divmod(2 * digit, 10)) for digit in digits[1::2]]
-    return (sum(digits[::2]) + sum(doubled)) % 10 == 0
 
 
 # The feed

@@ -56,7 +56,7 @@ from gateway_async.wire.decode import (
     codec_of,
     decode_json,
     decode_surely,
-    identifier,
+    message,
     without_text,
 )
 from gateway_async.wire.documents import decode_page, decode_respon
@@ -143,8 +143,8 @@ def recent_request(operation: "Operation", session: "Session") -> Request[Page[A
     def read(raw: HttpResponse) -> Page[Any]:
         payload = decode_json(raw.body)
         session.check_owner(payload)
-        code = identifier(payload.get("return_status")) or ""
-        text = identifier(payload.get("return_message")) or ""
+        code = message(payload.get("return_status")) or ""
+        text = message(payload.get("return_message")) or ""
         if code not in session.dialect.done_return_statuses:
             raise RejectedError(
                 f"the gateway refused the page: return_status {code!r}, return_message {text!r}",

@@ -18,7 +18,7 @@ from gateway_async.errors import (
 )
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OperationClass
-from gateway_async.wire.decode import identifier, shown
+from gateway_async.wire.decode import identifier, message, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set as AbstractSet
@@ -129,22 +129,22 @@ def _judge_money(
 
 def _vouches_for_nothing(payload: "Item", dialect: "Dialect") -> bool:
     """Say whether a reply as a whole says that nothing was done."""
-    return identifier(payload.get("return_status")) in dialect.nothing_done_return_statuses
+    return message(payload.get("return_status")) in dialect.nothing_done_return_statuses
 
 
 def _denied(operation: "Operation", item: "Item", payload: "Item") -> "Verdict":
     """Judge an order that a reply lists as done, and says that nothing was done."""
     field = operation.status_field or ""
     return _unreadable(
-        f"the reply contradicts itself: {field} {identifier(item.get(field))!r} means done, and "
+        f"the reply contradicts itself: {field} {message(item.get(field))!r} means done, and "
         f"{_overall(payload)} is listed in Dialect.nothing_done_return_statuses"
     )
 
 
 def _overall(payload: "Item") -> str:
     """Show what a reply says as a whole."""
-    code = identifier(payload.get("return_status")) or ""
-    text = identifier(payload.get("return_message")) or ""
+    code = message(payload.get("return_status")) or ""
+    text = message(payload.get("return_message")) or ""
     return f"return_status {code!r}, return_message {text!r}"
 
 
@@ -194,8 +194,8 @@ def _unique_positions(values: list[str]) -> dict[str, int]:
 
 def _judge_missing(payload: "Item", dialect: "Dialect") -> "Verdict":
     """Judge an order that the reply does not list."""
-    code = identifier(payload.get("return_status")) or ""
-    text = identifier(payload.get("return_message")) or ""
+    code = message(payload.get("return_status")) or ""
+    text = message(payload.get("return_message")) or ""
     if code in dialect.done_return_statuses:
         return OutcomeStatus.UNKNOWN, ReplyUnreadableError(_NOT_LISTED)
     said = _overall(payload)
@@ -234,7 +234,7 @@ def _are_alike(items: "tuple[Item, ...]") -> bool:
 
 def _judge_status(operation: "Operation", item: "Item", dialect: "Dialect") -> "Verdict":
     field = operation.status_field or ""
-    status = identifier(item.get(field))
+    status = message(item.get(field))
     complaint = _complaint(item, dialect)
     done, declined, fields = _meanings(operation, dialect)
     if status in done and complaint is None:
@@ -281,21 +281,21 @@ def _complaint(item: "Item", dialect: "Dialect") -> tuple[str, str] | None:
         value = item.get(field)
         if value is None or value == "":
             continue
-        message = identifier(value) or ("" if isinstance(value, str) else "unreadable")
-        if field == "refund_message" and message.startswith(dialect.done_message_prefixes):
+        said = message(value) or ("" if isinstance(value, str) else "unreadable")
+        if field == "refund_message" and said.startswith(dialect.done_message_prefixes):
             continue
-        code, colon, text = message.partition(":")
-        if message and field == "failure_reason":
-            return identifier(item.get("failure_type")) or "", message
-        if message:
-            return (code, text.strip()) if colon and code.isalnum() else ("", message)
+        code, colon, text = said.partition(":")
+        if said and field == "failure_reason":
+            return message(item.get("failure_type")) or "", said
+        if said:
+            return (code, text.strip()) if colon and code.isalnum() else ("", said)
     return None
 
 
 def _praise(item: "Item", dialect: "Dialect") -> str:
     """Return a message of success; empty text where there is none."""
-    message = identifier(item.get("refund_message")) or ""
-    return message if message.startswith(dialect.done_message_prefixes) else ""
+    said = message(item.get("refund_message")) or ""
+    return said if said.startswith(dialect.done_message_prefixes) else ""
 
 
 def find_contradiction(
@@ -349,8 +349,8 @@ def find_silence(
     said = _overall(result)
     if not _vouches_for_nothing(result, dialect):
         return ReplyUnreadableError(f"the reply does not say whether it was done: {said}")
-    code = identifier(result.get("return_status")) or ""
-    text = identifier(result.get("return_message")) or ""
+    code = message(result.get("return_status")) or ""
+    text = message(result.get("return_message")) or ""
     return RejectedError(f"the gateway did nothing: {said}", code=code, text=text)
 
 
@@ -431,7 +431,7 @@ def _judge_unlisted(
     payload: "Item", dialect: "Dialect", *, listed: list[Any] | None, strangers: bool
 ) -> "Verdict":
     """Judge an order that a look-up's reply does not list."""
-    code = identifier(payload.get("return_status"))
+    code = message(payload.get("return_status"))
     if code not in dialect.done_return_statuses:
         return _unreadable(f"{_NOT_ACCEPTED}: {_overall(payload)}")
     if listed is None:
@@ -446,7 +446,7 @@ def _judge_records(
 ) -> "Verdict":
     """Judge an order by its records; a refund record has no status of its own."""
     field = operation.status_field
-    results = {identifier(item.get(field)) for item in items} if field else set()
+    results = {message(item.get(field)) for item in items} if field else set()
     if results <= dialect.found_query_results:
         return _SUCCEEDED
     if results <= dialect.absent_query_results:

@@ -27,7 +27,7 @@ from gateway_async.models.orders import (
     statuses_of,
     whole_marker,
 )
-from gateway_async.wire.decode import decode_json, decode_surely, identifier
+from gateway_async.wire.decode import decode_json, decode_surely, message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,8 +90,8 @@ class ReplyEnvelope:
 
 def overall_of(payload: Mapping[str, Any]) -> Overall:
     """Return `return_status` and `return_message` of a decoded reply."""
-    code = identifier(payload.get("return_status"))
-    text = identifier(payload.get("return_message"))
+    code = message(payload.get("return_status"))
+    text = message(payload.get("return_message"))
     return code, "OK" if text == "OK" else text  # one text for all of a kept result
 
 

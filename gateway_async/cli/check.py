@@ -30,7 +30,7 @@ from gateway_async.errors import (
     GatewayError,
 )
 from gateway_async.models.orders import OrderRef, OutcomeStatus
-from gateway_async.models.values import mask_card
+from gateway_async.models.values import mask_cards
 from gateway_async.operations import OPERATIONS
 from gateway_async.payments import recent_request
 from gateway_async.session import Session
@@ -54,7 +54,6 @@ _CERTIFICATE_TOLERANCE = timedelta(days=14)
 _LONGEST_EXCERPT = 160
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
-_CARD_LIKE = re.compile(r"[0-9](?:[ -]?[0-9]){11,18}")
 _SHOWN = (
     *("order_no", "transaction_id", "reference_no", "amount", "currency", "payment_status"),
     *("query_result", "transaction_date", "is3ds", "refund_amount", "refund_status"),
@@ -571,5 +570,4 @@ def excerpt(body: bytes, signature: str) -> str:
 
 def masked(text: str) -> str:
     """Return the beginning of a text as one line, with anything like a card number masked."""
-    hidden = _CARD_LIKE.sub(lambda found: mask_card(re.sub("[ -]", "", found[0])), text)
-    return " ".join(_printable(hidden).split())[:_LONGEST_EXCERPT]
+    return " ".join(_printable(mask_cards(text)).split())[:_LONGEST_EXCERPT]

@@ -7,6 +7,7 @@ except for naming it in an error.
 """
 
 import contextlib
+import re
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
@@ -47,6 +48,48 @@ def mask_card(number: str) -> str:
         return MASK
     hidden = "*" * (len(number) - _SHOWN_HEAD - _SHOWN_TAIL)
     return f"{number[:_SHOWN_HEAD]}{hidden}{number[-_SHOWN_TAIL:]}"
+
+
+_LONG_NUMBER = re.compile(r"[0-9](?:[ -]?[0-9]){12,}")
+_STANDING_ALONE = re.compile(
+    r"4(?:\d{12}|\d{15}|\d{18})|[56]\d{12,18}|2[2-7]\d{14}|3(?:[47]\d{13}|[0689]\d{12,17}|5\d{14,17})"
+)
+_AMONG_DIGITS = re.compile(r"(?:4\d\d\d|5[1-5]\d\d|2[2-7]\d\d|6(?:011|[25]\d\d))\d{12}|3[47]\d{13}")
+"""What a card number looks like: with no digit right beside it, and within more digits."""
+_MOST_DIGITS, _LONGEST_TEXT = 64, 10_000
+"""Beyond these, nothing is looked for: all of a long number is masked but its ends."""
+
+
+def mask_cards(text: str) -> str:
+    """Mask each card number in a text of the gateway's, with blanks or hyphens in it or without.
+
+    Told from other numbers by how those of its brand begin, by its length, and by its check digit.
+    """
+    return text if len(text) < SHORTEST_CARD else _LONG_NUMBER.sub(_mask_number, text)
+
+
+def _mask_number(found: re.Match[str]) -> str:
+    number = found[0]
+    places = [place for place, character in enumerate(number) if character.isdigit()]
+    digits = "".join([number[place] for place in places])
+    borders = {0, len(digits)} | {n for n in range(1, len(digits)) if places[n] - places[n - 1] > 1}
+    hidden: set[int] = set()
+    if len(digits) > _MOST_DIGITS or len(found.string) > _LONGEST_TEXT:
+        hidden.update(places[_SHOWN_HEAD:-_SHOWN_TAIL])
+        digits = ""
+    for start in range(len(digits)):
+        for end in range(start + SHORTEST_CARD + 1, min(start + 19, len(digits)) + 1):
+            pattern = _STANDING_ALONE if {start, end} <= borders else _AMONG_DIGITS
+            if pattern.fullmatch(digits, start, end) and _has_check_digit(digits[start:end]):
+                hidden.update(places[start + _SHOWN_HEAD : end - _SHOWN_TAIL])
+    return "".join(["*" if place in hidden else each for place, each in enumerate(number)])
+
+
+def _has_check_digit(number: str) -> bool:
+    """Say whether the check digit is right, as it is of every card."""
+    digits = list(map(int, reversed(number)))
+    doubled = [sum(divmod(2 * digit, 10)) for digit in digits[1::2]]
+    return (sum(digits[::2]) + sum(doubled)) % 10 == 0
 
 
 class SensitiveText(str):

@@ -14,6 +14,7 @@ import orjson
 import webencodings
 
 from gateway_async.errors import ReplyUnreadableError
+from gateway_async.models.values import mask_cards
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.wire.encode import JsonText
 
@@ -267,10 +268,16 @@ def identifier(value: object) -> str | None:
     return None
 
 
+def message(value: object) -> str | None:
+    """Read a code or text that users see: as `identifier`, with card numbers masked."""
+    text = identifier(value)
+    return None if text is None else mask_cards(text)
+
+
 def shown(value: object) -> str:
-    """Show the beginning of a value; of what is nested, its kind alone."""
+    """Show the beginning of a value, card numbers masked; of what is nested, its kind alone."""
     scalar = isinstance(value, str | int | float)
-    return str(value)[:_LONGEST_SHOWN] if scalar else f"a {type(value).__name__}"
+    return mask_cards(str(value))[:_LONGEST_SHOWN] if scalar else f"a {type(value).__name__}"
 
 
 def json_fields(body: bytes) -> dict[str, str]:
