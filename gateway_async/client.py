@@ -78,11 +78,7 @@ if TYPE_CHECKING:
 DEFAULT_MAX_REPLY_BYTES = 16 * 1024 * 1024
 DEFAULT_MAX_CONNECTIONS = 100
 
-_NEEDED_UNDER_WAY = (
-    "cattrs",
-    "gateway_async.wire.records",
-    "gateway_async.wire.documents",
-)
+_NEEDED_UNDER_WAY = ("gateway_async.wire.records", "gateway_async.wire.documents")
 """Loaded with the first client: once requests are under way, loading could fail, and lose one."""
 
 

@@ -166,23 +166,23 @@ class Outcome(Generic[O_co, R_co]):
             return items.records[items.place(self.index)]  # type: ignore[no-any-return]  # by operation
         if not items:
             return None
-        read = functools.partial(_reader(), self.exchange.record_class)
-        return tuple(map(read, items)) if self.exchange.many else read(items[0])  # type: ignore[return-value]  # likewise
+        records = _reader()(self.exchange.record_class, items)
+        return tuple(records) if self.exchange.many else records[0]  # type: ignore[return-value]  # likewise
 
     def __reduce__(self) -> "tuple[Callable[..., Any], tuple[()]]":
         """Pickle the items of this order alone, without secrets, and not the reply they came in."""
-        from gateway_async.wire.records import without_secrets  # noqa: PLC0415  # a client has it
+        from gateway_async.wire.records import storable_item  # noqa: PLC0415  # a client has it
 
         kept = {field.alias or "": getattr(self, field.name) for field in attrs.fields(Outcome)}
-        items = tuple(map(without_secrets, self.items))
+        items = tuple([storable_item(self.exchange.record_class, item) for item in self.items])
         return functools.partial(Outcome, **{**kept, "items": items}), ()
 
 
 @functools.cache
-def _reader() -> "Callable[[type[Any], object], Any]":
-    from gateway_async.wire.records import read_record  # noqa: PLC0415  # a client has loaded it
+def _reader() -> "Callable[[type[Any], Sequence[object]], list[Any]]":
+    from gateway_async.wire.records import read_records  # noqa: PLC0415  # a client has loaded it
 
-    return read_record
+    return read_records
 
 
 _Draft: Any = attrs.make_class(
@@ -320,6 +320,10 @@ class AnsweredChunk:
             )
         return self._exchange
 
+    def __reduce__(self) -> "tuple[type[ListedOutcomes], tuple[tuple[Outcome[Any, Any], ...]]]":
+        """Pickle the outcomes, which leave the secrets of the reply out."""
+        return ListedOutcomes, (tuple(self.outcomes()),)
+
     def outcomes(self) -> list[Outcome[Any, Any]]:
         """Make the outcomes; those that succeeded in their order decode the reply when read."""
         if self.is_echoed:
@@ -370,7 +374,7 @@ class _EchoingReply:
     @cached_property
     def records(self) -> list[Any]:
         """The items, read as records."""
-        return list(map(functools.partial(_reader(), self._record_class), self.items))
+        return _reader()(self._record_class, self.items)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _EchoingReply) and self._reply == other._reply
@@ -696,7 +700,7 @@ class Results:
             items: The items.
             size: How many bytes their reply has.
         """
-        from gateway_async.wire.records import without_secrets  # noqa: PLC0415  # likewise
+        from gateway_async.wire.records import read_record, without_secrets  # noqa: PLC0415  # likewise
 
         if not items:
             return
@@ -705,7 +709,9 @@ class Results:
         is_full = self._unexpected_bytes > UNEXPECTED_BYTES_KEPT
         room = 0 if is_full else UNEXPECTED_KEPT - len(self._unexpected)
         self._unexpected += [
-            _reader()(self._record_class, item) if isinstance(item, dict) else without_secrets(item)
+            read_record(self._record_class, item)
+            if isinstance(item, dict)
+            else without_secrets(item)
             for item in items[:room]
         ]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from gateway_async.models.records import Record
+from gateway_async.models.records import Message, Record
 from gateway_async.models.values import (
     AMOUNT_IN,
     SignatureText,
@@ -441,7 +441,7 @@ class PayoutResult(Record):
     amount_payer_pays: Decimal | None = None
     created_at: datetime | None = None
     last_updated_at: datetime | None = None
-    failure_reason: str | None = None
+    failure_reason: Message | None = None
     failure_type: str | None = None
     fee_amount: Decimal | None = None
     fee_currency: str | None = None

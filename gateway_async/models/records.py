@@ -7,7 +7,7 @@ shown.
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Annotated, Any, Generic, NoReturn, TypeVar
 
 import attrs
 
@@ -29,6 +29,9 @@ class _Nothing(dict[str, Any]):
 
 
 NOTHING: dict[str, Any] = _Nothing()
+
+Message = Annotated[str, "of the gateway's"]
+"""A text that the gateway made; card numbers in it are masked."""
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
@@ -80,7 +83,7 @@ class FraudCheckResult(Record):
         status: ACCEPT and REJECT occur.
     """
 
-    check_items: str | None = None
+    check_items: Message | None = None
     status: str | None = None
 
 
@@ -176,7 +179,7 @@ class RefundRecord(Record):
     refund_status: str | None = None
     refund_reference: str | None = None
     refund_reference_id: str | None = None
-    refund_message: str | None = None
+    refund_message: Message | None = None
     payment_status: str | None = None
     refund_date: datetime | None = None
     refund_processing_date: str | None = None
@@ -206,7 +209,7 @@ class CaptureRecord(_OrderRecord):
     """
 
     capture_status: str | None = None
-    error_message: str | None = None
+    error_message: Message | None = None
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
@@ -223,7 +226,7 @@ class CancelRecord(_OrderRecord):
     """
 
     cancel_status: str | None = None
-    error_message: str | None = None
+    error_message: Message | None = None
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
@@ -242,7 +245,7 @@ class ReviewRecord(_OrderRecord):
 
     review_flag: str | None = None
     review_status: str | None = None
-    error_message: str | None = None
+    error_message: Message | None = None
 
 
 _Element = TypeVar("_Element", bound=Record)
@@ -264,7 +267,7 @@ class Page(Record, Generic[_Element]):
     merchant_id: str | None = None
     account_id: str | None = None
     return_status: str | None = None
-    return_message: str | None = None
+    return_message: Message | None = None
     encryption_data: SignatureText | None = None
     records: tuple[_Element, ...] = ()
 
@@ -318,7 +321,7 @@ class DirectPaymentResult(Record):
     transaction_id: str | None = None
     card: MaskedCard | None = None
     order_status: str | None = None
-    result_info: str | None = None
+    result_info: Message | None = None
     contract_name: str | None = None
     recurring_id: str | None = None
     recurring_deduction_period: str | None = None
@@ -326,7 +329,7 @@ class DirectPaymentResult(Record):
     note: str | None = None
     token_id: str | None = attrs.field(default=None, repr=False)
     connector: str | None = None
-    threeds_result: str | None = None
+    threeds_result: Message | None = None
     risk_action: str | None = None
     risk_score: str | None = None
     risk_reasons: RiskReasons | None = None

@@ -50,9 +50,9 @@ def mask_card(number: str) -> str:
     return f"{number[:_SHOWN_HEAD]}{hidden}{number[-_SHOWN_TAIL:]}"
 
 
-_LONG_NUMBER = re.compile(r"[0-9](?:[ -]?[0-9]){12,}")
+_LONG_NUMBER = re.compile(r"[0-9](?:[ -]?[0-9]){13,}")
 _STANDING_ALONE = re.compile(
-    r"4(?:\d{12}|\d{15}|\d{18})|[56]\d{12,18}|2[2-7]\d{14}|3(?:[47]\d{13}|[0689]\d{12,17}|5\d{14,17})"
+    r"4\d{15}(?:\d{3})?|[56]\d{15,18}|2[2-7]\d{14}|3[47]\d{13}|3[0689]\d{12}|35\d{14}"
 )
 _AMONG_DIGITS = re.compile(r"(?:4\d\d\d|5[1-5]\d\d|2[2-7]\d\d|6(?:011|[25]\d\d))\d{12}|3[47]\d{13}")
 """What a card number looks like: with no digit right beside it, and within more digits."""
@@ -65,7 +65,7 @@ def mask_cards(text: str) -> str:
 
     Told from other numbers by how those of its brand begin, by its length, and by its check digit.
     """
-    return text if len(text) < SHORTEST_CARD else _LONG_NUMBER.sub(_mask_number, text)
+    return _LONG_NUMBER.sub(_mask_number, text)
 
 
 def _mask_number(found: re.Match[str]) -> str:
@@ -78,7 +78,7 @@ def _mask_number(found: re.Match[str]) -> str:
         hidden.update(places[_SHOWN_HEAD:-_SHOWN_TAIL])
         digits = ""
     for start in range(len(digits)):
-        for end in range(start + SHORTEST_CARD + 1, min(start + 19, len(digits)) + 1):
+        for end in range(start + 14, min(start + 19, len(digits)) + 1):
             pattern = _STANDING_ALONE if {start, end} <= borders else _AMONG_DIGITS
             if pattern.fullmatch(digits, start, end) and _has_check_digit(digits[start:end]):
                 hidden.update(places[start + _SHOWN_HEAD : end - _SHOWN_TAIL])

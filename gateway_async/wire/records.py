@@ -1,41 +1,111 @@
-"""The one converter that reads records from decoded replies.
+"""Records from decoded replies.
 
 Reading a record never raises. What cannot be read is None in the record, with its text
 in `unreadable`; what the interface does not list is in `extra`.
+
+Each class has a `_Reader`. It compiles a function for records with all fields, and one for the
+fields of the first record of each other size. A record that does not fit is read field by field.
 """
 
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_origin
 
 import attrs
 import orjson
 
-from gateway_async.models.records import NOTHING, Page, Record
-from gateway_async.models.values import MASK, MaskedCard, SignatureText
+from gateway_async.models.records import NOTHING, Message, Page, Record
+from gateway_async.models.values import MASK, MaskedCard, SignatureText, mask_cards
 
-if TYPE_CHECKING:
-    import cattrs
-
-_Hook = Callable[..., Any]
-_Fields = list[tuple[str, Any, object]]
+_Read = Callable[[Any], Any]
 _RecordType = TypeVar("_RecordType", bound=Record)
 
 _ADDED_FIELDS = frozenset(attrs.fields_dict(Record))
-_SECRET_TYPES = (MaskedCard, SignatureText)
+_NO_SECRETS = frozenset((str, Decimal, datetime, date))
+"""Types of fields of which none holds card data or a text that the gateway made."""
 _EXACT_FLOATS = 2.0**53
 _DATE_LENGTH = len("YYYY-MM-DD")
 _DATE_TIME_DIGITS = len("YYYYMMDDhhmmss")
 _LONGEST_SHOWN = 1_000
 _DEEPEST_KEPT = 16
+_LONGEST_KNOWN, _MOST_KNOWN = 40, 1_000
+_SHORTEST_CARD, _LONGEST_CARD = 10**12, 10**19
 _SECRET_NAME = re.compile(
     r"card|cvv|cvc|cavv|security_?code|encryption|^sign|signature|secret|password|^pan$|allparams",
     re.IGNORECASE,
 )
+
+
+def read_record(model: type[_RecordType], value: object) -> _RecordType:
+    """Return a record from what a reply holds in its place, whatever that is."""
+    if not isinstance(value, dict):
+        return model(unreadable={"record": _shown(value)})
+    record: _RecordType = _reader(model).read(value)  # type: ignore[arg-type]  # classes can be hashed
+    return record
+
+
+def read_records(model: type[_RecordType], values: Sequence[object]) -> list[_RecordType]:
+    """Return the records of a list of a reply, whatever is in it."""
+    reader = _reader(model)  # type: ignore[arg-type]  # likewise
+    size = len(values[0]) if values and isinstance(values[0], dict) else 0  # often that of all
+    read = reader.by_size.get(size, reader.read)
+    return [read(value) if type(value) is dict else read_record(model, value) for value in values]
+
+
+def read_page(
+    model: type[_RecordType], reply: Mapping[str, object], list_field: str
+) -> Page[_RecordType]:
+    """Return the page of records that a look-up's reply is.
+
+    Args:
+        model: What each record is.
+        reply: The decoded reply.
+        list_field: The field that holds the records.
+    """
+    envelope = {name: value for name, value in reply.items() if name != list_field}
+    page: Page[_RecordType] = read_record(Page, envelope)
+    records = read_records(model, _elements(reply.get(list_field)))
+    return attrs.evolve(page, records=tuple(records))
+
+
+def storable_item(model: type[Record], item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an item of a reply without secrets; a number is left where the model has a field."""
+    fields = _reader(model).fields  # type: ignore[arg-type]  # likewise
+    return {
+        name: value
+        if name in fields and fields[name][0] in _NO_SECRETS and not isinstance(value, dict | list)
+        else without_secrets({name: value})[name]
+        for name, value in item.items()
+    }
+
+
+def without_secrets(value: Any, depth: int = 0) -> Any:  # noqa: ANN401  # any JSON value
+    """Return a JSON value with `***` for what is named like card data or a signature.
+
+    Card numbers in its texts are masked. What is nested more than 16 deep is `***` too.
+    """
+    if isinstance(value, str):
+        return mask_cards(value)
+    if isinstance(value, int) and _SHORTEST_CARD <= value < _LONGEST_CARD:
+        masked = mask_cards(str(value))
+        return masked if "*" in masked else value
+    if not isinstance(value, dict | list):
+        return value
+    if depth > _DEEPEST_KEPT:
+        return MASK
+    if isinstance(value, list):
+        return [without_secrets(element, depth + 1) for element in value]
+    return {
+        name: MASK if _SECRET_NAME.search(name) else without_secrets(element, depth + 1)
+        for name, element in value.items()
+    }
+
+
+# Values
 
 
 class _UnreadableError(ValueError):
@@ -56,73 +126,7 @@ class _UnreadableEntriesError(_UnreadableError):
         self.unreadable = unreadable
 
 
-def read_record(model: type[_RecordType], value: object) -> _RecordType:
-    """Return a record from what a reply holds in its place, whatever that is."""
-    if not isinstance(value, dict):
-        return _blank_record(value, model)
-    record: _RecordType = _reader(model)(value)  # type: ignore[arg-type]  # classes can be hashed
-    return record
-
-
-def read_page(
-    model: type[_RecordType], reply: Mapping[str, object], list_field: str
-) -> Page[_RecordType]:
-    """Return the page of records that a look-up's reply is.
-
-    Args:
-        model: What each record is.
-        reply: The decoded reply.
-        list_field: The field that holds the records.
-    """
-    envelope = {name: value for name, value in reply.items() if name != list_field}
-    elements = _reader(tuple[model, ...])(reply.get(list_field))  # type: ignore[valid-type]  # made at run time
-    page: Page[_RecordType] = read_record(Page, envelope)
-    return attrs.evolve(page, records=elements)
-
-
-@functools.cache
-def _reader(wanted: Any) -> _Hook:  # noqa: ANN401  # any annotation
-    """Return what reads such a value; made when first needed."""
-    return _converter().get_structure_hook(wanted)
-
-
-@functools.cache
-def _converter() -> "cattrs.Converter":
-    import cattrs  # noqa: PLC0415  # only who reads records needs it
-
-    converter = cattrs.Converter()
-    configure_values(converter)
-    configure_lists(converter)
-    configure_records(converter)
-    return converter
-
-
-def configure_values(converter: "cattrs.Converter") -> None:
-    """Teach a converter the values that the fields of a record are made of."""
-    for value_type, read in _VALUE_READERS.items():
-        converter.register_structure_hook(value_type, read)
-
-
-def configure_lists(converter: "cattrs.Converter") -> None:
-    """Teach a converter tuples: from a list, from a single element, and from nothing."""
-    converter.register_structure_hook_factory(_is_tuple, _list_reader)
-
-
-def configure_records(converter: "cattrs.Converter") -> None:
-    """Teach a converter every subclass of `Record`; each is compiled when first read."""
-    converter.register_structure_hook_factory(_is_record, _record_reader)
-
-
-def _is_tuple(wanted: Any) -> bool:  # noqa: ANN401  # any annotation
-    origin: object = get_origin(wanted)
-    return origin is tuple
-
-
-def _is_record(wanted: Any) -> bool:  # noqa: ANN401  # any annotation
-    return isinstance(wanted, type) and issubclass(wanted, Record)
-
-
-def _read_text(value: object, _: object = None) -> str:
+def _read_text(value: object) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, int) and not isinstance(value, bool):
@@ -130,24 +134,18 @@ def _read_text(value: object, _: object = None) -> str:
     raise _UnreadableError
 
 
-def _read_decimal(value: object, _: object = None) -> Decimal | None:
+def _read_decimal(value: object) -> Decimal | None:
+    # Beyond 2**53 a float has lost digits, and its repr would make some up.
+    is_exact = isinstance(value, float) and -_EXACT_FLOATS < value < _EXACT_FLOATS
+    text = repr(value) if is_exact else _read_text(value)
     try:
-        number = Decimal(value if type(value) is str else _number_text(value))
+        number = Decimal(text)
     except InvalidOperation:
-        _require_blank(_read_text(value))
+        _require_blank(text)
         return None
     if number.is_finite():
         return number
     raise _UnreadableError
-
-
-def _number_text(value: object) -> str:
-    if not isinstance(value, float):
-        return _read_text(value)
-    # Beyond this a float has lost digits, and its repr would make some up.
-    if not -_EXACT_FLOATS < value < _EXACT_FLOATS:
-        raise _UnreadableError
-    return repr(value)
 
 
 def _require_blank(text: str) -> None:
@@ -155,9 +153,9 @@ def _require_blank(text: str) -> None:
         raise _UnreadableError
 
 
-def _read_datetime(value: object, _: object = None) -> datetime | None:
+def _read_datetime(value: object) -> datetime | None:
     """Read `YYYYMMDDhhmmss` without a zone, and ISO 8601 with the offset that it has."""
-    text = value if type(value) is str else _read_text(value)
+    text = _read_text(value)
     if len(text) == _DATE_TIME_DIGITS and text.isdigit():
         return datetime.fromisoformat(f"{text[:8]}T{text[8:]}")
     text = text.strip()
@@ -167,7 +165,7 @@ def _read_datetime(value: object, _: object = None) -> datetime | None:
     return None
 
 
-def _read_date(value: object, _: object = None) -> date | None:
+def _read_date(value: object) -> date | None:
     text = _read_text(value).strip()
     if len(text) == _DATE_LENGTH and text[4] == "-":
         return date.fromisoformat(text)
@@ -175,249 +173,200 @@ def _read_date(value: object, _: object = None) -> date | None:
     return None
 
 
-def _read_signature(value: object, _: object = None) -> SignatureText:
-    return SignatureText(_read_text(value))
-
-
-def _read_card(value: object, _: object = None) -> MaskedCard:
-    return MaskedCard(_read_text(value))
-
-
-_VALUE_READERS: dict[type, _Hook] = {
+_VALUES: dict[object, _Read] = {
     str: _read_text,
+    Message: lambda value: mask_cards(_read_text(value)),
     Decimal: _read_decimal,
     datetime: _read_datetime,
     date: _read_date,
-    SignatureText: _read_signature,
-    MaskedCard: _read_card,
+    SignatureText: lambda value: SignatureText(_read_text(value)),
+    MaskedCard: lambda value: MaskedCard(_read_text(value)),
 }
 
 
-def _list_reader(wanted: Any, converter: "cattrs.BaseConverter") -> _Hook:  # noqa: ANN401  # a generic alias
-    element_type = get_args(wanted)[0]
-    if isinstance(element_type, TypeVar):
-        element_type = element_type.__bound__
-    read: _Hook = converter.get_structure_hook(element_type)
-    read_other = _blank_record if issubclass(element_type, Record) else read
-
-    def read_list(value: object, _: object = None) -> tuple[object, ...]:
-        if type(value) is not list:
-            value = () if value is None or value == "" else (value,)
-        read_all = []
-        unreadable = {}
-        for position, element in enumerate(value):
-            # One element that is no object, or cannot be read, does not spoil the others.
-            read_one = read if type(element) is dict else read_other
-            try:
-                read_all.append(read_one(element, element_type))
-            except ValueError:
-                unreadable[position] = element
-        if unreadable:
-            raise _UnreadableEntriesError(tuple(read_all), unreadable)
-        return tuple(read_all)
-
-    return read_list
+def _value_reader(wanted: Any) -> _Read:  # noqa: ANN401  # any annotation
+    """Return what reads the value of a field; it raises `ValueError` for what is none."""
+    if get_origin(wanted) is not tuple:
+        return _VALUES[wanted] if wanted in _VALUES else _reader(wanted).read
+    element = get_args(wanted)[0]
+    element = getattr(element, "__bound__", element)
+    if element in _VALUES:
+        return functools.partial(_read_values, _VALUES[element])
+    return lambda value: tuple(read_records(element, _elements(value)))
 
 
-def _blank_record(value: object, model: type[_RecordType]) -> _RecordType:
-    return model(unreadable={"record": _shown(value)})
+def _read_values(read: _Read, value: object) -> tuple[object, ...]:
+    known: list[object] = []
+    unreadable: dict[int, object] = {}
+    for position, element in enumerate(_elements(value)):
+        try:
+            known.append(read(element))
+        except ValueError:
+            unreadable[position] = element
+    if unreadable:
+        raise _UnreadableEntriesError(tuple(known), unreadable)
+    return tuple(known)
 
 
-def _record_reader(model: type[Record], converter: "cattrs.BaseConverter") -> _Hook:
-    """Compile the reader of one class.
-
-    What it reads is clean; anything else is left to the careful reader, from the start. What
-    lacks fields is filled up, or where it lacks the same as others of its size, as is the rule,
-    read by a reader of just the fields that came.
-    """
-    fields = _own_fields(model)
-    # orjson makes equal keys one object, which a dict finds without comparing texts.
-    blank = orjson.loads(orjson.dumps(dict.fromkeys(name for name, _, _ in fields)))
-    readers: dict[int, _Hook] = {}
-    read_carefully = _careful_reader(model, converter)
-
-    def read_other(value: dict[str, Any]) -> object:
-        whole = blank | value
-        if len(whole) > len(blank) or len(value) == len(blank):
-            return read_carefully(value)
-        size = len(value)
-        # What comes in several kinds of one size is filled up from then on.
-        readers[size] = read_other if size in readers else _compiled(fields, value, names)
-        return readers[len(blank)](whole)
-
-    names: dict[str, Any] = {
-        "model": model,
-        "NOTHING": NOTHING,
-        "Decimal": Decimal,
-        "InvalidOperation": InvalidOperation,
-        "Unfrozen": _unfrozen(model),
-        "read_carefully": read_carefully,
-        "read_other": read_other,
-        "readers": readers,
-        **{f"key_{name}": name for name in blank},
-        **{f"read_{name}": converter.get_structure_hook(wanted) for name, wanted, _ in fields},
-    }
-    readers[len(blank)] = _compiled(fields, blank, names)
-    return readers[len(blank)]
+def _elements(value: object) -> Sequence[object]:
+    """Return a list, or what stands in its place: a single element, or nothing."""
+    if isinstance(value, list):
+        return value
+    return () if value is None or value == "" else (value,)
 
 
-def _compiled(fields: _Fields, present: Mapping[str, object], names: dict[str, Any]) -> _Hook:
-    """Write a reader out field by field: a loop would take most of its time."""
-    lines = [
-        _field_source(wanted, came=name in present).format(name=name, default=default)
-        for name, wanted, default in fields
-    ]
-    scope = {**names}
-    exec(_READER.format(size=len(present), fields="".join(lines)), scope)  # noqa: S102  # of the templates below and our own fields' names
-    read: _Hook = scope["read"]
-    return read
+# Records
 
 
-def _field_source(wanted: object, *, came: bool) -> str:
-    if not came:
-        return _LACKING_FIELD
-    return _FIELDS.get(wanted, _OTHER_FIELD)
+class _Known(dict[object, Any]):
+    """What short texts were read as, since many are alike; it forgets them once it is full."""
+
+    def __init__(self, read: _Read) -> None:
+        super().__init__()
+        self._read = read
+
+    def __missing__(self, value: object) -> object:
+        known = None if value is None else self._read(value)
+        # Of what is no text, 1 and True would be one key; a text that was masked is not kept.
+        is_kept = known == value if isinstance(known, str) else type(value) is str
+        if is_kept and len(value) <= _LONGEST_KNOWN:  # type: ignore[arg-type]  # a text
+            if len(self) >= _MOST_KNOWN:
+                self.clear()
+            self[value] = known
+        return known
 
 
-_READER = """
-def read(value, wanted=None):
+_READ = """
+def read(value):
     if type(value) is not dict:
-        return read_carefully(value)
+        return read_other(value)
     if len(value) != {size}:
-        return readers.get(len(value), read_other)(value)
+        return by_size.get(len(value), read_other)(value)
     record = Unfrozen()
     try:
         {fields}
         record.extra = record.unreadable = NOTHING
-    except KeyError:
+    except MISFITS:
         return read_other(value)
-    except (ValueError, InvalidOperation):
-        return read_carefully(value)
     record.__class__ = model
     return record
 """
+_LACKING_FIELD = """
+        record.{name} = default_{name}"""
 _TEXT_FIELD = """
         record.{name} = found = value[key_{name}]
         if type(found) is not str and found is not None:
-            return read_carefully(value)
-"""
-_AMOUNT_FIELD = """
-        found = value[key_{name}]
-        if type(found) is str and found:
-            record.{name} = found = Decimal(found)
-            if not found.is_finite():
-                return read_carefully(value)
-        else:
-            record.{name} = {default} if found is None else read_{name}(found)
-"""
-_FIELDS: dict[object, str] = {str: _TEXT_FIELD, Decimal: _AMOUNT_FIELD}
+            record.{name} = read_{name}(found)"""
+_KNOWN_FIELD = """
+        record.{name} = known_{name}[value[key_{name}]]"""
 _OTHER_FIELD = """
         found = value[key_{name}]
-        record.{name} = {default} if found is None else read_{name}(found)
-"""
-_LACKING_FIELD = """
-        record.{name} = {default}
-"""
+        record.{name} = default_{name} if found is None else read_{name}(found)"""
+_FIELDS: dict[object, str] = {str: _TEXT_FIELD, Decimal: _KNOWN_FIELD, Message: _KNOWN_FIELD}
+_MISFITS = (KeyError, TypeError, ValueError, InvalidOperation)
 
 
-def _careful_reader(model: type[Record], converter: "cattrs.BaseConverter") -> _Hook:
-    """Return what reads any value in the place of an object, field by field."""
-    fields = _own_fields(model)
-    blank = {name: default for name, _, default in fields}
-    readers: list[tuple[str, _Hook]] = [
-        (name, converter.get_structure_hook(wanted)) for name, wanted, _ in fields
-    ]
-    hidden = {name for name, wanted, _ in fields if wanted in _SECRET_TYPES}
-    unfrozen = _unfrozen(model)
+class _Reader:
+    """Reads the records of one class.
 
-    def read(value: object, _: object = None) -> object:
-        if type(value) is not dict:
-            return _read_stranger(read, value)
+    Attributes:
+        read: Reads what stands in the place of an object; raises `ValueError` for what is none.
+        fields: The type and default of each field that a reply may have, by name.
+        by_size: What reads an object with so many fields fastest, and any other as `read` does.
+    """
+
+    def __init__(self, model: type[Record]) -> None:
+        self._model = model
+        self.fields = {
+            field.name: (_without_none(field.type), field.default)
+            for field in attrs.fields(model)
+            if field.name not in _ADDED_FIELDS
+        }
+        # orjson makes equal keys one object, which a dict finds without comparing texts.
+        self._blank: dict[str, Any] = orjson.loads(orjson.dumps(dict.fromkeys(self.fields)))
+        self._readers = {name: _value_reader(wanted) for name, (wanted, _) in self.fields.items()}
+        # A frozen instance costs over twice as much to fill: these are filled, then made records.
+        kept = {name: getattr(object, name) for name in ("__init__", "__setattr__", "__delattr__")}
+        self._unfrozen: type[Any] = type(model.__name__, (model,), {"__slots__": (), **kept})
+        self.by_size: dict[int, _Read] = {}
+        self.read = self.by_size[len(self._blank)] = self._compiled(self._blank)
+
+    def _compiled(self, present: Mapping[str, object]) -> _Read:
+        """Write out how objects of these fields are read: a loop over them would take most time."""
+        scope: dict[str, Any] = {
+            "model": self._model,
+            "Unfrozen": self._unfrozen,
+            "read_other": self._read_other,
+            "by_size": self.by_size,
+            "NOTHING": NOTHING,
+            "MISFITS": _MISFITS,
+            **{f"key_{name}": name for name in self._blank},
+        }
+        texts = []
+        for name, (wanted, default) in self.fields.items():
+            template = _FIELDS.get(wanted, _OTHER_FIELD) if name in present else _LACKING_FIELD
+            texts.append(template.format(name=name))
+            read = self._readers[name]
+            scope |= {f"default_{name}": default, f"read_{name}": read}
+            if template is _KNOWN_FIELD:
+                scope[f"known_{name}"] = _Known(read)
+        exec(_READ.format(size=len(present), fields="".join(texts)), scope)  # noqa: S102  # of the templates above and our own fields' names
+        compiled: _Read = scope["read"]
+        return compiled
+
+    def _read_other(self, value: object) -> object:
+        """Read what does not fit: what lacks fields is filled up, and the rest read carefully."""
+        if isinstance(value, list) and len(value) == 1:
+            value = value[0] if isinstance(value[0], dict) else value  # a list around an object
+        if not isinstance(value, dict):
+            if value in ("", []):
+                return None
+            raise _UnreadableError
+        whole = self._blank | value
+        if len(whole) > len(self._blank) or len(value) == len(self._blank):
+            return self.read_carefully(value)
+        if len(value) not in self.by_size:
+            self.by_size[len(value)] = self._compiled(value)
+        return self.read(whole)
+
+    def read_carefully(self, value: Mapping[str, Any]) -> object:
+        """Read any object, field by field."""
         unreadable: dict[str, str] = {}
-        record = unfrozen()
-        for name, read_value in readers:
-            found = value.get(name)
+        record = self._unfrozen()
+        for name, (wanted, default) in self.fields.items():
+            found, known = value.get(name), default
             try:
-                known = blank[name] if found is None else read_value(found)
+                known = default if found is None else self._readers[name](found)
             except _UnreadableEntriesError as error:
                 known = error.known
                 unreadable |= {f"{name}[{n}]": _shown(one) for n, one in error.unreadable.items()}
             except ValueError:
-                known = blank[name]
-                unreadable[name] = MASK if name in hidden else _shown(found)
+                unreadable[name] = MASK if wanted in (MaskedCard, SignatureText) else _shown(found)
             setattr(record, name, known)
-        record.extra = _extra(value, blank)
+        record.extra = {
+            name: without_secrets({name: found})[name]
+            for name, found in value.items()
+            if name not in self.fields
+        }
         record.unreadable = unreadable
-        record.__class__ = model
+        record.__class__ = self._model
         return record
 
-    return read
 
-
-def _own_fields(model: type[Record]) -> _Fields:
-    """Return name, type and default of each field that a reply may have."""
-    return [
-        (field.name, _without_none(field.type), field.default)
-        for field in attrs.fields(model)
-        if field.name not in _ADDED_FIELDS
-    ]
-
-
-def _unfrozen(model: type[Record]) -> type[Any]:
-    """Return a class whose empty instances are filled and then made records.
-
-    A frozen instance costs over twice as much to fill.
-    """
-    kept = {name: getattr(object, name) for name in ("__init__", "__setattr__", "__delattr__")}
-    return type(model.__name__, (model,), {"__slots__": (), **kept})
-
-
-def _read_stranger(read: _Hook, value: object) -> object:
-    """Read what stands in the place of an object: some writers put a list around it."""
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
-        return read(value[0])
-    if value in ("", []):
-        return None
-    raise _UnreadableError
+_reader = functools.cache(_Reader)
 
 
 def _without_none(wanted: Any) -> Any:  # noqa: ANN401  # any annotation
-    if isinstance(wanted, UnionType):
-        return next(part for part in get_args(wanted) if part is not NoneType)
-    return wanted
-
-
-def _extra(value: Mapping[str, Any], known: Mapping[str, object]) -> dict[str, object]:
-    return {
-        name: without_secrets({name: element})[name]
-        for name, element in value.items()
-        if name not in known
-    }
+    parts = () if get_origin(wanted) is tuple else get_args(wanted)
+    return next((part for part in parts if part is not NoneType), wanted)
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, str):
-        return value[:_LONGEST_SHOWN]
     shown = without_secrets(value)
+    if isinstance(shown, str):
+        return shown[:_LONGEST_SHOWN]
     try:
         text = orjson.dumps(shown).decode()
     except orjson.JSONEncodeError:
         text = repr(shown)
     return text[:_LONGEST_SHOWN]
-
-
-def without_secrets(value: Any, depth: int = 0) -> Any:  # noqa: ANN401  # any JSON value
-    """Return a JSON value with `***` for what is named like card data or a signature.
-
-    What is nested more than 16 deep is `***` too.
-    """
-    if not isinstance(value, dict | list):
-        return value
-    if depth > _DEEPEST_KEPT:
-        return MASK
-    if isinstance(value, list):
-        return [without_secrets(element, depth + 1) for element in value]
-    return {
-        name: MASK if _SECRET_NAME.search(name) else without_secrets(element, depth + 1)
-        for name, element in value.items()
-    }

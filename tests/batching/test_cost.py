@@ -61,7 +61,6 @@ async def test_an_order_costs_few_calls(
 
 def test_the_record_of_an_outcome_is_read_in_few_calls() -> None:
     records._reader.cache_clear()  # which may have met other records with as many fields before
-    records._converter.cache_clear()
     item = {
         "transaction_id": "T1",
         "order_no": "A",

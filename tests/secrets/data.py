@@ -13,7 +13,7 @@ from gateway_async import (
     RedirectPayment,
 )
 
-CARD = "4929618044173052"
+CARD = "4929618044173051"
 CODE = "9137"
 SIGNER_SECRET = "whisper-of-the-signer-Zk81"
 TOKEN = "token-for-a-card-" + "Qx7" * 40

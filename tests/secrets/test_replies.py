@@ -1,12 +1,13 @@
 """A gateway that repeats what it should keep to itself: nothing of it shows or is stored."""
 
 import json
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
 
-from gateway_async import CaptureOrder, GatewayClient, GatewayError, OrderRef, RefundOrder
+from gateway_async import CaptureOrder, Dialect, GatewayClient, GatewayError, OrderRef, RefundOrder
 from gateway_async.models.values import SignatureText, mask_card
 from tests.fuzz.memory import MemoryGateway, client_of, fields_of
 from tests.secrets.data import CARD, CODE, direct_payment, payout_request, redirect_payment
@@ -152,6 +153,45 @@ async def test_records_show_no_card_data_of_a_reply(net: Dragnet, name: str) -> 
     net.catch_object("records", [outcome.record for outcome in result], deep=True)
     for outcome in result:
         net.add("outcome", f"{outcome!r} {outcome.record!r}")
+
+
+SPACED = " ".join(CARD[n : n + 4] for n in range(0, 16, 4))
+
+
+@pytest.mark.parametrize("said", [CARD, SPACED, f"12 {CARD} 0527", f"7{CARD}99", int(CARD)])
+@pytest.mark.parametrize("status", ["1", "2", "3"])
+@pytest.mark.parametrize("name", BATCHES)
+async def test_no_text_of_a_reply_shows_a_card_number(
+    net: Dragnet, name: str, status: str, said: object
+) -> None:
+    text = f"E1:refused {said}" if isinstance(said, str) else said
+
+    def rewrite(reply: dict[str, Any], name: str) -> object:
+        kind = name.removesuffix("_orders")
+        marks = {f"{kind}_status": status, f"{kind}_message": text, "error_message": text}
+        items = [{**item, **marks, "said": {"more": text}} for item in reply[name]]
+        return {**reply, "return_message": text, name: [*items[1:], [text], {"order_no": [text]}]}
+
+    client = client_of(_rewriting(rewrite, name), dialect=Dialect(declined_statuses={"3"}))
+    result = await BATCHES[name](client)
+    async with BATCHES[name](client) as batch:
+        outcomes = [outcome async for outcome in batch]
+    for number, outcome in enumerate((*result, *outcomes)):
+        net.catch_object("record", outcome.record, deep=True)
+        net.catch_object("envelope", outcome.reply, deep=True)
+        net.catch_object("error", outcome.error, deep=True)
+        net.add("outcome", f"{number} {outcome!r}")
+    for pickled in map(pickle.dumps, (result, outcomes, result.unexpected)):
+        net.add("pickled", pickled.decode("latin-1"))
+        net.catch_object("unpickled", pickle.loads(pickled), deep=True)  # noqa: S301  # our own
+    net.add("rows", repr(result.to_dicts()))
+
+
+async def test_a_number_that_names_an_order_is_no_card_number() -> None:
+    orders = [RefundOrder(**{**ORDERS[0], "order_no": CARD}, refund_amount="1.00")]
+    result = await client_of(MemoryGateway()).refund(orders)
+    for outcomes in (result, pickle.loads(pickle.dumps(result))):  # noqa: S301  # our own
+        assert [each.record and each.record.order_no for each in outcomes] == [CARD]
 
 
 async def test_a_signature_that_differs_does_not_make_an_item_another(net: Dragnet) -> None:
