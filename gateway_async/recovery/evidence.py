@@ -5,7 +5,7 @@ shown to work proves that it was not: its reply is whole, and lists a refund tha
 An order with neither stays unknown. This module judges one look-up; `recover` makes two, and waits.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +13,22 @@ import attrs
 
 from gateway_async.batching.results import BatchResult, ListedOutcomes, Outcome
 from gateway_async.errors import ConfigurationError
-from gateway_async.models.orders import ANY_MARKER, OutcomeStatus, count_statuses, reference_of
-from gateway_async.operations import OPERATIONS
+from gateway_async.models.orders import (
+    ANY_MARKER,
+    OutcomeStatus,
+    count_status,
+    count_statuses,
+    reference_of,
+)
+from gateway_async.operations import OPERATIONS, REFUND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from gateway_async.batching.results import ChunkResult
     from gateway_async.dialect import Dialect
     from gateway_async.models.records import RefundRecord, TransactionRecord
+    from gateway_async.operations import Operation
 
     Place = tuple[int, int]
     """Where an outcome is: the number of its chunk, and its offset there."""
@@ -299,10 +306,67 @@ def _is_done(record: "RefundRecord", outcome: "Outcome[Any, Any]", dialect: "Dia
 
 # Inputs: the outcomes that are given
 
-_OPERATIONS: "Mapping[type, str]" = {
-    row.order_class: name for name, row in OPERATIONS.items() if row.recovered_by
-}
-"""What can be recovered by look-up, by the type of the order."""
+RECOVERABLE = tuple(row for row in OPERATIONS.values() if row.recovered_by)
+"""The operations that are recovered by a look-up."""
+
+
+@attrs.define
+class Transaction:
+    """The orders of one operation on one transaction.
+
+    Attributes:
+        operation: The operation.
+        name: Its `transaction_id`.
+        unknown: The outcomes that nothing has shown to be done.
+        claims: Which of its refunds belong to settled outcomes.
+        settled: The indices of settled outcomes.
+    """
+
+    operation: "Operation"
+    name: str
+    claims: ClaimedRefunds
+    unknown: "dict[Place, Outcome[Any, Any]]" = attrs.field(factory=dict)
+    settled: set[int] = attrs.field(factory=set)
+
+    def judge(self, lookup: LookupResult, dialect: "Dialect") -> "dict[Place, Finding]":
+        """Judge what is unknown by what a look-up says of the transaction."""
+        outcomes = list(self.unknown.values())
+        if self.operation is REFUND:
+            findings = [
+                # An order that is also given settled is not absent, whatever a look-up lists.
+                BESIDE_ITSELF
+                if found.proof is not Proof.DONE and o.index in self.settled
+                else found
+                for o, found in zip(
+                    outcomes, prove_refunds(outcomes, lookup, self.claims, dialect), strict=True
+                )
+            ]
+        else:
+            is_its_own = len(outcomes) == 1 and not self.settled
+            is_alone = self.claims.all_known or _is_alone(outcomes[0])
+            found = prove_state(self.operation.name, lookup, dialect)
+            findings = [found if is_its_own and is_alone else SHARED] * len(outcomes)
+        return dict(zip(self.unknown, findings, strict=True))
+
+    def settle(self, done: "Mapping[Place, Finding]") -> None:
+        """Note what is shown to be done: no other order may claim the same refund."""
+        claimed = {found.reference for found in done.values() if found.reference is not None}
+        references = frozenset({*self.claims.references, *claimed})
+        self.claims = attrs.evolve(self.claims, references=references)
+        for place in done:
+            del self.unknown[place]
+
+    def add_settled(self, outcome: "Outcome[Any, Any]") -> None:
+        """Note an outcome that is settled."""
+        self.settled.add(outcome.index)
+        claims, reference = self.claims, _reference(outcome)
+        if reference:
+            self.claims = attrs.evolve(
+                claims, references=frozenset({*claims.references, reference})
+            )
+        elif self.operation is REFUND:
+            amounts = (*claims.unreferenced, outcome.order.refund_amount)
+            self.claims = attrs.evolve(claims, unreferenced=amounts)
 
 
 def as_result(given: object) -> BatchResult[Any, Any]:
@@ -339,94 +403,56 @@ def is_whole_batch(result: BatchResult[Any, Any]) -> bool:
     return result.of_one_batch and len(result) == sum(result.counts.values())
 
 
-def find_unknown(
-    blocks: "Sequence[ChunkResult]",
-) -> "Iterator[tuple[Place, Outcome[Any, Any]]]":
-    """Yield the unknown outcomes that can be recovered by look-up, each with its place."""
-    for number, block in enumerate(blocks):
-        if not count_statuses(block.statuses)[OutcomeStatus.UNKNOWN]:
+def find_transactions(chunks: "Sequence[ChunkResult]", *, all_known: bool) -> "list[Transaction]":
+    """Find the transactions with an unknown outcome that a look-up can settle."""
+    found: dict[tuple[str, str], Transaction] = {}
+    for number, chunk in enumerate(chunks):
+        if not count_status(chunk.statuses, OutcomeStatus.UNKNOWN):
             continue
-        for offset, outcome in enumerate(block.outcomes()):
-            if outcome.status is OutcomeStatus.UNKNOWN and operation_of(outcome) is not None:
-                yield (number, offset), outcome
-
-
-def settled_of(
-    blocks: "Sequence[ChunkResult]", wanted: "set[str]"
-) -> "Iterator[Outcome[Any, Any]]":
-    """Yield the settled outcomes of some transactions."""
-    for block in blocks:
-        if any(getattr(o, "transaction_id", None) in wanted for o in block.orders):
-            yield from (
-                outcome
-                for outcome in block.outcomes()
-                if outcome.status is OutcomeStatus.SUCCEEDED
-                and operation_of(outcome) is not None
-                and outcome.order.transaction_id in wanted
-            )
-
-
-def find_claims(
-    blocks: "Sequence[ChunkResult]", unknown: "Iterable[Outcome[Any, Any]]", *, all_known: bool
-) -> dict[str, ClaimedRefunds]:
-    """Collect which refunds, of transactions with an unknown one, belong to settled orders."""
-    wanted = {o.order.transaction_id for o in unknown if is_of(o, "refund")}
-    references: dict[str, set[str]] = defaultdict(set)
-    unreferenced: dict[str, list[Any]] = defaultdict(list)
-    for outcome in settled_of(blocks, wanted):
-        if not is_of(outcome, "refund"):
+        for offset, outcome in enumerate(chunk.outcomes()):
+            operation = _operation_of(outcome)
+            if outcome.status is OutcomeStatus.UNKNOWN and operation is not None:
+                name = outcome.order.transaction_id
+                claims = ClaimedRefunds(all_known=all_known)
+                transaction = Transaction(operation, name, claims)
+                transaction = found.setdefault((operation.name, name), transaction)
+                transaction.unknown[number, offset] = outcome
+    names = {name for _, name in found}
+    for chunk in chunks:
+        if not any(getattr(order, "transaction_id", None) in names for order in chunk.orders):
             continue
-        name = outcome.order.transaction_id
-        if reference := _reference(outcome):
-            references[name].add(reference)
-        else:
-            unreferenced[name].append(outcome.order.refund_amount)
-    return {
-        name: ClaimedRefunds(
-            references=frozenset(references[name]),
-            unreferenced=tuple(unreferenced[name]),
-            all_known=all_known,
-        )
-        for name in wanted
-    }
+        for outcome in chunk.outcomes():
+            operation = _operation_of(outcome)
+            if outcome.status is OutcomeStatus.SUCCEEDED and operation is not None:
+                beside = found.get((operation.name, outcome.order.transaction_id))
+                if beside is not None:
+                    beside.add_settled(outcome)
+    return list(found.values())
 
 
 def find_control(
-    blocks: "Sequence[ChunkResult]", is_askable: "Callable[[str], bool]"
+    chunks: "Sequence[ChunkResult]", is_askable: "Callable[[str], bool]"
 ) -> ControlRefund | None:
     """Find a refund that the gateway said it did, with its reference."""
-    for block in blocks:
-        if not count_statuses(block.statuses)[OutcomeStatus.SUCCEEDED]:
+    for chunk in chunks:
+        if not count_status(chunk.statuses, OutcomeStatus.SUCCEEDED):
             continue
-        for outcome in block.outcomes():
-            if not _is_done_refund(outcome) or not is_askable(outcome.order.transaction_id):
-                continue
-            if reference := _reference(outcome):
-                return ControlRefund(outcome.order.transaction_id, reference, own_marker(outcome))
+        for outcome in chunk.outcomes():
+            is_done = outcome.status is OutcomeStatus.SUCCEEDED
+            if is_done and _operation_of(outcome) is REFUND and (name := _reference(outcome)):
+                transaction_id = outcome.order.transaction_id
+                if is_askable(transaction_id):
+                    return ControlRefund(transaction_id, name, own_marker(outcome))
     return None
 
 
-def operation_of(outcome: "Outcome[Any, Any]") -> str | None:
-    """Name the operation of an order, if it can be recovered by look-up."""
-    matching = (name for kind, name in _OPERATIONS.items() if isinstance(outcome.order, kind))
-    return next(matching, None)
+def _operation_of(outcome: "Outcome[Any, Any]") -> "Operation | None":
+    """Return the operation of an order, if it can be recovered by look-up."""
+    order = outcome.order
+    return next((row for row in RECOVERABLE if isinstance(order, row.order_class)), None)
 
 
-def is_of(outcome: "Outcome[Any, Any]", operation: str) -> bool:
-    """Say whether an outcome is of an operation."""
-    return operation_of(outcome) == operation
-
-
-def name_of(outcome: "Outcome[Any, Any]") -> tuple[int, str]:
-    """Return what two outcomes of one order, given twice, have in common."""
-    return outcome.index, outcome.order.transaction_id
-
-
-def _is_done_refund(outcome: "Outcome[Any, Any]") -> bool:
-    is_done = outcome.status is OutcomeStatus.SUCCEEDED
-    return is_done and is_of(outcome, "refund") and bool(outcome.items)
-
-
-def _reference(outcome: "Outcome[Any, Any]") -> str | None:
-    record = outcome.record
-    return reference_of(record) if record else None
+def _reference(outcome: "Outcome[Any, Any]") -> str:
+    """Return the gateway's reference of a refund that was done; "" where it is not known."""
+    is_refund = _operation_of(outcome) is REFUND
+    return reference_of(outcome.record) if is_refund and outcome.record else ""
