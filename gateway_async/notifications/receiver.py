@@ -9,7 +9,6 @@ time for each payment; and the same record only once, unless it failed.
 import asyncio
 import contextlib
 import contextvars
-import functools
 import hashlib
 import inspect
 import itertools
@@ -30,7 +29,14 @@ from gateway_async.settings import DEFAULT_LINGER_SECONDS, check_instance, check
 from gateway_async.signing import SIGNATURE_FIELD
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Iterator,
+        Mapping,
+        MutableMapping,
+    )
 
     from aiohttp import web
 
@@ -48,20 +54,12 @@ _BODY_SECONDS = 10.0
 _MOST_LOOKS = 5
 
 
-class _RefusedError(Exception):
-    """The notification is not handed on; `answer` says why."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.answer = _Answer(status, text)
-
-
 class _ClientGoneError(Exception):
     """The sender of the notification did not wait for the answer."""
 
 
 @attrs.frozen
-class _Answer:
+class _Answer(Exception):  # noqa: N818  # raised where the notification is not handed on
     """What is answered: the status counts, the text is for a reader of logs."""
 
     status: int
@@ -70,12 +68,28 @@ class _Answer:
 
 
 _AGAIN = {"Retry-After": "5"}
-_BUSY = _Answer(503, "busy", _AGAIN)
-_UNCONFIRMED = _Answer(503, "it cannot be confirmed now", _AGAIN)
-_NOT_TAKEN = _Answer(500, "it was not taken")
-_ABSENT = _Answer(404, "no such payment")
 
 
+def _checked(check: "Callable[..., object]", *more: object) -> "Callable[..., None]":
+    """Make a validator of a check that is given the name and the value."""
+
+    def validate(_: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
+        check(attribute.name, value, *more)
+
+    return validate
+
+
+def _check_function(name: str, value: object) -> None:
+    if not callable(value):
+        raise ConfigurationError(f"{name}: expected a function, got {value!r}")
+
+
+_function = _checked(_check_function)
+_optional_function = attrs.validators.optional(_function)
+_count = _checked(checked_count)
+
+
+@attrs.define(eq=False, repr=False)
 class NotificationReceiver:
     """Takes notifications, and hands the application what the gateway confirms.
 
@@ -116,7 +130,7 @@ class NotificationReceiver:
 
     It has nothing to close, and serves one event loop at a time.
 
-    Args:
+    Attributes:
         gateway: Whose records count. Its dialect says which fields name the order, and what is
             answered.
         on_payment: Called with a confirmed `TransactionRecord`; may be asynchronous.
@@ -134,49 +148,40 @@ class NotificationReceiver:
         ConfigurationError: If a setting is wrong.
     """
 
-    def __init__(  # noqa: PLR0913  # one keyword a setting or collaborator
-        self,
-        gateway: GatewayClient,
-        on_payment: "Callable[[TransactionRecord], Awaitable[object] | object]",
-        *,
-        on_payout: "Callable[[Notification], Awaitable[object] | object] | None" = None,
-        verifier: "Verifier | None" = None,
-        max_body_bytes: int = MAX_BYTES,
-        concurrency: int = 100,
-        remembered: int = 10_000,
-        linger_seconds: float = DEFAULT_LINGER_SECONDS,
-        policy: "BatchPolicy | None" = None,
-    ) -> None:
-        check_instance("gateway", gateway, GatewayClient)
-        for name, value in (
-            ("on_payment", on_payment),
-            ("on_payout", on_payment if on_payout is None else on_payout),
-            ("verifier", on_payment if verifier is None else verifier),
-        ):
-            if not callable(value):
-                raise ConfigurationError(f"{name}: expected a function, got {value!r}")
-        if on_payout is not None and verifier is None:
+    gateway: GatewayClient = attrs.field(validator=_checked(check_instance, GatewayClient))
+    on_payment: "Callable[[TransactionRecord], Awaitable[object] | object]" = attrs.field(
+        validator=_function
+    )
+    on_payout: "Callable[[Notification], Awaitable[object] | object] | None" = attrs.field(
+        default=None, kw_only=True, validator=_optional_function
+    )
+    verifier: "Verifier | None" = attrs.field(
+        default=None, kw_only=True, validator=_optional_function
+    )
+    max_body_bytes: int = attrs.field(default=MAX_BYTES, kw_only=True, validator=_count)
+    concurrency: int = attrs.field(default=100, kw_only=True, validator=_count)
+    remembered: int = attrs.field(default=10_000, kw_only=True, validator=_count)
+    linger_seconds: float = attrs.field(default=DEFAULT_LINGER_SECONDS, kw_only=True)
+    policy: "BatchPolicy | None" = attrs.field(default=None, kw_only=True)
+    _single: "Coalescer | None" = attrs.field(default=None, init=False)
+    _loop: asyncio.AbstractEventLoop | None = attrs.field(default=None, init=False)
+    _context: contextvars.Context = attrs.field(factory=contextvars.copy_context, init=False)
+    _busy: int = attrs.field(default=0, init=False)
+    _moments: "Iterator[int]" = attrs.field(factory=itertools.count, init=False)
+    _known: "OrderedDict[str, tuple[bytes, int]]" = attrs.field(factory=OrderedDict, init=False)
+    _turns: "WeakValueDictionary[str, asyncio.Lock]" = attrs.field(
+        factory=WeakValueDictionary, init=False
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.on_payout is not None and self.verifier is None:
             raise ConfigurationError(
                 "on_payout: needs a verifier, since a payout cannot be looked up"
             )
-        self._gateway = gateway
-        self._on_payment = on_payment
-        self._on_payout = on_payout
-        self._verifier = verifier
-        self._max_body_bytes = checked_count("max_body_bytes", max_body_bytes)
-        self._concurrency = checked_count("concurrency", concurrency)
-        self._remembered = checked_count("remembered", remembered)
-        self._coalesced = functools.partial(
-            gateway.coalesced, linger_seconds=linger_seconds, policy=policy
-        )
         self._coalesced()  # for its settings to be checked now
-        self._single: Coalescer | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._context = contextvars.copy_context()
-        self._busy = 0
-        self._moments = itertools.count()
-        self._known: OrderedDict[str, tuple[bytes, int]] = OrderedDict()
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def _coalesced(self) -> "Coalescer":
+        return self.gateway.coalesced(linger_seconds=self.linger_seconds, policy=self.policy)
 
     # HTTP
 
@@ -228,38 +233,43 @@ class NotificationReceiver:
     ) -> _Answer:
         if method != "POST":
             return _Answer(405, "send notifications by POST", {"Allow": "POST"})
-        if self._busy >= self._concurrency:
-            return _BUSY
+        if self._busy >= self.concurrency:
+            return _Answer(503, "busy", _AGAIN)
         self._busy += 1
         headers = {name.lower(): value for name, value in headers.items()}
         try:
             body = await self._read(headers, pieces)
             notification = parse(
-                headers, body, dialect=self._gateway.dialect, max_bytes=self._max_body_bytes
+                headers, body, dialect=self.gateway.dialect, max_bytes=self.max_body_bytes
             )
             await self._verify(notification, headers, body)
-            return await self._hear(notification)
-        except _RefusedError as refused:
-            return refused.answer
+            single = self._single_here()
+            if notification.is_payout:
+                await self._hand_on(notification)
+            elif not await self._confirm(notification, single):
+                return _Answer(503, "it cannot be confirmed now", _AGAIN)
+        except _Answer as refusal:
+            return refusal
         except NotificationError as error:
             _log.info("a notification was refused: %s", error)
             return _Answer(400, str(error))
         finally:
             self._busy -= 1
+        return _Answer(200, self.gateway.dialect.notification_answer)
 
     async def _read(self, headers: "Mapping[str, str]", pieces: "AsyncIterator[bytes]") -> bytes:
         if headers.get("content-encoding", "identity").lower() != "identity":
-            raise _RefusedError(415, "send notifications uncompressed")
+            raise _Answer(415, "send notifications uncompressed")
         body = bytearray()
         try:
             async with asyncio.timeout(_BODY_SECONDS):
                 async for piece in pieces:
                     body += piece
-                    if len(body) > self._max_body_bytes:
-                        text = f"the notification is larger than {self._max_body_bytes} bytes"
-                        raise _RefusedError(413, text)
+                    if len(body) > self.max_body_bytes:
+                        text = f"the notification is larger than {self.max_body_bytes} bytes"
+                        raise _Answer(413, text)
         except TimeoutError:
-            raise _RefusedError(408, "the notification took too long") from None
+            raise _Answer(408, "the notification took too long") from None
         return bytes(body)
 
     async def _verify(
@@ -268,106 +278,92 @@ class NotificationReceiver:
         """Ask the verifier; without one, refuse payouts, which no look-up confirms."""
         right: object = not notification.is_payout
         try:
-            if self._verifier is not None:
-                right = self._verifier(headers, body, plain_fields(notification))
+            if self.verifier is not None:
+                right = self.verifier(headers, body, plain_fields(notification))
             if inspect.isawaitable(right):
                 right = await right
         except Exception as error:  # noqa: BLE001  # the merchant's code: its frames know the signature
             frame = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{frame.filename}:{frame.lineno}"
             _log.error("the verifier raised %s at %s", type(error).__name__, place)
-            raise _RefusedError(500, "it could not be verified") from None
+            raise _Answer(500, "it could not be verified") from None
         if right is not True:
-            raise _RefusedError(403, "it is not verified")
+            raise _Answer(403, "it is not verified")
 
     # To the application
 
-    async def _hear(self, notification: Notification) -> _Answer:
-        try:
-            single = self._single_here()
-        except ConfigurationError as error:  # the client is closed, as while a server ends
-            _log.warning("a notification could not be confirmed: %s", error)
-            return _UNCONFIRMED
-        if notification.is_payout:
-            return await self._hand_on(notification)
-        for _ in range(_MOST_LOOKS):
-            if answer := await self._confirm(notification, single):
-                return answer
-        return _UNCONFIRMED
-
-    async def _hand_on(self, notification: Notification) -> _Answer:
+    async def _hand_on(self, notification: Notification) -> None:
         """Hand on a payout that is verified, and cannot be looked up."""
-        if self._on_payout is None:
-            return _ABSENT
+        if self.on_payout is None:
+            raise _Answer(404, "no such payment")
         fields = plain_fields(notification)
         news = _digest({n: text for n, text in fields.items() if n != SIGNATURE_FIELD})
+        turn = f"payout {notification.request_id}"
         # Each by itself: a late repeat of an earlier one is no news.
-        name = f"payout {notification.request_id} {news.hex()}"
-        async with self._turn(f"payout {notification.request_id}"):
-            if name in self._known or await self._call(self._on_payout, notification, name, news):
-                return self._taken()
-        return _NOT_TAKEN
+        name = f"{turn} {news.hex()}"
+        async with self._turns.setdefault(turn, asyncio.Lock()):
+            if name not in self._known:
+                await self._call(self.on_payout, notification, name, news)
 
-    async def _confirm(self, notification: Notification, single: "Coalescer") -> _Answer | None:
+    async def _confirm(self, notification: Notification, single: "Coalescer") -> bool:
         """Look a payment up, and hand each record of it to the application.
 
-        None where the application had a later look at a payment meanwhile: it is to be asked again.
+        Where the application had a later look at a payment meanwhile, it is asked for again; False
+        where that goes on, or where the gateway gave no answer.
         """
-        asked_at = next(self._moments)
-        try:
-            outcome = await single.query(notification.ref)
-        except InvalidOrderError:  # such as a reference with the dialect's separator in it
-            return _Answer(400, "it names no payment that can be looked up")
-        if outcome.status is OutcomeStatus.ABSENT:
-            return _ABSENT
-        if outcome.status is not OutcomeStatus.SUCCEEDED:
-            reason = outcome.error or outcome.status
-            _log.warning("a notification could not be confirmed: %s", reason)
-            return _UNCONFIRMED
-        for record, item in zip(outcome.record or (), outcome.items, strict=True):
-            name = record.transaction_id or record.order_no or notification.ref.value
-            news = _digest(item)
-            async with self._turn(name):
-                last, given_at = self._known.get(name, (b"", -1))
-                if last == news:
-                    continue
-                if given_at > asked_at:  # what it has may be later than this
-                    return None
-                if not await self._call(self._on_payment, record, name, news):
-                    return _NOT_TAKEN
-        return self._taken()
+        for _ in range(_MOST_LOOKS):
+            asked_at = next(self._moments)
+            try:
+                outcome = await single.query(notification.ref)
+            except InvalidOrderError:  # such as a reference with the dialect's separator in it
+                raise _Answer(400, "it names no payment that can be looked up") from None
+            if outcome.status is OutcomeStatus.ABSENT:
+                raise _Answer(404, "no such payment")
+            if outcome.status is not OutcomeStatus.SUCCEEDED:
+                reason = outcome.error or outcome.status
+                _log.warning("a notification could not be confirmed: %s", reason)
+                return False
+            for record, item in zip(outcome.record or (), outcome.items, strict=True):
+                name = record.transaction_id or record.order_no or notification.ref.value
+                news = _digest(item)
+                async with self._turns.setdefault(name, asyncio.Lock()):
+                    last, given_at = self._known.get(name, (b"", -1))
+                    if last == news:
+                        continue
+                    if given_at > asked_at:  # what it has may be later than this
+                        break
+                    await self._call(self.on_payment, record, name, news)
+            else:
+                return True
+        return False
 
-    async def _call(self, handler: "Handler", subject: object, name: str, news: bytes) -> bool:
-        """Give something to the application, and remember it; return whether it was taken."""
+    async def _call(self, handler: "Handler", subject: object, name: str, news: bytes) -> None:
+        """Give something to the application, and remember it."""
         try:
             taken = handler(subject)
             if inspect.isawaitable(taken):
                 await taken
         except Exception:  # noqa: BLE001  # the application's code: the gateway is to repeat it
             _log.exception("the handler of notifications raised; the gateway is to repeat it")
-            return False
+            raise _Answer(500, "it was not taken") from None
         self._known[name] = news, next(self._moments)
         self._known.move_to_end(name)
-        if len(self._known) > self._remembered:
+        if len(self._known) > self.remembered:
             self._known.popitem(last=False)
-        return True
-
-    def _taken(self) -> _Answer:
-        return _Answer(200, self._gateway.dialect.notification_answer)
-
-    def _turn(self, name: str) -> asyncio.Lock:
-        """Return what is held while the application is given one payment."""
-        return self._turns.setdefault(name, asyncio.Lock())
 
     def _single_here(self) -> "Coalescer":
         """Return what asks the gateway on the running event loop."""
         loop = asyncio.get_running_loop()
         if self._single is None or self._loop is not loop:
-            single = self._coalesced()
-            # Entered in the receiver's context, not the first notification's. It never waits, and
-            # is never left: once no answer is waited for, there is nothing of it to close.
-            with contextlib.suppress(StopIteration):
-                self._context.run(single.__aenter__().send, None)
+            try:
+                single = self._coalesced()
+                # Entered in the receiver's context, not the first notification's. It never waits,
+                # and is never left: without a caller that waits, there is nothing of it to close.
+                with contextlib.suppress(StopIteration):
+                    self._context.run(single.__aenter__().send, None)
+            except ConfigurationError as error:  # the client is closed, as while a server ends
+                _log.warning("a notification could not be confirmed: %s", error)
+                raise _Answer(503, "it cannot be confirmed now", _AGAIN) from None
             self._loop, self._single = loop, single
         return self._single
 
