@@ -9,8 +9,9 @@ from urllib.parse import urlencode
 import aiohttp
 import attrs
 import pytest
+from defusedxml.ElementTree import fromstring
 
-from gateway_async.sandbox import Sandbox, SeededOrder
+from gateway_async.sandbox import PaymentStatus, Sandbox, SeededOrder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -20,20 +21,26 @@ PATHS = {
     "search_refunds": "/v1/retrievalRefund",
     "pay": "/v1/authorise",
 }
-
-
 SECRET = "sandbox-secret"
+CARD = "4111111111111111"
+NASTY = "</script><script>x(\"&amp;' 🎉\u2028"
+PAYMENT = {"order_no": "N-1", "currency": "EUR", "amount": "12.30"}
+DIRECT = {**PAYMENT, "card": CARD, "expiration_month": "12", "security_code": "987"}
+APM = {**PAYMENT, "payment_method": "boleto"}
+PAYOUT: dict[str, Any] = {
+    "request_id": "7d444840-9dc0-11d1-b245-5ffdce74fad2",
+    "payment_amount": "100.00",
+    "payment_currency": "USD",
+    "source_amount": "93.10",
+    "source_currency": "EUR",
+    "beneficiary": {"bank_details": {"account_number": "1", "bank_code": "B"}},
+    "payer": {"company_name": "Ünlü"},
+}
 
 
 def sign(fields: dict[str, str], secret: str = SECRET) -> str:
     message = "&".join(f"{name}={fields[name]}" for name in sorted(fields))
     return hmac.new(secret.encode(), message.encode(), hashlib.sha256).hexdigest()
-
-
-def signed(fields: dict[str, Any]) -> dict[str, str]:
-    texts = {"merchant_id": "M1", "account_id": "A1"}
-    texts |= {n: v if isinstance(v, str) else json.dumps(v) for n, v in fields.items()}
-    return {**texts, "encryption_data": sign(texts)}
 
 
 def as_json(fields: dict[str, Any], texts: dict[str, str]) -> str:
@@ -50,18 +57,25 @@ class Merchant:
     sandbox: Sandbox
     http: aiohttp.ClientSession
 
-    def post(
-        self, operation: str, fields: dict[str, Any], *, form: bool = False
+    def send(
+        self, operation: str, body: str, kind: str = "json"
     ) -> "aiohttp.client._RequestContextManager":
-        texts = signed(fields)
-        body = urlencode(texts) if form else as_json(fields, texts)
-        kind = "x-www-form-urlencoded" if form else "json"
         return self.http.post(
             self.sandbox.base_url + PATHS.get(operation, f"/v1/{operation}"),
             data=body.encode(),
             headers={"Content-Type": f"application/{kind}"},
             allow_redirects=False,
         )
+
+    def post(
+        self, operation: str, fields: dict[str, Any], *, form: bool = False
+    ) -> "aiohttp.client._RequestContextManager":
+        texts = {"merchant_id": "M1", "account_id": "A1"}
+        texts |= {n: v if isinstance(v, str) else json.dumps(v) for n, v in fields.items()}
+        texts["encryption_data"] = sign(texts)
+        if form:
+            return self.send(operation, urlencode(texts), "x-www-form-urlencoded")
+        return self.send(operation, as_json(fields, texts))
 
     async def ask(
         self, operation: str, fields: dict[str, Any] | None = None, *, form: bool = False
@@ -71,10 +85,39 @@ class Merchant:
             reply: dict[str, Any] = await response.json()
             return reply
 
-    async def refund(self, *orders: SeededOrder, **changes: str) -> list[dict[str, Any]]:
-        reply = await self.ask("refund", {"refund_orders": [item(o, **changes) for o in orders]})
-        records: list[dict[str, Any]] = reply["refund_orders"]
+    async def order(self, operation: str, *orders: SeededOrder, **changes: str) -> list[Any]:
+        """Ask for a batch; return its records."""
+        name = f"{operation}_orders"
+        reply = await self.ask(operation, {name: [item(one, **changes) for one in orders]})
+        records: list[Any] = reply[name]
         return records
+
+    async def refund(self, *orders: SeededOrder, **changes: str) -> list[dict[str, Any]]:
+        return await self.order("refund", *orders, **changes)
+
+    async def pay(self, fields: dict[str, Any], *, form: bool = True) -> dict[str, Any]:
+        async with self.post("pay", fields, form=form) as response:
+            assert (response.status, response.content_type) == (200, "text/xml")
+            root = fromstring(await response.text())
+        assert root.tag == "respon"
+        return {e.tag: {c.tag: c.text for c in e} if len(e) else e.text or "" for e in root}
+
+    async def page(self, operation: str, fields: dict[str, Any]) -> str:
+        async with self.post(operation, fields, form=True) as response:
+            assert response.content_type == "text/html"
+            return await response.text()
+
+    async def decide(self, page_url: str, choice: str) -> tuple[int, str]:
+        async with self.http.post(
+            page_url, data={"choice": choice}, allow_redirects=False
+        ) as response:
+            return response.status, response.headers.get("Location", "")
+
+    @property
+    def status(self) -> PaymentStatus:
+        """Where the one payment stands."""
+        (payment,) = self.sandbox.ledger
+        return payment.status
 
 
 def item(order: SeededOrder, **changes: str) -> dict[str, str]:

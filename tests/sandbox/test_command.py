@@ -30,8 +30,7 @@ from gateway_async.cli.commands.sandboxes import (
 )
 from gateway_async.sandbox import Sandbox, faults
 from tests.cli.running import SCRIPT
-from tests.sandbox.conftest import Merchant
-from tests.sandbox.test_payments import DIRECT, pay
+from tests.sandbox.conftest import DIRECT, Merchant
 
 AS_ON_WINDOWS = """
 import asyncio, sys
@@ -233,9 +232,8 @@ async def test_options_lead_shoppers_and_notifications(monkeypatch: pytest.Monke
         make_sandbox(ServerOptions(port=0), shoppers, FaultOptions()) as sandbox,
     ):
         merchant = Merchant(sandbox=sandbox, http=http)
-        await pay(merchant, fields)
-        async with merchant.post("checkout", fields, form=True) as response:
-            page = await response.text()
+        await merchant.pay(fields)
+        page = await merchant.page("checkout", fields)
         await asyncio.wait_for(sandbox.deliver_notifications(), 60)
     assert all(f'"{url}"' in page for url in ways.values())
     (sent,) = sandbox.notifications

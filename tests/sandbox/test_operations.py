@@ -1,0 +1,390 @@
+"""What the merchant asks for, written by hand from the interface, and what the books say then."""
+
+import json
+import re
+from decimal import Decimal
+from typing import Any
+
+import attrs
+import pytest
+
+from gateway_async import DirectPaymentResult, RefundRecord, TransactionRecord
+from gateway_async.sandbox import PaymentStatus, Sandbox, SeededOrder
+from tests.sandbox.conftest import CARD, DIRECT, PAYMENT, PAYOUT, Merchant, item, sign
+
+OF_A_SEARCH = {"payment_status", "refund_date", "refund_processing_date"}
+
+
+def one(merchant: Merchant, status: str = "captured") -> SeededOrder:
+    return merchant.sandbox.seed(1, status=status)[0]
+
+
+def listed_in(model: type[Any]) -> set[str]:
+    """Return the interface's fields of a record."""
+    return {field.name for field in attrs.fields(model)} - {"extra", "unreadable"}
+
+
+# Batches
+
+
+async def test_a_refund_is_carried_out_and_described(merchant: Merchant) -> None:
+    order = one(merchant)
+    reply = await merchant.ask("refund", {"refund_orders": [item(order)]})
+    assert (reply["merchant_id"], reply["account_id"]) == ("M1", "A1")
+    assert (reply["return_status"], reply["return_message"]) == ("1", "OK")
+    (record,) = reply["refund_orders"]
+    assert set(record) == listed_in(RefundRecord) - OF_A_SEARCH
+    assert record["refund_status"] == "1"
+    assert record["refund_reference_id"] == f"{order.transaction_id}-01"
+    (refund,) = merchant.sandbox.ledger.transaction(order.transaction_id).refunds
+    assert (refund.amount, refund.reason) == (Decimal("4.00"), "returned")
+
+
+async def test_a_repeated_refund_is_a_second_one_while_money_is_left(merchant: Merchant) -> None:
+    order, ledger = one(merchant), merchant.sandbox.ledger
+    messages = [(await merchant.refund(order))[0]["refund_message"] for _ in range(3)]
+    assert [message.split(":")[0] for message in messages] == ["V0000", "V0000", "2203"]
+    assert ledger.effects("refund", order.transaction_id) == 2
+    assert ledger.refusals("refund", order.transaction_id) == 1
+    assert ledger.transaction(order.transaction_id).refunded_amount == Decimal("8.00")
+
+
+@pytest.mark.parametrize(
+    ("status", "changes", "code"),
+    [
+        ("captured", {"transaction_id": "1"}, "2001"),
+        ("captured", {"order_no": "other"}, "2002"),
+        ("captured", {"currency": "USD"}, "2003"),
+        ("captured", {"amount": "ten"}, "2004"),
+        ("captured", {"amount": "9.99"}, "2005"),
+        ("authorised", {}, "2201"),
+        ("captured", {"refund_amount": "0.00"}, "2202"),
+        ("captured", {"refund_amount": "-1.00"}, "2202"),
+        ("captured", {"refund_amount": "1e1"}, "2202"),
+        ("captured", {"refund_amount": "10.01"}, "2203"),
+    ],
+)
+async def test_a_wrong_refund_is_refused(
+    merchant: Merchant, status: str, changes: dict[str, str], code: str
+) -> None:
+    order = one(merchant, status)
+    (record,) = await merchant.refund(order, **changes)
+    assert (record["refund_status"], record["refund_reference_id"]) == ("0", "")
+    assert record["refund_message"].startswith(f"{code}:")
+    assert merchant.sandbox.ledger.effects("refund", order.transaction_id) == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "steps", "then"),
+    [
+        ("authorised", [("capture", {"amount": "7.50"}, "")], ("CAPTURED", "7.50")),
+        (
+            "authorised",
+            [("capture", {}, ""), ("capture", {}, "already captured")],
+            ("CAPTURED", 10),
+        ),
+        ("authorised", [("capture", {"amount": "10.01"}, "amount is zero")], ("AUTHORISED", 0)),
+        (
+            "authorised",
+            [("cancel", {}, ""), ("capture", {}, "already cancelled")],
+            ("CANCELLED", 0),
+        ),
+        ("captured", [("cancel", {}, "already captured")], ("CAPTURED", 10)),
+        ("declined", [("capture", {}, "not authorised")], ("DECLINED", 0)),
+        ("captured", [("review", {"review_flag": "2"}, "")], ("CAPTURED", 10)),
+    ],
+)
+async def test_an_order_goes_from_state_to_state(
+    merchant: Merchant,
+    status: str,
+    steps: list[tuple[str, dict[str, str], str]],
+    then: tuple[str, object],
+) -> None:
+    order = one(merchant, status)
+    for operation, changes, refusal in steps:
+        (record,) = await merchant.order(operation, order, **changes)
+        assert record[f"{operation}_status"] == ("0" if refusal else "1")
+        assert record["error_message"].startswith(refusal)
+        assert bool(record["error_message"]) == bool(refusal)
+        assert record.get("review_flag", "") == changes.get("review_flag", "")
+    transaction = merchant.sandbox.ledger.transaction(order.transaction_id)
+    assert (transaction.status.name, transaction.captured_amount) == (
+        then[0],
+        Decimal(str(then[1])),
+    )
+    assert transaction.effects.total() + transaction.refusals.total() == len(steps)
+
+
+@pytest.mark.parametrize("form", [True, False])
+@pytest.mark.parametrize("operation", ["capture", "cancel", "review", "refund"])
+async def test_both_body_formats_are_understood(
+    merchant: Merchant, operation: str, *, form: bool
+) -> None:
+    order = one(merchant, "captured" if operation == "refund" else "authorised")
+    fields = {f"{operation}_orders": [item(order, refund_reason='ü 🎉 "&" </script>')]}
+    reply = await merchant.ask(operation, fields, form=form)
+    assert reply[f"{operation}_orders"][0][f"{operation}_status"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("operation", "limit"), [("capture", 50), ("cancel", 50), ("refund", 50), ("review", 100)]
+)
+async def test_too_many_orders_are_refused_as_a_whole(
+    merchant: Merchant, operation: str, limit: int
+) -> None:
+    status = "captured" if operation == "refund" else "authorised"
+    orders = merchant.sandbox.seed(limit + 1, status=status)
+    assert await merchant.order(operation, *orders) == []
+    assert all(merchant.sandbox.ledger.effects(operation, o.transaction_id) == 0 for o in orders)
+    allowed = await merchant.order(operation, *orders[1:])
+    assert [record[f"{operation}_status"] for record in allowed] == ["1"] * limit
+
+
+# Who asks, and how
+
+
+async def test_the_signature_of_a_json_body_covers_its_very_text(merchant: Merchant) -> None:
+    orders = [item(one(merchant))] * 2
+    odd = f"[ {json.dumps(orders[0], indent=3, ensure_ascii=False)}\n ,{json.dumps(orders[1])}]"
+    signature = sign({"merchant_id": "M1", "account_id": "A1", "refund_orders": odd})
+    body = (
+        f'\n{{"refund_orders":\t{odd} , "merchant_id": "M\\u0031","account_id":"A1",'
+        f'"encryption_data":"{signature}"}} '
+    )
+    async with merchant.send("refund", body) as response:
+        reply = await response.json()
+    assert [record["refund_status"] for record in reply["refund_orders"]] == ["1", "1"]
+
+
+async def test_replies_are_signed_as_requests_are(merchant: Merchant) -> None:
+    async with merchant.post("refund", {"refund_orders": [item(one(merchant))]}) as response:
+        text = await response.text()
+    texts = {name: value for name, value in json.loads(text).items() if isinstance(value, str)}
+    signature = texts.pop("encryption_data")
+    assert signature == sign(
+        texts | {"refund_orders": text[text.index("[") : text.rindex("]") + 1]}
+    )
+    paid = await merchant.pay({**DIRECT, "note": "a\r\nb\x01 ü"})
+    assert paid["note"] == "a\r\nb ü"
+    signature = paid.pop("encryption_data")
+    reasons = json.dumps(paid["risk_reasons"], separators=(",", ":"))
+    assert signature == sign({**paid, "risk_reasons": reasons})
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "message"),
+    [
+        ("json", {"merchant_id": "M2"}, "unknown merchant_id"),
+        ("json", {"account_id": "A2"}, "unknown account_id"),
+        ("json", {"encryption_data": "0" * 64}, "encryption_data does not match"),
+        ("json", {"encryption_data": "ü"}, "encryption_data does not match"),
+        ("plain", {}, "content type"),
+        ("x-www-form-urlencoded", {"merchant_id": "M2"}, "unknown merchant_id"),
+    ],
+)
+async def test_a_stranger_gets_nothing_done(
+    merchant: Merchant, kind: str, changes: dict[str, str], message: str
+) -> None:
+    order = one(merchant)
+    texts = {"merchant_id": "M1", "account_id": "A1", "refund_orders": json.dumps([item(order)])}
+    body = json.dumps({**texts, "encryption_data": sign(texts), **changes})
+    async with merchant.send("refund", body, kind) as response:
+        reply = await response.json()
+    assert (reply["return_status"], reply["refund_orders"]) == ("0", [])
+    assert message in reply["return_message"]
+    assert merchant.sandbox.ledger.effects("refund", order.transaction_id) == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *("", "[]", "{}", "{ } ", '{"a": 1', '{"a": "1"} x', '{"a": "1", "a": "2"}', '{"a": 1,}'),
+        *('{1: "a"}', '{"a": "\\ud800"}', "[" * 100_000, '{"a": ' + "[" * 100_000),
+    ],
+)
+async def test_an_unreadable_body_is_refused(merchant: Merchant, body: str) -> None:
+    async with merchant.send("refund", body) as response:
+        assert response.status == 200
+        assert (await response.json())["return_status"] == "0"
+
+
+@pytest.mark.parametrize("orders", [[], {}, "x", [1], None])
+async def test_a_list_that_is_none_is_refused(merchant: Merchant, orders: object) -> None:
+    reply = await merchant.ask("refund", {"refund_orders": orders})
+    assert (reply["return_status"], reply["refund_orders"]) == ("0", [])
+
+
+async def test_requests_are_counted_without_their_content(merchant: Merchant) -> None:
+    await merchant.refund(*merchant.sandbox.seed(3, status="captured"))
+    await merchant.ask("query", {"order_no": "a,b"}, form=True)
+    log = merchant.sandbox.requests
+    assert (log["refund"], log["query"], log["cancel"], log.total()) == (1, 1, 0, 2)
+    assert [(one.operation, one.orders) for one in log.last] == [("refund", 3), ("query", 2)]
+
+
+# Look-ups
+
+
+@pytest.mark.parametrize("form", [True, False])
+@pytest.mark.parametrize("field", ["order_no", "transaction_id"])
+async def test_orders_are_selected(merchant: Merchant, field: str, *, form: bool) -> None:
+    orders = merchant.sandbox.seed(5, status="captured")
+    asked = ",".join([getattr(orders[3], field), "stranger", getattr(orders[1], field)])
+    reply = await merchant.ask("query", {field: asked}, form=form)
+    records = reply["orders_list"]
+    assert [record["order_no"] for record in records] == [orders[3].order_no, orders[1].order_no]
+    assert set(records[0]) == listed_in(TransactionRecord)
+    assert (records[0]["query_result"], records[0]["payment_status"]) == ("1", "3000")
+    assert re.fullmatch(r"\d{14}", records[0]["transaction_date"])
+    assert "encryption_data" not in reply
+
+
+async def test_no_reply_lists_more_than_a_hundred(merchant: Merchant) -> None:
+    orders = merchant.sandbox.seed(130, status="captured")
+    reply = await merchant.ask("query", form=True)
+    newest = [order.order_no for order in reversed(orders[30:])]
+    assert [record["order_no"] for record in reply["orders_list"]] == newest
+    refused = await merchant.ask("query", {"order_no": ",".join(map(str, range(101)))}, form=True)
+    assert (refused["return_status"], refused["orders_list"]) == ("0", [])
+    for _ in range(3):
+        await merchant.refund(*orders[:40], refund_amount="1.00")
+    asked = ",".join(order.transaction_id for order in orders[:40])
+    reply = await merchant.ask("search_refunds", {"transaction_id": asked}, form=True)
+    assert len(reply["refund_orders"]) == 100
+
+
+async def test_refunds_are_searched(merchant: Merchant) -> None:
+    orders = merchant.sandbox.seed(3, status="captured")
+    await merchant.refund(*orders)
+    await merchant.refund(orders[1], refund_amount="1.50")
+    reply = await merchant.ask("search_refunds", {"order_no": orders[1].order_no}, form=True)
+    records = reply["refund_orders"]
+    assert [record["refund_amount"] for record in records] == ["4.00", "1.50"]
+    assert [record["refund_reference_id"][-3:] for record in records] == ["-01", "-02"]
+    assert set(records[0]) == listed_in(RefundRecord) - {"refund_message"}
+    recent = (await merchant.ask("search_refunds"))["refund_orders"]
+    assert [r["order_no"] for r in recent] == [orders[n].order_no for n in (1, 2, 1, 0)]
+
+
+# Card payments
+
+
+@pytest.mark.parametrize("form", [True, False])
+async def test_a_card_payment_is_authorised_each_time(merchant: Merchant, *, form: bool) -> None:
+    result = await merchant.pay({**DIRECT, "note": "<&> 🎉"}, form=form)
+    added = {"merchant_id", "account_id", "encryption_data"}
+    assert set(result) | added == listed_in(DirectPaymentResult) | added
+    assert (result["order_status"], result["result_info"]) == ("1", "0000:success")
+    assert (result["card"], result["note"]) == ("411111******1111", "<&> 🎉")
+    assert merchant.sandbox.ledger.effects("pay_direct", result["transaction_id"]) == 1
+    await merchant.pay(DIRECT)
+    payments = merchant.sandbox.ledger.payments_of("N-1")
+    assert [payment.amount for payment in payments] == [Decimal("12.30")] * 2
+    assert {payment.status for payment in payments} == {PaymentStatus.AUTHORISED}
+
+
+@pytest.mark.parametrize(
+    ("changes", "info", "payments"),
+    [
+        ({"card": "4000000000000002"}, "2001:declined", 1),
+        ({"card": "4000 0000 0000 9995"}, "2011:insufficient funds", 1),
+        ({"card": "4100000000000019"}, "2015:blocked by the fraud check", 1),
+        ({"card": "not a card"}, "2000:not a card number", 1),
+        ({"amount": "x"}, "1000:missing or wrong: amount", 0),
+        ({"order_no": ""}, "1000:missing or wrong: order_no", 0),
+        ({"currency": ""}, "1000:missing or wrong: currency", 0),
+    ],
+)
+async def test_a_payment_is_declined_or_refused(
+    merchant: Merchant, changes: dict[str, str], info: str, payments: int
+) -> None:
+    result = await merchant.pay({**DIRECT, **changes})
+    assert (result["order_status"], result["result_info"]) == ("0", info)
+    assert [one.status for one in merchant.sandbox.ledger] == [PaymentStatus.DECLINED] * payments
+
+
+async def test_a_token_stands_for_the_card_it_was_given_for(merchant: Merchant) -> None:
+    token = (await merchant.pay({**DIRECT, "token_flag": "YES"}))["token_id"]
+    said = {token: "0000:success", token[1:]: "2016:unknown token", "T1": "2016:unknown token"}
+    for given, info in {**said, "": "2000:not a card number"}.items():
+        assert (await merchant.pay({**PAYMENT, "token_id": given}))["result_info"] == info
+
+
+async def test_card_data_is_kept_nowhere(merchant: Merchant) -> None:
+    await merchant.pay(DIRECT)
+    sandbox = merchant.sandbox
+    kept = repr((sandbox, list(sandbox.ledger), sandbox.requests, sandbox.faults))
+    kept += await merchant.page("checkout", DIRECT)
+    assert CARD not in kept
+    assert not re.search(r"\b987\b", kept)  # as a number of its own: it is in many a time of day
+    assert sandbox.secret not in kept
+
+
+async def test_a_subscription_is_described(merchant: Merchant) -> None:
+    contract = {"contract_name": "monthly", "interval": "day"}
+    result = await merchant.pay({**DIRECT, "subscription": contract})
+    assert (result["contract_name"], result["recurring_deduction_period"]) == ("monthly", "day")
+    reply = await merchant.ask("query", {"order_no": "N-1"}, form=True)
+    subscription = reply["orders_list"][0]["subscription_result"]
+    assert subscription["recurring_id"] == result["recurring_id"]
+
+
+# Payouts
+
+
+@pytest.mark.parametrize("form", [True, False])
+async def test_a_payout_is_echoed_with_what_the_gateway_adds(
+    merchant: Merchant, *, form: bool
+) -> None:
+    reply = await merchant.ask("payout", PAYOUT, form=form)
+    bank = reply["beneficiary"]["bank_details"]
+    assert bank == {"account_number": "1", "local_clearing_system": "SANDBOX"}
+    assert (reply["payer"], reply["status"]) == ({"company_name": "Ünlü"}, "COMPLETED")
+    assert reply["request_id"] == PAYOUT["request_id"]
+    assert (reply["amount_beneficiary_receives"], reply["amount_payer_pays"]) == (100.0, 98.1)
+    assert reply["created_at"].endswith("+00:00")
+    assert reply["encryption_data"]
+
+
+async def test_a_payout_may_be_fixed_on_the_source_side(merchant: Merchant) -> None:
+    source = {n: v for n, v in PAYOUT.items() if not n.startswith("payment_")}
+    reply = await merchant.ask("payout", source)
+    assert "payment_amount" not in reply
+    assert (reply["amount_beneficiary_receives"], reply["amount_payer_pays"]) == (93.1, 98.1)
+    (paid,) = merchant.sandbox.ledger.payouts_of(PAYOUT["request_id"])
+    assert (str(paid.amount), paid.currency) == ("93.10", "EUR")
+
+
+@pytest.mark.parametrize(("deduplicates", "paid"), [(False, 2), (True, 1)])
+async def test_a_repeated_payout_is_paid_again_unless_it_is_deduplicated(
+    merchant: Merchant, *, deduplicates: bool, paid: int
+) -> None:
+    async with Sandbox(deduplicate_payouts=deduplicates) as sandbox:
+        other = Merchant(sandbox=sandbox, http=merchant.http)
+        first, second = [await other.ask("payout", PAYOUT) for _ in range(2)]
+    assert (first == second) is deduplicates
+    assert len(sandbox.ledger.payouts_of(PAYOUT["request_id"])) == paid
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"request_id": ""}, "request_id"),
+        ({"payment_amount": "0"}, "payment_amount"),
+        ({"beneficiary": "x"}, "bank_details"),
+        ({"beneficiary": {"bank_details": {"account_number": "000000000"}}}, "closed"),
+    ],
+)
+async def test_a_wrong_payout_fails(
+    merchant: Merchant, changes: dict[str, Any], reason: str
+) -> None:
+    reply = await merchant.ask("payout", {**PAYOUT, **changes})
+    assert (reply["status"], reply["failure_type"]) == ("FAILED", "UNKNOWN")
+    assert reason in reply["failure_reason"]
+    assert merchant.sandbox.ledger.payouts_of(PAYOUT["request_id"]) == []
+
+
+async def test_seeded_orders_can_be_used(merchant: Merchant) -> None:
+    (order,) = merchant.sandbox.seed(1, status="captured", amount="3.333", currency="KWD")
+    (record,) = await merchant.refund(order, refund_amount="3.333")
+    assert (record["refund_status"], record["amount"]) == ("1", "3.333")

@@ -1,0 +1,199 @@
+"""What the shopper meets: the way to the payment page, choices made twice, and the way back."""
+
+import json
+import re
+from html import unescape
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+
+from gateway_async.sandbox import PaymentStatus, Sandbox
+from gateway_async.sandbox.checkout import to_location
+from tests.sandbox.conftest import APM, NASTY, PAYMENT, Merchant
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+INPUTS = (
+    *("gbc_id", "connector_code", "account_name", "webSite", "pm_id", "apm_type"),
+    *("descriptor", "orderprefix", "rrtimezone", "ordernumlength", "sendbgoods"),
+    *("replacename", "send_bank_website", "replace_up_id", "replace_match_address"),
+    *("to_pass_page", "source_request_ip", "default_lang", "defaultLang"),
+    *("verifyBillingAddress", "verify_billing_address", "merSendLogoNo", "logo_name"),
+    *("gatewayNo", "order_no", "amount", "currency", "notify_url", "shopper_email"),
+    *("items", "encryption_data", "open3d", "token_flag", "token_id", "price_id"),
+    *("quote_id", "quote_price", "color_depth", "platform_source", "device_type"),
+    *("custom", "note", "discount", "shipping", "handling", "insurance", "item_total"),
+    *("tax_total", "shipping_discount", "shopper_id", "shopper_level", "first_name"),
+    *("last_name", "shopper_phone", "merchant_id", "account_id", "orderNo"),
+    *("orderAmount", "orderCurrency", "merNo", "signInfo", "firstName", "lastName"),
+    *("email", "phone", "country", "state", "city", "zip", "address", "shipFirstName"),
+    *("shipLastName", "shipCountry", "shipState", "shipCity", "shipZip", "shipAddress"),
+    *("shipFee", "itemTotal", "taxTotal", "shippingDiscount", "goodsInfo", "remark"),
+    *("notifyUrl", "returnUrl", "return_url", "cancelUrl", "cancel_url"),
+    *("source_notify_url", "paymentToken", "cardType", "card_type", "token", "shopperId"),
+    *("shopperLevel", "isOpen3D", "APMType", "payment_method", "allParams"),
+)
+SHOP = "http://127.0.0.1:1"
+
+
+@pytest.fixture
+async def merchant_with_portal() -> "AsyncIterator[Merchant]":
+    """A merchant who told the gateway once where shoppers go."""
+    ways = {"return_url": f"{SHOP}/orders/{{order_no}}?done=1", "cancel_url": f"{SHOP}/cart"}
+    async with Sandbox(**ways) as sandbox, aiohttp.ClientSession() as http:  # type: ignore[arg-type]  # texts
+        yield Merchant(sandbox=sandbox, http=http)
+
+
+async def begin(merchant: Merchant, fields: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    """Begin a checkout, and go where the loading page leads to; return that, and its inputs."""
+    page = await merchant.page("checkout", fields)
+    assert "<title>Loading</title>" in page
+    assert page.count("</script>") == 1
+    (action,) = re.findall(r'method="post" action="([^"]+)"', page)
+    inputs = json.loads(re.findall(r"var inputs = (\{.*\});", page)[0])
+    changed = {**inputs, "amount": "0.01"}  # what a browser changed does not count
+    async with merchant.http.post(action, data=changed, allow_redirects=False) as forwarded:
+        assert forwarded.status == 303
+        return merchant.sandbox.base_url + forwarded.headers["Location"], inputs
+
+
+async def read_page(merchant: Merchant, url: str) -> str:
+    async with merchant.http.get(url) as response:
+        assert response.headers["Cache-Control"] == "no-store"
+        assert "default-src 'none'" in response.headers["Content-Security-Policy"]
+        return await response.text()
+
+
+async def test_the_loading_page_has_every_input_and_leads_to_the_payment_page(
+    merchant: Merchant,
+) -> None:
+    names = ("order_no", "website", "first_name", "last_name", "note", "currency", "items")
+    url, inputs = await begin(
+        merchant, {**PAYMENT, **dict.fromkeys(names, NASTY), "shopper_email": "a@b.c"}
+    )
+    assert [name for name in INPUTS if name not in inputs] == []
+    assert inputs["order_no"] == inputs["orderNo"] == inputs["remark"] == NASTY
+    assert inputs["signInfo"] == inputs["encryption_data"]
+    assert "shopper_email=a@b.c" in inputs["allParams"]
+    assert merchant.sandbox.requests["checkout"] == 1
+    page = await read_page(merchant, url)
+    assert "<script" not in page
+    assert unescape(page).count(NASTY) == len(names)
+    assert "12.30" in page
+    assert "0.01" not in page
+    assert re.findall(r'action="([^"]+)"', page) == [url]
+    for card, info in (("4000000000000002", "2001:declined"), ("any other", "0000:success")):
+        assert re.search(rf"{card}.*{info}", page)
+
+
+@pytest.mark.parametrize(
+    ("choices", "status"),
+    [
+        (["pay", "pay"], PaymentStatus.AUTHORISED),
+        (["pay", "decline", "leave"], PaymentStatus.AUTHORISED),
+        (["decline", "pay"], PaymentStatus.DECLINED),
+        (["leave", "leave", "pay"], PaymentStatus.AUTHORISED),
+        (["leave"], PaymentStatus.WAITING),
+        (["nonsense"], PaymentStatus.WAITING),
+    ],
+)
+async def test_the_first_choice_counts_and_is_notified_once(
+    merchant: Merchant, choices: list[str], status: PaymentStatus
+) -> None:
+    url, _ = await begin(merchant, {**PAYMENT, "notify_url": "http://127.0.0.1:1/n"})
+    for choice in choices:
+        assert (await merchant.decide(url, choice))[0] == 200
+    assert merchant.status is status
+    await merchant.sandbox.deliver_notifications()
+    assert len(merchant.sandbox.notifications) == (status is not PaymentStatus.WAITING)
+
+
+@pytest.mark.parametrize(
+    ("choice", "shown"),
+    [("pay", "made before"), ("decline", "declined"), ("leave", 'value="pay"')],
+)
+async def test_an_apm_payment_leads_to_such_a_page_and_back(
+    merchant: Merchant, choice: str, shown: str
+) -> None:
+    back = "https://shop.example/back?a=1&b=2"
+    result = await merchant.pay({**APM, "return_url": back})
+    assert set(result) == {"merchant_id", "account_id", *PAYMENT, "issuer_url"}
+    assert merchant.status is PaymentStatus.WAITING
+    assert await merchant.decide(result["issuer_url"], choice) == (303, back)
+    page = await read_page(merchant, result["issuer_url"])
+    assert shown in page
+    links = [unescape(one) for one in re.findall(r'<a class="button main" href="([^"]*)"', page)]
+    assert links == ([] if choice == "leave" else [back])
+    if choice == "pay":
+        (payment,) = merchant.sandbox.ledger
+        capture = {**PAYMENT, "transaction_id": payment.transaction_id}
+        reply = await merchant.ask("capture", {"capture_orders": [capture]})
+        assert reply["capture_orders"][0]["capture_status"] == "1"
+
+
+async def test_a_payment_without_a_way_back_takes_the_merchants(
+    merchant_with_portal: Merchant,
+) -> None:
+    merchant = merchant_with_portal
+    url, inputs = await begin(merchant, {**PAYMENT, "order_no": "a/b ü&?"})
+    back, left = f"{SHOP}/orders/a%2Fb%20%C3%BC%26%3F?done=1", f"{SHOP}/cart"
+    assert await merchant.decide(url, "leave") == (303, left)
+    assert await merchant.decide(url, "pay") == (303, back)
+    assert (inputs["returnUrl"], inputs["return_url"]) == (back, back)
+    assert (inputs["cancelUrl"], inputs["cancel_url"]) == (left, left)
+    own = (await merchant.pay({**APM, "return_url": f"{SHOP}/own"}))["issuer_url"]
+    assert await merchant.decide(own, "pay") == (303, f"{SHOP}/own")
+
+
+@pytest.mark.parametrize(
+    ("url", "location"),
+    [
+        ("http://shop.example/a?b=c&d=%20#e", "http://shop.example/a?b=c&d=%20#e"),
+        ("https://shop.example/zurück/中文", "https://shop.example/zur%C3%BCck/%E4%B8%AD%E6%96%87"),
+        ('https://shop.example/"><script>', "https://shop.example/%22%3E%3Cscript%3E"),
+        ("javascript:alert(1)", ""),
+        ("data:text/html,<script>alert(1)</script>", ""),
+        ("//shop.example/", ""),
+        ("/orders", ""),
+        ("http:///orders", ""),
+        ("http:\\\\shop.example", ""),
+        ("http://[::1/", ""),
+        ("http://shop.example/\r\nSet-Cookie: a=b", ""),
+        ("http://shop.example/a b", ""),
+        (" http://shop.example/", ""),
+        ("", ""),
+    ],
+)
+def test_a_way_back_is_a_web_address(url: str, location: str) -> None:
+    assert to_location(url) == location
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "http://shop.example/\r\nX: y"])
+async def test_a_way_back_that_is_none_leads_nowhere(merchant: Merchant, url: str) -> None:
+    result = await merchant.pay({**APM, "return_url": url, "cancel_url": url})
+    for choice in ("leave", "pay"):
+        assert await merchant.decide(result["issuer_url"], choice) == (200, "")
+    assert "<a " not in await read_page(merchant, result["issuer_url"])
+
+
+@pytest.mark.parametrize("page_id", ["1", "1-2", "%C3%BC"])
+async def test_a_payment_page_cannot_be_guessed(merchant: Merchant, page_id: str) -> None:
+    (seeded,) = merchant.sandbox.seed(1, status="waiting")
+    for guess in (page_id, seeded.transaction_id, f"{seeded.transaction_id}-{page_id}"):
+        status, _ = await merchant.decide(f"{merchant.sandbox.base_url}/pay/{guess}", "pay")
+        assert status == 404
+    assert merchant.status is PaymentStatus.WAITING
+    async with merchant.http.post(
+        f"{merchant.sandbox.base_url}/v1/checkout", data={"gbc_id": "../" * 10_000}
+    ) as response:
+        assert response.status == 404
+        assert "no such payment" in await response.text()
+
+
+async def test_a_wrong_checkout_is_a_page_without_a_form(merchant: Merchant) -> None:
+    page = await merchant.page("checkout", {**PAYMENT, "amount": "<b>"})
+    assert "amount" in page
+    assert "<form" not in page
+    assert len(merchant.sandbox.ledger) == 0
