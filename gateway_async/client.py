@@ -10,7 +10,7 @@ import attrs
 
 from gateway_async.batching.batch import plain_batch
 from gateway_async.dialect import Dialect
-from gateway_async.errors import ConfigurationError
+from gateway_async.errors import ConfigurationError, hide_arguments
 from gateway_async.operations import OPERATIONS
 from gateway_async.session import Session
 from gateway_async.settings import (
@@ -82,6 +82,7 @@ _NEEDED_UNDER_WAY = ("gateway_async.wire.records", "gateway_async.wire.documents
 """Loaded with the first client: once requests are under way, loading could fail, and lose one."""
 
 
+@hide_arguments  # the proxy's URL may have a password
 class GatewayClient:
     """The gateway, for one merchant account.
 

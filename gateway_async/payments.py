@@ -48,7 +48,7 @@ from gateway_async.operations import (
     Operation,
     OperationClass,
 )
-from gateway_async.session import CALL_CANCELLED, Attempts, AttemptsResult, Gate, Request
+from gateway_async.session import CALL_CANCELLED, Attempts, Gate, Request
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.transport import HttpResponse
 from gateway_async.wire.decode import (
@@ -64,7 +64,7 @@ from gateway_async.wire.encode import JsonText, encode_fields
 from gateway_async.wire.records import read_page, read_record
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from gateway_async.dialect import Dialect
     from gateway_async.session import Session
@@ -97,44 +97,67 @@ class Reply:
 
 def direct_request(payment: DirectPayment, session: "Session") -> Request[DirectPaymentResult]:
     """Write a payment by card (section 4, row 1)."""
-    _check_type(payment, DirectPayment)
-    read = _result_reader(PAY_DIRECT, payment, DirectPaymentResult, session)
-    return Request(
-        operation=PAY_DIRECT,
-        fields=encode_fields(payment, session.dialect),
-        decode=lambda raw: read(_without_card(raw, payment)),
-    )
+    return _result_request(PAY_DIRECT, payment, DirectPayment, DirectPaymentResult, session)
 
 
 def apm_request(payment: ApmPayment, session: "Session") -> Request[ApmPaymentResult]:
     """Write a payment by an alternative payment method (section 4, row 2)."""
-    _check_type(payment, ApmPayment)
-    return Request(
-        operation=PAY_APM,
-        fields=encode_fields(payment, session.dialect),
-        decode=_result_reader(PAY_APM, payment, ApmPaymentResult, session),
-    )
+    return _result_request(PAY_APM, payment, ApmPayment, ApmPaymentResult, session)
+
+
+def payout_request(request: PayoutRequest, session: "Session") -> Request[PayoutResult]:
+    """Write a payout (section 4, row 10)."""
+    return _result_request(PAYOUT, request, PayoutRequest, PayoutResult, session)
 
 
 def checkout_request(payment: RedirectPayment, dialect: "Dialect") -> Request[CheckoutPage]:
     """Write a hosted payment (section 4, row 3)."""
     _check_type(payment, RedirectPayment)
-    return Request(
-        operation=CHECKOUT,
-        fields=encode_fields(payment, dialect),
-        decode=_read_checkout,
-        is_verbatim=True,
-    )
+
+    def read(raw: HttpResponse) -> CheckoutPage:
+        return decode_page(raw.body, charset_of(raw.headers.get("Content-Type", "")))
+
+    fields = encode_fields(payment, dialect)
+    return Request(operation=CHECKOUT, fields=fields, decode=read, is_verbatim=True)
 
 
-def payout_request(request: PayoutRequest, session: "Session") -> Request[PayoutResult]:
-    """Write a payout (section 4, row 10)."""
-    _check_type(request, PayoutRequest)
-    return Request(
-        operation=PAYOUT,
-        fields=encode_fields(request, session.dialect),
-        decode=_result_reader(PAYOUT, request, PayoutResult, session),
-    )
+def _result_request(
+    operation: Operation,
+    sent: object,
+    sent_class: type,
+    result_class: type[R],
+    session: "Session",
+) -> Request[R]:
+    """Write a payment or payout; its result is read, and held against the request."""
+    _check_type(sent, sent_class)
+    decode = decode_surely if operation is PAYOUT else decode_respon
+    dialect = session.dialect
+
+    def read(raw: HttpResponse) -> R:
+        fields = decode(_without_card(raw.body, getattr(sent, "card", None)))
+        session.check_owner(fields)
+        silence = find_silence(operation, fields, dialect)
+        if silence is not None:
+            raise silence
+        contradiction = find_contradiction(operation, fields, sent, dialect)
+        if contradiction is not None:
+            raise ReplyUnreadableError(contradiction)
+        return read_record(result_class, fields)
+
+    return Request(operation=operation, fields=encode_fields(sent, dialect), decode=read)
+
+
+def _without_card(body: bytes, card: SensitiveText | None) -> bytes:
+    """Mask the card number of a payment wherever its reply repeats it, be it within a text."""
+    number = plain_text(card or "")
+    if len(number) < SHORTEST_CARD:  # which may be a part of anything
+        return body
+    return without_text(body, number, mask_card(number))
+
+
+def _check_type(value: object, wanted: type) -> None:
+    if not isinstance(value, wanted):
+        raise TypeError(f"expected {wanted.__name__}, got {type(value).__name__}")
 
 
 def recent_request(operation: "Operation", session: "Session") -> Request[Page[Any]]:
@@ -178,8 +201,11 @@ def custom_request(
         raise ConfigurationError(
             f"repeatable: expected True or False, got {repeatable!r} ({type(repeatable).__name__})"
         )
-    _check_choice("body", body, _BODIES)
-    _check_choice("reply", reply, _READERS)
+    for name, value, choices in (("body", body, _BODIES), ("reply", reply, _READERS)):
+        if value not in [*choices]:  # whatever it is: not all can be hashed
+            raise ConfigurationError(
+                f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}"
+            )
     kind = OperationClass.READ if repeatable else OperationClass.MONEY
     return Request(
         operation=Operation(name="call", path=path, kind=kind, body=_BODIES[body]),
@@ -187,39 +213,6 @@ def custom_request(
         decode=_READERS[reply],
         is_verbatim=reply == "text",
     )
-
-
-def _result_reader(
-    operation: Operation, sent: object, result_class: type[R], session: "Session"
-) -> "Callable[[HttpResponse], R]":
-    """Return what reads the result of one payment or payout, and holds it against the request."""
-    decode = decode_surely if operation is PAYOUT else decode_respon
-
-    def read(raw: HttpResponse) -> R:
-        fields = decode(raw.body)
-        session.check_owner(fields)
-        silence = find_silence(operation, fields, session.dialect)
-        if silence is not None:
-            raise silence
-        contradiction = find_contradiction(operation, fields, sent, session.dialect)
-        if contradiction is not None:
-            raise ReplyUnreadableError(contradiction)
-        return read_record(result_class, fields)
-
-    return read
-
-
-def _without_card(raw: HttpResponse, payment: DirectPayment) -> HttpResponse:
-    """Mask the card number of a payment wherever its reply repeats it, be it within a text."""
-    number = plain_text(payment.card or "")
-    if len(number) < SHORTEST_CARD:  # which may be a part of anything
-        return raw
-    body = without_text(raw.body, number, mask_card(number))
-    return raw if body is raw.body else HttpResponse(raw.status, raw.headers, body)
-
-
-def _read_checkout(raw: HttpResponse) -> CheckoutPage:
-    return decode_page(raw.body, charset_of(raw.headers.get("Content-Type", "")))
 
 
 def _read_fields(
@@ -262,11 +255,6 @@ _READERS = {
 }
 
 
-def _check_type(value: object, wanted: type) -> None:
-    if not isinstance(value, wanted):
-        raise TypeError(f"expected {wanted.__name__}, got {type(value).__name__}")
-
-
 def _check_path(path: object) -> None:
     is_path = (
         isinstance(path, str)
@@ -280,13 +268,6 @@ def _check_path(path: object) -> None:
     if not is_path:
         raise ConfigurationError(
             f"path: expected a path such as '/v1/subscription/cancel', got {path!r}"
-        )
-
-
-def _check_choice(name: str, value: object, choices: "Mapping[str, object]") -> None:
-    if not isinstance(value, str) or value not in choices:
-        raise ConfigurationError(
-            f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}"
         )
 
 
@@ -341,49 +322,46 @@ async def carry_out(
         RejectedError: The gateway did nothing, and the dialect says so.
         asyncio.CancelledError: Its `outcome` is the result, or an error.
     """
-    with session.observer.request(request.operation, None) as watch:
-        watch.begin()
-        gate = Gate()
-        attempts = Attempts(session, request, gate)
-        ended = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(
-            _ending(attempts.run(), ended), name=f"gateway_async {request.operation}"
-        )
+    gate, operation, loop = Gate(), request.operation, asyncio.get_running_loop()
+    attempts = Attempts(session, request, gate)
+    ended = loop.create_future()
+
+    async def make() -> None:
+        try:
+            await attempts.run()
+        finally:  # in its last turn of the loop: where its task is awaited, that takes one more
+            if not ended.done():
+                ended.set_result(None)
+
+    with session.observer.request(operation, None) as span:
+        span.begin()
+        task = loop.create_task(make(), name=f"gateway_async {operation.name}")
         task.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
         try:
             await ended  # unlike the task: it is not cancelled with its caller
         except asyncio.CancelledError as cancelled:
             gate.stop(CALL_CANCELLED)
-            is_read = request.operation.kind is OperationClass.READ
-            result = await _drained(task, attempts, 0 if is_read else drain_seconds)
-            watch.attempts = result
-            explain(result.error, request.operation, about, session.dialect)
-            _attach(cancelled, result)
+            is_read = operation.kind is OperationClass.READ
+            await _drain(task, attempts, 0 if is_read else drain_seconds)
+            is_over = not task.cancelled() and task.exception() is None
+            result = span.attempts = attempts.result if is_over else attempts.so_far()
+            explain(result.error, operation, about, session.dialect)
+            cancelled.outcome = result.error or result.value  # type: ignore[attr-defined]  # a subclass would break asyncio.timeout
+            cancelled.add_note(f"gateway_async: {result.error or 'a reply came: see `outcome`'}")
             raise
         failure = task.exception()
-        result = watch.attempts = task.result() if failure is None else attempts.so_far()
+        result = span.attempts = attempts.result if failure is None else attempts.so_far()
         if failure is not None and not result.sent:
             raise failure
-        explain(result.error, request.operation, about, session.dialect)
-        if failure is not None and result.error is not None:
+        if result.error is None:
+            return result.value  # type: ignore[return-value]  # there is one where there is no error
+        explain(result.error, operation, about, session.dialect)
+        if failure is not None:
             raise result.error from failure  # a collaborator raised after the request was sent
-        if result.error is not None:
-            raise result.error
-        return result.value  # type: ignore[return-value]  # there is one where there is no error
+        raise result.error
 
 
-async def _ending(work: "Awaitable[T]", ended: "asyncio.Future[None]") -> T:
-    """Do what a task does, and end the future in its last turn of the loop: a turn earlier."""
-    try:
-        return await work
-    finally:
-        if not ended.done():
-            ended.set_result(None)
-
-
-async def _drained(
-    task: "asyncio.Task[AttemptsResult[T]]", attempts: Attempts[T], seconds: float
-) -> AttemptsResult[T]:
+async def _drain(task: "asyncio.Task[None]", attempts: Attempts[Any], seconds: float) -> None:
     """Wait for what may have been sent; a second cancellation ends the waiting."""
     try:
         if not attempts.withdraw():
@@ -396,12 +374,3 @@ async def _drained(
             await asyncio.wait({task})
         except asyncio.CancelledError:
             continue
-    return attempts.so_far() if task.cancelled() or task.exception() else task.result()
-
-
-def _attach(cancelled: asyncio.CancelledError, result: AttemptsResult[Any]) -> None:
-    """Attach the outcome of a call to the cancellation of its caller."""
-    outcome = result.value if result.error is None else result.error
-    cancelled.outcome = outcome  # type: ignore[attr-defined]  # a subclass would break asyncio.timeout
-    note = "a reply came: see `outcome`" if result.error is None else str(result.error)
-    cancelled.add_note(f"gateway_async: {note}")

@@ -340,6 +340,9 @@ class Attempts(Generic[T]):
         retract: Awaited before a request that sent nothing waits to be tried again; then `prepare`
             is awaited anew.
         fence: Called when the first byte is about to be written; where it raises, none is.
+
+    Attributes:
+        result: How it ended so far.
     """
 
     def __init__(  # noqa: PLR0913  # a journal acts before, between and at the attempts
@@ -364,11 +367,11 @@ class Attempts(Generic[T]):
         self._tracker: SendTracker | None = None
         self._began_at: float | None = None
         self._ends = math.inf
-        self._result: AttemptsResult[T] = AttemptsResult()
+        self.result: AttemptsResult[T] = AttemptsResult()
 
     async def run(self) -> AttemptsResult[T]:
         """Make the request, repeated where that is allowed, and return how it ended."""
-        result = self._result
+        result = self.result
         try:
             message = self._session.compose(self._request)
         except GatewayError as error:
@@ -393,7 +396,7 @@ class Attempts(Generic[T]):
 
     def so_far(self) -> AttemptsResult[T]:
         """Return how it ended where `run` itself raised: what the tracker proves."""
-        result = self._result
+        result = self.result
         result.sent += self._tracker is not None and self._tracker.revoke()
         result.tries += 1
         result.value, result.error = None, _given_up(sent=result.sent > 0)
@@ -452,7 +455,7 @@ class Attempts(Generic[T]):
 
         An error of sending means only as much as the tracker bears out.
         """
-        result, session, value = self._result, self._session, None
+        result, session, value = self.result, self._session, None
         if response is not None:
             try:
                 if response.status != HTTP_OK:
@@ -494,7 +497,7 @@ class Attempts(Generic[T]):
 
     async def _paused(self) -> bool:
         """Wait before the next attempt; say whether there is to be one."""
-        retry, result, gate = self._session.retry, self._result, self._gate
+        retry, result, gate = self._session.retry, self.result, self._gate
         limit = retry.first_pause_seconds * 2 ** min(result.tries - 1, _MOST_DOUBLINGS)
         pause = random.uniform(0, min(limit, retry.max_pause_seconds))  # noqa: S311  # jitter
         wakes = max(self._now() + pause, gate.paused_until)

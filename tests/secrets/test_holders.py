@@ -92,6 +92,7 @@ def _wrong(**given: Any) -> "Callable[[], object]":
     return lambda: attrs.evolve(direct_payment(), **given)
 
 
+ADDRESS, PROXY = "https://gateway.example", f"http://user:{SIGNER_SECRET}@proxy.example"
 WRONG: "list[Callable[[], object]]" = [
     _wrong(amount="12,30"),
     _wrong(amount=12.3),
@@ -109,6 +110,8 @@ WRONG: "list[Callable[[], object]]" = [
     lambda: Credentials(merchant_id="M1", account_id="A1", signer=SIGNER_SECRET),
     lambda: Credentials(merchant_id="", account_id="A1", signer=HmacSigner(SIGNER_SECRET)),
     lambda: GatewayClient("http://gateway.example", credentials()),
+    lambda: GatewayClient(ADDRESS, credentials(), proxy=PROXY, max_reply_bytes=0),
+    lambda: GatewayClient(ADDRESS, credentials(), proxy=f"{PROXY}/path"),
     lambda: attrs.evolve(payout_request(), payment_amount="x"),
 ]
 
