@@ -764,11 +764,13 @@ class NewOrders(Source):
         self._ahead: asyncio.Task[list[Group]] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    async def pull(self, most: int, indices: list[int], orders: list[Any]) -> None:
-        """Append the next orders, as many chunks as are at hand and fit."""
+    async def pull(self, most: int) -> "Group":
+        """Return the next orders, as many chunks as are at hand and fit."""
+        indices: list[int] = []
+        orders: list[Any] = []
         while not self._page:
             if not await self._turn():
-                return
+                return indices, orders
         room = most
         while self._page and room:
             positions, found = self._page.popleft()
@@ -778,10 +780,11 @@ class NewOrders(Source):
                     orders += found[:room]
                     positions, found = positions[room:], found[room:]
                 self._page.appendleft((positions, found))
-                return
+                break
             indices += positions
             orders += found
             room -= len(positions)
+        return indices, orders
 
     async def _turn(self) -> bool:
         """Read the next page, and return whether there was one."""

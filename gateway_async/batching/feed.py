@@ -39,11 +39,12 @@ if TYPE_CHECKING:
     from gateway_async.settings import BatchPolicy
 
     Identity = str | tuple[str, str]
+    Pulled = tuple[Sequence[int], Sequence[Any]]
+    """Orders that were pulled: their positions, ascending, and they."""
 
 _CHECKED_AT_ONCE = 200
 _LEFT_IN_A_CHUNK = 1000
 _PROBLEMS_SHOWN = 20
-_CANCELLED_WITHIN = "the input was cancelled from within"
 
 
 def name_of(operation: "Operation", identity: "Identity") -> tuple[str, str]:
@@ -117,7 +118,10 @@ class Source:
         suspends: Whether pulling an order may let other tasks run.
         waits: Whether it may take time that is not ours.
         keeps: Whether what was not pulled is safe where it is, and need not become an outcome.
+        raised: What the input raised.
     """
+
+    raised: BaseException | None = None
 
     packs: bool = False
     ended: bool = False
@@ -126,12 +130,23 @@ class Source:
     waits: bool = False
     keeps: bool = False
 
-    async def pull(self, most: int, indices: list[int], orders: list[Any]) -> None:
-        """Append the next orders, `most` of them at most, and their positions.
+    async def pull(self, most: int) -> "Pulled":
+        """Return the next orders, `most` of them at most, and their positions.
 
-        At the end of the input, `ended` is set. Where an exception is raised, what was appended
-        before counts as pulled.
+        At the end of the input, `ended` is set. What an iterable raises is kept in `raised`: what
+        it gave before is returned all the same.
         """
+        return self.pull_at_once(most)
+
+    def pull_at_once(self, most: int) -> "Pulled":
+        """Do the same without waiting, where the source does not suspend."""
+        return range(most, most), ()
+
+    def raise_again(self) -> None:
+        """Raise what the input has raised, once what it gave before is taken in."""
+        error, self.raised = self.raised, None
+        if error is not None:
+            raise error
 
     async def aclose(self) -> None:
         """Close what is left."""
@@ -148,16 +163,18 @@ class _Iterated(Source):
         self._iterator = iter(iterable)
         self._next = 0
 
-    async def pull(self, most: int, indices: list[int], orders: list[Any]) -> None:
-        before = len(orders)
+    def pull_at_once(self, most: int) -> "Pulled":
+        orders: list[Any] = []
         try:
             orders.extend(islice(self._iterator, most))  # what came stays, if the next raises
-        except asyncio.CancelledError as error:  # nothing is awaited, so none came from outside
-            raise RuntimeError(_CANCELLED_WITHIN) from error
-        finally:
-            first, self._next = self._next, self._next + len(orders) - before
-            indices.extend(range(first, self._next))
-        self.ended = self._next - first < most
+        except BaseException as error:  # noqa: BLE001  # raised by the feed, which takes these in
+            # Nothing is awaited, so no cancellation came from outside.
+            is_cancelled = isinstance(error, asyncio.CancelledError)
+            self.raised = _from(error) if is_cancelled else error
+        first = self._next
+        self._next = end = first + len(orders)
+        self.ended = end < first + most and self.raised is None
+        return range(first, end), orders
 
     async def aclose(self) -> None:
         close = getattr(self._iterator, "close", None)
@@ -174,24 +191,30 @@ class _Awaited(Source):
         self._iterator = aiter(iterable)
         self._next = 0
 
-    async def pull(self, most: int, indices: list[int], orders: list[Any]) -> None:
+    async def pull(self, most: int) -> "Pulled":
+        orders: list[Any] = []
         try:
-            while most > 0:
+            while len(orders) < most:
                 orders.append(await anext(self._iterator))
-                indices.append(self._next)
-                self._next += 1
-                most -= 1
         except StopAsyncIteration:
             self.ended = True
-        except asyncio.CancelledError as error:
-            if is_cancelled():
-                raise
-            raise RuntimeError(_CANCELLED_WITHIN) from error
+        except BaseException as error:  # noqa: BLE001  # likewise
+            is_within = isinstance(error, asyncio.CancelledError) and not is_cancelled()
+            self.raised = _from(error) if is_within else error
+        first, self._next = self._next, self._next + len(orders)
+        return range(first, self._next), orders
 
     async def aclose(self) -> None:
         aclose = getattr(self._iterator, "aclose", None)
         if aclose is not None:
             await aclose()
+
+
+def _from(error: BaseException) -> RuntimeError:
+    """Return what a cancellation within an input is: no end of the task that pulls."""
+    within = RuntimeError("the input was cancelled from within")
+    within.__cause__ = error
+    return within
 
 
 def check_orders(orders: object, order_class: type[Any]) -> None:
@@ -238,6 +261,8 @@ class OrderFeed:
         source: Where the orders come from.
         chunk_size: How many orders a request has at most.
         is_broken: Whether the input raised, so that no more is taken from it.
+        is_serial: Whether orders of equal identity are never in flight together.
+        refused: Orders that may not be sent, each with its error.
     """
 
     def __init__(  # noqa: PLR0913  # what a feed is made of
@@ -265,10 +290,10 @@ class OrderFeed:
         duplicates = "reject" if self._is_keyed else policy.duplicates
         # A job's payouts may have been let in under a dialect by which the gateway deduplicates.
         self._is_checked = checked and not self._is_keyed
-        self._is_serial = duplicates == "serialize"
+        self.is_serial: bool = duplicates == "serialize"
         self._seen: set[int] | None = set() if duplicates == "reject" else None
         self._pulled = 0
-        self._refused: list[FailedChunk] = []
+        self.refused: list[FailedChunk] = []
         # What was pulled at once mostly leaves at once. Else each order waits until none like it
         # is before it, or in flight.
         self._ready: Chunk | None = None
@@ -284,13 +309,13 @@ class OrderFeed:
         """How many orders may be pulled now."""
         if self._ready is not None or self.source.ended or self.is_broken:
             return 0
-        if not (self._waiting or self._refused):
+        if not (self._waiting or self.refused):
             return self.chunk_size
         fitting = len(self._fitting())
         if self.source.packs and fitting:
             return 0
         others = len(self._waiting) - fitting
-        most = self.chunk_size - max(fitting, len(self._refused))
+        most = self.chunk_size - max(fitting, len(self.refused))
         return min(most, self._most_waiting - others)
 
     @property
@@ -345,11 +370,9 @@ class OrderFeed:
     async def unpulled(self) -> "AsyncIterator[tuple[int, Any]]":
         """Yield what was not pulled yet, with its index, each to be checked by the caller."""
         while not self.source.ended:
-            indices: list[int] = []
-            orders: list[Any] = []
-            await self.source.pull(1, indices, orders)
-            for numbered in zip(indices, orders, strict=True):
+            for numbered in zip(*await self.source.pull(1), strict=True):
                 yield numbered
+            self.source.raise_again()
 
     async def aclose(self) -> None:
         """Close an input that was not taken to its end."""
@@ -360,17 +383,23 @@ class OrderFeed:
 
     async def fill(self) -> None:
         """Pull orders until a chunk is full, as far as the input has any."""
-        while (room := self.room) > 0:
-            indices: list[int] = []
-            orders: list[Any] = []
-            try:
-                await self.source.pull(room, indices, orders)
-            except BaseException:
-                self.is_broken = True
-                raise
-            finally:
-                if orders:
-                    self._take_in(indices, orders)
+        try:
+            while (room := self.room) > 0:
+                self._take_in(*await self.source.pull(room))
+                self.source.raise_again()
+        except BaseException:
+            self.is_broken = True
+            raise
+
+    def fill_at_once(self) -> None:
+        """Do the same without waiting, where the source does not suspend."""
+        try:
+            while (room := self.room) > 0:
+                self._take_in(*self.source.pull_at_once(room))
+                self.source.raise_again()
+        except BaseException:
+            self.is_broken = True
+            raise
 
     def take(self) -> Chunk | None:
         """Return the next chunk, full or not; None if none can leave now."""
@@ -382,24 +411,23 @@ class OrderFeed:
             chunk = _chunk_of([self._waiting[place] for place in places])
             rest = enumerate(self._waiting)
             self._waiting = [order for place, order in rest if place not in picked]
-        if self._is_serial and chunk is not None:
+        if self.is_serial and chunk is not None:
             self._in_flight.update(map(self._identity, chunk.orders))
         return chunk
 
     def take_refused(self) -> list[FailedChunk]:
         """Return the orders that may not be sent, each with its error."""
-        refused, self._refused = self._refused, []
+        refused, self.refused = self.refused, []
         return refused
 
     def release(self, result: "ChunkResult") -> None:
-        """Note that the orders of a chunk came back."""
-        if self._is_serial:
-            self._in_flight.difference_update(map(self._identity, result.orders))
-            self.note_unknown(unknown_orders(result))
+        """Note, with "serialize", that the orders of a chunk came back."""
+        self._in_flight.difference_update(map(self._identity, result.orders))
+        self.note_unknown(unknown_orders(result))
 
     def note_unknown(self, orders: "Sequence[Any]") -> None:
         """Note orders whose outcome is unknown: with "serialize", none like them may follow."""
-        if self._is_serial and orders:
+        if self.is_serial and orders:
             self._unknown.update(map(self._identity, orders))
             waiting, self._waiting = self._waiting, []
             for index, order in waiting:
@@ -423,8 +451,10 @@ class OrderFeed:
                 left.append(chunk.failed(error, OutcomeStatus.NOT_SENT))
         return left
 
-    def _take_in(self, indices: list[int], orders: list[Any]) -> None:
+    def _take_in(self, indices: "Sequence[int]", orders: "Sequence[Any]") -> None:
         """Check what was pulled: nearly always all of it is right, and is the next chunk."""
+        if not orders:
+            return
         self._pulled += len(orders)
         added = 0
         try:
@@ -434,22 +464,21 @@ class OrderFeed:
                 self._add(index, order)
                 added += 1
         except BaseException:  # of a check, or of a signal's handler
-            self.is_broken = True
             error = NotSentError("nothing was sent: the orders could not be checked")
             if self._ready is None:
                 for index, order in zip(indices[added:], orders[added:], strict=True):
                     self._refuse(index, order, error)
             raise
 
-    def _make_ready(self, indices: list[int], orders: list[Any]) -> bool:
+    def _make_ready(self, indices: "Sequence[int]", orders: "Sequence[Any]") -> bool:
         """Make orders the next chunk, if each is right and none is in another's way."""
         if set(map(type, orders)) != self._order_classes:
             return False
         identities = set(map(self._identity, orders))
+        others = self._in_flight, self._unknown
         if (
             len(identities) < len(orders)
-            or not identities.isdisjoint(self._in_flight)
-            or not identities.isdisjoint(self._unknown)
+            or (self.is_serial and not all(map(identities.isdisjoint, others)))
             or (self._is_look_up and len({order.kind for order in orders}) > 1)
         ):
             return False
@@ -504,7 +533,7 @@ class OrderFeed:
 
     def _refuse(self, index: int, order: object, error: InvalidOrderError | NotSentError) -> None:
         chunk = Chunk(range(index, index + 1), (order,))
-        self._refused.append(chunk.failed(error, OutcomeStatus.NOT_SENT))
+        self.refused.append(chunk.failed(error, OutcomeStatus.NOT_SENT))
 
     def _note_new(self, identities: "Collection[Identity]") -> bool:
         """Note identities if all of them are new, where duplicates are refused; else none."""
@@ -532,6 +561,8 @@ def _chunk_of(numbered: "Sequence[tuple[int, Any]]") -> Chunk:
 
 def _compact(indices: "Sequence[int]") -> "Sequence[int]":
     """Return ascending indices as a range where they are without a gap."""
+    if isinstance(indices, range):
+        return indices
     span = range(indices[0], indices[-1] + 1)
     return span if len(span) == len(indices) else indices
 

@@ -429,8 +429,7 @@ class BatchRunner(Runner):
     async def _work(self) -> None:
         try:
             while (chunk := await self._next_chunk()) is not None:
-                reason = self.gate.stop_reason
-                if reason is not None:
+                if not self.gate.is_open and (reason := self.gate.stop_reason) is not None:
                     self._sender.fail(chunk, NotSentError(f"nothing was sent: {reason}"))
                     await asyncio.sleep(0)  # a long input must not keep all else from running
                     continue
@@ -439,7 +438,9 @@ class BatchRunner(Runner):
                 if self._looks_before:
                     rest, references = await self._look_before(chunk)
                 if rest is not None:
-                    self._mind(await self._sender.send(rest, references))
+                    error = await self._sender.send(rest, references)
+                    if error is not None or self._failed_in_a_row:
+                        self._mind(error)
         finally:
             await self._sender.recorded()
 
@@ -457,8 +458,9 @@ class BatchRunner(Runner):
                     await self.change()
                     continue
             await self._fill()
-            for refused in feed.take_refused():  # which were never in flight
-                self._show(refused)
+            if feed.refused:
+                for refused in feed.take_refused():  # which were never in flight
+                    self._show(refused)
             chunk = feed.take()
             if chunk is not None or feed.is_done:
                 return chunk
@@ -473,7 +475,7 @@ class BatchRunner(Runner):
                 async with self._taking:  # one worker at a time pulls
                     await self._feed.fill()
             else:
-                await self._feed.fill()
+                self._feed.fill_at_once()
         finally:
             if self._feed.is_broken:
                 self._stop("the input failed")
@@ -511,7 +513,8 @@ class BatchRunner(Runner):
     def _add(self, chunk: "ChunkResult") -> None:
         """Add the outcomes of a chunk; orders that waited for it may follow."""
         self._show(chunk)
-        self._feed.release(chunk)
+        if self._feed.is_serial:
+            self._feed.release(chunk)
 
     def _show(self, chunk: "ChunkResult") -> None:
         seen = chunk if self._pick is None else self._pick(chunk)

@@ -198,13 +198,11 @@ class _Run(Runner):
         try:
             async with asyncio.timeout_at(None if math.isinf(deadline) else deadline) as limit:
                 while len(self._window) < self._size and not self._source.ended:
-                    indices: list[int] = []
-                    entries: list[Any] = []
-                    await self._source.pull(1, indices, entries)
-                    for index, entry in zip(indices, entries, strict=True):
+                    for index, entry in zip(*await self._source.pull(1), strict=True):
                         if not isinstance(entry, LedgerEntry):
                             raise _no_entry(index, entry)
                         self._window.append((index, entry))
+                    self._source.raise_again()
         except TimeoutError:
             if not limit.expired():
                 raise

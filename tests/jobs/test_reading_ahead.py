@@ -40,7 +40,9 @@ async def pulled(orders: NewOrders, count: int) -> list[tuple[int, object]]:
     indices: list[int] = []
     found: list[object] = []
     while len(found) < count and not orders.ended:
-        await orders.pull(count - len(found), indices, found)
+        positions, more = await orders.pull(count - len(found))
+        indices += positions
+        found += more
     return list(zip(indices, found, strict=True))
 
 
