@@ -40,7 +40,7 @@ def skip_sleeps(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
                 meanwhile()
             await sleep(0)
 
-        monkeypatch.setattr("gateway_async.recovery.recover.asyncio.sleep", skip)
+        monkeypatch.setattr(asyncio, "sleep", skip)
         return slept
 
     return begin

@@ -17,8 +17,6 @@ from gateway_async import (
     RecoveryPolicy,
     RefundOrder,
 )
-from gateway_async.batching.baseline import find_alike
-from gateway_async.models.records import RefundRecord
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import ResetBeforeEffect
 from tests.memory import Asked, MemoryTransport, client_over
@@ -188,25 +186,3 @@ async def test_what_recovery_sends_again_is_not_held_back_by_one_like_it(
     result = await gateway.recover(await gateway.refund(losing_the_second(), policy=policy))
     assert statuses(result) == [SUCCEEDED, SUCCEEDED]
     assert sandbox.ledger.effects("refund", seeded.transaction_id) == 2
-
-
-@pytest.mark.parametrize(
-    ("own", "made", "found"),
-    [
-        ((), 0, "T1-01"),
-        ((), 1, "T1-02"),
-        ((), 2, None),
-        (("T1-01",), 0, "T1-02"),
-        (("T1-01",), 1, None),
-        (("T1-01", "T1-02"), 0, None),
-    ],
-)
-def test_each_own_refund_explains_one_that_is_listed(
-    own: tuple[str, ...], made: int, found: str | None
-) -> None:
-    listed = [
-        RefundRecord(refund_amount=Decimal(1), refund_reference_id=reference)
-        for reference in ("T1-01", "T1-02")
-    ]
-    error = find_alike(ORDER, listed, Dialect(), since=0, own=own, made=made)
-    assert (None if error is None else error.reference) == found

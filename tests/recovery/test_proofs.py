@@ -1,268 +1,324 @@
-"""What one look-up proves: the pure part of recovery, row by row."""
+"""What the refunds that a gateway lists prove of one whose reply was lost, row by row."""
 
-from decimal import Decimal
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
 import pytest
 
-from gateway_async import Dialect, Outcome, OutcomeStatus, RefundOrder, RefundRecord
-from gateway_async.batching.results import Exchange, Sending
-from gateway_async.recovery.evidence import (
-    ClaimedRefunds,
-    Finding,
-    LookupResult,
-    Proof,
-    prove_refunds,
-    prove_state,
+from gateway_async import (
+    AlikeRefundError,
+    BatchPolicy,
+    BatchResult,
+    Dialect,
+    OutcomeStatus,
+    RecoveryPolicy,
+    RefundOrder,
 )
-from gateway_async.wire.records import read_record
+from tests.memory import Asked, MemoryTransport, client_over
+from tests.orders import reply_to
+from tests.recovery.books import AGAIN, MARKER, NO_BASELINE, NOT_SENT, SUCCEEDED, UNKNOWN, statuses
 
+LOST = b"no reply"
+OTHERS = "[ga-0123456789ab-0000000077]"
 ORDER = RefundOrder(
     transaction_id="T1",
     order_no="O1",
     currency="EUR",
-    amount=Decimal(10),
-    refund_amount=Decimal("2.50"),
+    amount=10,
+    refund_amount="2.50",
 )
-NOTHING_BEFORE = {"T1": frozenset[str]()}
-MARKER = "ga-0123456789ab"
-OWN, OTHERS = "[ga-0123456789ab-0000000007]", "[ga-0123456789ab-0000000077]"
+CONTROL = attrs.evolve(ORDER, transaction_id="T0", order_no="O0")
+"""Its refund succeeds before all others: a look-up that does not list it proves no absence."""
+DECLINES = Dialect(declined_statuses={"0"})
+Listed = list[dict[str, Any]]
 
 
-def unknown(index: int = 0, marker: str | None = None, **sending: Any) -> Outcome[Any, Any]:
-    return Outcome(
-        order=ORDER,
-        index=index,
-        status=OutcomeStatus.UNKNOWN,
-        exchange=Exchange(sending=Sending(ended_at=0.0, marker=marker, **sending)),
-    )
+def listed(number: int, **changes: Any) -> dict[str, Any]:
+    """Return a record of a refund of `ORDER`; its marker stands for `OWN` in its reason."""
+    record = {
+        "transaction_id": "T1",
+        "currency": "eur",
+        "refund_amount": "2.5",
+        "refund_status": "1",
+        "refund_reference_id": f"T1-{number:02}",
+    }
+    return {**record, **changes}
 
 
-def lookup(
-    *changes: dict[str, Any], complete: bool = True, keeps_markers: bool = False
-) -> LookupResult:
-    items = tuple(
-        {
-            "transaction_id": "T1",
-            "currency": "eur",
-            "refund_amount": "2.5",
-            "refund_status": "1",
-            "refund_reference_id": f"T1-{number:02}",
-            **change,
-        }
-        for number, change in enumerate(changes, start=1)
-    )
-    records = tuple(read_record(RefundRecord, item) for item in items)
-    return LookupResult(
-        records=records, items=items, complete=complete, keeps_markers=keeps_markers
-    )
+class Books:
+    """A gateway whose lists are given: what each search for `T1` finds, the last one for ever.
+
+    Attributes:
+        replies: What it answers to each refund of `T1`: nothing, or its reference.
+        searches: What each search for `T1` lists.
+        sees_control: Whether its searches list the refund that surely exists.
+        keeps_markers: Whether it lists that one with its marker.
+    """
+
+    def __init__(
+        self,
+        searches: list[Listed],
+        replies: Sequence[str | None] = (),
+        *,
+        sees_control: bool = True,
+        keeps_markers: bool = True,
+    ) -> None:
+        self.replies = iter(replies)
+        self.searches = list(searches)
+        self.sees_control = sees_control
+        self.keeps_markers = keeps_markers
+        self._reasons: dict[str, str] = {}
+
+    def __call__(self, asked: Asked) -> Any:
+        if asked.operation.name == "search_refunds":
+            return self._search(asked.transactions)
+        (item,) = asked.done()["refund_orders"]
+        self._reasons[item["transaction_id"]] = item.get("refund_reason", "")
+        if item["transaction_id"] == "T0":
+            reference: str | None = "T0-01"
+        elif (reference := next(self.replies, None)) is None:
+            return LOST
+        return reply_to("refund", [{**item, "refund_reference_id": reference}])
+
+    def _search(self, names: list[str]) -> dict[str, Any]:
+        found: Listed = []
+        if "T0" in names and "T0" in self._reasons and self.sees_control:
+            reason = self._reasons["T0"] if self.keeps_markers else ""
+            own = {"transaction_id": "T0", "refund_reference_id": "T0-01", "refund_reason": reason}
+            found.append(listed(0, **own))
+        if "T1" in names:
+            records = self.searches.pop(0) if len(self.searches) > 1 else self.searches[0]
+            own_reason = self._reasons.get("T1", "")
+            found += [
+                {**one, "refund_reason": one.get("refund_reason", "").replace("OWN", own_reason)}
+                for one in records
+            ]
+        return reply_to("search_refunds", found)
 
 
-BY_REFERENCE = {
-    "a new refund of this amount": (lookup({}), {}, Proof.DONE),
-    "no refund at all": (lookup(), {}, Proof.NOT_DONE),
-    "no refund, by a look-up that may be blind": (lookup(complete=False), {}, Proof.NOTHING),
-    "a refund of another amount": (lookup({"refund_amount": "2.49"}), {}, Proof.NOTHING),
-    "a refund in another currency": (lookup({"currency": "USD"}), {}, Proof.NOTHING),
-    "a refund with the marker of another": (
-        lookup({"refund_reason": f"{OTHERS} torn"}),
-        {},
-        Proof.NOT_DONE,
+async def recovered(
+    books: Books,
+    recovery: RecoveryPolicy = AGAIN,
+    orders: "list[RefundOrder] | None" = None,
+    **settings: Any,
+) -> "tuple[BatchResult[Any, Any], list[OutcomeStatus]]":
+    """Refund, recover, and return both what there was before and what became of `T1`."""
+    policy = BatchPolicy(concurrency=1, chunk_size=1, duplicates="allow", stop_after_unknown=9)
+    gateway = client_over(MemoryTransport(books), policy=policy, recovery=recovery, **settings)
+    result = await gateway.refund([CONTROL, *(orders or [ORDER])])
+    after = await gateway.recover(result)
+    assert after[0].status is SUCCEEDED
+    return result, statuses(after)[1:]
+
+
+BLANK = {"refund_reference_id": "  "}
+BY_REFERENCE: dict[str, tuple[Listed, Listed, OutcomeStatus]] = {
+    "a new refund of this amount": ([], [listed(1)], SUCCEEDED),
+    "no refund at all": ([], [], NOT_SENT),
+    "a refund of another amount": ([], [listed(1, refund_amount="2.49")], UNKNOWN),
+    "a refund in another currency": ([], [listed(1, currency="USD")], UNKNOWN),
+    "a refund with another's marker": ([], [listed(1, refund_reason=f"{OTHERS} torn")], NOT_SENT),
+    "a refund whose amount is unreadable": ([], [listed(1, refund_amount="?")], UNKNOWN),
+    "a refund that is not done": ([], [listed(1, refund_status="2")], UNKNOWN),
+    "a refund without a reference": ([], [listed(1, refund_reference_id="")], UNKNOWN),
+    "a refund that was there before": ([listed(1)], [listed(1)], NOT_SENT),
+    "one before, and a new one": ([listed(1)], [listed(1), listed(2)], SUCCEEDED),
+    "blanks for a reference": ([], [listed(1, **BLANK)], UNKNOWN),
+    "blanks, and before as well": ([listed(1, **BLANK)], [listed(1, **BLANK)], UNKNOWN),
+    "before, and now with blanks around": (
+        [listed(1)],
+        [listed(1, refund_reference_id="T1-01  ")],
+        NOT_SENT,
     ),
-    "a refund whose amount is unreadable": (lookup({"refund_amount": "?"}), {}, Proof.NOTHING),
-    "a refund that is not done": (lookup({"refund_status": "2"}), {}, Proof.NOTHING),
-    "a refund without a reference": (lookup({"refund_reference_id": ""}), {}, Proof.NOTHING),
-    "a refund that was there before": (
-        lookup({}),
-        {"references": {"T1": frozenset({"T1-01"})}},
-        Proof.NOT_DONE,
-    ),
-    "one before, and a new one": (
-        lookup({}, {}),
-        {"references": {"T1": frozenset({"T1-01"})}},
-        Proof.DONE,
-    ),
-    "a refund with blanks for a reference": (
-        lookup({"refund_reference_id": "  "}),
-        {},
-        Proof.NOTHING,
-    ),
-    "blanks for a reference, and before as well": (
-        lookup({"refund_reference_id": "  "}),
-        {"references": {"T1": frozenset({"  "})}},
-        Proof.NOTHING,
-    ),
-    "one before, and since then with blanks around it": (
-        lookup({"refund_reference_id": "T1-01  "}),
-        {"references": {"T1": frozenset({"T1-01"})}},
-        Proof.NOT_DONE,
-    ),
-    "one before, and another that has the same reference": (
-        lookup({"refund_reference_id": "0"}, {"refund_reference_id": "0"}),
-        {"references": {"T1": frozenset({"0"})}},
-        Proof.NOTHING,
-    ),
-    "which were there before was not recorded": (lookup({}), {"references": {}}, Proof.NOTHING),
-    "none, and what was before was not recorded": (lookup(), {"references": {}}, Proof.NOTHING),
-    "a new refund, though the look-up may be blind": (lookup({}, complete=False), {}, Proof.DONE),
+    "before, and another of the same reference": ([listed(1)], [listed(1), listed(1)], UNKNOWN),
 }
 
 
-@pytest.mark.parametrize(
-    ("seen", "sending", "proof"), BY_REFERENCE.values(), ids=BY_REFERENCE.keys()
-)
-def test_by_reference(seen: LookupResult, sending: dict[str, Any], proof: Proof) -> None:
-    outcome = unknown(**{"references": NOTHING_BEFORE, **sending})
-    (finding,) = prove_refunds([outcome], seen, ClaimedRefunds(), Dialect())
-    assert finding.proof is proof
-    assert finding.reason
+@pytest.mark.parametrize("name", BY_REFERENCE)
+async def test_by_reference(name: str) -> None:
+    before, after, expected = BY_REFERENCE[name]
+    result, found = await recovered(Books([before, after]))
+    assert (statuses(result), found) == ([SUCCEEDED, UNKNOWN], [expected])
 
 
-DECLINES = Dialect(declined_statuses={"0"})
+@pytest.mark.parametrize("after", [[], [listed(1)]])
+async def test_without_a_baseline_nothing_is_proved(after: Listed) -> None:
+    _, found = await recovered(Books([after]), NO_BASELINE)
+    assert found == [UNKNOWN]
 
 
-@pytest.mark.parametrize(
-    ("listed", "proof"),
-    [
-        ([{"refund_status": "0"}], Proof.NOT_DONE),
-        ([{"refund_status": "0"}, {"refund_status": "2"}], Proof.NOTHING),
-        ([{"refund_status": "0"}, {}], Proof.DONE),
-        ([{}, {"refund_status": "0"}], Proof.DONE),
-    ],
-)
-@pytest.mark.parametrize("marker", [None, MARKER])
-def test_a_refund_that_is_listed_as_declined_is_none(
-    listed: list[dict[str, Any]], proof: Proof, marker: str | None
+@pytest.mark.parametrize(("after", "expected"), [([], UNKNOWN), ([listed(1)], SUCCEEDED)])
+async def test_a_look_up_that_may_be_blind_proves_no_absence(
+    after: Listed, expected: OutcomeStatus
 ) -> None:
-    outcome = unknown(7, marker, references=NOTHING_BEFORE)
-    reasons = {} if marker is None else {"refund_reason": OWN}
-    seen = lookup(*({**one, **reasons} for one in listed), keeps_markers=True)
-    (finding,) = prove_refunds([outcome], seen, ClaimedRefunds(), DECLINES)
-    assert finding.proof is proof
-    (finding,) = prove_refunds(
-        [outcome], lookup({"refund_status": "0"}), ClaimedRefunds(), Dialect()
-    )
-    assert finding.proof is Proof.NOTHING
+    _, found = await recovered(Books([[], after], sees_control=False))
+    assert found == [expected]
 
 
-def test_a_claimed_reference_proves_no_second_refund() -> None:
-    outcome = unknown(references=NOTHING_BEFORE)
-    claims = ClaimedRefunds(references=frozenset({"T1-01"}))
-    (finding,) = prove_refunds([outcome], lookup({}), claims, Dialect())
-    assert finding.proof is Proof.NOT_DONE
+@pytest.mark.parametrize("recovery", [AGAIN, MARKER])
+@pytest.mark.parametrize(
+    ("statuses_listed", "expected"),
+    [(["0"], NOT_SENT), (["0", "2"], UNKNOWN), (["0", "1"], SUCCEEDED), (["1", "0"], SUCCEEDED)],
+)
+async def test_a_refund_that_is_listed_as_declined_is_none(
+    recovery: RecoveryPolicy, statuses_listed: list[str], expected: OutcomeStatus
+) -> None:
+    after = [
+        listed(number, refund_status=status, refund_reason="OWN")
+        for number, status in enumerate(statuses_listed)
+    ]
+    searches = [after] if recovery is MARKER else [[], after]
+    _, found = await recovered(Books(searches), recovery, dialect=DECLINES)
+    assert found == [expected]
 
 
-def test_one_refund_proves_one_of_two_equal_orders() -> None:
-    outcomes = [unknown(0, references=NOTHING_BEFORE), unknown(1, references=NOTHING_BEFORE)]
-    first, second = prove_refunds(outcomes, lookup({}), ClaimedRefunds(), Dialect())
-    assert (first.proof, second.proof) == (Proof.DONE, Proof.NOT_DONE)
-
-
-@pytest.mark.parametrize(("listed", "proof"), [(1, Proof.NOTHING), (2, Proof.DONE)])
-def test_a_settled_refund_of_unknown_reference_has_its_share(listed: int, proof: Proof) -> None:
-    outcome = unknown(references=NOTHING_BEFORE)
-    claims = ClaimedRefunds(unreferenced=(Decimal("2.50"),))
-    (finding,) = prove_refunds([outcome], lookup(*[{}] * listed), claims, Dialect())
-    assert finding.proof is proof
-
-
-BY_MARKER = {
-    "its own": (lookup({"refund_reason": f"{OWN} torn"}), Proof.DONE),
+BY_MARKER: dict[str, tuple[Listed, bool, bool, OutcomeStatus]] = {
+    "its own": ([listed(1, refund_reason="OWN torn")], False, True, SUCCEEDED),
     "its own, not done": (
-        lookup({"refund_reason": OWN, "refund_status": "0"}, keeps_markers=True),
-        Proof.NOTHING,
+        *([listed(1, refund_reason="OWN", refund_status="0")], True, True),
+        UNKNOWN,
     ),
     "its own, of another amount": (
-        lookup({"refund_reason": OWN, "refund_amount": "9"}, keeps_markers=True),
-        Proof.NOTHING,
+        *([listed(1, refund_reason="OWN", refund_amount="9")], True, True),
+        UNKNOWN,
     ),
-    "that of another order": (
-        lookup({"refund_reason": OTHERS}, keeps_markers=True),
-        Proof.NOT_DONE,
+    "that of another order": ([listed(1, refund_reason=OTHERS)], True, True, NOT_SENT),
+    "none, by a gateway that drops markers": (
+        *([listed(1, refund_reason="torn")], False, True),
+        UNKNOWN,
     ),
-    "none, by a gateway that drops markers": (lookup({"refund_reason": "torn"}), Proof.NOTHING),
-    "none, by a look-up that may be blind": (
-        lookup(complete=False, keeps_markers=True),
-        Proof.NOTHING,
-    ),
+    "none, by a look-up that may be blind": ([], True, False, UNKNOWN),
 }
 
 
-@pytest.mark.parametrize(("seen", "proof"), BY_MARKER.values(), ids=BY_MARKER.keys())
-def test_by_marker(seen: LookupResult, proof: Proof) -> None:
-    (finding,) = prove_refunds([unknown(7, MARKER)], seen, ClaimedRefunds(), Dialect())
-    assert finding.proof is proof
+@pytest.mark.parametrize("name", BY_MARKER)
+async def test_by_marker(name: str) -> None:
+    after, keeps_markers, sees_control, expected = BY_MARKER[name]
+    books = Books([after], keeps_markers=keeps_markers, sees_control=sees_control)
+    _, found = await recovered(books, MARKER)
+    assert found == [expected]
 
 
-def test_one_refund_proves_the_marked_order_and_no_other() -> None:
-    outcomes = [unknown(0, references=NOTHING_BEFORE), unknown(7, MARKER)]
-    seen = lookup({"refund_reason": OWN}, keeps_markers=True)
-    by_reference, by_marker = prove_refunds(outcomes, seen, ClaimedRefunds(), Dialect())
-    assert (by_reference.proof, by_marker.proof) == (Proof.NOT_DONE, Proof.DONE)
+async def test_a_reason_of_the_merchants_own_that_looks_like_a_marker_hides_nothing() -> None:
+    order = attrs.evolve(ORDER, refund_reason=f"{OTHERS} torn")
+    after = [listed(1, refund_reason=order.refund_reason)]
+    _, found = await recovered(Books([[], after]), orders=[order])
+    assert found == [SUCCEEDED]
 
 
-def test_an_order_that_had_more_refunds_before_it_chooses_first() -> None:
-    later = unknown(1, references={"T1": frozenset({"T1-01"})})
-    outcomes = [unknown(0, references=NOTHING_BEFORE), later]
-    newest_first = lookup({"refund_reference_id": "T1-02"}, {"refund_reference_id": "T1-01"})
-    findings = prove_refunds(outcomes, newest_first, ClaimedRefunds(), Dialect())
-    assert [finding.proof for finding in findings] == [Proof.DONE, Proof.DONE]
+ZERO = {"refund_reference_id": "0"}
+TWO: dict[str, tuple[Sequence[str | None], list[Listed], list[OutcomeStatus]]] = {
+    "one refund proves one of two": (
+        *([None, None], [[], [], [listed(1)]]),
+        [SUCCEEDED, NOT_SENT],
+    ),
+    "who had more before it chooses first": (
+        *([None, None], [[], [listed(1)], [listed(2), listed(1)]]),
+        [SUCCEEDED, SUCCEEDED],
+    ),
+    "two of one reference": (
+        *([None, None], [[], [], [listed(1, **ZERO), listed(2, **ZERO)]]),
+        [SUCCEEDED, UNKNOWN],
+    ),
+    "two of one reference, but for a blank": (
+        *([None, None], [[], [], [listed(1, **ZERO), listed(2, refund_reference_id="0 ")]]),
+        [SUCCEEDED, UNKNOWN],
+    ),
+    "the other has it": (["T1-01", None], [[], [], [listed(1)]], [SUCCEEDED, NOT_SENT]),
+    "the other has an unknown one of it": (["", None], [[], [], [listed(1)]], [SUCCEEDED, UNKNOWN]),
+    "the other has one, and this the next": (
+        *(["", None], [[], [], [listed(1), listed(2)]]),
+        [SUCCEEDED, SUCCEEDED],
+    ),
+    "the other has one, which is listed twice": (
+        *(["", None], [[], [], [listed(1), listed(1)]]),
+        [SUCCEEDED, UNKNOWN],
+    ),
+    "the other has one, and none is listed": (["", None], [[], [], []], [SUCCEEDED, UNKNOWN]),
+}
 
 
-def test_an_outcome_that_is_given_twice_is_one_outcome() -> None:
-    outcome = unknown(references=NOTHING_BEFORE)
-    findings = prove_refunds([outcome, outcome], lookup({}), ClaimedRefunds(), Dialect())
-    assert [finding.proof for finding in findings] == [Proof.DONE, Proof.DONE]
+@pytest.mark.parametrize("name", TWO)
+async def test_two_equal_refunds_of_one_transaction(name: str) -> None:
+    replies, searches, expected = TWO[name]
+    _, found = await recovered(Books(searches, replies), orders=[ORDER, ORDER])
+    assert found == expected
 
 
-@pytest.mark.parametrize(("alone", "proof"), [(True, Proof.DONE), (False, Proof.NOTHING)])
-def test_a_refund_may_be_a_siblings_that_was_not_given(alone: bool, proof: Proof) -> None:
-    outcome = unknown(references=NOTHING_BEFORE, alone=alone)
-    (finding,) = prove_refunds([outcome], lookup({}), ClaimedRefunds(all_known=False), Dialect())
-    assert finding.proof is proof
+async def test_a_look_up_that_is_refused_says_why() -> None:
+    books, refused = Books([[]]), {"return_status": "7", "return_message": "later"}
+
+    def answer(asked: Asked) -> Any:
+        has_refunded = any(one.operation.name == "refund" for one in transport.asked)
+        is_search = asked.operation.name == "search_refunds"
+        return refused if is_search and has_refunded else books(asked)
+
+    transport = MemoryTransport(answer)
+    gateway = client_over(transport, recovery=AGAIN)
+    (outcome,) = await gateway.recover(await gateway.refund([ORDER]))
+    assert outcome.status is UNKNOWN
+    assert "later" in str(outcome.error)
 
 
-def test_a_look_up_that_failed_says_why() -> None:
-    outcome = unknown(references=NOTHING_BEFORE)
-    failed = LookupResult(problem="the look-up failed: HTTP 403")
-    (finding,) = prove_refunds([outcome], failed, ClaimedRefunds(), Dialect())
-    assert finding == Finding(Proof.NOTHING, "the look-up failed: HTTP 403")
-    assert prove_state("capture", failed, Dialect()).reason == "the look-up failed: HTTP 403"
+@pytest.mark.parametrize(("duplicates", "expected"), [("reject", SUCCEEDED), ("allow", UNKNOWN)])
+async def test_an_outcome_that_is_given_twice_is_one(
+    duplicates: str, expected: OutcomeStatus
+) -> None:
+    """Given without the others of its batch, it is settled where none of them is its equal."""
+    policy = BatchPolicy(duplicates=duplicates)
+    transport = MemoryTransport(Books([[], [listed(1)]]))
+    gateway = client_over(transport, policy=policy, recovery=AGAIN)
+    (lost,) = await gateway.refund([ORDER])
+    assert statuses(await gateway.recover([lost, lost])) == [expected] * 2
 
 
-def test_two_refunds_of_one_reference_prove_neither_done_twice_nor_not_done() -> None:
-    outcomes = [unknown(0, references=NOTHING_BEFORE), unknown(1, references=NOTHING_BEFORE)]
-    seen = lookup({"refund_reference_id": "0"}, {"refund_reference_id": "0 "})
-    first, second = prove_refunds(outcomes, seen, ClaimedRefunds(), Dialect())
-    assert (first.proof, second.proof) == (Proof.DONE, Proof.NOTHING)
+@pytest.mark.parametrize(
+    ("change", "is_new"),
+    [
+        (lambda item: [item], True),
+        (lambda item: [{**item, "refund_reference_id": "T1-01"}], False),
+        (lambda item: {**item, "refund_reference_id": "T1-01"}, False),
+        (lambda item: [{**item, "refund_reference_id": " T1-01 "}], False),
+    ],
+)
+async def test_a_reply_with_an_earlier_refund_is_none_to_the_refunds(
+    change: Any, *, is_new: bool
+) -> None:
+    def answer(asked: Asked) -> Any:
+        if asked.operation.name == "search_refunds":
+            return reply_to("search_refunds", [listed(1)])
+        (item,) = asked.done()["refund_orders"]
+        return reply_to(
+            "refund", [], refund_orders=change({**item, "refund_reference_id": "T1-02"})
+        )
+
+    (outcome,) = await client_over(MemoryTransport(answer), recovery=AGAIN).refund([ORDER])
+    assert outcome.status is (SUCCEEDED if is_new else UNKNOWN)
+    assert is_new or "refunds that were done before" in str(outcome.error)
 
 
-def test_a_refund_that_is_listed_twice_has_one_share() -> None:
-    outcome = unknown(references=NOTHING_BEFORE)
-    claims = ClaimedRefunds(unreferenced=(Decimal("2.50"),))
-    twice = lookup({"refund_reference_id": "T1-01"}, {"refund_reference_id": "T1-01"})
-    (finding,) = prove_refunds([outcome], twice, claims, Dialect())
-    assert finding.proof is Proof.NOTHING
+@pytest.mark.parametrize(
+    ("reply", "searches", "held"),
+    [
+        ("T1-01", [[], [listed(1)]], None),
+        ("T1-01", [[], [listed(1), listed(2)]], "T1-02"),
+        ("", [[], [listed(1)]], None),
+        ("", [[], [listed(1), listed(2)]], "T1-02"),
+        ("T1-01", [[listed(1)], []], "T1-01"),
+    ],
+)
+async def test_each_refund_of_a_batch_explains_one_that_is_listed(
+    reply: str, searches: list[Listed], held: str | None
+) -> None:
+    def orders() -> Iterator[RefundOrder]:
+        yield from [ORDER, ORDER]
 
-
-def test_no_absence_where_a_settled_refund_has_no_reference() -> None:
-    outcome = unknown(references=NOTHING_BEFORE)
-    claims = ClaimedRefunds(unreferenced=(Decimal("2.50"),))
-    (finding,) = prove_refunds([outcome], lookup(), claims, Dialect())
-    assert finding.proof is Proof.NOTHING
-
-
-def test_a_reason_of_the_merchants_own_that_looks_like_a_marker_hides_nothing() -> None:
-    order = RefundOrder(
-        transaction_id="T1",
-        order_no="O1",
-        currency="EUR",
-        amount=Decimal(10),
-        refund_amount=Decimal("2.50"),
-        refund_reason=f"{OTHERS} torn",
-    )
-    outcome = attrs.evolve(unknown(references=NOTHING_BEFORE), order=order)
-    seen = lookup({"refund_reason": f"{OTHERS} torn"})
-    (finding,) = prove_refunds([outcome], seen, ClaimedRefunds(), Dialect())
-    assert finding.proof is Proof.DONE
+    policy = BatchPolicy(concurrency=1, chunk_size=1, duplicates="allow")
+    recovery = attrs.evolve(AGAIN, hold_alike_hours=24.0)
+    books = Books(searches, [reply, "T1-09"])
+    gateway = client_over(MemoryTransport(books), policy=policy, recovery=recovery)
+    result = await gateway.refund(orders())
+    errors = [one.error for one in result if isinstance(one.error, AlikeRefundError)]
+    assert [error.reference for error in errors[:1]] == ([] if held is None else [held])
+    assert len(result.succeeded) == 2 - len(errors)

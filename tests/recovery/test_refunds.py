@@ -1,7 +1,6 @@
 """Refunds, settled over HTTP by the records of a real gateway: what is proved, and nothing else."""
 
 import asyncio
-import json
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,8 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import BatchPolicy, GatewayClient, RecoveryPolicy, RefundOrder
-from gateway_async.operations import SEARCH_REFUNDS
+from gateway_async import BatchPolicy, RecoveryPolicy, RefundOrder
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import (
     DropReply,
@@ -21,9 +19,7 @@ from gateway_async.sandbox.faults import (
     ResetBeforeEffect,
     ReturnStatus,
 )
-from gateway_async.transport import AiohttpTransport, HttpRequest, HttpResponse, SendTracker
 from tests.recovery.books import (
-    AGAIN,
     EVIDENCE,
     NO_BASELINE,
     NOT_SENT,
@@ -38,30 +34,22 @@ from tests.recovery.books import (
 )
 
 
-class BeforeLook:
-    """A transport that does something before the n-th refund search."""
+class BeforeRequest:
+    """A limiter that does something before the n-th request from when it is told to."""
 
-    def __init__(self, transport: AiohttpTransport, number: int, act: Callable[[], object]) -> None:
-        self._transport = transport
-        self._left = number
-        self._act = act
+    def __init__(self) -> None:
+        self._left = 0
 
-    async def send(
-        self, message: HttpRequest, *, tracker: SendTracker, seconds: float
-    ) -> HttpResponse:
-        if message.path == SEARCH_REFUNDS.path:
-            self._left -= 1
-            if self._left == 0:
-                self._act()
-        return await self._transport.send(message, tracker=tracker, seconds=seconds)
+    def act(self, number: int, act: Callable[[], object]) -> None:
+        self._left, self._act = number, act
 
-    async def aclose(self) -> None:
-        await self._transport.aclose()
+    async def __aenter__(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._act()
 
-
-def act_before_look(gateway: GatewayClient, number: int, act: Callable[[], object]) -> None:
-    spy = BeforeLook(gateway._session.transport, number, act)
-    gateway._session = attrs.evolve(gateway._session, transport=spy)  # type: ignore[arg-type]  # a fake
+    async def __aexit__(self, *_: object) -> None:
+        pass
 
 
 @pytest.mark.parametrize("recovery", EVIDENCE)
@@ -227,12 +215,11 @@ async def test_a_refund_that_lands_after_its_reply_was_lost_is_waited_for(
 async def test_one_look_after_the_settle_time_is_not_enough(
     sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy, failing_look: int
 ) -> None:
-    gateway = client(recovery)
+    before = BeforeRequest()
+    gateway = client(recovery, limiter=before)
     sandbox.faults.add("refund", ResetBeforeEffect(times=1))
     result = await gateway.refund(refunds(sandbox))
-    act_before_look(
-        gateway, failing_look, lambda: sandbox.faults.add("search_refunds", EmptyLookUp(times=1))
-    )
+    before.act(failing_look, lambda: sandbox.faults.add("search_refunds", EmptyLookUp(times=1)))
 
     recovered = await gateway.recover(result)
 
@@ -244,10 +231,11 @@ async def test_one_look_after_the_settle_time_is_not_enough(
 async def test_the_last_look_still_finds_a_refund(
     sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
 ) -> None:
-    gateway = client(recovery)
+    before = BeforeRequest()
+    gateway = client(recovery, limiter=before)
     sandbox.faults.add("refund", LateEffect(seconds=3600, times=1))
     result = await gateway.refund(refunds(sandbox))
-    act_before_look(gateway, 3, sandbox.land_late_effects)
+    before.act(3, sandbox.land_late_effects)
 
     recovered = await gateway.recover(result)
 
@@ -267,63 +255,6 @@ async def test_a_baseline_is_not_taken_from_a_reply_of_failure(
     assert "could not be looked up" in str(result.not_sent[0].error)
     assert "busy" in str(result.not_sent[0].error)
     assert sandbox.requests["refund"] == 0
-
-
-def replace_fourth_reply(
-    patch: pytest.MonkeyPatch, choose: Callable[[list[HttpResponse]], HttpResponse]
-) -> None:
-    """Give another reply to the second of two batches: before each there is a look-up."""
-    send, replies = AiohttpTransport.send, list[HttpResponse]()
-
-    async def replaced(*given: Any, **named: Any) -> HttpResponse:
-        replies.append(await send(*given, **named))
-        return choose(replies) if len(replies) == 4 else replies[-1]
-
-    patch.setattr(AiohttpTransport, "send", replaced)
-
-
-@pytest.mark.parametrize("earlier", [1, 2], ids=["refunds", "look-up"])
-async def test_the_reply_to_an_earlier_request_is_none_to_the_refunds(
-    sandbox: Sandbox, client: MakeClient, monkeypatch: pytest.MonkeyPatch, earlier: int
-) -> None:
-    gateway = client(AGAIN)
-    orders = refunds(sandbox, 2)
-
-    with monkeypatch.context() as patch:
-        replace_fourth_reply(patch, lambda replies: replies[earlier])
-        assert (await gateway.refund(orders)).ok
-        result = await gateway.refund(orders)
-
-    assert statuses(result) == [UNKNOWN] * 2
-    assert "refunds that were done before" in str(result[0].error)
-    assert statuses(await gateway.recover(result)) == [SUCCEEDED] * 2
-
-
-@pytest.mark.parametrize(
-    "listed",
-    [
-        lambda done, other: [{**other, "refund_status": "0", "refund_reference_id": ""}, done],
-        lambda done, _: done,
-    ],
-    ids=["beside one that was declined", "not in a list"],
-)
-async def test_a_reply_with_one_earlier_refund_and_no_new_one_is_none(
-    sandbox: Sandbox,
-    client: MakeClient,
-    monkeypatch: pytest.MonkeyPatch,
-    listed: Callable[[Any, Any], Any],
-) -> None:
-    gateway = client(AGAIN)
-    orders = refunds(sandbox, 2)
-
-    def changed(replies: list[HttpResponse]) -> HttpResponse:
-        payload = json.loads(replies[1].body)
-        payload["refund_orders"] = listed(*payload["refund_orders"])
-        return attrs.evolve(replies[1], body=json.dumps(payload).encode())
-
-    replace_fourth_reply(monkeypatch, changed)
-    assert (await gateway.refund(orders)).ok
-    assert statuses(await gateway.refund(orders)) == [UNKNOWN] * 2
 
 
 async def test_an_end_that_is_ahead_or_not_known_is_waited_for_from_now(
@@ -346,11 +277,12 @@ async def test_an_end_that_is_ahead_or_not_known_is_waited_for_from_now(
 async def test_a_cancelled_recovery_tells_of_what_it_was_given(
     sandbox: Sandbox, client: MakeClient
 ) -> None:
-    gateway = client(REFERENCES)
+    before = BeforeRequest()
+    gateway = client(REFERENCES, limiter=before)
     sandbox.faults.add("refund", DropReply(times=1))
     result = await gateway.refund(refunds(sandbox))
     recovering = asyncio.create_task(gateway.recover(list(result)))
-    act_before_look(gateway, 1, recovering.cancel)
+    before.act(1, recovering.cancel)
     with pytest.raises(asyncio.CancelledError) as caught:
         await recovering
     told: Any = vars(caught.value)["outcome"]

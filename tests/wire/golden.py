@@ -93,28 +93,3 @@ PAYOUT = (
     f'"source_amount":"1.50",{_texts("source_currency")},"payment_date":"2024-01-31",'
     f"{_texts('payment_method reason reference swift_charge_option fund_source notify_url')}}}"
 )
-
-BATCHES = {
-    "capture": (
-        '{"merchant_id":"M1","capture_orders":[{"transaction_id":"2023051612301234567890","orde'
-        'r_no":"ORD-1","currency":"EUR","amount":"9.90"},{"transaction_id":"2023051612301234567'
-        '890","order_no":"ORD-1","currency":"EUR","amount":"9.90"}]}'
-    ),
-    "cancel": (
-        '{"merchant_id":"M1","cancel_orders":[{"transaction_id":"2023051612301234567890","order'
-        '_no":"ORD-1","currency":"EUR","amount":"9.90"},{"transaction_id":"20230516123012345678'
-        '90","order_no":"ORD-1","currency":"EUR","amount":"9.90"}]}'
-    ),
-    "review": (
-        '{"merchant_id":"M1","review_orders":[{"transaction_id":"2023051612301234567890","order'
-        '_no":"ORD-1","currency":"EUR","amount":"9.90","review_flag":"1"},{"transaction_id":"20'
-        '23051612301234567890","order_no":"ORD-1","currency":"EUR","amount":"9.90","review_flag'
-        '":"1"}]}'
-    ),
-    "refund": (
-        '{"merchant_id":"M1","refund_orders":[{"transaction_id":"2023051612301234567890","order'
-        '_no":"ORD-1","currency":"EUR","amount":"9.90","refund_amount":"5.00","refund_reason":"'
-        'Größe \\"M\\""},{"transaction_id":"2023051612301234567890","order_no":"ORD-1","currenc'
-        'y":"EUR","amount":"9.90","refund_amount":"5.00","refund_reason":"Größe \\"M\\""}]}'
-    ),
-}

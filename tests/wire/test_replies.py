@@ -1,0 +1,414 @@
+"""Reply bodies: read whole, in whatever encoding, or refused without a word of them."""
+
+import gzip
+import json
+import traceback
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from hypothesis import given, strategies as st
+
+from gateway_async import (
+    CheckoutPage,
+    Credentials,
+    DirectPayment,
+    GatewayClient,
+    GatewayError,
+    RedirectPayment,
+    ReplyUnreadableError,
+)
+from gateway_async.transport import HttpResponse
+from tests.client.payments import CARD, PAYMENT
+from tests.interface_fields import PAGE_INPUTS
+from tests.memory import Asked, MemoryTransport, client_over
+from tests.orders import refunds
+from tests.support.servers import answering
+
+SECRET = "5ecret"
+"""It stands in every body that is refused."""
+
+
+async def read(body: bytes, form: str = "json", content_type: str = "") -> Any:
+    """Return what a call reads of a body."""
+    headers = {"Content-Type": content_type} if content_type else {}
+    transport = MemoryTransport(lambda _: HttpResponse(200, headers, body))
+    return (await client_over(transport).call("/v1/payout", {}, reply=form)).data
+
+
+async def page_of(body: bytes, content_type: str = "text/html") -> CheckoutPage:
+    """Return the page that a checkout gives."""
+    headers = {"Content-Type": content_type}
+    transport = MemoryTransport(lambda _: HttpResponse(200, headers, body))
+    return await client_over(transport).checkout(RedirectPayment(**PAYMENT))
+
+
+async def refused(body: bytes, form: str, content_type: str = "") -> GatewayError:
+    """Return the error for a body, which quotes nothing of it."""
+    with pytest.raises(ReplyUnreadableError) as caught:
+        await (page_of(body, content_type) if form == "page" else read(body, form, content_type))
+    error = caught.value
+    assert SECRET not in "".join(traceback.format_exception(error))
+    assert error.__context__ is error.__cause__ is None
+    return error
+
+
+# JSON
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        (b'{"a": "1"}', "1"),
+        (b' \r\n{"a": "1"}\n', "1"),
+        (b'\xef\xbb\xbf{"a": "1"}', "1"),
+        (rb'{"a": "cut \ud83d", "b": 1}', "cut \ufffd"),
+        (rb'{"a": "\uDE00 cut"}', "\ufffd cut"),
+        (rb'{"a": "\ud83d\ud83d\ude00"}', "\ufffd\U0001f600"),
+        (rb'{"a": "\\ud83d \ud83d"}', "\\ud83d \ufffd"),
+        (rb'{"a": "\ud83d\u0041\n"}', "\ufffdA\n"),
+    ],
+)
+async def test_a_json_object_is_read(body: bytes, value: str) -> None:
+    assert (await read(body))["a"] == value
+
+
+JSON_REFUSALS: list[tuple[bytes, str]] = [
+    (b"", "an empty body"),
+    (b" \n", "an empty body"),
+    (b"<!DOCTYPE html><p>5ecret", "an HTML page"),
+    (b"<html>5ecret", "an HTML page"),
+    (b"<respon>5ecret</respon>", "got XML"),
+    (b'["5ecret"]', "a JSON array"),
+    (b'"5ecret"', "a single JSON value"),
+    (b"17", "a single JSON value"),
+    (b"null", "a single JSON value"),
+    (b'{"a": "5ecret', "truncated JSON: a JSON object that ends at byte 13"),
+    (b'{"a": "5ecret", b}', "broken JSON: a JSON object that cannot be read at character 16"),
+    (b'{"a": "5ecret"} x', "broken JSON"),
+    (b'{"a": "5ecret\xff"}', "broken JSON"),
+    (b"a=5ecret", "neither JSON nor XML"),
+    (gzip.compress(b"5ecret", mtime=0), "neither JSON nor XML"),
+]
+XML_REFUSALS: list[tuple[bytes, str]] = [
+    (b"", "an empty body"),
+    (b"<!DOCTYPE html><html>5ecret", "an HTML page"),
+    (b'{"a": "5ecret"}', "a JSON object"),
+    (b"<respon>5ecret", "broken or truncated XML"),
+    (b"<respon><respon/>", "broken or truncated XML"),
+    (b"<result>5ecret</result>", "another root element"),
+    (b"<?xml version='1.0' encoding='no-such'?><respon>5ecret</respon>", "broken or truncated"),
+    (b"<?xml version='1.0' encoding='gbk'?><respon><a>\xff5ecret</a></respon>", "broken or trunc"),
+    (b"<!DOCTYPE r [<!ENTITY a '5ecret'>]><respon>&a;</respon>", "document type definition"),
+    (b"<!DOCTYPE r SYSTEM 'file:///etc/passwd'><respon/>", "document type definition"),
+    (b"<respon>" * 40 + b"</respon>" * 40, "nested more than 32 deep"),
+    (b"<a>" * 100_000, "nested more than 32 deep"),
+]
+PAGE_REFUSALS: list[tuple[bytes, str]] = [
+    (b"", "an empty body"),
+    (b'{"a": "5ecret"}', "a JSON object"),
+    (b' {"return_message": "<div>5ecret</div>"}', "a JSON object"),
+    (b"<?xml version='1.0'?><respon>5ecret</respon>", "XML"),
+    (b"<respon>5ecret</respon>", "XML"),
+    (b"5ecret", "neither JSON nor XML"),
+    (b"<html>5ecret\xff", "utf-8"),
+]
+
+
+@pytest.mark.parametrize(
+    ("form", "body", "kind"),
+    [
+        (form, *row)
+        for form, rows in (("json", JSON_REFUSALS), ("xml", XML_REFUSALS), ("page", PAGE_REFUSALS))
+        for row in rows
+    ],
+)
+async def test_any_other_body_is_named_and_not_quoted(form: str, body: bytes, kind: str) -> None:
+    assert kind in str(await refused(body, form))
+
+
+# XML
+
+
+async def test_xml_is_read() -> None:
+    body = b"""<?xml version="1.0" encoding="UTF-8"?>
+        <respon><order_no> A </order_no><note/><risk_reasons><name>ip</name><status>ok</status>
+        </risk_reasons><x>1</x><x>2</x><x>3</x><mixed>text<b>1</b></mixed></respon>"""
+    assert await read(body, "xml") == {
+        "order_no": " A ",
+        "note": "",
+        "risk_reasons": {"name": "ip", "status": "ok"},
+        "x": ["1", "2", "3"],
+        "mixed": {"b": "1", "#text": "text"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        (b"\xef\xbb\xbf\n<?xml version='1.0'?><respon><a>\xc3\xa4</a></respon>", {"a": "ä"}),
+        ("<?xml version='1.0' encoding='latin1'?><respon><a>ä</a></respon>", {"a": "ä"}),
+        (b'<respon xmlns="urn:x"><a k="v">1</a></respon>', {"a": "1"}),
+        (b"<respon><![CDATA[<b>]]></respon>", {"#text": "<b>"}),
+        (b"<respon/>", {}),
+        ("\ufeff<respon><a>ä</a></respon>\n".encode("utf-16-be"), {"a": "ä"}),
+        (
+            "<?xml version='1.0' encoding='gb2312'?><respon><a>成</a></respon>".encode("utf-8-sig"),
+            {"a": "成"},  # a byte order mark counts for more
+        ),
+    ],
+)
+async def test_xml_in_other_clothes_is_read(body: bytes | str, fields: dict[str, Any]) -> None:
+    assert await read(body.encode("latin1") if isinstance(body, str) else body, "xml") == fields
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("GB2312", "成功"),
+        ("gbk", "退款"),
+        ("GB18030", "€"),
+        ("Big5", "成功"),
+        ("Shift_JIS", "成功"),
+        ("utf8", "成功"),
+    ],
+)
+@pytest.mark.parametrize("quote", ["'", '"'])
+async def test_xml_is_read_in_the_encoding_that_it_declares(
+    encoding: str, text: str, quote: str
+) -> None:
+    declared = f"<?xml version={quote}1.0{quote} encoding={quote}{encoding}{quote} ?>"
+    body = f"{declared}\n<respon><a>{text}</a></respon>\n".encode(encoding)
+    assert await read(body, "xml") == {"a": text}
+
+
+_TAGS = [
+    *(f"<{slash}{name}>" for name in ("respon", "a", "b", "b-1", "b:c") for slash in ("", "/")),
+    *("<a/>", "<a k='1'>", "<!-- -->"),
+]
+_GAPS = [" ", "\t\n", "\r\n", "1", "ä", "\u2028", "\xa0", "\x7f", "\ufffe", "\0", "&lt;", "]]>"]
+_elements = st.recursive(
+    st.sampled_from([*_GAPS, ""]) | st.text(max_size=3),
+    lambda inner: st.lists(
+        st.tuples(st.sampled_from(["a", "b", "b-1"]), inner, st.sampled_from(["", " ", "\n"])),
+        max_size=3,
+    ).map(lambda parts: "".join(f"<{name}>{text}</{name}>{gap}" for name, text, gap in parts)),
+    max_leaves=8,
+)
+
+
+async def outcome_of(body: bytes, form: str) -> Any:
+    """Return what is read of a body, or the class of the error."""
+    try:
+        return await read(body, form)
+    except ReplyUnreadableError as error:
+        return type(error)
+
+
+@given(
+    _elements, st.lists(st.tuples(st.integers(0, 99), st.sampled_from(_TAGS + _GAPS)), max_size=2)
+)
+async def test_the_quick_reader_of_xml_reads_what_the_parser_reads(
+    content: str, changes: list[tuple[int, str]]
+) -> None:
+    """A comment behind the root element leaves its meaning as it is, and asks for the parser."""
+    text = f"<respon>{content}</respon>"
+    for place, piece in changes:
+        text = text[:place] + piece + text[place:]
+    body = text.encode(errors="replace")
+    assert await outcome_of(body, "xml") == await outcome_of(body + b"<!-- -->", "xml")
+
+
+# The fields that a signature covers
+
+
+class Verifier:
+    """Signs anything, and keeps what it is asked to verify."""
+
+    def __init__(self) -> None:
+        self.fields: dict[str, str] = {}
+
+    def sign(self, *_: object) -> str:
+        return "mine"
+
+    def verify(self, _: object, fields: Any, __: str) -> bool:
+        self.fields = dict(fields)
+        return True
+
+
+async def verified(body: bytes, form: str) -> dict[str, str]:
+    """Return the fields of a reply as a signer is given them."""
+    signer = Verifier()
+    transport = MemoryTransport(lambda _: HttpResponse(200, {}, body))
+    await client_over(transport, signer=signer).call("/v1/payout", {}, reply=form)
+    return signer.fields
+
+
+async def test_the_fields_of_a_reply_are_its_very_text() -> None:
+    signed = b',"encryption_data":"theirs"}'
+    body = (
+        b'\n{ "a" : "x\\u00e4" ,"n":1.50,"t":true,"z":null,"l":[ 1, {"b":"]}"} ],"o":{ }' + signed
+    )
+    assert await verified(body, "json") == {
+        "a": "xä",
+        "n": "1.50",
+        "t": "true",
+        "z": "null",
+        "l": '[ 1, {"b":"]}"} ]',
+        "o": "{ }",
+    }
+    body = b"<respon><a>1</a><r><n>ip</n></r><encryption_data>theirs</encryption_data></respon>"
+    assert await verified(body, "xml") == {"a": "1", "r": '{"n":"ip"}'}
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    st.dictionaries(st.text(max_size=5), _json, max_size=4),
+    st.sampled_from([0, orjson.OPT_INDENT_2]),
+)
+async def test_the_fields_hold_what_the_reply_holds(reply: dict[str, Any], option: int) -> None:
+    body = orjson.dumps({**reply, "encryption_data": "theirs"}, option=option)
+    fields = await verified(body, "json")
+    assert (
+        {
+            name: fields[name] if isinstance(value, str) else json.loads(fields[name])
+            for name, value in reply.items()
+        }
+        == reply
+        == {n: v for n, v in (await read(body)).items() if n != "encryption_data"}
+    )
+
+
+# Charsets of headers
+
+
+@pytest.mark.parametrize(
+    ("charset", "told"),
+    [("gb2312", "退款成功"), ("Shift_JIS", "成功"), ("iso-8859-1", "Grüße"), ("utf-8", "退款成功")],
+)
+async def test_a_reply_is_read_in_the_charset_that_only_its_header_names(
+    charset: str, told: str
+) -> None:
+    def answer(asked: Asked) -> HttpResponse:
+        text = json.dumps(asked.done(return_message=told), ensure_ascii=False)
+        return HttpResponse(200, {"Content-Type": f"a/b;charset={charset}"}, text.encode(charset))
+
+    (outcome,) = await client_over(MemoryTransport(answer)).refund(refunds(1))
+    assert outcome.reply is not None
+    assert outcome.reply.return_message == told
+    xml = f"<respon><a>{told}</a></respon>".encode(charset)
+    assert await read(xml, "xml", f'text/xml; charset="{charset}"') == {"a": told}
+    text = await read(told.encode(charset), "text", f"text/plain; charset={charset}")
+    assert text == told
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<respon><note>ä</note></respon>".encode(),
+        '<?xml version="1.0" encoding="latin1"?><respon><note>ä</note></respon>'.encode("latin1"),
+    ],
+)
+async def test_a_header_counts_for_less_than_the_reply_itself(body: bytes) -> None:
+    assert await read(body, "xml", "text/xml; charset=gbk") == {"note": "ä"}
+
+
+async def test_a_header_of_a_reply_is_found_however_its_name_is_written() -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response({}, headers={"X-REQUEST-Id": "1"})
+
+    credentials = Credentials(merchant_id="M1", account_id="A1", signer=Verifier())
+    async with answering(answer) as url, GatewayClient(url, credentials) as gateway:
+        reply = await gateway.call("/v1/payout", {})
+    assert reply.headers["x-request-ID"] == "1"
+
+
+async def test_a_page_or_text_may_hold_any_bytes_that_its_charset_has() -> None:
+    payment = DirectPayment(**PAYMENT, **CARD)
+    body = "<respon><order_status>1</order_status><note>ä</note></respon>"
+    transport = MemoryTransport(lambda _: body.encode())
+    assert (await client_over(transport).pay_direct(payment)).note == "ä"
+
+
+# Checkout pages
+
+PAGE = (
+    "<!DOCTYPE html>\n<html><head><title>Loading &amp; waiting</title></head><body>\r\n"
+    '<form id="f" METHOD="Post" action="https://gateway.example/v1/checkout?a=1&amp;b=2">'
+    "</form><script>document.title = '<title>no</title>'</script></body></html>\n"
+)
+
+
+async def test_a_page_is_kept_to_the_letter_and_not_shown() -> None:
+    names = sorted(PAGE_INPUTS)
+    inputs = "".join(f'<input type="hidden" name="{n}" value="{SECRET}">' for n in names)
+    for html in (PAGE, PAGE.replace("</form>", f"{inputs}</form>")):
+        page = await page_of(html.encode())
+        assert page.html == html
+        assert page.title == "Loading & waiting"
+        assert page.action == "https://gateway.example/v1/checkout?a=1&b=2"
+        assert "form" not in repr(page)
+        assert SECRET not in repr(page)
+
+
+@pytest.mark.parametrize(
+    ("html", "action"),
+    [
+        ("<html></html>", None),
+        ('<form action="/x"></form>', None),
+        ('<form action="/get" method="get"></form><form action="/post" method=POST>', "/post"),
+        ('<form method="post" action="/1"></form><form method="post" action="/2">', "/1"),
+        ('<form method="post">', None),
+        ("<html><![broken[<form method=post action=/x>", None),
+        ("<form method=post action=/x>&#" + "1" * 5000 + ";<p>", "/x"),
+    ],
+)
+async def test_the_action_is_that_of_the_first_form_that_posts(
+    html: str, action: str | None
+) -> None:
+    page = await page_of(html.encode())
+    assert (page.action, page.html, page.title) == (action, html, None)
+
+
+def of(charset: str | None) -> str:
+    return "text/html" if charset is None else f"text/html; charset={charset}"
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "charset"),
+    [
+        ("Grüße", "utf-8", None),
+        ("Grüße", "utf-8", "UTF-8"),
+        ("Grüße", "utf-8", "no-such-charset"),
+        ("Grüße", "latin1", "ISO-8859-1"),
+        ("Grüße", "gb18030", '"gbk"'),
+        ("Grüße", "utf-8-sig", "iso-8859-1"),
+        ("Grüße", "utf-8", "iso-8859-1"),
+        ("Grüße", "utf-16", "utf-16"),
+        ("Grüße", "utf-16-le", "utf-16le"),
+        ("Загрузка", "windows-1251", "windows-1251"),
+        ("Загрузка", "KOI8-R", "KOI8-R"),
+        ("Ładowanie", "iso-8859-2", "iso-8859-2"),
+        ("Yükleniyor", "iso-8859-9", "iso-8859-9"),
+        ("تحميل", "windows-1256", "windows-1256"),
+        *(
+            (f'<meta charset="utf-8">{text}', "utf-8", charset)
+            for text in ("\u00c1gua", "\u00e0 bient\u00f4t", "载入中")
+            for charset in ("ISO-8859-1", "windows-1252", "gbk", "windows-1251")
+        ),
+        ('<meta charset="gbk">载入中', "gbk", "utf-8"),
+        ('<meta http-equiv="Content-Type" content="text/html; charset=latin1">ü', "latin1", None),
+    ],
+)
+async def test_a_page_is_read_in_its_charset(text: str, encoding: str, charset: str | None) -> None:
+    html = f"<html>{text}"
+    assert (await page_of(html.encode(encoding), of(charset))).html == html

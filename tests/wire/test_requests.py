@@ -1,0 +1,383 @@
+"""What goes out, operation by operation, down to the byte."""
+
+import contextlib
+import hashlib
+import hmac
+import json
+import traceback
+from collections.abc import Awaitable, Callable
+from decimal import Decimal
+from enum import Enum
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qs, parse_qsl, urlencode
+
+import attrs
+import orjson
+import pytest
+from hypothesis import given, strategies as st
+
+from gateway_async import (
+    BasicItemData,
+    BatchPolicy,
+    CancelOrder,
+    CaptureOrder,
+    CartItem,
+    ConfigurationError,
+    Dialect,
+    DirectPayment,
+    GatewayClient,
+    GatewayError,
+    HmacSigner,
+    InvalidOrderError,
+    Item,
+    OrderRef,
+    PayoutRequest,
+    Price,
+    RedirectPayment,
+    RefundOrder,
+    ReviewOrder,
+    Subscription,
+)
+from tests.memory import Asked, MemoryTransport, all_done, client_over
+from tests.models import examples
+from tests.orders import made_up, orders_for
+from tests.wire.golden import PAYMENTS, PAYOUT
+
+Call = Callable[[GatewayClient], Awaitable[Any]]
+DIGITS = "2023051612301234567890"
+ORDER: dict[str, Any] = {
+    "transaction_id": DIGITS,
+    "order_no": "N1",
+    "currency": "EUR",
+    "amount": "12.5",
+}
+WIRE = f'"transaction_id":"{DIGITS}","order_no":"N1","currency":"EUR","amount":"12.50"'
+REASON = r'"refund_reason":"zu groß, \"M\""'
+REQUEST_ID = "5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11"
+PAYMENT: dict[str, Any] = {"order_no": "N1", "currency": "EUR", "amount": 5}
+CARD: dict[str, Any] = {
+    "card": "4111111111111111",
+    "expiration_month": "12",
+    "expiration_year": "2030",
+    "security_code": "123",
+}
+JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+JSON_HEAD, FORM_HEAD = '{"merchant_id":"M1","account_id":"A1",', "merchant_id=M1&account_id=A1"
+
+
+class Named(str, Enum):  # noqa: UP042  # a StrEnum shows as its text
+    """Texts with names, which a form would show in their place."""
+
+    FIELD = "lang"
+    VALUE = "de"
+    EURO = "EUR"
+
+
+class Counted(int, Enum):
+    """Numbers with names."""
+
+    FIVE = 5
+
+
+def refund_of(**changes: Any) -> RefundOrder:
+    return RefundOrder(**{**ORDER, "refund_amount": 3, **changes})
+
+
+def payout_of(**fields: Any) -> PayoutRequest:
+    return PayoutRequest(request_id=REQUEST_ID, **fields)
+
+
+GOLDEN: dict[str, tuple[str, str, Call]] = {
+    "capture": (
+        "/v1/capture",
+        f'{JSON_HEAD}"capture_orders":[{{{WIRE}}},{{{WIRE.replace(DIGITS, "T2")}}}]',
+        lambda gateway: gateway.capture(
+            [CaptureOrder(**ORDER), CaptureOrder(**{**ORDER, "transaction_id": "T2"})]
+        ),
+    ),
+    "cancel": (
+        "/v1/cancel",
+        f'{JSON_HEAD}"cancel_orders":[{{{WIRE}}}]',
+        lambda gateway: gateway.cancel([CancelOrder(**ORDER)]),
+    ),
+    "review": (
+        "/v1/review",
+        f'{JSON_HEAD}"review_orders":[{{{WIRE},"review_flag":"1"}}]',
+        lambda gateway: gateway.review([ReviewOrder(**ORDER, review_flag="1")]),
+    ),
+    "refund": (
+        "/v1/refund",
+        f'{JSON_HEAD}"refund_orders":[{{{WIRE},"refund_amount":"3.00",{REASON}}}]',
+        lambda gateway: gateway.refund([refund_of(refund_reason='zu groß, "M"')]),
+    ),
+    "query": (
+        "/v1/retrievalTrans",
+        f"{FORM_HEAD}&order_no=N1%2C%C3%84+2",
+        lambda gateway: gateway.query([OrderRef(order_no="N1"), OrderRef(order_no="Ä 2")]),
+    ),
+    "search_refunds": (
+        "/v1/retrievalRefund",
+        f"{FORM_HEAD}&transaction_id=T1",
+        lambda gateway: gateway.search_refunds([OrderRef(transaction_id="T1")]),
+    ),
+    "recent_transactions": (
+        "/v1/retrievalTrans",
+        FORM_HEAD,
+        lambda gateway: gateway.recent_transactions(),
+    ),
+    "recent_refunds": (
+        "/v1/retrievalRefund",
+        FORM_HEAD,
+        lambda gateway: gateway.recent_refunds(),
+    ),
+    "pay_direct": (
+        "/v1/authorise",
+        f"{FORM_HEAD}&order_no=N1&currency=EUR&amount=5.00&{urlencode(CARD)}",
+        lambda gateway: gateway.pay_direct(DirectPayment(**PAYMENT, **CARD)),
+    ),
+    "pay_direct, every field": (
+        "/v1/authorise",
+        f"{FORM_HEAD}&{PAYMENTS['direct_payment']}",
+        lambda gateway: gateway.pay_direct(examples.direct_payment()),
+    ),
+    "pay_apm": (
+        "/v1/authorise",
+        f"{FORM_HEAD}&{PAYMENTS['apm_payment']}",
+        lambda gateway: gateway.pay_apm(examples.apm_payment()),
+    ),
+    "checkout": (
+        "/v1/checkout",
+        f"{FORM_HEAD}&order_no=N1&currency=EUR&amount=5.00",
+        lambda gateway: gateway.checkout(
+            RedirectPayment(**PAYMENT, items=[], cart_items=[])  # empty ones are left out
+        ),
+    ),
+    "checkout, every field": (
+        "/v1/checkout",
+        f"{FORM_HEAD}&{PAYMENTS['redirect_payment']}",
+        lambda gateway: gateway.checkout(examples.redirect_payment()),
+    ),
+    "payout": (
+        "/v1/payout",
+        JSON_HEAD + PAYOUT[1:-1],
+        lambda gateway: gateway.payout(examples.payout_request()),
+    ),
+    "call in a form": (
+        "/v1/payout",
+        f"{FORM_HEAD}&a=x+y&b=2.50&c=%7B%22d%22%3A%5B1%5D%7D",
+        lambda gateway: gateway.call(
+            "/v1/payout", {"a": "x y", "b": Decimal("2.50"), "c": {"d": [1]}}
+        ),
+    ),
+    "call with named texts": (
+        "/v1/payout",
+        f"{FORM_HEAD}&lang=de",
+        lambda gateway: gateway.call("/v1/payout", {Named.FIELD: Named.VALUE}),
+    ),
+    "call in JSON": (
+        "/v1/payout",
+        f'{JSON_HEAD}"a":"[1.50]","n":7,"c":{{"d":[1]}}',
+        lambda gateway: gateway.call(
+            "/v1/payout", {"a": "[1.50]", "n": 7, "c": {"d": [1]}}, body="json"
+        ),
+    ),
+}
+
+
+async def sent(call: Call, **settings: Any) -> Asked:
+    """Make one call, whatever comes of it, and return what the gateway heard."""
+    transport = MemoryTransport(lambda _: {})
+    with contextlib.suppress(GatewayError):
+        await call(client_over(transport, signer=HmacSigner("s3cret"), **settings))
+    (asked,) = transport.asked
+    return asked
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+async def test_the_body_is_the_golden_one_and_its_signature(name: str) -> None:
+    path, expected, call = GOLDEN[name]
+    message = (await sent(call)).message
+    body = message.body.decode()
+    is_json = body.startswith("{")
+    assert (message.path, message.content_type) == (path, JSON if is_json else FORM)
+    joint = ',"encryption_data":"' if is_json else "&encryption_data="
+    unsigned, found, signature = body.partition(joint)
+    assert unsigned == expected
+    assert found
+    fields = _top_level_texts(unsigned + "}") if is_json else dict(parse_qsl(unsigned))
+    text = "&".join(f"{field}={fields[field]}" for field in sorted(fields))
+    right = hmac.new(b"s3cret", text.encode(), hashlib.sha256).hexdigest()
+    assert signature.removesuffix('"}') == right
+
+
+def _top_level_texts(body: str) -> dict[str, str]:
+    """Read text as it is, and anything else as the JSON that stands in the body."""
+    return {
+        name: value
+        if isinstance(value, str)
+        else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        for name, value in json.loads(body).items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("operation", "limit"),
+    [("capture", 50), ("cancel", 50), ("refund", 50), ("review", 100)],
+)
+async def test_one_request_carries_as_many_orders_as_the_limit(operation: str, limit: int) -> None:
+    transport = MemoryTransport(all_done)
+    gateway = client_over(transport, policy=BatchPolicy(concurrency=1))
+    await getattr(gateway, operation)(orders_for(operation, made_up(limit + 1)))
+    assert [len(asked.transactions) for asked in transport.asked] == [limit, 1]
+
+
+async def test_a_look_up_follows_the_dialect() -> None:
+    dialect = Dialect(selection_fields={"order_no": Named.FIELD}, selection_separator="|")
+    refs = [OrderRef(order_no="a,b"), OrderRef(order_no=Named.EURO)]
+    asked = await sent(lambda gateway: gateway.query(refs), dialect=dialect)
+    assert asked.fields["lang"] == "a,b|EUR"
+
+
+async def test_a_reference_that_holds_the_separator_is_refused() -> None:
+    gateway = client_over(MemoryTransport(all_done))
+    with pytest.raises(InvalidOrderError, match=r"OrderRef\(order_no='a,b'\).*contains ','"):
+        await gateway.query([OrderRef(order_no="a,b")])
+
+
+def payment_of(**fields: Any) -> RedirectPayment:
+    return RedirectPayment(**{**PAYMENT, **fields})
+
+
+async def checked_out(payment: RedirectPayment, **settings: Any) -> dict[str, Any]:
+    """Return the fields of a payment as they went out."""
+    return (await sent(lambda gateway: gateway.checkout(payment), **settings)).fields
+
+
+async def test_numbers_keep_their_digits() -> None:
+    price = Price(amount_usd=Decimal("10.80"), amount_local_currency=Decimal(DIGITS + ".10"))
+    item = CartItem(basic_item_data=BasicItemData(price=price))
+    fields = await checked_out(payment_of(cart_items=[item]))
+    assert f'"amount_usd":10.80,"amount_local_currency":{DIGITS}.10' in fields["cart_items"]
+
+
+PLACES = Dialect(currency_places={"JPY": 0, "KWD": 3})
+
+
+@pytest.mark.parametrize(
+    ("currency", "amount", "text"),
+    [
+        ("EUR", "9.9", "9.90"),
+        ("EUR", "9.900", "9.90"),
+        ("EUR", "1E+3", "1000.00"),
+        ("EUR", "0E+9", "0.00"),
+        ("EUR", 7, "7.00"),
+        ("EUR", "123456789012345678901234567.89", "123456789012345678901234567.89"),
+        ("jpy", "500", "500"),
+        ("JPY", "500.0", "500"),
+        ("KWD", "1.234", "1.234"),
+    ],
+)
+async def test_amounts_have_the_places_of_their_currency(
+    currency: str, amount: Any, text: str
+) -> None:
+    fields = await checked_out(payment_of(currency=currency, amount=amount), dialect=PLACES)
+    assert fields["amount"] == text
+
+
+@pytest.mark.parametrize("amount", ["9.999", "0.001", "1E-9", "1E+99999", "1E-99999"])
+async def test_too_precise_or_absurd_amounts_are_refused(amount: str) -> None:
+    gateway = client_over(MemoryTransport(all_done))
+    expected = r"N1'.*\.amount: .*2 decimal places \(EUR\)"
+    with pytest.raises(InvalidOrderError, match=expected):
+        await gateway.checkout(payment_of(amount=amount))
+    with pytest.raises(InvalidOrderError, match=expected):
+        await gateway.capture([CaptureOrder(**{**ORDER, "amount": amount})])
+
+
+async def test_a_nested_amount_goes_by_the_currency_of_its_payment() -> None:
+    gateway = client_over(MemoryTransport(all_done), dialect=PLACES)
+    payment = payment_of(currency="JPY", subscription=Subscription(contract_amount="10.5"))
+    expected = r"RedirectPayment\(order_no='N1'\)\.Subscription\.contract_amount: 10\.5.*JPY"
+    with pytest.raises(InvalidOrderError, match=expected):
+        await gateway.checkout(payment)
+
+
+async def test_each_amount_of_a_payout_goes_by_its_own_currency() -> None:
+    request = payout_of(
+        payment_amount=100,
+        payment_currency="JPY",
+        source_amount="1.5",
+        source_currency="EUR",
+    )
+    fields = (await sent(lambda gateway: gateway.payout(request), dialect=PLACES)).fields
+    assert (fields["payment_amount"], fields["source_amount"]) == ("100", "1.50")
+
+
+async def test_texts_and_numbers_with_names_go_out_as_what_they_are() -> None:
+    dialect = Dialect(wire_names={"antifraud_token_cookie": Named.FIELD})
+    payment = payment_of(
+        currency=Named.EURO,
+        token_id=Named.EURO,
+        checkout_time=Counted.FIVE,
+        antifraud_token_cookie="c",
+        items=[Item(parts=(Named.EURO,))],
+    )
+    fields = await checked_out(payment, dialect=dialect)
+    assert (fields["currency"], fields["token_id"], fields["items"]) == ("EUR", "EUR", "EUR")
+    assert (fields["checkout_time"], fields["lang"]) == ("5", "c")
+    assert "antifraud_token_cookie" not in fields
+
+
+async def test_two_fields_never_share_a_name_on_the_wire() -> None:
+    dialect = Dialect(wire_names={"order_no": "amount"})
+    gateway = client_over(MemoryTransport(all_done), dialect=dialect)
+    with pytest.raises(ConfigurationError, match=r"Dialect\.wire_names"):
+        await gateway.refund([refund_of()])
+    with pytest.raises(ConfigurationError, match=r"Dialect\.wire_names"):
+        await gateway.checkout(payment_of(note="n"))
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+ODD = TEXTS | st.text("%+ &=~\0\xff\xfe")
+
+
+@given(st.dictionaries(ODD.map(lambda name: f"_{name}"), ODD, max_size=5))
+async def test_a_body_holds_the_very_texts_of_the_fields(fields: dict[str, str]) -> None:
+    for body in ("form", "json"):
+        call = partial(GatewayClient.call, path="/v1/payout", fields=fields, body=body)
+        asked = await sent(call)
+        whole = {"merchant_id": "M1", "account_id": "A1", **fields}
+        signature = {"encryption_data": asked.fields["encryption_data"]}
+        assert asked.fields == {**whole, **signature}
+        if body == "form":
+            assert asked.message.body.decode() == urlencode({**whole, **signature})
+            assert parse_qs(asked.message.body.decode())["merchant_id"] == ["M1"]
+
+
+CHARACTERS = st.characters(exclude_categories=["Cs"]) | st.sampled_from('"\\\0\x1f\x7f\u2028{}%,.')
+WORDS = st.text(CHARACTERS, max_size=6)
+AMOUNTS = st.sampled_from(["1.00", "9.9", "0.50", "12", "1E+1", "0E-7", "1.500"]) | (
+    st.decimals(0, 12, places=2)
+)
+
+
+@given(st.lists(st.tuples(WORDS, WORDS, AMOUNTS), min_size=1, max_size=3))
+async def test_orders_go_out_as_orjson_writes_them(drawn: list[tuple[str, str, Any]]) -> None:
+    orders = [
+        refund_of(transaction_id=f"T{n}{word}T", refund_amount=amount, refund_reason=reason)
+        for n, (word, reason, amount) in enumerate(drawn)
+    ]
+    amounts = [{"amount": "12.50", "refund_amount": f"{one.refund_amount:.2f}"} for one in orders]
+    rows = [{**attrs.asdict(one), **pair} for one, pair in zip(orders, amounts, strict=True)]
+    body = (await sent(lambda gateway: gateway.refund(orders))).message.body
+    assert b'"refund_orders":' + orjson.dumps(rows) + b"," in body
+
+
+async def test_the_traceback_of_a_refused_payment_holds_no_secret() -> None:
+    payment = attrs.evolve(examples.direct_payment(), discount=Decimal("0.001"))
+    with pytest.raises(InvalidOrderError) as caught:
+        await client_over(MemoryTransport(all_done)).pay_direct(payment)
+    frames = [frame for frame, _ in traceback.walk_tb(caught.tb)][1:]
+    shown = repr([frame.f_locals for frame in frames])
+    assert [secret for secret in examples.SECRETS if secret in shown] == []
