@@ -57,9 +57,10 @@ class Flow:
             yield order
 
     async def _later(self, orders: list[Any]) -> AsyncIterator[Any]:
-        for order in self._each(orders):
+        for order in orders:
             if order is None:
                 await asyncio.sleep(0)
+            self.pulled += 1
             yield order
 
     async def __call__(self, asked: Asked) -> dict[str, Any]:
