@@ -20,7 +20,7 @@ from gateway_async.errors import ConfigurationError, NotificationError, ReplyUnr
 from gateway_async.models.orders import OrderRef
 from gateway_async.models.values import SignatureText, is_encodable
 from gateway_async.operations import BodyFormat, Operation, OperationClass
-from gateway_async.signing import SIGNATURE_FIELD, Signer
+from gateway_async.signing import SIGNATURE_FIELD, HmacSigner, Signer
 from gateway_async.wire.decode import (
     charset_of,
     codec_of,
@@ -277,6 +277,9 @@ class Verifier(Protocol):
 class SignatureVerifier:
     """Expects `encryption_data` to be what a signer makes of the other fields.
 
+    With an `HmacSigner`, a notification is refused in which a value holds `&name=`: its signature
+    could be that of other fields, such as a checkout's with a shopper's text among them.
+
     Attributes:
         signer: The signer; it is given the operation "notification". Never shown.
 
@@ -297,8 +300,10 @@ class SignatureVerifier:
     def __call__(
         self, headers: "Mapping[str, str]", body: bytes, fields: "Mapping[str, str]"
     ) -> bool:
-        """Return whether the signature is right."""
+        """Return whether the signature is right, and of no other fields than these."""
         del headers, body
         others = {name: text for name, text in fields.items() if name != SIGNATURE_FIELD}
+        if isinstance(self.signer, HmacSigner) and self.signer.is_ambiguous(others):
+            return False
         expected = self.signer.sign(NOTIFICATION, others)
         return hmac.compare_digest(expected.encode(), fields.get(SIGNATURE_FIELD, "").encode())

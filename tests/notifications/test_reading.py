@@ -275,3 +275,38 @@ def test_a_signature_is_verified_over_every_other_field() -> None:
     assert "s3cret" not in repr(verifier)
     with pytest.raises(ConfigurationError, match=r"SignatureVerifier\.signer: expected"):
         SignatureVerifier("s3cret")  # type: ignore[arg-type]  # on purpose
+
+
+def test_a_checkout_with_a_forged_address_is_no_payout_notification() -> None:
+    """Its page shows the signature to the shopper, whose text may read as more fields."""
+    signer = HmacSigner("s3cret")
+    address = "Rue 1&request_id=5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11&status=paid&zip=1"
+    signed = {"account_id": "A1", "billing_address": address, "order_no": "A-1", "amount": "1.00"}
+    signature = signer.sign(None, signed)  # type: ignore[arg-type]  # it does not look at it
+    forged = {
+        "account_id": "A1&amount=1.00&billing_address=Rue 1",
+        "request_id": "5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11",
+        "status": "paid",
+        "zip": "1&order_no=A-1",
+    }
+    in_a_name = {"account_id=A1&amount": "1.00", "billing_address": f"{address}&order_no=A-1"}
+    verifier = SignatureVerifier(signer)
+    for fields in (forged, in_a_name, signed):
+        assert signer.sign(None, fields) == signature  # type: ignore[arg-type]  # likewise
+        assert not verifier({}, b"", {**fields, "encryption_data": signature})
+    text = "&".join(f"{name}={signed[name]}" for name in sorted(signed))
+    whole = dict(part.split("=", 1) for part in text.split("&"))
+    assert {*signed} < {*whole}, "whatever is accepted names the checkout's own order"
+    assert not parse({}, urlencode(whole).encode()).is_payout
+
+
+@pytest.mark.parametrize("note", ["Smith & Sons", "a & b = c", "1=2", "&", "x&y", "?a=1"])
+def test_an_ordinary_text_is_no_second_field(note: str) -> None:
+    signer = HmacSigner("s3cret")
+    fields = {"order_no": "A-1", "note": note}
+    signature = signer.sign(None, fields)  # type: ignore[arg-type]  # it does not look at it
+    assert SignatureVerifier(signer)({}, b"", {**fields, "encryption_data": signature})
+    other = HmacSigner("s3cret", template="{value}", joiner="|")
+    assert not other.is_ambiguous(fields)
+    assert other.is_ambiguous({"order_no": "A-1|2"})
+    assert not HmacSigner("s3cret", joiner="").is_ambiguous({"order_no": "a&b=1"})
