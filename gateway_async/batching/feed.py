@@ -396,7 +396,10 @@ class OrderFeed:
         try:
             while (room := self.room) > 0:
                 self._take_in(*self.source.pull_at_once(room))
-                self.source.raise_again()
+                if self.source.raised is not None:
+                    self.source.raise_again()
+                if self._ready is not None:
+                    return
         except BaseException:
             self.is_broken = True
             raise
@@ -482,7 +485,8 @@ class OrderFeed:
             or (self._is_look_up and len({order.kind for order in orders}) > 1)
         ):
             return False
-        chunk = Chunk(_compact(indices), tuple(orders))
+        indices = indices if type(indices) is range else _compact(indices)
+        chunk = Chunk(indices, tuple(orders))
         try:
             chunk.encoded = chunk.encode(self._operation, self._dialect, self._marker)
         except GatewayError:  # each is checked by itself, which says why
@@ -561,8 +565,6 @@ def _chunk_of(numbered: "Sequence[tuple[int, Any]]") -> Chunk:
 
 def _compact(indices: "Sequence[int]") -> "Sequence[int]":
     """Return ascending indices as a range where they are without a gap."""
-    if isinstance(indices, range):
-        return indices
     span = range(indices[0], indices[-1] + 1)
     return span if len(span) == len(indices) else indices
 

@@ -459,7 +459,7 @@ class BatchRunner(Runner):
                     continue
             await self._fill()
             if feed.refused:
-                for refused in feed.take_refused():  # which were never in flight
+                for refused in feed.take_refused():
                     self._show(refused)
             chunk = feed.take()
             if chunk is not None or feed.is_done:
@@ -517,6 +517,7 @@ class BatchRunner(Runner):
             self._feed.release(chunk)
 
     def _show(self, chunk: "ChunkResult") -> None:
+        """Add the outcomes of orders that were never in flight."""
         seen = chunk if self._pick is None else self._pick(chunk)
         if seen is not None:
             self.results.add(seen)

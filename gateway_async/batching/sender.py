@@ -5,6 +5,7 @@ job records the intent before the first byte, and the outcomes before anything e
 """
 
 import asyncio
+import functools
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -186,7 +187,7 @@ class Sender:
         result: AnsweredChunk | FailedChunk | None = None
         judgement, is_cut = None, False
         intent = None if self.recorder is None else _Intent(self, self.recorder, chunk, references)
-        with self._session.observer.request(self._operation, len(chunk)) as span:
+        with self._session.observer.request(self._operation, len(chunk.orders)) as span:
             try:
                 span.begin()
                 call = self._calls[task] = self._attempts(chunk, references, intent)
@@ -232,11 +233,8 @@ class Sender:
     ) -> "Attempts[Reading]":
         """Write the request of a chunk, and prepare its attempts."""
         encoded = chunk.encoded or chunk.encode(self._operation, self._session.dialect, self.marker)
-
-        def decode(response: "HttpResponse") -> "Reading":
-            return self._read(response.body, chunk, references)
-
-        request = Request(operation=self._operation, fields=encoded.fields, decode=decode)
+        read = functools.partial(self._read, chunk, references)
+        request = Request(operation=self._operation, fields=encoded.fields, decode=read)
         if intent is None:
             return Attempts(self._session, request, self._gate)
         return Attempts(
@@ -248,12 +246,15 @@ class Sender:
             fence=intent.recorder.check,
         )
 
-    def _read(self, body: bytes, chunk: "Chunk", references: "References") -> "Reading":
+    def _read(
+        self, chunk: "Chunk", references: "References", response: "HttpResponse"
+    ) -> "Reading":
         """Read and judge a reply, unless it is proved at a glance that every order succeeded."""
         operation, dialect, glance = self._operation, self._session.dialect, self._glance
+        body = response.body
         listed = b"" if chunk.encoded is None else chunk.encoded.listed
         if glance is not None and not references:
-            kept = glance.prove(body, listed, len(chunk))
+            kept = glance.prove(body, listed, len(chunk.orders))
             if kept is not None:
                 return kept, glance.overall, None
         decode = decode_json if operation.is_look_up else decode_surely
