@@ -163,56 +163,6 @@ async def test_paying_tells_the_merchant_and_leads_back(site: Site, visit: Visit
     await visit.page.wait_for_url(f"{site.url}/back")
 
 
-async def test_declining_is_final(site: Site, visit: Visit) -> None:
-    site.payment = PAYMENT
-    await press_buy(site, visit)
-    payment_page = visit.page.url
-    await visit.page.click("button[value=decline]")
-    await visit.page.wait_for_url(f"{site.url}/back")
-    assert status_of(site) is PaymentStatus.DECLINED
-    await visit.page.goto(payment_page)
-    await expect(visit.page.locator("h1")).to_have_text("Declined")
-    assert await visit.page.locator("button").count() == 0
-    await visit.keep_screenshots("declined")
-
-
-async def test_leaving_decides_nothing(site: Site, visit: Visit) -> None:
-    site.payment = PAYMENT
-    await press_buy(site, visit)
-    await visit.page.click("button[value=leave]")
-    await visit.page.wait_for_url(f"{site.url}/left")
-    assert status_of(site) is PaymentStatus.WAITING
-    await visit.page.go_back()
-    await visit.page.click("button[value=pay]")
-    await visit.page.wait_for_url(f"{site.url}/back")
-    assert status_of(site) is PaymentStatus.AUTHORISED
-
-
-async def test_a_double_click_and_a_reload_pay_once(site: Site, visit: Visit) -> None:
-    site.payment = attrs.evolve(PAYMENT, notify_url=f"{site.url}/notify")
-    await press_buy(site, visit)
-    await visit.page.reload()
-    await visit.page.dblclick("button[value=pay]")
-    # The second click breaks off what the first began, which would end a wait for a navigation.
-    await expect(visit.page).to_have_url(f"{site.url}/back")
-    await visit.page.reload()
-    assert status_of(site) is PaymentStatus.AUTHORISED
-    await site.sandbox.deliver_notifications()
-    assert len(site.told) == 1
-
-
-async def test_back_from_the_payment_page_begins_no_second_payment(
-    site: Site, visit: Visit
-) -> None:
-    site.payment = PAYMENT
-    await press_buy(site, visit)
-    payment_page = visit.page.url
-    await visit.page.go_back(wait_until="commit")
-    # A browser may have kept the loading page in its history: then it forwards once more.
-    await visit.page.wait_for_url(lambda url: url in (f"{site.url}/cart", payment_page))
-    assert status_of(site) is PaymentStatus.WAITING
-
-
 async def test_an_apm_payment_leads_to_such_a_page_too(site: Site, visit: Visit) -> None:
     site.payment = ApmPayment(
         order_no="N-1",
@@ -244,11 +194,3 @@ async def test_the_loading_page_shows_that_something_happens(site: Site, visit: 
     await expect(visit.page).to_have_title("Loading")
     await expect(visit.page.locator("text=Taking you to the payment page.")).to_be_visible()
     await visit.keep_screenshots("loading")
-
-
-async def test_a_page_that_is_not_there_says_so(site: Site, visit: Visit) -> None:
-    answer = await visit.page.goto(f"{site.sandbox.base_url}/pay/1-2")
-    assert answer is not None
-    assert answer.status == 404
-    await expect(visit.page.locator("h1")).to_have_text("Not found")
-    assert visit.alarms.pop().startswith("console: Failed to load resource")

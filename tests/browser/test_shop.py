@@ -10,7 +10,6 @@ import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.faults import LostNotification
 from gateway_async.sandbox.ledger import PaymentStatus, Transaction
 from tests.browser.test_scene import NASTY
 from tests.browsers import Visit
@@ -146,11 +145,3 @@ async def test_what_a_shopper_writes_stays_text(story: Story) -> None:
     await story.expect_state("paid")
     assert await story.page.locator("script, img").count() == 0
     assert story.payment().details["note"] == NASTY[:200]
-
-
-async def test_a_lost_notification_is_no_harm(story: Story) -> None:
-    story.sandbox.faults.add("checkout", LostNotification())
-    await story.order("Oolong")
-    await story.press("Pay 12.50 EUR")
-    await story.page.click("button[value=pay]")
-    await story.expect_state("paid")

@@ -87,23 +87,6 @@ async def test_it_is_used_once() -> None:
         await reconciliation
 
 
-def test_dropped_unused_it_warns() -> None:
-    with pytest.warns(RuntimeWarning, match="Reconciliation of a ledger new.* never awaited"):
-        reconcile(client_over(MemoryTransport(Books())), [])
-
-
-async def test_it_is_a_coroutine() -> None:
-    gateway = client_over(MemoryTransport(Books()))
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(reconcile(gateway, entries(5))) for _ in range(3)]
-    assert [task.result().summary.matched for task in tasks] == [5, 5, 5]
-    closed = reconcile(gateway, entries(5))
-    closed.close()
-    empty = await reconcile(gateway, [])
-    assert (empty.ok, empty.summary.entries, empty.summary.currencies) == (True, 0, {})
-    assert str(empty.summary) == "0 entries: 0 matched, 0 differing, 0 unanswered"
-
-
 class _Crowd:
     """Answers look-ups, and knows how many were in flight at most."""
 
@@ -129,13 +112,6 @@ async def test_no_more_requests_are_in_flight_than_concurrency_says(
     gateway = client_over(MemoryTransport(crowd), policy=of_client)
     await reconcile(gateway, entries(300), window=100, policy=of_call)
     assert crowd.most == concurrency
-
-
-async def test_no_more_requests_are_in_flight_than_there_are_connections() -> None:
-    crowd, policy = _Crowd(), BatchPolicy(chunk_size=10, concurrency=1)
-    gateway = client_over(MemoryTransport(crowd), max_connections=2, policy=policy)
-    await reconcile(gateway, entries(300), policy=BatchPolicy(chunk_size=10, concurrency=8))
-    assert crowd.most == 2
 
 
 @pytest.mark.parametrize("later", [False, True])
@@ -259,44 +235,6 @@ async def test_cancelled_while_the_ledger_is_waited_for() -> None:
     _check(reconciliation.summary, 7)
     assert reconciliation.summary.unanswered == 2
     assert [d.index for d in reconciliation.result] == [0, 5, 6]
-    _no_task_left()
-
-
-async def test_cancelled_before_its_first_step() -> None:
-    reconciliation = reconcile(client_over(MemoryTransport(EVERY_TENTH)), entries(7))
-    task = asyncio.create_task(reconciliation)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    _check(reconciliation.summary, reconciliation.summary.unanswered)
-    _no_task_left()
-
-
-async def test_waiting_for_a_difference_may_be_given_up() -> None:
-    answer = asyncio.Event()
-
-    async def handler(asked: Asked) -> dict[str, Any]:
-        await answer.wait()
-        return EVERY_TENTH(asked)
-
-    gateway = client_over(MemoryTransport(handler))
-    async with reconcile(gateway, entries(15)) as reconciliation:
-        waiting = asyncio.create_task(anext(reconciliation))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.wait([waiting])
-        answer.set()
-        assert [difference.index async for difference in reconciliation] == [0, 10]
-    assert reconciliation.summary.entries == 15
-
-
-async def test_an_error_inside_the_block_is_what_is_raised() -> None:
-    gateway = client_over(MemoryTransport(EVERY_TENTH))
-    reconciliation = reconcile(gateway, entries(100), window=10)
-    with pytest.raises(LookupError, match="the report broke"):
-        async with reconciliation:
-            raise LookupError("the report broke")
-    _check(reconciliation.summary, reconciliation.summary.entries)
     _no_task_left()
 
 
