@@ -172,25 +172,6 @@ async def test_many_at_once_share_look_ups_and_too_many_are_sent_away() -> None:
     assert not receiver._turns
 
 
-async def test_a_flood_of_one_costs_one_look_up() -> None:
-    transport = MemoryTransport(all_done)
-    heard: list[Any] = []
-    receiver = NotificationReceiver(client_over(transport), heard.append)
-    answers = await asyncio.gather(*(tell(receiver, TOLD) for _ in range(100)))
-    assert {status for status, _ in answers} == {200}
-    assert len(transport.asked) == len(heard) == 1
-
-
-async def test_a_body_in_pieces_is_read_up_to_the_cap() -> None:
-    heard: list[Any] = []
-    receiver = NotificationReceiver(
-        client_over(MemoryTransport(all_done)), heard.append, max_body_bytes=100
-    )
-    assert (await tell(receiver, b"transaction_id", b"", b"=T1", b""))[0] == 200
-    assert (await tell(receiver, *[b"x" * 10] * 11))[0] == 413
-    assert [record.transaction_id for record in heard] == ["T1"]
-
-
 async def test_a_sender_that_goes_is_not_answered() -> None:
     heard: list[Any] = []
     receiver = NotificationReceiver(client_over(MemoryTransport(all_done)), heard.append)
@@ -262,20 +243,6 @@ async def test_a_verifier_must_say_true(is_asynchronous: bool) -> None:
     )
     statuses = [(await tell(receiver, TOLD))[0] for _ in range(5)]
     assert statuses == [200, 403, 403, 403, 403]
-
-
-async def test_what_is_told_of_a_payout_is_told_once_however_late_it_is_repeated() -> None:
-    heard: list[Any] = []
-    receiver = NotificationReceiver(
-        client_over(MemoryTransport(all_done)),
-        print,
-        on_payout=heard.append,
-        verifier=lambda *_: True,
-    )
-    for state in (1, 2, 2, 1):
-        body = b'{"request_id": "7f0c", "state": %d, "encryption_data": "s%d"}' % (state, state)
-        assert (await tell(receiver, body))[0] == 200
-    assert [notification.fields["state"] for notification in heard] == ["1", "2"]
 
 
 async def test_payouts_that_nobody_takes_are_left_to_be_repeated() -> None:
