@@ -182,7 +182,7 @@ def _shown(value: object) -> str:
 # What the merchant says of the gateway's values
 
 
-def _word_sets(value: Any) -> Any:  # noqa: ANN401  # the validator says what is wrong with it
+def _word_sets(value: Any) -> Any:  # noqa: ANN401  # what is of another shape is refused later
     if not isinstance(value, Mapping):
         return value
     sets = {status: {words} if isinstance(words, str) else words for status, words in value.items()}
@@ -193,14 +193,10 @@ def _statuses(value: Any) -> Any:  # noqa: ANN401  # the same
     return {"1": True} if value is None else value
 
 
-def _mapping(expected: str, is_meaning: "Callable[[Any], bool]") -> Any:  # noqa: ANN401  # a validator
-    def check(_: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
-        if not isinstance(value, Mapping) or not all(
-            isinstance(status, str) and is_meaning(meaning) for status, meaning in value.items()
-        ):
-            raise ConfigurationError(f"{attribute.name}: expected {expected}, got {value!r}")
-
-    return check
+def _is_mapping(value: object, is_meaning: "Callable[[Any], bool]") -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(status, str) and is_meaning(meaning) for status, meaning in value.items()
+    )
 
 
 def _are_words(value: object) -> bool:
@@ -217,26 +213,20 @@ class Rules:
             interface shows the value 1 alone, taken to mean "done" as `Dialect.done_statuses` does.
     """
 
-    states: Mapping[str, frozenset[str]] | None = attrs.field(
-        default=None,
-        converter=_word_sets,
-        validator=attrs.validators.optional(
-            _mapping(
-                "a mapping from payment_status to a ledger's word or words, such as "
-                "{'3000': 'paid'}",
-                _are_words,
+    states: Mapping[str, frozenset[str]] | None = attrs.field(default=None, converter=_word_sets)
+    refund_statuses: Mapping[str, bool] = attrs.field(default=None, converter=_statuses)
+
+    def __attrs_post_init__(self) -> None:
+        if self.states is not None and not _is_mapping(self.states, _are_words):
+            raise ConfigurationError(
+                "states: expected a mapping from payment_status to a ledger's word or words, such "
+                f"as {{'3000': 'paid'}}, got {self.states!r}"
             )
-        ),
-    )
-    refund_statuses: Mapping[str, bool] = attrs.field(
-        default=None,
-        converter=_statuses,
-        validator=_mapping(
-            "a mapping from refund_status to whether money went back, such as "
-            "{'1': True, '9': False}",
-            lambda meaning: isinstance(meaning, bool),
-        ),
-    )
+        if not _is_mapping(self.refund_statuses, lambda meaning: isinstance(meaning, bool)):
+            raise ConfigurationError(
+                "refund_statuses: expected a mapping from refund_status to whether money went "
+                f"back, such as {{'1': True, '9': False}}, got {self.refund_statuses!r}"
+            )
 
 
 # One entry beside what the gateway lists for it

@@ -39,7 +39,7 @@ from gateway_async.sandbox.messages import (
     to_json,
     to_xml,
 )
-from gateway_async.sandbox.records import amount_text
+from gateway_async.sandbox.records import amount_text, named
 from gateway_async.signing import SIGNATURE_FIELD
 
 if TYPE_CHECKING:
@@ -98,10 +98,7 @@ def payment_notice(
         next(made_by, CHECKOUT),
         {
             **merchant.identity,
-            "order_no": transaction.order_no,
-            "transaction_id": transaction.transaction_id,
-            "amount": amount_text(transaction.amount),
-            "currency": transaction.currency,
+            **named(transaction),
             "order_status": "1" if is_authorised else "0",
             "result_info": result_info,
             "payment_status": transaction.status.value,

@@ -11,7 +11,6 @@ from gateway_async.signing import SIGNATURE_FIELD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     from gateway_async.sandbox.cards import CardResult
     from gateway_async.sandbox.ledger import Payout, Refund, Transaction, Verdict
@@ -19,18 +18,18 @@ if TYPE_CHECKING:
 DONE, REFUSED = "1", "0"
 """The sandbox's own item statuses; the interface shows the first only."""
 
+_TIME = "%Y%m%d%H%M%S"
 PAYOUT_FEE = Decimal("5.00")
 CLOSED_ACCOUNT = "000000000"
 """A payout to this `account_number` fails."""
 
-_DELIVERY = (
-    "delivery_address",
-    "delivery_city",
-    "delivery_country",
-    "delivery_firstname",
-    "delivery_lastname",
-    "delivery_postal_code",
-    "delivery_state",
+_DELIVERY = tuple(
+    f"delivery_{part}"
+    for part in ("address", "city", "country", "firstname", "lastname", "postal_code", "state")
+)
+_OF_A_SUBSCRIPTION = (
+    *("contract_name", "recurring_id", "recurring_deduction_period"),
+    "recurring_deduction_time",
 )
 _SHOWN_DETAILS = ("website", "shopper_email", "shopper_phone")
 _ON_PAGES = ("first_name", "last_name", "items", "note", "payment_method")
@@ -41,11 +40,6 @@ _PAYOUT_OBJECTS = ("beneficiary", "payer")
 def amount_text(amount: Decimal) -> str:
     """Write an amount with two decimal places, or with more if it has more."""
     return f"{amount:.2f}" if amount == round(amount, 2) else str(amount)
-
-
-def time_text(time: "datetime") -> str:
-    """Write `YYYYMMDDhhmmss`."""
-    return f"{time:%Y%m%d%H%M%S}"
 
 
 def details_of(fields: "Mapping[str, str]") -> dict[str, str]:
@@ -77,19 +71,26 @@ def batch_record(
     }
 
 
+def named(transaction: "Transaction") -> dict[str, str]:
+    """Return the fields that say which payment is meant, and of how much money."""
+    return {
+        "transaction_id": transaction.transaction_id,
+        "order_no": transaction.order_no,
+        "amount": amount_text(transaction.amount),
+        "currency": transaction.currency,
+    }
+
+
 def transaction_record(transaction: "Transaction") -> dict[str, Any]:
     """Return one element of `orders_list` (2.5)."""
     details = transaction.details
     return {
-        "transaction_id": transaction.transaction_id,
+        **named(transaction),
         "reference_no": f"R{transaction.transaction_id}",
-        "order_no": transaction.order_no,
-        "amount": amount_text(transaction.amount),
-        "currency": transaction.currency,
         "payment_status": transaction.status.value,
         "query_result": "1",
         "is3ds": "0",
-        "transaction_date": time_text(transaction.created_at),
+        "transaction_date": f"{transaction.created_at:{_TIME}}",
         **{name: details.get(name, "") for name in _SHOWN_DETAILS},
         "delivery_information": {name: details.get(name, "") for name in _DELIVERY},
         "antifraud_provider": "sandbox",
@@ -113,17 +114,14 @@ def _subscription(transaction: "Transaction", *, date_format: str) -> dict[str, 
 def refund_record(refund: "Refund", transaction: "Transaction") -> dict[str, Any]:
     """Return one element of a refund search (2.6)."""
     return {
-        "transaction_id": transaction.transaction_id,
-        "order_no": transaction.order_no,
-        "amount": amount_text(transaction.amount),
-        "currency": transaction.currency,
+        **named(transaction),
         "refund_amount": amount_text(refund.amount),
         "refund_reason": refund.reason,
         "refund_status": "1",
         "refund_reference": "",
         "refund_reference_id": refund.refund_reference_id,
         "payment_status": transaction.status.value,
-        "refund_date": time_text(refund.at),
+        "refund_date": f"{refund.at:{_TIME}}",
         "refund_processing_date": "",
     }
 
@@ -141,15 +139,12 @@ def payment_record(
     wants_token = fields.get("token_flag") == "YES"
     token = token_of(transaction) if wants_token else fields.get("token_id", "")
     return {
-        **{name: fields[name] for name in ("order_no", "amount", "currency")},
-        "transaction_id": transaction.transaction_id,
+        **named(transaction),
+        "amount": fields["amount"],  # as it came
         "card": masked(fields.get("card", "")),
         "order_status": result.order_status,
         "result_info": result.result_info,
-        "contract_name": subscription.get("contract_name", ""),
-        "recurring_id": subscription.get("recurring_id", ""),
-        "recurring_deduction_period": subscription.get("recurring_deduction_period", ""),
-        "recurring_deduction_time": subscription.get("recurring_deduction_time", ""),
+        **{name: subscription.get(name, "") for name in _OF_A_SUBSCRIPTION},
         "note": fields.get("note", ""),
         "token_id": token,
         "connector": "SANDBOX",
