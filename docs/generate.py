@@ -274,22 +274,10 @@ def _sentences(kind: type[Any]) -> str:
 
 
 def _journal() -> str:
-    """Write each table of a journal: what it is for, and its columns."""
+    """Write the tables of a journal as PostgreSQL has them, with what each is for."""
     schema = import_module("gateway_async.journal.schema")
-    said = _texts_in(ast.parse(Path(schema.__file__ or "").read_text(encoding="utf-8")).body)
-    written = []
-    for name, value in vars(schema).items():
-        if type(value).__name__ != "Table":
-            continue
-        rows = [
-            (f"`{column.name}`", str(column.type).lower(), "yes" if column.nullable else "no")
-            for column in value.columns
-        ]
-        about = said.get(name, "")
-        written.append(
-            f"## `{value.name}`\n\n{about}\n\n{table(('column', 'type', 'may be null'), rows)}"
-        )
-    return "\n".join(written)
+    made = ";\n".join(schema.statements("postgresql+psycopg", schema.TABLES))
+    return f"```sql\n{made.strip()};\n```\n"
 
 
 def _texts_in(body: Sequence[ast.stmt]) -> dict[str, str]:

@@ -27,6 +27,7 @@ from gateway_async.settings import (
     checked_count,
     checked_proxy,
     checked_seconds,
+    place_of_gateway,
     setting,
 )
 from gateway_async.signing import Credentials
@@ -181,6 +182,7 @@ class GatewayClient:
         self._session = Session(
             transport=self._transport,
             observer=Instrumentation(telemetry, self._transport.base_url),
+            gateway=place_of_gateway(address),
             credentials=credentials,
             dialect=setting("dialect", dialect, Dialect),
             timeouts=timeouts,
@@ -192,6 +194,11 @@ class GatewayClient:
     def dialect(self) -> Dialect:
         """What the interface leaves open, as this client takes it."""
         return self._session.dialect
+
+    @property
+    def gateway(self) -> str:
+        """Where the gateway is: its base URL, as a job of a journal names it."""
+        return self._session.gateway
 
     @property
     def credentials(self) -> Credentials:

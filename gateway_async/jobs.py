@@ -45,7 +45,7 @@ from gateway_async.journal.rows import (
     ALIKE,
     BY_OPERATOR,
     NOT_DONE,
-    Settlement,
+    Known,
     StoredChunk,
     codec_of,
 )
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from gateway_async.batching.sender import Items, Verdicts
     from gateway_async.errors import AlikeRefundError
     from gateway_async.journal import JobHead
-    from gateway_async.journal.lease import Lease
+    from gateway_async.journal.leases import Lease
     from gateway_async.journal.rows import Row
     from gateway_async.operations import Operation
     from gateway_async.session import Session
@@ -197,7 +197,10 @@ async def submit_orders(  # noqa: PLR0913  # one keyword a setting
     feed = OrderFeed(operation, session.dialect, policy, orders)
     try:
         await feed.check_all()
-        return await _submit(session, operation, known, feed, slice_size=slice_size)
+        repeats = policy.duplicates == "allow"
+        return await _submit(
+            session, operation, known, feed, repeats=repeats, slice_size=slice_size
+        )
     finally:
         await feed.aclose()
 
@@ -210,12 +213,13 @@ def _checked(job: object) -> Job:
     return job
 
 
-async def _submit(
+async def _submit(  # noqa: PLR0913  # what is submitted, and how
     session: "Session",
     operation: "Operation",
     job: "Job",
     feed: "OrderFeed",
     *,
+    repeats: bool,
     slice_size: int = 0,
 ) -> int:
     """Keep the orders of a job, or find that they are the ones that it has.
@@ -225,6 +229,7 @@ async def _submit(
         operation: What the job is made of.
         job: The job.
         feed: Its orders; a collection was checked whole.
+        repeats: Whether payouts may have a `request_id` that another job has.
         slice_size: How many orders a slice has; 0 where the job stays in one piece.
 
     Returns:
@@ -236,8 +241,10 @@ async def _submit(
         who.merchant_id,
         who.account_id,
         _pages(feed),
+        gateway=session.gateway,
         chunk_size=feed.chunk_size,
         slice_size=slice_size,
+        repeats=repeats or session.dialect.payout_deduplicates,
     )
 
 
@@ -362,7 +369,8 @@ class JobRunner(Runner):
     async def _conduct(self) -> None:
         if self._feed is not None:
             given = (self._session, self._operation, self._job, self._feed)
-            if await self._patiently(functools.partial(_submit, *given)) is None:
+            repeats = self._policy.duplicates == "allow"
+            if await self._patiently(functools.partial(_submit, *given, repeats=repeats)) is None:
                 return
         lease = await self._patiently(self._take)
         if lease is None:
@@ -379,7 +387,8 @@ class JobRunner(Runner):
 
     async def _take(self) -> "Lease":
         owner = f"{socket.gethostname()}:{os.getpid()} {uuid.uuid4()}"
-        return await self._job.take(owner, self._slice_number)
+        gateway = self._session.gateway
+        return await self._job.take(owner, self._slice_number, gateway=gateway)
 
     async def _patiently(self, attempt: "Callable[[], Coroutine[Any, Any, T]]") -> T | None:
         """Wait for the lease of a process that may have died; a living one renews it."""
@@ -465,7 +474,8 @@ class JobRunner(Runner):
         again = 0
         async for rows in self._rows(lease, (JobState.UNKNOWN,)):
             if not self._operation.recovered_by:
-                await lease.recover([_for_a_person(self._operation, row) for row in rows])
+                held = {row.index: _for_a_person(self._operation, row) for row in rows}
+                await lease.recover(held)
                 continue
             if not self._may_look:
                 break
@@ -635,18 +645,17 @@ class IntentRecorder(Recorder):
 
     async def hold(self, chunk: "Chunk", errors: "Sequence[AlikeRefundError]") -> None:
         """Record that orders are not sent before a person decides."""
-        settlements = [
-            Settlement(
-                index=index,
-                state=JobState.HELD,
+        held = {
+            index: Known(
+                JobState.HELD,
                 code="" if error.refund_date is None else error.refund_date.isoformat(),
                 text=f"{str(error).removesuffix(SEND_ANYWAY)}{_IS_HELD}",
                 said=error.reference,
                 proof=ALIKE,
             )
             for index, error in zip(chunk.indices, errors, strict=True)
-        ]
-        await self._noticing_loss(self._lease.hold(settlements))
+        }
+        await self._noticing_loss(self._lease.hold(held))
 
     async def withdraw(self, request: int, chunk: "Chunk") -> None:
         """Keep that nothing of it was sent."""
@@ -668,26 +677,24 @@ class IntentRecorder(Recorder):
                 self._lease.succeed(request, chunk.indices, references, ended_at=ended_at)
             )
             return
-        settlements = [
-            self._settlement(index, *verdict, found)
+        known = {
+            index: self._known(*verdict, found)
             for index, verdict, found in zip(chunk.indices, verdicts, items, strict=True)
-        ]
-        await self._noticing_loss(self._lease.settle(request, settlements, ended_at=ended_at))
+        }
+        await self._noticing_loss(self._lease.settle(request, known, ended_at=ended_at))
 
-    def _settlement(
+    def _known(
         self,
-        index: int,
         status: OutcomeStatus,
         error: "GatewayError | None",
         items: "Sequence[Mapping[str, Any]]",
-    ) -> Settlement:
+    ) -> Known:
         if status is OutcomeStatus.SUCCEEDED:
             reference = _reference(self._operation.reference_field, items)
-            return Settlement(index=index, state=JobState.SUCCEEDED, reference=reference)
+            return Known(JobState.SUCCEEDED, reference=reference)
         said = getattr(error, "text", "")
-        return Settlement(
-            index=index,
-            state=_STATES[status],
+        return Known(
+            _STATES[status],
             code=getattr(error, "code", ""),
             text=said if isinstance(error, RejectedError) else str(error or ""),
             said="" if isinstance(error, RejectedError) else said,
@@ -856,12 +863,11 @@ class Found:
     requests: int
 
 
-def _for_a_person(operation: "Operation", row: "Row") -> Settlement:
+def _for_a_person(operation: "Operation", row: "Row") -> Known:
     """Hold an unknown order that no look-up shows: a payout, or a review."""
     name = getattr(row.order, operation.identity_field)
-    return Settlement(
-        index=row.index,
-        state=JobState.HELD,
+    return Known(
+        JobState.HELD,
         code=row.known.code,
         text=f"ask the gateway about {operation.identity_field} {name!r}, since a {operation} "
         f"cannot be looked up, and decide (`resolve`); {row.known.text}",
@@ -917,23 +923,23 @@ class JobRecovery:
         Returns:
             How many orders are to be sent again.
         """
-        together: dict[str, list[Settlement]] = defaultdict(list)
+        together: dict[str, dict[int, Known]] = defaultdict(dict)
         for outcome in found.outcomes:
-            name, settlement = outcome.order.transaction_id, self._settlement(outcome, hold=hold)
+            name, known = outcome.order.transaction_id, self._known(outcome, hold=hold)
             was_unknown = found.beside[name].get(outcome.index) is JobState.UNKNOWN
-            if settlement is not None and was_unknown:
-                together[name].append(settlement)
+            if known is not None and was_unknown:
+                together[name][outcome.index] = known
         kept = await asyncio.gather(
             *(
-                self.lease.recover(settlements, beside=found.beside[name])
-                for name, settlements in together.items()
+                self.lease.recover(known, beside=found.beside[name])
+                for name, known in together.items()
             )
         )
         return sum(
-            settlement.state is JobState.NEW
-            for is_kept, settlements in zip(kept, together.values(), strict=True)
+            known.state is JobState.NEW
+            for is_kept, of_one in zip(kept, together.values(), strict=True)
             if is_kept
-            for settlement in settlements
+            for known in of_one.values()
         )
 
     async def _beside(self, rows: "Sequence[Row]") -> "list[Row]":
@@ -948,24 +954,23 @@ class JobRecovery:
 
         What an earlier process noted is of a clock that may have been behind.
         """
-        outcome = row.outcome(ended_at=self.started_at)
+        outcome = row.outcome(ended_by=self.started_at)
         if outcome.sending is None or outcome.sending.ended_at >= self.started_at:
             return outcome
         sending = attrs.evolve(outcome.sending, ended_at=self.started_at)
         return attrs.evolve(outcome, exchange=attrs.evolve(outcome.exchange, sending=sending))
 
-    def _settlement(self, outcome: "Outcome[Any, Any]", *, hold: bool) -> Settlement | None:
-        index, error = outcome.index, outcome.error
+    def _known(self, outcome: "Outcome[Any, Any]", *, hold: bool) -> Known | None:
+        error = outcome.error
         if outcome.status is OutcomeStatus.SUCCEEDED:
             reference = getattr(outcome.record, "refund_reference_id", None) or ""
-            return Settlement(index=index, state=JobState.SUCCEEDED, reference=reference.strip())
+            return Known(JobState.SUCCEEDED, reference=reference.strip())
         is_absent = outcome.status is OutcomeStatus.NOT_SENT
         again = is_absent and self.policy.resend_absent
         if not (again or hold):
             return None
-        return Settlement(
-            index=index,
-            state=JobState.NEW if again else JobState.HELD,
+        return Known(
+            JobState.NEW if again else JobState.HELD,
             code=getattr(error, "code", ""),
             text=str(error or ""),
             said=getattr(error, "text", ""),

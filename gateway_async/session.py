@@ -189,6 +189,7 @@ class Session:
         limiter: Entered around every attempt, if there is one.
         observer: Logs requests, and reports them to the telemetry.
         resending: Operation and transaction of what a recovery may be sending again now.
+        gateway: The gateway, as `place_of_gateway` writes it.
     """
 
     transport: "AiohttpTransport"
@@ -198,6 +199,7 @@ class Session:
     retry: "RetryPolicy"
     limiter: "AbstractAsyncContextManager[object] | None"
     observer: "Instrumentation"
+    gateway: str = ""
     resending: set[tuple[str, str]] = attrs.field(factory=set, init=False)
 
     def compose(self, request: Request[T]) -> HttpRequest:

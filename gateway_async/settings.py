@@ -286,6 +286,9 @@ def check_alone(session: object, **own: object) -> None:
             )
 
 
+_DEFAULT_PORTS = {"https": 443, "http": 80}
+
+
 def checked_base_url(value: object, *, allow_http: bool = False) -> str:
     """Return the base URL without a slash at its end.
 
@@ -314,6 +317,19 @@ def checked_base_url(value: object, *, allow_http: bool = False) -> str:
             ", or allow_http where you trust the network"
         )
     return value.rstrip("/")
+
+
+def place_of_gateway(base_url: str) -> str:
+    """Return a base URL as one gateway is always written: by the same scheme, host, port and path.
+
+    Args:
+        base_url: The base URL, checked.
+    """
+    parts = urlsplit(base_url)
+    host = parts.hostname or ""
+    host = f"[{host}]" if ":" in host else host
+    port = "" if parts.port in {None, _DEFAULT_PORTS.get(parts.scheme)} else f":{parts.port}"
+    return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
 
 
 def checked_proxy(

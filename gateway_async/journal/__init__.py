@@ -6,9 +6,8 @@ Read it from the caller down to the tables:
 
 - `journal`: what a caller sees. `location` reads the URL.
 - `database`: the connection, and the thread on which every operation runs in a transaction.
-- `lease`: what a run holds of a job, or of a slice of one; it writes and reads under its lease.
-- operations: `submit` (orders come in), `leases` (which process may write, which slices wait),
-  `writes` (intents, outcomes, decisions), `reads`.
+- `leases`: what a process holds of a job, or of a slice of one; it writes and reads under it.
+- `submit`: how orders come in. `chunks`: what is known of them, read and changed.
 - `schema`: the tables, and `versions` from one of their versions to the next. `rows`: orders as
   text, what is known of them, and the outcomes of that.
 - `states`: what an order can be, and how that may change: one table.

@@ -2,37 +2,34 @@
 
 A caller hears of its operation only after the commit. Operations that wait together share a
 transaction; where one of them fails, each runs alone, so that none gets another's error, and so
-does what found its connection lost. A write whose commit failed is not repeated. What an operation
-does is not known here.
+does what found its connection lost. A write whose commit failed is not repeated.
 
 Most of what a commit costs is that two threads wake each other: so operations are handed over
 together, once the event loop brings no more of them. No wait for PostgreSQL is without an end:
 where the server is silent for longer than any statement may take, the connection is closed.
+
+Statements are written in PostgreSQL's SQL, with `:name` for a parameter and `NOW_SECONDS` for the
+database's own clock, which is one for all processes; `_Sqlite` and `_Postgres` adapt them.
 """
 
 import asyncio
 import contextlib
 import random
+import re
 import threading
 import time
-from operator import itemgetter
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import attrs
-import sqlalchemy as sa
-from sqlalchemy import event
 
-from gateway_async.errors import ConfigurationError, GatewayError, JournalError
-from gateway_async.journal import schema
+from gateway_async.errors import ConfigurationError, GatewayError, JournalError, hide_given
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from gateway_async.journal.location import Location
-
-    Text = tuple[str, Callable[[dict[str, object]], Sequence[object]] | None]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,38 +39,7 @@ _QUIET_TURNS = 4
 """After so many turns of the event loop without another operation, those that came go together."""
 _LONGEST_TEXT = 300
 _ELSEWHERE = "the journal was entered in another event loop, and can be used only there"
-_SILENT_SECONDS = 75.0
-"""Above PostgreSQL's own limit for a statement."""
-_BUSY_SECONDS = 30.0
-_MOST_SECONDS_BETWEEN = 0.02
-_SQLITE_SETTINGS = (
-    "PRAGMA synchronous = FULL",
-    "PRAGMA fullfsync = 1",
-    "PRAGMA journal_mode",
-)
-"""The second: on macOS, a plain fsync leaves what was written in the drive's cache."""
-_NOT_THERE = "was deleted, moved or replaced while the journal was open"
-_POSTGRES_SETTINGS = (
-    "SET statement_timeout = '60s'",
-    "SET lock_timeout = '20s'",
-    "SET idle_in_transaction_session_timeout = '10s'",
-    (
-        "SELECT set_config('synchronous_commit', 'on', false) "
-        "WHERE current_setting('synchronous_commit') = 'off'"
-    ),
-)
-"""Who is frozen inside a transaction loses its locks before one that waits for them gives up; and
-a commit is on the server's disk, however the server, database or user is configured."""
-_POSTGRES_CONNECTION: "dict[str, int | str]" = {
-    "connect_timeout": 10,
-    "keepalives": 1,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,
-    "application_name": "gateway_async",
-}
-"""So that no call waits for ever; what the URL says itself goes before."""
+_PARAMETER = re.compile(r":([a-z_]+)")
 
 
 @attrs.frozen
@@ -81,44 +47,26 @@ class Transaction:
     """What an operation runs in.
 
     Attributes:
-        connection: The connection, in its transaction.
-        driver: The driver's own connection.
-        texts: Statements as the driver wants them, with what picks their parameters.
+        driver: The driver's connection.
+        engine: What made it.
         leases: Leases that were found to be ours in this transaction, and which of them are live.
     """
 
-    connection: sa.Connection
     driver: Any
-    texts: "dict[sa.Executable, Text]"
+    engine: "_Sqlite | _Postgres"
     leases: dict[object, bool] = attrs.field(factory=dict)
 
-    def execute(self, statement: sa.Executable, parameters: Any = None) -> "sa.CursorResult[Any]":  # noqa: ANN401  # SQLAlchemy's
+    def run(self, statement: str, **parameters: object) -> Any:  # noqa: ANN401  # the driver's cursor
         """Carry out a statement."""
-        return self.connection.execute(statement, parameters)
+        return self.driver.execute(self.engine.adapt(statement), parameters)
 
-    def execute_fast(
-        self, statement: "sa.UpdateBase | sa.Select[Any]", **parameters: object
-    ) -> Any:  # noqa: ANN401  # the driver's cursor
-        """Carry out a statement of those that each chunk needs, by the driver itself.
+    def lock(self, number: int) -> None:
+        """Wait for other transactions that asked for this number, and let later ones wait."""
+        self.engine.lock(self.driver, number)
 
-        That is three times as quick, and as good: values are bound as they are.
-        """
-        known = self.texts.get(statement)
-        if known is None:
-            known = self.texts[statement] = _text_of(statement, self.connection)
-        text, pick = known
-        given = parameters if pick is None else pick(parameters)
-        try:
-            return self.driver.execute(text, given)
-        except self.connection.dialect.loaded_dbapi.Error:
-            self.connection.invalidate()  # else what a rollback says hides why it was needed
-            raise
-
-    def insert(self, statement: sa.Insert, **parameters: object) -> int:
-        """Insert a row as `execute_fast` does, and return the number that it got."""
-        cursor = self.execute_fast(statement, **parameters)
-        number: int = cursor.fetchone()[0] if cursor.description else cursor.lastrowid
-        return number
+    def run_many(self, statement: str, parameters: "Sequence[dict[str, Any]]") -> None:
+        """Carry out a statement several times."""
+        self.driver.cursor().executemany(self.engine.adapt(statement), parameters)
 
 
 @attrs.frozen(eq=False)
@@ -147,14 +95,17 @@ class Database:
     """A thread with one connection, for the operations of one event loop.
 
     Args:
-        make_engine: Makes the engine; called on the thread.
+        engine: How to connect.
+        prepare: What is done once, on the thread, before anything else.
     """
 
-    def __init__(self, make_engine: "Callable[[], sa.Engine]") -> None:
-        self._make_engine = make_engine
-        self._engine: sa.Engine | None = None
-        self._connection: sa.Connection | None = None
-        self._texts: dict[sa.Executable, Text] = {}
+    def __init__(
+        self, engine: "_Sqlite | _Postgres", prepare: "Callable[[_Sqlite | _Postgres], None]"
+    ) -> None:
+        self._engine = engine
+        self._prepare = prepare
+        self._is_prepared = False
+        self._driver: Any = None
         self._loop = asyncio.get_running_loop()
         self._ended = self._loop.create_future()
         self._gathered: list[_Task[Any]] = []
@@ -219,7 +170,7 @@ class Database:
         if self._is_at_home() or not self._loop.is_running():
             self._close()
         else:  # in another thread, where it may be handing over at this moment
-            self._tell(self._close)
+            self._call_in_loop(self._close)
         if not self._is_at_home():
             raise JournalError(f"cannot wait for the end of the journal: {_ELSEWHERE}")
         interruption: asyncio.CancelledError | None = None
@@ -253,6 +204,8 @@ class Database:
     def _is_at_home(self) -> bool:
         return asyncio.get_running_loop() is self._loop
 
+    # On the thread
+
     def _work(self) -> None:
         """Take what waits, again and again, until the end is in the queue."""
         is_over = False
@@ -265,29 +218,15 @@ class Database:
             is_over = found is None
             group = [task for task in taken if not task.future.cancelled()]
             if group:
-                self._tell(_deliver, group, self._carry_out(group))
+                ended = self._transact(group, is_first=True)
+                ended = ended or [self._transact([task])[0] for task in group]
+                self._call_in_loop(_deliver, group, ended)
         self._disconnect()
-        self._tell(_end, self._ended)
+        self._call_in_loop(_end, self._ended)
 
-    def _tell(self, callback: "Callable[..., None]", *arguments: object) -> None:
+    def _call_in_loop(self, callback: "Callable[..., None]", *arguments: object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop was closed, and no caller waits
             self._loop.call_soon_threadsafe(callback, *arguments)
-
-    def _carry_out(self, group: "Sequence[_Task[Any]]") -> "list[Any]":
-        """Return the value or failure of each."""
-        error = self._connect()
-        if error is not None:
-            return self._failures(group, error)
-        return self._transact(group, is_first=True) or self._carry_out_alone(group)
-
-    def _carry_out_alone(self, group: "Sequence[_Task[Any]]") -> "list[Any]":
-        ended: list[Any] = []
-        for number, task in enumerate(group):
-            error = self._connect()
-            if error is not None:
-                return ended + self._failures(group[number:], error)
-            ended += self._transact([task])
-        return ended
 
     def _transact(self, group: "Sequence[_Task[Any]]", *, is_first: bool = False) -> "list[Any]":
         """Carry out operations in one transaction.
@@ -295,101 +234,52 @@ class Database:
         Returns:
             The value or failure of each; nothing if each is to run alone after this first attempt.
         """
-        is_committing, driver = False, None
+        is_begun = is_committing = False
         try:
-            with self._connected().begin() as transaction:
-                connection = transaction.connection
-                driver = connection.connection.driver_connection
-                made = Transaction(connection, driver, self._texts)
-                values = [task.operation(made) for task in group]
-                is_committing = True
-                transaction.commit()
+            self._connect()
+            is_begun = True
+            self._engine.begin(self._driver)
+            made = Transaction(self._driver, self._engine)
+            values = [task.operation(made) for task in group]
+            is_committing = True
+            self._engine.commit(self._driver)
         except Exception as error:  # noqa: BLE001  # each is handed to its caller
-            is_lost = getattr(driver, "was_ended", False)  # by a server that ends what idles, say
-            if not isinstance(error, GatewayError):
+            is_lost = getattr(self._driver, "was_ended", False)  # by a server that ends what idles
+            if not (isinstance(error, GatewayError) and self._roll_back()):
                 self._disconnect()
-            if is_first and not is_committing and (is_lost or len(group) > 1):
+            if is_first and is_begun and not is_committing and (is_lost or len(group) > 1):
                 return []
-            return self._failures(group, error)
+            return [_Failure(self._failure(task.what, error)) for task in group]
         return values
 
-    def _connect(self) -> Exception | None:
-        """Connect, unless it is connected; return why it cannot."""
-        try:
-            self._connected()
-        except Exception as error:  # noqa: BLE001  # each is handed to its caller
-            return error
-        return None
+    def _connect(self) -> None:
+        if not self._is_prepared:
+            self._prepare(self._engine)
+            self._is_prepared = True
+        if self._driver is None:
+            self._driver = self._engine.connect()
 
-    def _connected(self) -> sa.Connection:
-        if self._engine is None:
-            self._engine = self._make_engine()
-        if self._connection is None:
-            self._connection = self._engine.connect()
-        return self._connection
+    def _roll_back(self) -> bool:
+        """Roll back what was begun, and return whether that succeeded."""
+        try:
+            if is_begun := self._driver is not None:
+                self._driver.rollback()
+        except self._engine.errors:
+            return False
+        return is_begun
 
     def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with contextlib.suppress(sa.exc.SQLAlchemyError):
-                connection.invalidate()
-            with contextlib.suppress(sa.exc.SQLAlchemyError):
-                connection.close()
-
-    def _failures(self, group: "Sequence[_Task[Any]]", error: Exception) -> "list[Any]":
-        return [_Failure(self._failure(task.what, error)) for task in group]
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            with contextlib.suppress(*self._engine.errors):
+                driver.close()
 
     def _failure(self, what: str, error: Exception) -> Exception:
         """Return what the caller gets; nothing of it holds a statement or its parameters."""
-        engine = self._engine
-        if isinstance(error, sa.exc.DBAPIError) and error.orig is not None:
-            return JournalError(f"{what}: {_short(error.orig)}")
-        if isinstance(error, sa.exc.SQLAlchemyError):
-            return JournalError(f"{what}: {type(error).__name__}")
-        if engine is not None and isinstance(error, engine.dialect.loaded_dbapi.Error):
-            return JournalError(f"{what}: {_short(error)}")
+        if isinstance(error, self._engine.errors):
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            return JournalError(f"{what}: {lines[0][:_LONGEST_TEXT]}")
         return error.with_traceback(None)
-
-
-async def open_database(location: "Location", *, create: bool = True) -> Database:
-    """Connect, make the tables where there are none, and upgrade those of an earlier version.
-
-    Args:
-        location: Where the journal is.
-        create: Whether a journal is made where there is none.
-
-    Raises:
-        ConfigurationError: If the URL cannot be read.
-        ModuleNotFoundError: If the database's driver is not installed.
-        JournalError: If the database cannot be opened, or is of a newer version, or there is no
-            journal and none is to be made.
-    """
-    database = Database(lambda: make_engine(location, create=create))
-    try:
-        copy = await database.run(
-            f"cannot open the journal {location.shown}",
-            lambda transaction: schema.prepare(transaction.connection, location, create=create),
-        )
-    except BaseException:
-        await database.aclose()
-        raise
-    if copy is not None:
-        copy.unlink()
-    return database
-
-
-def _text_of(statement: "sa.UpdateBase | sa.Select[Any]", connection: sa.Connection) -> "Text":
-    """Return a statement as the driver wants it; its parameters go by position, or else by name."""
-    compiled = statement.compile(dialect=connection.dialect)
-    names: list[str] | None = getattr(compiled, "positiontup", None)
-    if names is None:
-        return str(compiled), None
-    return str(compiled), itemgetter(*names) if len(names) > 1 else lambda given: [given[names[0]]]
-
-
-def _short(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return (lines[0] if lines else type(error).__name__)[:_LONGEST_TEXT]
 
 
 def _deliver(group: "Sequence[_Task[Any]]", ended: "Sequence[Any]") -> None:
@@ -406,60 +296,122 @@ def _end(ended: "asyncio.Future[None]") -> None:
     ended.set_result(None)
 
 
-def make_engine(location: "Location", *, create: bool = True) -> sa.Engine:
-    """Make the engine of a journal; it connects later, and is used by one thread only.
-
-    Args:
-        location: Where the journal is.
-        create: Whether a file is made where there is none.
+@hide_given
+def make_engine(location: "Location") -> "_Sqlite | _Postgres":
+    """Return how to connect to the database of a journal.
 
     Raises:
         ConfigurationError: If the URL cannot be read.
         ModuleNotFoundError: If the database's driver is not installed.
-        JournalError: If there is no such file, and none is to be made.
     """
-    if location.is_sqlite and not create and not Path(location.path).exists():
-        raise location.missing()
-    return _sqlite(location.path) if location.is_sqlite else _postgresql(location.url)
+    return _Sqlite(location.path) if location.is_sqlite else _Postgres(location.url)
 
 
-class _File:
-    """The file of a journal; once it goes by another name, no next run finds what is in it.
+# SQLite
+
+_BUSY_SECONDS = 30.0
+_MOST_SECONDS_BETWEEN = 0.02
+_SQLITE_SETTINGS = (
+    "PRAGMA synchronous = FULL",
+    "PRAGMA fullfsync = 1",
+    "PRAGMA journal_mode",
+)
+"""The second: on macOS, a plain fsync leaves what was written in the drive's cache."""
+_NOT_THERE = "was deleted, moved or replaced while the journal was open"
+
+
+class _Sqlite:
+    """A file; once it goes by another name, no next run finds what is in it.
+
+    Attributes:
+        dialect: What SQLAlchemy calls it.
+        errors: What its driver raises.
 
     Args:
         path: Where it is.
     """
 
+    dialect = "sqlite+pysqlite"
+
     def __init__(self, path: str) -> None:
+        import sqlite3  # noqa: PLC0415  # Python may be built without it
+
+        self._module = sqlite3
+        self.errors: tuple[type[Exception], ...] = (sqlite3.Error,)
         self.path = Path(path)
         self._log = Path(f"{self.path.resolve()}-wal")  # SQLite has it beside what a link leads to
-        self._known: tuple[int, int] | None = None
+        self._file_number: tuple[int, int] | None = None
+        self._log_number: tuple[int, int] | None = None
         self._lost_log = False
+        self._adapted: dict[str, str] = {}
 
-    def check(self, module: Any) -> None:  # noqa: ANN401  # sqlite3
-        """Make sure that its name still leads to it, and that its log is whole.
+    def connect(self) -> Any:  # noqa: ANN401  # the driver's
+        """Connect; what is committed is on the disk.
 
         Raises:
-            OperationalError: If it was deleted, moved or replaced since it was opened.
+            OperationalError: If the file was deleted, moved or replaced since it was opened.
         """
-        if self._known not in {None, _number_of(self.path)}:
-            raise module.OperationalError(f"the file {_NOT_THERE}")
-        if self._lost_log:  # for good: put back, it would undo what a new one has
-            raise module.OperationalError(f"the write-ahead log {_NOT_THERE}")
+        self._check()
+        driver = self._module.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
+        try:
+            modes = [driver.execute(setting).fetchone() for setting in _SQLITE_SETTINGS]
+            until = time.monotonic() + _BUSY_SECONDS
+            while modes[-1] != ("wal",):  # a new file; SQLite does not wait for others that do so
+                try:
+                    modes.append(driver.execute("PRAGMA journal_mode = WAL").fetchone())
+                except self._module.OperationalError as error:
+                    if not _is_busy(error) or time.monotonic() >= until:
+                        raise
+                    time.sleep(random.uniform(0, _MOST_SECONDS_BETWEEN))  # noqa: S311  # jitter
+        except BaseException:
+            driver.close()
+            raise
+        self._log_number = None
+        return driver
 
-    def begin(self, connection: sa.Connection) -> None:
+    def begin(self, driver: Any) -> None:  # noqa: ANN401  # the driver's
         """Begin a transaction, and look whether what it writes will be found again.
 
         Raises:
             OperationalError: If the file or its write-ahead log is not the one that was opened.
         """
-        driver: Any = connection.connection.driver_connection
         driver.execute("BEGIN IMMEDIATE")
-        module = connection.dialect.loaded_dbapi
-        self._known = self._known or _number_of(self.path)
-        log = _number_of(self._log)
-        self._lost_log |= connection.info.setdefault("log", log) != log
-        self.check(module)
+        self._file_number = self._file_number or _number_of(self.path)
+        found = _number_of(self._log)
+        self._log_number = self._log_number or found
+        self._lost_log |= self._log_number != found
+        self._check()
+
+    def commit(self, driver: Any) -> None:  # noqa: ANN401  # the driver's
+        """Commit."""
+        driver.commit()
+
+    def adapt(self, statement: str) -> str:
+        """Write a statement as the driver wants it."""
+        known = self._adapted.get(statement)
+        if known is None:  # SQLite has one writer, and locks no rows
+            text = re.sub(r"\sFOR (UPDATE|SHARE)\b.*", "", statement)
+            now = "((julianday('now') - 2440587.5) * 86400.0)"
+            known = self._adapted[statement] = text.replace("NOW_SECONDS", now)
+        return known
+
+    def lock(self, driver: Any, number: int) -> None:  # noqa: ANN401  # the driver's
+        """Do nothing: there is one writer anyway."""
+
+    def has_table(self, transaction: Transaction, name: str) -> bool:
+        """Say whether there is such a table."""
+        found = transaction.run("SELECT 1 FROM sqlite_master WHERE name = :name", name=name)
+        return found.fetchone() is not None
+
+    def _check(self) -> None:
+        if self._file_number not in {None, _number_of(self.path)}:
+            raise self._module.OperationalError(f"the file {_NOT_THERE}")
+        if self._lost_log:  # for good: put back, it would undo what a new one has
+            raise self._module.OperationalError(f"the write-ahead log {_NOT_THERE}")
+
+
+def _is_busy(error: BaseException) -> bool:
+    return getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY"
 
 
 def _number_of(path: Path) -> tuple[int, int] | None:
@@ -471,85 +423,108 @@ def _number_of(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _sqlite(path: str) -> sa.Engine:
-    file = _File(path)
-    engine = sa.create_engine(
-        sa.URL.create("sqlite+pysqlite", database=str(file.path)),
-        poolclass=sa.NullPool,
-        hide_parameters=True,
-        connect_args={"timeout": _BUSY_SECONDS, "isolation_level": None},
-    )
-    event.listen(engine, "do_connect", lambda dialect, *_: file.check(dialect.loaded_dbapi))
-    event.listen(engine, "connect", _set_up_sqlite)
-    event.listen(engine, "begin", file.begin)
-    return engine
+# PostgreSQL
+
+_SILENT_SECONDS = 75.0
+"""Above PostgreSQL's own limit for a statement."""
+_POSTGRES_SETTINGS = (
+    "SET statement_timeout = '60s'",
+    "SET lock_timeout = '20s'",
+    "SET idle_in_transaction_session_timeout = '10s'",
+    (
+        "SELECT set_config('synchronous_commit', 'on', false) "
+        "WHERE current_setting('synchronous_commit') = 'off'"
+    ),
+)
+"""A process that is frozen inside a transaction loses its locks before one that waits for them
+gives up; and a commit is on the server's disk, however the server, database or user is
+configured."""
+_POSTGRES_CONNECTION: "dict[str, int | str]" = {
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    "application_name": "gateway_async",
+}
+"""So that no call waits for ever; what the URL says itself goes before."""
 
 
-def _set_up_sqlite(connection: Any, _: object) -> None:  # noqa: ANN401  # sqlite3's
-    with _closed_on_failure(connection):
-        modes = [connection.execute(setting).fetchone() for setting in _SQLITE_SETTINGS]
-        if modes[-1] != ("wal",):
-            _turn_to_wal(connection)
+class _Postgres:
+    """A PostgreSQL database, which many processes share.
 
+    Attributes:
+        dialect: What SQLAlchemy calls it.
+        errors: What its driver raises.
 
-def _turn_to_wal(connection: Any) -> None:  # noqa: ANN401  # sqlite3's
-    """Turn a new file to a write-ahead log; SQLite itself does not wait for others that do so."""
-    until = time.monotonic() + _BUSY_SECONDS
-    while True:
+    Args:
+        url: Its URL, with its password.
+    """
+
+    dialect = "postgresql+psycopg"
+
+    def __init__(self, url: str) -> None:
+        import psycopg  # noqa: PLC0415  # an extra
+
+        self.errors: tuple[type[Exception], ...] = (psycopg.Error,)
+        self._url = plain_url(url)
         try:
-            connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        except Exception as error:
-            if not _is_busy(error) or time.monotonic() >= until:
-                raise
-            time.sleep(random.uniform(0, _MOST_SECONDS_BETWEEN))  # noqa: S311  # jitter
-        else:
-            return
+            chosen = psycopg.conninfo.conninfo_to_dict(self._url)
+        except psycopg.Error:
+            chosen = None
+        if chosen is None:
+            raise ConfigurationError("journal URL: this postgresql:// URL cannot be read")
+        self._options: dict[str, Any] = {
+            name: value for name, value in _POSTGRES_CONNECTION.items() if name not in chosen
+        }
+        self._options["client_encoding"] = "utf8"  # any text, whatever server and URL prefer
+        self._isolation = psycopg.IsolationLevel.READ_COMMITTED
+        self._class = bounded_connection(psycopg)
+        self._adapted: dict[str, str] = {}
+
+    def connect(self) -> Any:  # noqa: ANN401  # the driver's
+        """Connect; what is committed is on the server's disk."""
+        driver = self._class.connect(self._url, **self._options)
+        try:
+            driver.isolation_level = self._isolation
+            for setting in _POSTGRES_SETTINGS:
+                driver.execute(setting)
+            driver.commit()
+        except BaseException:
+            driver.close()
+            raise
+        return driver
+
+    def begin(self, driver: Any) -> None:  # noqa: ANN401  # the driver's
+        """Begin a transaction: the driver does so with the first statement."""
+
+    def commit(self, driver: Any) -> None:  # noqa: ANN401  # the driver's
+        """Commit."""
+        driver.commit()
+
+    def adapt(self, statement: str) -> str:
+        """Write a statement as the driver wants it."""
+        known = self._adapted.get(statement)
+        if known is None:
+            text = _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%"))
+            now = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
+            known = self._adapted[statement] = text.replace("NOW_SECONDS", now)
+        return known
+
+    def lock(self, driver: Any, number: int) -> None:  # noqa: ANN401  # the driver's
+        """Take a lock of this number, until the transaction ends."""
+        driver.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
+
+    def has_table(self, transaction: Transaction, name: str) -> bool:
+        """Say whether there is such a table."""
+        (found,) = transaction.run("SELECT to_regclass(:name) IS NOT NULL", name=name).fetchone()
+        return bool(found)
 
 
-def _is_busy(error: BaseException) -> bool:
-    return getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY"
-
-
-def _postgresql(url: str) -> sa.Engine:
-    try:
-        made = sa.make_url(url).set(drivername="postgresql+psycopg")
-    except sa.exc.ArgumentError:
-        made = None
-    if made is None:
-        raise ConfigurationError("journal URL: this postgresql:// URL cannot be read")
-    chosen = {name: value for name, value in _POSTGRES_CONNECTION.items() if name not in made.query}
-    chosen["client_encoding"] = "utf8"  # any text, whatever server, URL and environment prefer
-    engine = sa.create_engine(
-        made,
-        poolclass=sa.NullPool,
-        hide_parameters=True,
-        isolation_level="READ COMMITTED",
-        connect_args=chosen,
-    )
-    made_of = bounded_connection(engine.dialect.loaded_dbapi)
-    event.listen(
-        engine,
-        "do_connect",
-        lambda _, __, arguments, named: made_of.connect(*arguments, **named),
-    )
-    event.listen(engine, "connect", _set_up_postgresql)
-    return engine
-
-
-def _set_up_postgresql(connection: Any, _: object) -> None:  # noqa: ANN401  # psycopg's
-    with _closed_on_failure(connection):
-        for setting in _POSTGRES_SETTINGS:
-            connection.execute(setting)
-        connection.commit()
-
-
-@contextlib.contextmanager
-def _closed_on_failure(connection: Any) -> "Iterator[None]":  # noqa: ANN401  # either driver's
-    try:
-        yield
-    except BaseException:
-        connection.close()
-        raise
+def plain_url(url: str) -> str:
+    """Return a PostgreSQL URL as its own tools read it, also where it names SQLAlchemy's driver."""
+    return f"postgresql:{url.partition(':')[2]}"
 
 
 class _Bounded:
@@ -592,7 +567,7 @@ class _Bounded:
             return value
 
 
-def bounded_connection(driver: Any) -> Any:  # noqa: ANN401  # psycopg, which only SQLAlchemy imports
+def bounded_connection(driver: Any) -> Any:  # noqa: ANN401  # psycopg
     """Return a class of psycopg's connections whose every wait for the server ends."""
     return type(
         "BoundedConnection",

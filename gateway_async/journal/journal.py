@@ -4,27 +4,51 @@ What a method records is on the disk when it returns. Every statement runs on th
 thread that a journal owns; nothing of a database is imported before a journal is entered.
 """
 
-from typing import TYPE_CHECKING, Any, Self
+import functools
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import attrs
+import orjson
 
-from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
+from gateway_async.errors import (
+    ConfigurationError,
+    JobNotFoundError,
+    JournalError,
+    hide_given,
+)
+from gateway_async.journal import chunks, leases, schema
+from gateway_async.journal.database import Database, make_engine
+from gateway_async.journal.leases import Lease, take_lease
 from gateway_async.journal.location import locate
-from gateway_async.journal.rows import JobHead, JobStatus, SliceStatus, codec_of
-from gateway_async.journal.states import JobState
+from gateway_async.journal.rows import (
+    BY_OPERATOR,
+    JobHead,
+    JobStatus,
+    Known,
+    SliceStatus,
+    codec_of,
+    cut,
+    storable,
+)
+from gateway_async.journal.states import JobState, Transition, sources
+from gateway_async.journal.submit import Submission
 from gateway_async.models.orders import OutcomeStatus
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    import asyncio
+    from collections.abc import AsyncIterator, Callable, Sequence
     from types import TracebackType
 
     from gateway_async.batching.results import Outcome
-    from gateway_async.journal.database import Database
-    from gateway_async.journal.lease import Lease
+    from gateway_async.journal.database import Transaction
     from gateway_async.journal.location import Location
     from gateway_async.journal.rows import Row
 
-_EXTRA = frozenset({"sqlalchemy", "psycopg", "psycopg_binary", "psycopg_c"})
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_EXTRA = frozenset({"alembic", "sqlalchemy", "psycopg", "psycopg_binary", "psycopg_c"})
 _PAGE = 1000
 _LONGEST_NAME = 200
 _SLICES_AT_MOST = 2**31
@@ -58,6 +82,7 @@ class Journal:
         return f"<Journal {self._location.shown}>"
 
     @classmethod
+    @hide_given
     def open(cls, url: str, *, lease_seconds: float = 15.0, create: bool = True) -> Self:
         """Make a journal; it connects when it is entered.
 
@@ -95,16 +120,22 @@ class Journal:
         """
         if self._database is not None:
             raise JournalError(f"{self!r} is open already")
+        what, location = f"cannot open the journal {self._location.shown}", self._location
+        prepare = functools.partial(schema.prepare, location=location, create=self._create)
         try:
-            from gateway_async.journal.database import open_database
-
-            self._database = await open_database(self._location, create=self._create)
+            database = Database(make_engine(location), prepare)
+            try:
+                await database.run(what, lambda _: None)
+            except BaseException:
+                await database.aclose()
+                raise
         except ModuleNotFoundError as error:
             if str(error.name).partition(".")[0] not in _EXTRA:
                 raise
             raise ConfigurationError(
                 f"a journal needs {error.name}: pip install 'gateway-async[journal]'"
             ) from None
+        self._database = database
         return self
 
     async def __aexit__(
@@ -143,9 +174,7 @@ class Journal:
 
     async def jobs(self) -> list[JobStatus]:
         """Return every job, the oldest first."""
-        from gateway_async.journal import reads
-
-        return await self.database.run("cannot read the jobs", reads.read_statuses)
+        return await self.database.run("cannot read the jobs", read_statuses)
 
     async def status(self, name: str) -> JobStatus:
         """Return how far a job has come.
@@ -153,10 +182,8 @@ class Journal:
         Raises:
             JobNotFoundError: If there is no job of this name.
         """
-        from gateway_async.journal import reads
-
-        name = self.job(name).name
-        return await self.database.run(f"cannot read job {name!r}", reads.read_status, name)
+        (status,) = await self._read(name, lambda tx, job_id: read_statuses(tx, job_id, job_id))
+        return status
 
     async def slices(self, name: str) -> "list[SliceStatus]":
         """Return how far each slice of a job has come; none where the job is in one piece.
@@ -164,10 +191,7 @@ class Journal:
         Raises:
             JobNotFoundError: If there is no job of this name.
         """
-        from gateway_async.journal import leases
-
-        name = self.job(name).name
-        return await self.database.run(f"cannot read job {name!r}", leases.read_slices, name)
+        return await self._read(name, leases.read_slices)
 
     async def outcomes(self, name: str) -> "AsyncIterator[Outcome[Any, Any]]":
         """Yield the outcome of each order of a job, in the order of the input.
@@ -187,11 +211,23 @@ class Journal:
         Raises:
             JobNotFoundError: If there is no job of this name.
         """
-        from gateway_async.journal import reads
+        return await self._read(name, chunks.read_rows, -1, frozenset(JobState), after, limit)
 
+    def _read(
+        self,
+        name: str,
+        operation: "Callable[Concatenate[Transaction, int, P], T]",
+        /,
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> "asyncio.Future[T]":
+        """Read something of a job that is there."""
         name = self.job(name).name
-        what = f"cannot read job {name!r}"
-        return await self.database.run(what, reads.read_page, name, after, limit)
+
+        def read(transaction: "Transaction") -> T:
+            return operation(transaction, find_job(transaction, name)[0], *arguments, **named)
+
+        return self.database.run(f"cannot read job {name!r}", read)
 
     async def resolve(
         self, name: str, order: object, status: OutcomeStatus | str, note: str
@@ -222,28 +258,22 @@ class Journal:
             raise ConfigurationError(
                 f"status: expected one of {', '.join(_DECISIONS)}, got {status!r}"
             ) from None
-        from gateway_async.journal import writes
-
         name = self.job(name).name
         what = f"cannot keep a decision on job {name!r}"
-        await self.database.run(what, writes.resolve, name, order, state, note)
+        await self.database.run(what, decide, name, order, state, note)
 
     async def claim_due(
-        self, merchant: tuple[str, str], seconds: float, most: int
+        self, whose: tuple[str, str, str], seconds: float, most: int
     ) -> list[tuple[str, int]]:
         """Return slices that no process has and that are due, job and number.
 
         They are not returned again for so many seconds, to any process.
         """
-        from gateway_async.journal import leases
-
         what = "cannot find slices that wait"
-        return await self.database.run(what, leases.claim_due, merchant, seconds, most)
+        return await self.database.run(what, leases.claim_due, whose, seconds, most)
 
     async def postpone(self, slices: "Sequence[tuple[str, int]]", seconds: float) -> None:
         """Let slices, job and number, be due in so long."""
-        from gateway_async.journal import leases
-
         await self.database.run("cannot postpone slices", leases.postpone, slices, seconds)
 
 
@@ -266,8 +296,10 @@ class Job:
         account_id: str,
         pages: "AsyncIterator[Sequence[Any]]",
         *,
+        gateway: str = "",
         chunk_size: int | None = None,
         slice_size: int = 0,
+        repeats: bool = False,
     ) -> int:
         """Keep the orders of the job, or find that they are the ones that it has.
 
@@ -276,8 +308,10 @@ class Job:
             merchant_id: The merchant that orders are sent for.
             account_id: The account that orders are sent for.
             pages: The orders, piece by piece.
+            gateway: The gateway that they are sent to, as `place_of_gateway` writes it.
             chunk_size: How many orders a chunk has; None for as many as a request may have.
             slice_size: How many orders a slice has; 0 where the job stays in one piece.
+            repeats: Whether payouts may have a `request_id` that another job has.
 
         Returns:
             How many they are; all of them are on the disk.
@@ -286,21 +320,21 @@ class Job:
             ConfigurationError: For an operation that moves no money in a batch.
             InvalidOrderError: For an order of another operation.
             JobConflictError: If the job exists, with other orders or for another operation,
-                merchant or account, or was cut and is not to be. Nothing was changed.
+                merchant, account or gateway, or was cut and is not to be; or if another job has
+                one of its payouts. Nothing was changed.
             JobBusyError: If another process is submitting it.
             LeaseLostError: If submitting took so long that another process began anew.
         """
-        from gateway_async.journal.submit import Submission
-
         codec = codec_of(operation)
         submission = Submission(
             database=self.journal.database,
             name=self.name,
-            subject=(operation, merchant_id, account_id),
+            subject=(operation, merchant_id, account_id, gateway),
             seconds=self.journal.lease_seconds,
             codec=codec,
             chunk_size=chunk_size or codec.operation.limit or 1,
             slice_size=slice_size,
+            repeats=repeats,
         )
         return await submission.carry_out(pages)
 
@@ -310,10 +344,9 @@ class Job:
         Raises:
             JobNotFoundError: If there is no such job.
         """
-        from gateway_async.journal import reads
-
         what = f"cannot read job {self.name!r}"
-        return await self.journal.database.run(what, reads.read_head, self.name)
+        row = await self.journal.database.run(what, find_job, self.name)
+        return JobHead(**_head(row))
 
     async def slice(self, slice_number: int) -> SliceStatus:
         """Return how far a slice of the job has come.
@@ -322,13 +355,13 @@ class Job:
             ConfigurationError: If the number is no int.
             JobNotFoundError: If there is no such job, or no such slice.
         """
-        from gateway_async.journal import leases
+        number = self._numbered(slice_number)
+        found = await self.journal._read(self.name, leases.read_slices, number, number)  # noqa: SLF001  # its own
+        if not found:
+            raise self._no_slice(number)
+        return found[0]
 
-        number, what = self._numbered(slice_number), f"cannot read job {self.name!r}"
-        (found,) = await self.journal.database.run(what, leases.read_slices, self.name, number)
-        return found
-
-    async def take(self, owner: str, slice_number: int = 0) -> "Lease":
+    async def take(self, owner: str, slice_number: int = 0, *, gateway: str = "") -> Lease:
         """Take the job, or one slice of one that was cut, for this process.
 
         What was in flight under the lease before, and what is held, becomes `unknown`.
@@ -336,18 +369,18 @@ class Job:
         Args:
             owner: Who takes it, for others to read.
             slice_number: Which slice, from 1; 0 for a job that is in one piece.
+            gateway: The gateway that its orders are to be sent to; see `submit`.
 
         Raises:
-            ConfigurationError: If the number is no int.
+            ConfigurationError: If the number is no int, or the job is another gateway's.
             JobNotFoundError: If there is no such job, or no such slice of it.
             JobConflictError: If it was cut into slices, and none is named.
             JobBusyError: If another process has it.
             JournalError: If not all of its orders were submitted.
         """
-        from gateway_async.journal.lease import take_lease
-
         journal, number = self.journal, self._numbered(slice_number)
-        return await take_lease(journal.database, self.name, number, owner, journal.lease_seconds)
+        seconds = journal.lease_seconds
+        return await take_lease(journal.database, self.name, number, owner, seconds, gateway)
 
     def _numbered(self, slice_number: object) -> int:
         """Return the number of a slice; a database would take a text for one, and we would not.
@@ -362,10 +395,124 @@ class Job:
                 f"({type(slice_number).__name__})"
             )
         if not 0 <= slice_number < _SLICES_AT_MOST:
-            raise JobNotFoundError(
-                f"the journal has no slice {slice_number} of job {self.name!r}", job=self.name
-            )
+            raise self._no_slice(slice_number)
         return slice_number
+
+    def _no_slice(self, number: int) -> JobNotFoundError:
+        return JobNotFoundError(
+            f"the journal has no slice {number} of job {self.name!r}", job=self.name
+        )
+
+
+# In a transaction
+
+_COLUMNS = """id, name, operation, merchant_id, account_id, gateway, created_at, imported,
+slice_size, total, EXISTS (
+    SELECT 1 FROM gateway_slices WHERE job_id = gateway_jobs.id AND expires_at > NOW_SECONDS
+)"""
+_JOBS = f"SELECT {_COLUMNS} FROM gateway_jobs WHERE id BETWEEN :lowest AND :highest ORDER BY id"
+_JOB = f"SELECT {_COLUMNS} FROM gateway_jobs WHERE name = :name"
+_COUNTS = """
+SELECT job_id, state, '', sum(last - first + 1) FROM gateway_chunks
+WHERE exceptions = '' AND job_id BETWEEN :lowest AND :highest GROUP BY job_id, state
+UNION ALL
+SELECT job_id, state, exceptions, last - first + 1 FROM gateway_chunks
+WHERE exceptions <> '' AND job_id BETWEEN :lowest AND :highest"""
+"""Both in one look: meanwhile a chunk may come by an exception."""
+
+
+def find_job(transaction: "Transaction", name: str) -> "tuple[Any, ...]":
+    """Return the row of a job.
+
+    Raises:
+        JobNotFoundError: If there is none of this name.
+    """
+    row: tuple[Any, ...] | None = transaction.run(_JOB, name=name).fetchone()
+    if row is None:
+        raise JobNotFoundError(f"the journal has no job {name!r}", job=name)
+    return row
+
+
+def read_statuses(
+    transaction: "Transaction", lowest: int = 0, highest: int = 2**62
+) -> list[JobStatus]:
+    """Return how far jobs have come, the oldest first, by their numbers in the database."""
+    edges = {"lowest": lowest, "highest": highest}
+    jobs = transaction.run(_JOBS, **edges).fetchall()
+    counts = {row[0]: dict.fromkeys(JobState, 0) for row in jobs}
+    for job_id, state, exceptions, count in transaction.run(_COUNTS, **edges).fetchall():
+        if (of_job := counts.get(job_id)) is None:
+            continue  # it was made in between
+        for group in orjson.loads(exceptions) if exceptions else ():
+            count -= len(group["at"])  # noqa: PLW2901  # what is left
+            of_job[JobState(group["known"]["state"])] += len(group["at"])
+        of_job[JobState(state)] += int(count)  # PostgreSQL adds decimals up
+    return [
+        JobStatus(
+            **_head(row),
+            total=sum(counts[row[0]].values()),
+            counts=counts[row[0]],
+            is_running=bool(row[-1]),
+        )
+        for row in jobs
+    ]
+
+
+def _head(row: "tuple[Any, ...]") -> dict[str, Any]:
+    _, name, operation, merchant_id, account_id, gateway, created_at, imported, size, *_ = row
+    return {
+        "name": name,
+        "operation": operation,
+        "merchant_id": merchant_id,
+        "account_id": account_id,
+        "gateway": gateway,
+        "created_at": datetime.fromtimestamp(created_at, UTC),
+        "imported": bool(imported),
+        "is_cut": bool(size),
+    }
+
+
+def decide(
+    transaction: "Transaction", name: str, order: object, state: JobState, note: str
+) -> None:
+    """Record what an operator decided on orders that are in doubt: on all of them, or on none.
+
+    No lease is needed for that. The slice of an order is due then, and opened again where the order
+    is to be sent. See `Journal.resolve`.
+    """
+    job_id, *_, total, _ = find_job(transaction, name)
+    named = order if isinstance(order, list | tuple | range) else [order]
+    if not named:
+        raise JournalError("no order is named that could be decided on", job=name)
+    find = functools.partial(chunks.find_position, transaction, job_id, name, total)
+    positions = sorted(set(map(find, named)))
+    numbers = chunks.slices_of(transaction, job_id, positions)
+    leases.lock_slices(transaction, job_id, numbers)  # before their orders, as a lease does
+
+    def change(known: Known, position: int) -> Known:
+        what = f"order {position} of job {name!r}"
+        if known.state == JobState.INTENT:
+            raise JournalError(
+                f"{what} is in flight, or was when its process ended: run the job again first",
+                job=name,
+            )
+        if known.state not in sources(Transition.RESOLVE, state):
+            raise JournalError(
+                f"{what} is {known.state!r}: an operator decides only on what is unknown or held",
+                job=name,
+            )
+        return known._replace(
+            state=state,
+            code="",
+            text=cut(f"an operator decided: {note}"),
+            said="",
+            proof=BY_OPERATOR,
+            note=storable(note),
+        )
+
+    chunks.decide(transaction, job_id, positions, change)
+    for number in numbers:
+        leases.wake_slice(transaction, job_id, number, reopen=state is JobState.NEW)
 
 
 def _is_name(name: object) -> bool:

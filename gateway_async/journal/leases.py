@@ -1,252 +1,502 @@
-"""Leases, and the slices that they are taken on: who may write to a job, by the database's clock.
+"""Leases: the right to write to a job, or to a slice of it, for as long as it is renewed.
 
 A lease has an epoch, which grows whenever it is taken. A write under a lease first finds its epoch
 unchanged, in the same transaction: a process that lost its lease changes no row. All orders of one
-transaction are in one slice, so that under a slice's lease no other process moves them.
+transaction are in one slice, so that under a slice's lease no other process moves them. The local
+view of how long a lease runs is always shorter than the database's, as long as one of its clocks
+goes on.
 """
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+import itertools
+import time
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import attrs
-import sqlalchemy as sa
 
 from gateway_async.errors import (
+    ConfigurationError,
     JobBusyError,
     JobConflictError,
     JobNotFoundError,
     JournalError,
     LeaseLostError,
 )
-from gateway_async.journal.reads import find_job, has_any
-from gateway_async.journal.rows import ALIKE, NOT_DONE, LeaseKey, SliceStatus, storable
-from gateway_async.journal.schema import (
-    CHUNKS,
-    EXCEPTIONS,
-    JOBS,
-    LEASES,
-    SECONDS_FROM_NOW,
-    SLICES,
-    DatabaseNow,
-)
-from gateway_async.journal.states import TRANSITIONS, UNFINISHED, JobState, Transition
+from gateway_async.journal import chunks
+from gateway_async.journal.rows import SliceStatus, noted, storable
+from gateway_async.journal.states import UNFINISHED, JobState, Transition
 from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from gateway_async.journal.database import Transaction
+    from gateway_async.journal.database import Database, Transaction
+    from gateway_async.journal.rows import Known, Row
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 IMPORT_SLICE = -1
 """The lease of a process that submits a job."""
-_INTERRUPTED = "it was in flight when its process ended"
-_EARLIER = "earlier, "
+_ALL = frozenset(JobState)
 _MOST_DOUBLINGS = 6
+_TAKEN = "another process took it"
 
-_IS_LEASE = sa.and_(
-    LEASES.c.job_id == sa.bindparam("the_job"), LEASES.c.slice == sa.bindparam("the_slice")
-)
-_IS_OURS = sa.and_(_IS_LEASE, LEASES.c.epoch == sa.bindparam("the_epoch"))
-_LEFT = (LEASES.c.expires_at - DatabaseNow()).label("seconds_left")
-
-_FIND_JOB = sa.select(
-    JOBS.c.id, JOBS.c.imported, JOBS.c.total, JOBS.c.slice_size, JOBS.c.operation
-).where(JOBS.c.name == sa.bindparam("the_name"))
-_IS_SLICE = sa.and_(
-    SLICES.c.job_id == sa.bindparam("the_job"), SLICES.c.slice == sa.bindparam("the_slice")
-)
-_FIND_SLICE = sa.select(SLICES.c.first, SLICES.c.last, SLICES.c.total).where(_IS_SLICE)
-_POSTPONE = SLICES.update().where(_IS_SLICE).values(due_at=SECONDS_FROM_NOW)
-"""Lets a slice be due, to be handed to a queue, in so long."""
-_BEGIN_SLICE = _POSTPONE.values(finished=False)
-"""The same, and a finished one has something to do again: what was held is looked at."""
-_READ = sa.select(LEASES.c.epoch, _LEFT, LEASES.c.owner).where(_IS_LEASE)
-_READ_SHARED = _READ.with_for_update(read=True)
-_READ_ALONE = _READ.with_for_update()
-_INSERT = LEASES.insert().values(
-    job_id=sa.bindparam("the_job"),
-    slice=sa.bindparam("the_slice"),
-    epoch=1,
-    owner=sa.bindparam("the_owner"),
-    expires_at=SECONDS_FROM_NOW,
-)
-_TAKE_OVER = (
-    LEASES.update()
-    .where(_IS_OURS)
-    .values(
-        epoch=LEASES.c.epoch + 1,
-        owner=sa.bindparam("the_owner"),
-        expires_at=SECONDS_FROM_NOW,
-    )
-)
-_RENEW = LEASES.update().where(_IS_OURS).values(expires_at=SECONDS_FROM_NOW)
-_RELEASE = LEASES.update().where(_IS_OURS).values(expires_at=0.0)
-_RELEASE_OF = (
-    LEASES.update()
-    .where(_IS_LEASE, LEASES.c.owner == sa.bindparam("the_owner"))
-    .values(expires_at=0.0)
-)
-_REOPEN = tuple(
-    table.update()
-    .where(
-        table.c.job_id == sa.bindparam("the_job"),
-        table.c.slice == sa.bindparam("the_slice"),
-        position.between(sa.bindparam("the_first"), sa.bindparam("the_last")),
-        table.c.state.in_(sa.bindparam("the_states", expanding=True)),
-        table.c.proof != ALIKE,
-    )
-    .values(
-        state=str(JobState.UNKNOWN),
-        text=sa.case(
-            (table.c.state == str(JobState.INTENT), _INTERRUPTED),
-            (table.c.proof == NOT_DONE, _EARLIER + table.c.text),
-            else_=table.c.text,
-        ),
-        proof="",
-    )
-    for table, position in ((CHUNKS, CHUNKS.c.first), (EXCEPTIONS, EXCEPTIONS.c.position))
-)
-
-_LIST = SLICES.insert().from_select(
-    ["job_id", "slice", "first", "last", "total", "finished", "due_at", "tries"],
-    sa.select(
-        CHUNKS.c.job_id,
-        CHUNKS.c.slice,
-        sa.func.min(CHUNKS.c.first),
-        sa.func.max(CHUNKS.c.last),
-        sa.func.sum(CHUNKS.c.last - CHUNKS.c.first + 1),
-        sa.false(),
-        sa.literal(0.0, sa.Double),
-        sa.literal(0, sa.Integer),
-    )
-    .where(CHUNKS.c.job_id == sa.bindparam("the_job"), CHUNKS.c.slice > 0)
-    .group_by(CHUNKS.c.job_id, CHUNKS.c.slice),
-)
-_LOCK_SLICE = sa.select(SLICES.c.tries).where(_IS_SLICE).with_for_update()
-_FINISH_SLICE = SLICES.update().where(_IS_SLICE).values(finished=True)
-_LEAVE = SLICES.update().where(_IS_SLICE).values(due_at=SECONDS_FROM_NOW, tries=SLICES.c.tries + 1)
-_MAKE_DUE = SLICES.update().where(_IS_SLICE).values(due_at=0.0, tries=0)
-_OPEN_SLICE = _MAKE_DUE.values(finished=False)
-
-_IS_TAKEN = sa.exists().where(
-    LEASES.c.job_id == SLICES.c.job_id,
-    LEASES.c.slice == SLICES.c.slice,
-    LEASES.c.expires_at > DatabaseNow(),
-)
-_SLICES = (
-    sa.select(SLICES, _IS_TAKEN.label("is_running"))
-    .join(JOBS, JOBS.c.id == SLICES.c.job_id)
-    .where(JOBS.c.name == sa.bindparam("the_name"))
-    .order_by(SLICES.c.slice)
-)
-_DUE = (
-    sa.select(SLICES.c.job_id, SLICES.c.slice, JOBS.c.name)
-    .join(JOBS, JOBS.c.id == SLICES.c.job_id)
-    .where(
-        SLICES.c.finished.is_(False),
-        SLICES.c.due_at <= DatabaseNow(),
-        ~_IS_TAKEN,
-        JOBS.c.merchant_id == sa.bindparam("the_merchant"),
-        JOBS.c.account_id == sa.bindparam("the_account"),
-    )
-    .order_by(SLICES.c.due_at, SLICES.c.job_id, SLICES.c.slice)
-    .limit(sa.bindparam("most"))
-    .with_for_update(of=SLICES, skip_locked=True)
-)
-_POSTPONE_NAMED = (
-    SLICES.update()
-    .where(
-        SLICES.c.slice == sa.bindparam("the_slice"),
-        SLICES.c.job_id
-        == sa.select(JOBS.c.id).where(JOBS.c.name == sa.bindparam("the_name")).scalar_subquery(),
-    )
-    .values(due_at=SECONDS_FROM_NOW)
-)
+_OF_SLICE = "WHERE job_id = :job AND slice = :slice"
+_OURS = f"{_OF_SLICE} AND epoch = :epoch"
+_VERIFY = f"SELECT expires_at > NOW_SECONDS FROM gateway_slices {_OURS} FOR SHARE"
+_RENEW = f"UPDATE gateway_slices SET expires_at = NOW_SECONDS + :seconds {_OURS}"
+_RELEASE = f"UPDATE gateway_slices SET expires_at = 0 {_OURS}"
+_RELEASE_OF = f"UPDATE gateway_slices SET expires_at = 0 {_OF_SLICE} AND owner = :owner"
+_LOOK = f"""
+SELECT first, last, total, epoch, owner, expires_at - NOW_SECONDS FROM gateway_slices
+{_OF_SLICE} FOR UPDATE"""
+_TAKE = f"""
+UPDATE gateway_slices SET epoch = epoch + 1, owner = :owner, expires_at = NOW_SECONDS + :seconds,
+due_at = NOW_SECONDS + :seconds, finished = FALSE {_OF_SLICE}"""
+"""It is due again when the lease is over: else a worker that was handed it, and died, would leave
+it for good. A finished one has something to do again: what is held is looked at."""
+_JOB = "SELECT id, imported, slice_size, operation, gateway FROM gateway_jobs WHERE name = :name"
+_ADOPT = "UPDATE gateway_jobs SET gateway = :gateway WHERE id = :job"
+_TRIES = f"SELECT tries FROM gateway_slices {_OF_SLICE} FOR UPDATE"
+_FINISH = f"UPDATE gateway_slices SET finished = TRUE {_OF_SLICE}"
+_LEAVE = f"""
+UPDATE gateway_slices SET due_at = NOW_SECONDS + :seconds, tries = tries + 1 {_OF_SLICE}"""
+_POSTPONE = f"UPDATE gateway_slices SET due_at = NOW_SECONDS + :seconds {_OF_SLICE}"
+_POSTPONE_NAMED = """
+UPDATE gateway_slices SET due_at = NOW_SECONDS + :seconds
+WHERE slice = :slice AND job_id = (SELECT id FROM gateway_jobs WHERE name = :name)"""
+_WAKE = f"UPDATE gateway_slices SET due_at = 0, tries = 0 {_OF_SLICE}"
+_OPEN = f"UPDATE gateway_slices SET due_at = 0, tries = 0, finished = FALSE {_OF_SLICE}"
+_SLICES = """
+SELECT slice, first, last, total, finished, expires_at > NOW_SECONDS FROM gateway_slices
+WHERE job_id = :job AND slice BETWEEN :lowest AND :highest ORDER BY slice"""
+_DUE = """
+SELECT s.job_id, s.slice, j.name FROM gateway_slices s JOIN gateway_jobs j ON j.id = s.job_id
+WHERE NOT s.finished AND s.slice > 0 AND s.due_at <= NOW_SECONDS AND s.expires_at <= NOW_SECONDS
+AND j.merchant_id = :merchant_id AND j.account_id = :account_id AND j.gateway IN (:gateway, '')
+ORDER BY s.due_at, s.job_id, s.slice LIMIT :most
+FOR UPDATE OF s SKIP LOCKED"""
 
 
-def _parameters(key: LeaseKey) -> dict[str, object]:
-    return {"the_job": key.job_id, "the_slice": key.slice_number, "the_epoch": key.epoch}
+def read_clocks() -> tuple[float, float]:
+    """Return seconds of two clocks, of which one may stand still, and the other be set.
+
+    The first goes on while the machine sleeps, where there is one that does. The second is the
+    wall's, which is right again soon after a virtual machine was paused.
+    """
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    awake = time.monotonic() if clock is None else time.clock_gettime(clock)
+    return awake, time.time()
 
 
-def take_job(
-    transaction: "Transaction", name: str, slice_number: int, owner: str, seconds: float
-) -> LeaseKey:
-    """Take a lease on a job whose orders are all there, and reopen what was left in doubt.
+@attrs.frozen
+class LeaseKey:
+    """What names a lease that was taken.
+
+    Attributes:
+        name: The name of the job.
+        job_id: The job's number in the database.
+        slice_number: Which slice of the job.
+        epoch: How often this lease was taken, by any process.
+        first: The position of the first order that it is about.
+        last: The position of the last; of a slice, not all between them need be its own.
+        total: How many they are.
+    """
+
+    name: str
+    job_id: int
+    slice_number: int = 0
+    epoch: int = 0
+    first: int = 0
+    last: int = -1
+    total: int = 0
+
+    @property
+    def named(self) -> "dict[str, Any]":
+        """It as parameters of a statement."""
+        return {"job": self.job_id, "slice": self.slice_number, "epoch": self.epoch}
+
+
+class Lease:
+    """The right to write to a job, or to one slice of it.
+
+    Args:
+        database: Where operations run.
+        key: What names it.
+        seconds: How long it runs after it was taken or renewed.
+        taken_at: What `read_clocks` said before it was asked for.
+    """
+
+    def __init__(
+        self, database: "Database", key: LeaseKey, seconds: float, taken_at: tuple[float, float]
+    ) -> None:
+        self._database = database
+        self._key = key
+        self._seconds = seconds
+        self._runs_from = taken_at
+        self._is_lost = False
+        self._requests = itertools.count(1)
+
+    def __repr__(self) -> str:
+        return f"<Lease on job {self.job!r}, slice {self.slice_number}, epoch {self.epoch}>"
+
+    @property
+    def job(self) -> str:
+        """The name of the job."""
+        return self._key.name
+
+    @property
+    def slice_number(self) -> int:
+        """Which slice of the job."""
+        return self._key.slice_number
+
+    @property
+    def epoch(self) -> int:
+        """How often it was taken, by any process."""
+        return self._key.epoch
+
+    @property
+    def span(self) -> range:
+        """From its first position to its last; of a slice, not all of them need be its own."""
+        return range(self._key.first, self._key.last + 1)
+
+    @property
+    def total(self) -> int:
+        """How many orders it is about."""
+        return self._key.total
+
+    def expires_in(self) -> float:
+        """Return the seconds that are left for certain; 0 where it is lost."""
+        passed = max(now - then for now, then in zip(read_clocks(), self._runs_from, strict=True))
+        return 0.0 if self._is_lost else max(0.0, self._seconds - passed)
+
+    def check(self) -> None:
+        """Make sure, without asking the database, that the lease still runs.
+
+        Raises:
+            LeaseLostError: If it ran out, or was found to be lost.
+        """
+        if self.expires_in() <= 0:
+            raise LeaseLostError(f"the lease on job {self.job!r} ran out or is lost", job=self.job)
+
+    async def renew(self) -> None:
+        """Let it run for its whole time from now.
+
+        Raises:
+            LeaseLostError: If another process took it.
+        """
+        asked_at = read_clocks()
+        await self._run("keep the lease", renew, self._key, self._seconds)
+        self._runs_from = max(self._runs_from, asked_at)
+
+    async def confirm(self) -> None:
+        """Make sure, by the database, that no other process took the lease.
+
+        Raises:
+            LeaseLostError: If another process took it.
+        """
+        await self._run("keep the lease", verify, self._key)
+
+    async def release(self) -> None:
+        """End it, if it is ours still."""
+
+        def release(transaction: "Transaction") -> None:
+            transaction.leases.clear()
+            transaction.run(_RELEASE, **self._key.named)
+
+        await self._run("release the lease", release)
+        self._is_lost = True
+
+    async def finish(self) -> bool:
+        """Note that the slice is finished, if no run has anything more to do in it.
+
+        Otherwise it is due again once the time of a lease has passed, or longer after each run.
+
+        Returns:
+            Whether it is.
+
+        Raises:
+            LeaseLostError: If another process took the lease.
+        """
+        return await self._run("finish the slice", finish_slice, self._key, self._seconds)
+
+    # What is known of its orders
+
+    async def rows(
+        self, states: "Collection[JobState]", *, after: int = -1, limit: int = 1000
+    ) -> "list[Row]":
+        """Return rows in these states, by position.
+
+        Args:
+            states: Which states.
+            after: Behind which position to begin.
+            limit: How many at most.
+        """
+        return await self._read(chunks.read_rows, self.slice_number, states, after, limit)
+
+    async def rows_between(self, first: int, last: int) -> "list[Row]":
+        """Return the rows from one position to another, both included, in all states."""
+        read, most = chunks.read_rows, last - first + 1
+        return await self._read(read, self.slice_number, _ALL, first - 1, most, last)
+
+    async def new(
+        self, *, after: int, limit: int, orders: bool
+    ) -> "list[tuple[Sequence[int], Sequence[Any]]]":
+        """Return the positions of new orders, and the orders, chunk by chunk.
+
+        Args:
+            after: Behind which position to begin.
+            limit: After how many orders no further chunk is begun.
+            orders: Whether the orders are read, too; else there are only positions.
+        """
+        read = chunks.read_new
+        return await self._read(read, self.slice_number, after, limit, orders=orders)
+
+    async def rows_of(
+        self, transaction_ids: "Collection[str]", states: "Collection[JobState]"
+    ) -> "list[Row]":
+        """Return the rows of these transactions in these states, by position, of all slices."""
+        return await self._read(chunks.read_identities, transaction_ids, states)
+
+    async def witness(self) -> "Row | None":
+        """Return a row that succeeded and has a reference; None if none is found."""
+        return await self._read(chunks.read_witness)
+
+    # Changes: each raises `LeaseLostError` if the lease is no longer ours, and `JournalError` if an
+    # order is in no state that may change so; then nothing was changed.
+
+    def intend(
+        self,
+        indices: "Sequence[int]",
+        *,
+        references: "Mapping[str, frozenset[str]]",
+        marker: str | None,
+        alone: bool,
+    ) -> "asyncio.Future[int]":
+        """Record that new orders are about to be sent: they are in flight.
+
+        The lease must not have run out either, by the database's clock.
+
+        Args:
+            indices: Their positions, ascending; at least one.
+            references: By transaction, the refund references it has already.
+            marker: What the marker of each begins with, if any is sent.
+            alone: Whether no other order of a transaction of theirs can be in flight beside it.
+
+        Returns:
+            The number of the request.
+        """
+        request, sent = next(self._requests), noted(references, marker, alone=alone)
+
+        def intend(transaction: "Transaction") -> int:
+            verify(transaction, self._key, alive=True)
+            chunks.intend(transaction, *self._place, request, indices, sent)
+            return request
+
+        return self._run("keep what is about to be sent", intend)
+
+    def withdraw(self, request: int, indices: "Sequence[int]") -> "asyncio.Future[None]":
+        """Record that nothing of orders in flight was sent, which is proved: they are new."""
+        return self._change("keep that nothing was sent", chunks.withdraw, request, indices)
+
+    def hold(self, found: "Mapping[int, Known]") -> "asyncio.Future[None]":
+        """Record that new orders are not sent before a person decides."""
+
+        def hold(transaction: "Transaction") -> None:
+            verify(transaction, self._key, alive=True)
+            chunks.settle(transaction, *self._place, Transition.HOLD, found)
+
+        return self._run("hold orders", hold)
+
+    def settle(
+        self, request: int, found: "Mapping[int, Known]", *, ended_at: float
+    ) -> "asyncio.Future[None]":
+        """Record the outcomes of orders in flight: succeeded, declined or unknown.
+
+        Args:
+            request: The number of their request; it may be settled in parts.
+            found: What is known of each, by position.
+            ended_at: When the request ended, in seconds since the epoch.
+        """
+        what, transition = "keep the outcomes", Transition.SETTLE
+        return self._change(what, chunks.settle, transition, found, request, ended_at)
+
+    def succeed(
+        self,
+        request: int,
+        indices: "Sequence[int]",
+        references: "Sequence[str]",
+        *,
+        ended_at: float,
+    ) -> "asyncio.Future[None]":
+        """Record that orders in flight succeeded: `settle`, for the usual case.
+
+        Args:
+            request: The number of their request.
+            indices: Their positions, ascending.
+            references: The gateway's reference of each, or "".
+            ended_at: When the request ended, in seconds since the epoch.
+        """
+        what = "keep the outcomes"
+        return self._change(what, chunks.succeed, request, indices, references, ended_at)
+
+    async def recover(
+        self,
+        found: "Mapping[int, Known]",
+        *,
+        beside: "Mapping[int, JobState]" = MappingProxyType({}),
+    ) -> bool:
+        """Record what was found out about unknown orders, all of it or nothing.
+
+        Args:
+            found: What was found out, by position.
+            beside: The states in which other orders must still be, by position, since what was
+                found out rests on them.
+
+        Returns:
+            Whether they were still unknown, and those beside in their states; an operator may
+            have decided.
+        """
+        return await self._change("keep what was found out", chunks.recover, found, beside)
+
+    @property
+    def _place(self) -> tuple[int, int]:
+        return self._key.job_id, self._key.slice_number
+
+    def _change(
+        self,
+        what: str,
+        operation: "Callable[Concatenate[Transaction, int, int, P], T]",
+        /,
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> "asyncio.Future[T]":
+        def change(transaction: "Transaction") -> T:
+            verify(transaction, self._key)
+            return operation(transaction, *self._place, *arguments, **named)
+
+        return self._run(what, change)
+
+    def _read(
+        self,
+        operation: "Callable[Concatenate[Transaction, int, P], T]",
+        /,
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> "asyncio.Future[T]":
+        return self._run("read the orders", operation, self._key.job_id, *arguments, **named)
+
+    def _run(
+        self,
+        what: str,
+        operation: "Callable[Concatenate[Transaction, P], T]",
+        /,
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> "asyncio.Future[T]":
+        what = f"job {self.job!r}: cannot {what}"
+        done = self._database.run(what, operation, *arguments, **named)
+        done.add_done_callback(self._note_loss)
+        return done
+
+    def _note_loss(self, done: "asyncio.Future[Any]") -> None:
+        if not done.cancelled() and isinstance(done.exception(), LeaseLostError):
+            self._is_lost = True
+
+
+async def take_lease(  # noqa: PLR0913, PLR0917  # which lease, and for whom
+    database: "Database", name: str, slice_number: int, owner: str, seconds: float, gateway: str
+) -> Lease:
+    """Take a lease; one that was taken, or may have been, and reaches no caller is released.
 
     Raises:
         JobNotFoundError: If there is no such job, or no such slice of it.
+        ConfigurationError: If it is another gateway's.
         JobConflictError: If it was cut into slices, and none is named.
-        JobBusyError: If another has it.
+        JobBusyError: If another process has it.
         JournalError: If not all of its orders were submitted.
     """
-    found = transaction.execute(_FIND_JOB.with_for_update(), {"the_name": name}).one_or_none()
-    if found is None:
+    asked_at, what = read_clocks(), f"cannot take job {name!r}"
+    taken: list[LeaseKey] = []
+
+    def take(transaction: "Transaction") -> LeaseKey:
+        taken.clear()  # of an attempt that was rolled back
+        taken[:] = [take_job(transaction, name, slice_number, owner, seconds, gateway)]
+        return taken[0]
+
+    def give_back(transaction: "Transaction") -> None:
+        for key in taken:
+            release_of(transaction, key.job_id, slice_number, owner)
+
+    try:
+        key = await database.run(what, take)
+    except (asyncio.CancelledError, JournalError):
+        database.post(what, give_back)
+        raise
+    return Lease(database, key, seconds, asked_at)
+
+
+# In a transaction
+
+
+def take_job(  # noqa: PLR0913, PLR0917  # which lease, and for whom
+    transaction: "Transaction",
+    name: str,
+    slice_number: int,
+    owner: str,
+    seconds: float,
+    gateway: str,
+) -> LeaseKey:
+    """Take a lease on a job whose orders are all there, and reopen what was left in doubt."""
+    row = transaction.run(_JOB, name=name).fetchone()
+    if row is None:
         raise JobNotFoundError(f"the journal has no job {name!r}", job=name)
-    if not found.imported:
+    job_id, imported, slice_size, operation, known = row
+    if not imported:
         raise JournalError(
             f"job {name!r} was not submitted to its end: submit all of its orders again", job=name
         )
-    key = take(transaction, _key(transaction, name, found, slice_number), owner, seconds)
-    named = {"the_job": key.job_id, "the_slice": slice_number}
-    is_looked_up = bool(OPERATIONS[found.operation].recovered_by)
-    reopened = {
-        "the_first": key.first,
-        "the_last": key.last,
-        "the_states": [
-            str(state)
-            for state in sorted(TRANSITIONS[Transition.REOPEN])
-            if is_looked_up or state is not JobState.HELD  # else only a person can know more
-        ],
-    }
-    for statement in _REOPEN:
-        transaction.execute(statement, {**named, **reopened})
-    if slice_number:  # else a worker that was handed it, and died, would leave it for good
-        transaction.execute(_BEGIN_SLICE, {**named, "seconds": seconds})
-    return key
-
-
-def _key(transaction: "Transaction", name: str, job: "sa.Row[Any]", slice_number: int) -> LeaseKey:
-    """Name the lease on a job in one piece, or on a slice.
-
-    Raises:
-        JobConflictError: If the job was cut into slices, and none is named.
-        JobNotFoundError: If it has no such slice.
-    """
-    if not slice_number and job.slice_size:
+    if slice_size and not slice_number:
         raise JobConflictError(
             f"job {name!r} was cut into slices: name one, or let workers run them", job=name
         )
-    if not slice_number:
-        return LeaseKey(name, job.id, first=0, last=job.total - 1, total=job.total)
-    named = {"the_job": job.id, "the_slice": slice_number}
-    found = transaction.execute(_FIND_SLICE, named).one_or_none()
-    if found is None:
-        raise JobNotFoundError(f"job {name!r} has no slice {slice_number}", job=name)
-    return LeaseKey(
-        name, job.id, slice_number, first=found.first, last=found.last, total=found.total
-    )
+    if gateway and known not in {gateway, ""}:
+        raise ConfigurationError(
+            f"job {name!r} is of the gateway {known}, and this client's is {gateway}: its orders "
+            "are sent to no other; resume it with a client of its own gateway"
+        )
+    key = take(transaction, LeaseKey(name, job_id, slice_number), owner, seconds)
+    if gateway and not known:  # a job of an earlier version
+        transaction.run(_ADOPT, job=job_id, gateway=gateway)
+    look_up = bool(OPERATIONS[operation].recovered_by)
+    chunks.reopen(transaction, job_id, slice_number, look_up=look_up)
+    return key
 
 
 def take(transaction: "Transaction", key: LeaseKey, owner: str, seconds: float) -> LeaseKey:
-    """Take a lease, whatever its epoch was; the job's own row is locked, or new.
+    """Take a lease, whatever its epoch was.
 
     Raises:
-        JobBusyError: If another has it.
+        JobNotFoundError: If there is no such slice.
+        JobBusyError: If another process has it.
     """
     transaction.leases.clear()
-    parameters = {**_parameters(key), "the_owner": owner, "seconds": seconds}
-    row = transaction.execute(_READ_ALONE, parameters).one_or_none()
+    named = {"job": key.job_id, "slice": key.slice_number}
+    row = transaction.run(_LOOK, **named).fetchone()
     if row is None:
-        transaction.execute(_INSERT, parameters)
-        return attrs.evolve(key, epoch=1)
-    if row.seconds_left > 0:
+        raise JobNotFoundError(f"job {key.name!r} has no slice {key.slice_number}", job=key.name)
+    first, last, total, epoch, holder, seconds_left = row
+    if seconds_left > 0:
         raise JobBusyError(
-            f"job {key.name!r} is with {row.owner!r}, whose lease runs for another "
-            f"{row.seconds_left:.1f} s unless it is renewed",
+            f"job {key.name!r} is with {holder!r}, whose lease runs for another "
+            f"{seconds_left:.1f} s unless it is renewed",
             job=key.name,
-            seconds_left=row.seconds_left,
+            seconds_left=seconds_left,
         )
-    transaction.execute(_TAKE_OVER, {**parameters, "the_epoch": row.epoch})
-    return attrs.evolve(key, epoch=row.epoch + 1)
+    transaction.run(_TAKE, **named, owner=owner, seconds=seconds)
+    return attrs.evolve(key, epoch=epoch + 1, first=first, last=last, total=total)
 
 
 def verify(transaction: "Transaction", key: LeaseKey, *, alive: bool = False) -> None:
@@ -262,12 +512,10 @@ def verify(transaction: "Transaction", key: LeaseKey, *, alive: bool = False) ->
     """
     is_alive = transaction.leases.get(key)
     if is_alive is None:
-        row = transaction.execute_fast(
-            _READ_SHARED, the_job=key.job_id, the_slice=key.slice_number
-        ).fetchone()
-        if row is None or row[0] != key.epoch:
-            raise _lost(key, "another process took it")
-        is_alive = transaction.leases[key] = row[1] > 0
+        row = transaction.run(_VERIFY, **key.named).fetchone()
+        if row is None:
+            raise _lost(key, _TAKEN)
+        is_alive = transaction.leases[key] = bool(row[0])
     if alive and not is_alive:
         raise _lost(key, "it ran out")
 
@@ -279,21 +527,14 @@ def renew(transaction: "Transaction", key: LeaseKey, seconds: float) -> None:
         LeaseLostError: If it is no longer ours.
     """
     transaction.leases.clear()
-    if transaction.execute(_RENEW, {**_parameters(key), "seconds": seconds}).rowcount != 1:
-        raise _lost(key, "another process took it")
-
-
-def release(transaction: "Transaction", key: LeaseKey) -> None:
-    """End a lease, if it is ours still."""
-    transaction.leases.clear()
-    transaction.execute(_RELEASE, _parameters(key))
+    if transaction.run(_RENEW, **key.named, seconds=seconds).rowcount != 1:
+        raise _lost(key, _TAKEN)
 
 
 def release_of(transaction: "Transaction", job_id: int, slice_number: int, owner: str) -> None:
     """End a lease, if it is this owner's, whatever its epoch is."""
     transaction.leases.clear()
-    parameters = {"the_job": job_id, "the_slice": slice_number, "the_owner": owner}
-    transaction.execute(_RELEASE_OF, parameters)
+    transaction.run(_RELEASE_OF, job=job_id, slice=slice_number, owner=owner)
 
 
 def _lost(key: LeaseKey, reason: str) -> LeaseLostError:
@@ -302,93 +543,70 @@ def _lost(key: LeaseKey, reason: str) -> LeaseLostError:
     )
 
 
-# Slices
-
-
-def list_slices(transaction: "Transaction", job_id: int) -> None:
-    """Write down which slices a job has, once each of its orders is in one."""
-    transaction.execute(_LIST, {"the_job": job_id})
-
-
 def read_slices(
-    transaction: "Transaction", name: str, slice_number: int | None = None
+    transaction: "Transaction", job_id: int, lowest: int = 1, highest: int = 2**31 - 1
 ) -> list[SliceStatus]:
-    """Return how far every slice of a job has come, or one; none where it is in one piece.
-
-    Raises:
-        JobNotFoundError: If there is no such job, or no such slice.
-    """
-    find_job(transaction, name)
-    wanted = _SLICES if slice_number is None else _SLICES.where(SLICES.c.slice == slice_number)
-    found = transaction.execute(wanted, {"the_name": name}).all()
-    if slice_number is not None and not found:
-        raise JobNotFoundError(f"the journal has no slice {slice_number} of job {name!r}", job=name)
+    """Return how far the slices of a job have come; none where it is in one piece."""
+    found = transaction.run(_SLICES, job=job_id, lowest=lowest, highest=highest).fetchall()
     return [
         SliceStatus(
-            number=row.slice,
-            first=row.first,
-            last=row.last,
-            total=row.total,
-            finished=bool(row.finished),
-            is_running=bool(row.is_running),
+            number=number,
+            first=first,
+            last=last,
+            total=total,
+            finished=bool(finished),
+            is_running=bool(is_running),
         )
-        for row in found
+        for number, first, last, total, finished, is_running in found
     ]
 
 
 def finish_slice(transaction: "Transaction", key: LeaseKey, seconds: float) -> bool:
-    """Note that a slice is finished, if it is; return whether it is.
-
-    Otherwise it is handed to no queue for so long, and for twice as long the next time.
-
-    Raises:
-        LeaseLostError: If the lease is no longer ours.
-    """
+    """Note that a slice is finished, if it is; see `Lease.finish`."""
     verify(transaction, key)
-    named = {"the_job": key.job_id, "the_slice": key.slice_number}
+    named = {"job": key.job_id, "slice": key.slice_number}
     # Locked before it is looked at: an operator may decide at this very moment.
-    tries = transaction.execute(_LOCK_SLICE, named).scalar_one()
-    if has_any(transaction, key, UNFINISHED):
-        transaction.execute(
-            _LEAVE, {**named, "seconds": seconds * 2 ** min(tries, _MOST_DOUBLINGS)}
-        )
+    (tries,) = transaction.run(_TRIES, **named).fetchone()
+    if chunks.has_any(transaction, key.job_id, key.slice_number, UNFINISHED):
+        transaction.run(_LEAVE, **named, seconds=seconds * 2 ** min(tries, _MOST_DOUBLINGS))
         return False
-    transaction.execute(_FINISH_SLICE, named)
+    transaction.run(_FINISH, **named)
     return True
 
 
-def wake_slice(transaction: "Transaction", job_id: int, slice_number: int, *, reopen: bool) -> None:
-    """Let a slice be due now, where the job was cut; a finished one only if it is reopened."""
-    statement = _OPEN_SLICE if reopen else _MAKE_DUE
-    transaction.execute(statement, {"the_job": job_id, "the_slice": slice_number})
+def lock_slices(transaction: "Transaction", job_id: int, numbers: "Sequence[int]") -> None:
+    """Let no process write to slices, or take them, until the transaction ends."""
+    for number in numbers:
+        transaction.run(_TRIES, job=job_id, slice=number)
+
+
+def wake_slice(transaction: "Transaction", job_id: int, number: int, *, reopen: bool) -> None:
+    """Let a slice be due now; a finished one only if it is reopened."""
+    transaction.run(_OPEN if reopen else _WAKE, job=job_id, slice=number)
 
 
 def claim_due(
-    transaction: "Transaction", merchant: tuple[str, str], seconds: float, most: int
+    transaction: "Transaction", whose: tuple[str, str, str], seconds: float, most: int
 ) -> list[tuple[str, int]]:
     """Return slices that no process has and that are due, job and number, and postpone them.
 
     Args:
         transaction: The transaction.
-        merchant: Whose jobs: `merchant_id` and `account_id`.
+        whose: Whose jobs: `merchant_id`, `account_id` and gateway.
         seconds: For how long they are not returned again.
         most: How many at most.
     """
-    merchant_id, account_id = map(storable, merchant)
-    whose = {"the_merchant": merchant_id, "the_account": account_id, "most": most}
-    found = transaction.execute(_DUE, whose).all()
-    if found:
-        transaction.execute(
-            _POSTPONE,
-            [{"the_job": row.job_id, "the_slice": row.slice, "seconds": seconds} for row in found],
-        )
-    return [(row.name, row.slice) for row in found]
+    merchant_id, account_id, gateway = map(storable, whose)
+    given = {"merchant_id": merchant_id, "account_id": account_id, "gateway": gateway}
+    found = transaction.run(_DUE, **given, most=most).fetchall()
+    for job_id, number, _ in found:
+        transaction.run(_POSTPONE, job=job_id, slice=number, seconds=seconds)
+    return [(name, number) for _, number, name in found]
 
 
 def postpone(
     transaction: "Transaction", names: "Sequence[tuple[str, int]]", seconds: float
 ) -> None:
     """Let slices, job and number, be due in so long."""
-    for name, slice_number in names:
-        parameters = {"the_name": name, "the_slice": slice_number, "seconds": seconds}
-        transaction.execute(_POSTPONE_NAMED, parameters)
+    for name, number in names:
+        transaction.run(_POSTPONE_NAMED, name=name, slice=number, seconds=seconds)

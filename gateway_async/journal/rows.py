@@ -8,7 +8,7 @@ import functools
 import math
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from operator import attrgetter
@@ -47,6 +47,8 @@ ALIKE = "alike"
 BY_OPERATOR = "operator"
 """The proof of an order on which a person decided."""
 
+BLOCK = 50
+"""How many orders the database stores together; the last block of a job may have fewer."""
 _LONGEST_TEXT = 1000
 _NO_TEXT = str.maketrans(dict.fromkeys([0, *range(0xD800, 0xE000)], "\ufffd"))
 
@@ -253,108 +255,133 @@ def unpack_keys(packed: bytes) -> tuple[int, ...]:
 
 
 class Known(NamedTuple):
-    """What the journal knows of an order: columns of its chunk's row, or of its own.
+    """What the journal knows of an order; of each text, the first 1,000 characters.
 
     Attributes:
         state: Its state.
-        request_id: The request it went out with last; None if it never did.
-        ended_at: When that request ended, in seconds since the epoch; None if that is not known.
         code: The gateway's code, where it declined or gave a status without a meaning.
         text: Why it is in this state.
         said: The gateway's own text, where it gave a status without a meaning.
         reference: The gateway's own name of what was done; see `Operation.reference_field`.
         proof: What proves the state, where recovery found out.
         note: Why an operator decided, if one did.
+        request: The number of the request it went out with last; None if it never did.
+        ended_at: When that request ended, in seconds since the epoch; None if that is not known.
+        sent: What was noted of that request, as `noted` writes it; empty if it never went out.
     """
 
     state: str
-    request_id: int | None = None
-    ended_at: float | None = None
     code: str = ""
     text: str = ""
     said: str = ""
     reference: str = ""
     proof: str = ""
     note: str = ""
+    request: int | None = None
+    ended_at: float | None = None
+    sent: str = ""
+
+
+def noted(references: Mapping[str, frozenset[str]], marker: str | None, *, alone: bool) -> str:
+    """Write what is noted of a request before it is sent; see `Sending`."""
+    before = {name: sorted(known) for name, known in references.items()}
+    return orjson.dumps({"references": before, "marker": marker, "alone": alone}).decode()
+
+
+CHUNK_COLUMNS = (
+    *("job_id", "first", "last", "slice", "state", "request", "ended_at", "sent"),
+    *("texts", "reference_list", "exceptions"),
+)
+_TEXTS = ("code", "text", "said", "proof", "note")
 
 
 @attrs.frozen
 class ChunkState:
-    """What is known of the orders of a chunk.
+    """What is known of the orders of a chunk, and how a row of the database has it.
+
+    Most orders of a chunk are alike: the columns are for those. `texts` is a JSON object of the
+    texts that are not empty, `reference_list` a JSON list of the gateway's reference of each order.
+    `exceptions` is a JSON list of those that differ, grouped by what is known of them. Each of the
+    three is empty where there is nothing to say, as it usually is.
 
     Attributes:
-        first: The first position.
-        last: The last one.
-        slice: Which slice of the job they belong to.
-        alike: What is known of all but the exceptions; without a reference.
-        references: The gateway's reference of each order; none where it gave none.
-        exceptions: What is known of those that differ, by position.
+        job_id: The job's number in the database.
+        first: The position of the first order.
+        slice: Which slice of the job the orders belong to.
+        known: What is known of each order.
     """
 
+    job_id: int
     first: int
-    last: int
     slice: int
-    alike: Known
-    references: Sequence[str]
-    exceptions: Mapping[int, Known]
+    known: Sequence[Known]
 
-    def at(self, position: int) -> Known:
-        """Return what is known of one of the orders."""
-        known = self.exceptions.get(position)
-        if known is not None:
-            return known
-        if not self.references:
-            return self.alike
-        return self.alike._replace(reference=self.references[position - self.first])
+    @classmethod
+    def read(cls, row: Sequence[Any]) -> "ChunkState":
+        """Read a row with `CHUNK_COLUMNS`."""
+        job_id, first, last, slice_number, state, request, ended_at, sent, *more = row
+        texts, references, exceptions = more
+        count = last - first + 1
+        alike = Known(state, request=request, ended_at=ended_at, sent=sent)
+        if texts:
+            alike = alike._replace(**orjson.loads(texts))
+        known = [alike] * count
+        if references:
+            known = [alike._replace(reference=each) for each in orjson.loads(references)]
+        for group in orjson.loads(exceptions) if exceptions else ():
+            own, listed = Known(**group["known"]), group["references"]
+            for number, at in enumerate(group["at"]):
+                known[at] = own._replace(reference=listed[number]) if listed else own
+        return cls(job_id, first, slice_number, known)
 
-    def in_states(self, states: "frozenset[str]", start: int, stop: int) -> Sequence[int]:
-        """Return the positions from `start` to before `stop` whose orders are in these states."""
-        span = range(max(start, self.first), min(stop, self.last + 1))
-        if not self.exceptions:
-            return span if self.alike.state in states else ()
-        return [position for position in span if self.at(position).state in states]
+    def row(self) -> dict[str, object]:
+        """Write it as a row: what most of its orders have in common, and the exceptions."""
+        groups: dict[Known, list[int]] = {}
+        for at, known in enumerate(self.known):
+            groups.setdefault(known._replace(reference=""), []).append(at)
+        alike = max(groups, key=lambda known: len(groups[known]))
+        exceptions = [
+            {
+                "at": places,
+                "known": {k: v for k, v in known._asdict().items() if v not in ("", None)},
+                "references": self._listed(places),
+            }
+            for known, places in groups.items()
+            if known is not alike
+        ]
+        texts = {name: text for name in _TEXTS if (text := getattr(alike, name))}
+        own = set(groups[alike])
+        listed = [known.reference if at in own else "" for at, known in enumerate(self.known)]
+        values = (
+            *(self.job_id, self.first, self.first + len(self.known) - 1, self.slice),
+            *(str(alike.state), alike.request, alike.ended_at, alike.sent),
+            orjson.dumps(texts).decode() if texts else "",
+            written(listed),
+            orjson.dumps(exceptions).decode() if exceptions else "",
+        )
+        return dict(zip(CHUNK_COLUMNS, values, strict=True))
+
+    def _listed(self, places: Sequence[int]) -> Sequence[str]:
+        listed = [self.known[at].reference for at in places]
+        return listed if any(listed) else ()
+
+    @property
+    def span(self) -> range:
+        """The positions of its orders."""
+        return range(self.first, self.first + len(self.known))
+
+    def in_states(self, states: Collection[str], start: int) -> list[tuple[int, Known]]:
+        """Return the orders from a position on that are in these states, with their positions."""
+        return [
+            (at, known)
+            for at, known in zip(self.span, self.known, strict=True)
+            if at >= start and known.state in states
+        ]
 
 
-@attrs.frozen(kw_only=True)
-class Settlement:
-    """The new state of one order; of each text, the first 1,000 characters are stored.
-
-    Attributes:
-        index: Its position in the job, from 0.
-        state: What it becomes.
-        code: The gateway's code, where it declined or gave a status without a meaning.
-        text: Why it is so.
-        said: The gateway's own text, where it gave a status without a meaning.
-        reference: The gateway's own name of what was done; see `Operation.reference_field`.
-        proof: What proves it, where recovery found out.
-    """
-
-    index: int
-    state: JobState
-    code: str = ""
-    text: str = ""
-    said: str = ""
-    reference: str = ""
-    proof: str = ""
-
-
-@attrs.frozen(kw_only=True)
-class RequestNote:
-    """What was noted of the request that an order went out with.
-
-    Attributes:
-        id: Its number in the journal.
-        ended_at: When it ended, in seconds since the epoch; None where the process ended before.
-        references: By transaction, the refund references it had before.
-        marker: What every marker of the request begins with, where markers were sent.
-        alone: Whether no other order of its transaction could be in flight beside it.
-    """
-
-    id: int
-    ended_at: float | None
-    references: Mapping[str, frozenset[str]] = attrs.field(repr=False)
-    marker: str | None
-    alone: bool
+def written(references: Sequence[str]) -> str:
+    """Write the references of the orders of a chunk; empty if there are none."""
+    return orjson.dumps(references).decode() if any(references) else ""
 
 
 @attrs.frozen(kw_only=True)
@@ -365,13 +392,11 @@ class Row:
         index: Its position in the job, from 0.
         order: The order.
         known: What is known of it.
-        sending: The request it went out with last; None if it never did.
     """
 
     index: int
     order: Any = attrs.field(repr=False)
     known: Known
-    sending: RequestNote | None = None
 
     @property
     def state(self) -> JobState:
@@ -385,56 +410,53 @@ class Row:
             return OutcomeStatus.NOT_SENT
         return _STATUSES[self.state]
 
-    @property
-    def _operation(self) -> "Operation":
-        return _operation_of(type(self.order))  # type: ignore[arg-type]  # classes can be hashed
-
-    def outcome(self, *, ended_at: float = math.inf) -> Outcome[Any, Any]:
+    def outcome(self, *, ended_by: float = math.inf) -> Outcome[Any, Any]:
         """Make its outcome.
 
         Args:
-            ended_at: Stands in where the end of its request was not recorded, in seconds since
+            ended_by: Stands in where the end of its request was not recorded, in seconds since
                 the epoch: by default it may not have ended yet.
         """
+        operation = _operation_of(type(self.order))  # type: ignore[arg-type]  # classes can be hashed
         error = _error_of(self)
         if isinstance(error, NotSentError | OutcomeUnknownError):
             error.request_id = getattr(self.order, "request_id", None)
+        items: tuple[Mapping[str, Any], ...] = ()
+        if self.known.reference and operation.reference_field:
+            names = (operation.identity_field, *operation.echo_fields)
+            given = ((name, getattr(self.order, name)) for name in names)
+            item = {
+                name: format(value, "f") if isinstance(value, Decimal) else value
+                for name, value in given
+                if value is not None
+            }
+            items = ({**item, operation.reference_field: self.known.reference},)
         return Outcome(
             order=self.order,
             index=self.index,
             status=self.status,
             error=error,
-            items=self._items(),
+            items=items,
             exchange=Exchange(
-                record_class=self._operation.record_class if self.known.reference else object,
-                sending=self._sending(ended_at),
+                record_class=operation.record_class if self.known.reference else object,
+                sending=self._sending(ended_by),
             ),
         )
 
-    def _items(self) -> tuple[Mapping[str, Any], ...]:
-        """Return what the gateway said of the order, as far as the journal keeps it."""
-        operation = self._operation
-        if not self.known.reference or not operation.reference_field:
-            return ()
-        names = (operation.identity_field, *operation.echo_fields)
-        given = ((name, getattr(self.order, name)) for name in names)
-        item = {
-            name: format(value, "f") if isinstance(value, Decimal) else value
-            for name, value in given
-            if value is not None
-        }
-        return ({**item, operation.reference_field: self.known.reference},)
-
-    def _sending(self, ended_at: float) -> Sending | None:
-        note = self.sending
-        if note is None:
+    def _sending(self, ended_by: float) -> Sending | None:
+        """Read what was noted of the request that it went out with."""
+        if not self.known.sent:
             return None
-        return Sending(
-            ended_at=ended_at if note.ended_at is None else note.ended_at,
-            references=note.references,
-            marker=note.marker,
-            alone=note.alone,
-        )
+        ended_at = self.known.ended_at
+        return _read_note(self.known.sent, ended_by if ended_at is None else ended_at)
+
+
+@functools.lru_cache(maxsize=8)
+def _read_note(sent: str, ended_at: float) -> Sending:
+    """Read what `noted` wrote: one object for the orders of a chunk."""
+    note = orjson.loads(sent)
+    note["references"] = {name: frozenset(known) for name, known in note["references"].items()}
+    return Sending(ended_at=ended_at, **note)
 
 
 _STATUSES: Mapping[JobState, OutcomeStatus] = MappingProxyType(
@@ -450,26 +472,23 @@ _STATUSES: Mapping[JobState, OutcomeStatus] = MappingProxyType(
 
 
 def _error_of(row: Row) -> GatewayError | None:
-    known, state = row.known, row.state
-    said = {"code": known.code, "text": known.said}
-    if state is JobState.SUCCEEDED:
-        return None
-    if state is JobState.DECLINED:
+    known, said = row.known, {"code": row.known.code, "text": row.known.said}
+    error: GatewayError | None = None
+    if row.state is JobState.DECLINED:
         text = known.text or "the gateway declined it"
-        return RejectedError(text, code=known.code, text=known.text)
-    if state is JobState.NEW:
-        return NotSentError(f"not sent yet: {known.text or 'the job has not come to it'}")
-    if state is JobState.INTENT:
-        return OutcomeUnknownError("it was in flight when its process ended, or still is")
-    if row.status is OutcomeStatus.NOT_SENT:
-        error: GatewayError
-        if known.proof == ALIKE:
-            date = datetime.fromisoformat(known.code) if known.code else None
-            error = AlikeRefundError(known.text, reference=known.said, refund_date=date)
-        else:
-            error = NotDoneError(known.text or "it was looked up, and was not done", **said)
-        return error
-    return OutcomeUnknownError(known.text or "its outcome is not known", **said)
+        error = RejectedError(text, code=known.code, text=known.text)
+    elif row.state is JobState.NEW:
+        error = NotSentError(f"not sent yet: {known.text or 'the job has not come to it'}")
+    elif row.state is JobState.INTENT:
+        error = OutcomeUnknownError("it was in flight when its process ended, or still is")
+    elif row.status is OutcomeStatus.NOT_SENT and known.proof == ALIKE:
+        date = datetime.fromisoformat(known.code) if known.code else None
+        error = AlikeRefundError(known.text, reference=known.said, refund_date=date)
+    elif row.status is OutcomeStatus.NOT_SENT:
+        error = NotDoneError(known.text or "it was looked up, and was not done", **said)
+    elif row.status is OutcomeStatus.UNKNOWN:
+        error = OutcomeUnknownError(known.text or "its outcome is not known", **said)
+    return error
 
 
 @attrs.frozen
@@ -502,32 +521,6 @@ class StoredChunk:
         return [row.outcome() for row in self.rows]
 
 
-# Leases
-
-
-@attrs.frozen
-class LeaseKey:
-    """What names a lease that was taken.
-
-    Attributes:
-        name: The name of the job.
-        job_id: The job's number in the database.
-        slice_number: Which slice of the job.
-        epoch: How often this lease was taken; 0 for one that is to be taken.
-        first: The position of the first order that it is about.
-        last: The position of the last; of a slice, not all between them need be its own.
-        total: How many they are.
-    """
-
-    name: str
-    job_id: int
-    slice_number: int = 0
-    epoch: int = 0
-    first: int = 0
-    last: int = -1
-    total: int = 0
-
-
 # Jobs
 
 
@@ -540,6 +533,8 @@ class JobHead:
         operation: The name of its operation.
         merchant_id: The merchant that it was submitted for.
         account_id: The account that it was submitted for.
+        gateway: The gateway it was submitted for: its base URL, normalised; empty in a job of an
+            earlier version that was not resumed since.
         created_at: When it was first submitted, in UTC.
         imported: Whether the journal has all of its orders.
         is_cut: Whether it was cut into slices.
@@ -549,6 +544,7 @@ class JobHead:
     operation: str
     merchant_id: str
     account_id: str
+    gateway: str
     created_at: "datetime"
     imported: bool
     is_cut: bool

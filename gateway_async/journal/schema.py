@@ -1,282 +1,198 @@
 """The tables of a journal, the same in SQLite and PostgreSQL, and their versions.
 
-What changes often is narrow, and apart from what never changes. A chunk of orders that are alike is
-one row, however many they are; an order that differs from its chunk has a row of its own. There are
-no foreign keys, since only an import that was not finished is ever deleted.
+What changes often is narrow, and apart from what never changes. There are no foreign keys, since
+only an import that was not finished is ever deleted.
 """
 
+import contextlib
 import shutil
-import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import sqlalchemy as sa
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.functions import FunctionElement
-
 from gateway_async.errors import JournalError
+from gateway_async.journal.database import Transaction
 
 if TYPE_CHECKING:
-    from sqlalchemy.sql.compiler import SQLCompiler
-
     from gateway_async.journal.location import Location
 
-VERSION = "2"
-_EARLIEST = "1"
-_CLOSED_TO_EARLIER = 4
+VERSION = "3"
+_EARLIEST = "2"
+_SET_VERSION = "INSERT INTO gateway_journal_version VALUES (:version)"
 _ADVISORY_LOCK = 0x6761_6A6F_7572
-_LOCK_OF_JOBS = 0x6761_6A6F_0000_0000
-_ANY_TEXT = ("UTF8", "SQL_ASCII")
 _VERSIONS = Path(__file__).with_name("versions")
 
+TABLES = """
+CREATE TABLE gateway_journal_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY);
 
-class DatabaseNow(FunctionElement[float]):
-    """The database's own clock, in seconds since the epoch: one for all processes."""
+-- slice_size is 0 where a job is in one piece.
+CREATE TABLE gateway_jobs (
+    id SERIAL_KEY, name TEXT NOT NULL UNIQUE, operation TEXT NOT NULL, merchant_id TEXT NOT NULL,
+    account_id TEXT NOT NULL, gateway TEXT NOT NULL, created_at DOUBLE PRECISION NOT NULL,
+    imported BOOLEAN NOT NULL, total BIGINT NOT NULL, slice_size BIGINT NOT NULL
+);
 
-    inherit_cache: bool | None = True
-    type: sa.types.TypeEngine[float] = sa.Double()
+-- The slices of a job: 1, 2, ... where it was cut, and else 0 alone; -1 while it is imported.
+-- The orders of a slice stand between two positions, not all of them there are its own. A slice
+-- is leased: its epoch grows whenever a process takes it. One that is not finished is handed to a
+-- queue when it is due; so many tries in a row left it unfinished.
+CREATE TABLE gateway_slices (
+    job_id BIGINT NOT NULL, slice INTEGER NOT NULL, first BIGINT NOT NULL, last BIGINT NOT NULL,
+    total BIGINT NOT NULL, finished BOOLEAN NOT NULL DEFAULT FALSE,
+    due_at DOUBLE PRECISION NOT NULL DEFAULT 0, tries INTEGER NOT NULL DEFAULT 0,
+    epoch BIGINT NOT NULL DEFAULT 0, owner TEXT NOT NULL DEFAULT '',
+    expires_at DOUBLE PRECISION NOT NULL DEFAULT 0,
+    PRIMARY KEY (job_id, slice)
+);
+CREATE INDEX gateway_slices_by_time ON gateway_slices (finished, due_at);
 
+-- The orders as they were submitted, in blocks by position; never written again. They are apart
+-- from their chunks since SQLite writes a whole row when one column changes. lookup_keys has 32
+-- bits of the identity of each, bodies is a JSON object with a list of values for each field.
+CREATE TABLE gateway_orders (
+    job_id BIGINT NOT NULL, first BIGINT NOT NULL, lookup_keys BINARY_DATA NOT NULL,
+    bodies TEXT NOT NULL, PRIMARY KEY (job_id, first)
+) BY_KEY;
 
-@compiles(DatabaseNow, "sqlite")
-def _now_of_sqlite(element: DatabaseNow, compiler: "SQLCompiler", **_: Any) -> str:  # noqa: ANN401  # SQLAlchemy's
-    del element, compiler
-    return "((julianday('now') - 2440587.5) * 86400.0)"
+-- What is known of the orders of a job, chunk by chunk as it was submitted: see `ChunkState`.
+CREATE TABLE gateway_chunks (
+    job_id BIGINT NOT NULL, first BIGINT NOT NULL, last BIGINT NOT NULL, slice INTEGER NOT NULL,
+    state TEXT NOT NULL, request BIGINT, ended_at DOUBLE PRECISION, sent TEXT NOT NULL DEFAULT '',
+    texts TEXT NOT NULL DEFAULT '', reference_list TEXT NOT NULL DEFAULT '',
+    exceptions TEXT NOT NULL DEFAULT '', PRIMARY KEY (job_id, first)
+) BY_KEY;
 
-
-@compiles(DatabaseNow, "postgresql")
-def _now_of_postgresql(element: DatabaseNow, compiler: "SQLCompiler", **_: Any) -> str:  # noqa: ANN401  # SQLAlchemy's
-    del element, compiler
-    return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
-
-
-SECONDS_FROM_NOW = DatabaseNow() + sa.bindparam("seconds", type_=sa.Double)
-"""By the database's clock, so many `seconds` from now."""
-
-_METADATA = sa.MetaData()
-_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-
-
-def _text(name: str) -> "sa.Column[str]":
-    return sa.Column(name, sa.Text, nullable=False, server_default="")
-
-
-def _key(name: str, kind: Any = _NUMBER) -> "sa.Column[int]":  # noqa: ANN401  # SQLAlchemy's types
-    return sa.Column(name, kind, primary_key=True, autoincrement=False)
-
-
-EARLIER_SCHEMA = sa.Table(
-    "gateway_journal",
-    _METADATA,
-    _key("id", sa.Integer),
-    sa.Column("version", sa.Integer, nullable=False),
-)
-"""Releases before version 2 look here, and leave a journal alone whose version they do not know."""
-
-SCHEMA = sa.Table(
-    "gateway_journal_version",
-    _METADATA,
-    sa.Column("version_num", sa.String(32), primary_key=True),
-)
-"""The version, kept by Alembic."""
-
-JOBS = sa.Table(
-    "gateway_jobs",
-    _METADATA,
-    sa.Column("id", _NUMBER, primary_key=True),
-    sa.Column("name", sa.Text, nullable=False, unique=True),
-    _text("operation"),
-    _text("merchant_id"),
-    _text("account_id"),
-    sa.Column("created_at", sa.Double, nullable=False),
-    sa.Column("imported", sa.Boolean, nullable=False),
-    sa.Column("total", _NUMBER, nullable=False),
-    sa.Column("slice_size", _NUMBER, nullable=False, server_default="0"),
-)
-"""The jobs; `slice_size` is 0 where a job is in one piece."""
-
-SLICES = sa.Table(
-    "gateway_slices",
-    _METADATA,
-    _key("job_id"),
-    _key("slice", sa.Integer),
-    sa.Column("first", _NUMBER, nullable=False),
-    sa.Column("last", _NUMBER, nullable=False),
-    sa.Column("total", _NUMBER, nullable=False),
-    sa.Column("finished", sa.Boolean, nullable=False),
-    sa.Column("due_at", sa.Double, nullable=False),
-    sa.Column("tries", sa.Integer, nullable=False),
-    sa.Index("gateway_slices_by_time", "finished", "due_at"),
-)
-"""The slices of jobs that were cut: between which positions their orders stand, and how many they
-are; whether a run has nothing more to do in it, when it is handed to a queue again, and how many
-runs in a row left it unfinished."""
-
-LEASES = sa.Table(
-    "gateway_leases",
-    _METADATA,
-    _key("job_id"),
-    _key("slice", sa.Integer),
-    sa.Column("epoch", _NUMBER, nullable=False),
-    sa.Column("owner", sa.Text, nullable=False),
-    sa.Column("expires_at", sa.Double, nullable=False),
-)
-
-BLOCK = 50
-"""How many orders a row of `ORDERS` holds; the last row of a job may hold fewer."""
-
-ORDERS = sa.Table(
-    "gateway_orders",
-    _METADATA,
-    _key("job_id"),
-    _key("first"),
-    sa.Column("lookup_keys", sa.LargeBinary, nullable=False),
-    sa.Column("bodies", sa.Text, nullable=False),
-    sqlite_with_rowid=False,
-)
-"""The orders as they were submitted, in blocks by position; never written again. `bodies` is a JSON
-object with a list of values for each field; `lookup_keys` has 32 bits of each order's transaction.
-They are apart from their chunks since SQLite writes a whole row when one column changes."""
+-- The request_id of each payout, in lower case, so that a second job with it is refused.
+CREATE TABLE gateway_payout_keys (
+    request_id TEXT NOT NULL, job_id BIGINT NOT NULL, position BIGINT NOT NULL,
+    PRIMARY KEY (request_id, job_id, position)
+) BY_KEY;
+CREATE INDEX gateway_payout_keys_by_job ON gateway_payout_keys (job_id, position);
+"""
+_WORDS = {
+    "sqlite+pysqlite": {
+        "SERIAL_KEY": "INTEGER PRIMARY KEY",
+        "BINARY_DATA": "BLOB",
+        "BY_KEY": "WITHOUT ROWID",
+    },
+    "postgresql+psycopg": {
+        "SERIAL_KEY": "BIGSERIAL PRIMARY KEY",
+        "BINARY_DATA": "BYTEA",
+        "BY_KEY": "",
+    },
+}
 
 
-def _known() -> "list[sa.Column[Any]]":
-    """Return the columns for what is known of orders, in the words of `states`."""
-    return [
-        sa.Column("slice", sa.Integer, nullable=False),
-        sa.Column("state", sa.Text, nullable=False),
-        sa.Column("request_id", _NUMBER),
-        sa.Column("ended_at", sa.Double),
-        _text("code"),
-        _text("text"),
-        _text("said"),
-        _text("reference"),
-        _text("proof"),
-        _text("note"),
-    ]
+def statements(dialect: str, tables: str) -> Iterator[str]:
+    """Yield the statements that make tables, in the words of a database."""
+    for statement in filter(str.strip, tables.split(";\n")):
+        text = statement
+        for word, meaning in _WORDS[dialect].items():
+            text = text.replace(word, meaning)
+        yield text
 
 
-CHUNKS = sa.Table(
-    "gateway_chunks",
-    _METADATA,
-    _key("job_id"),
-    _key("first"),
-    sa.Column("last", _NUMBER, nullable=False),
-    *_known(),
-    sa.Column("exceptions", sa.Integer, nullable=False, server_default="0"),
-    sqlite_with_rowid=False,
-)
-"""The orders of a job in chunks, fixed when it is submitted: from position `first` to `last`.
-`exceptions` is how many orders differ; they have a row of their own. `reference` is a JSON list
-here: the gateway's references, one for each order; empty where it gave none."""
-
-EXCEPTIONS = sa.Table(
-    "gateway_exceptions",
-    _METADATA,
-    _key("job_id"),
-    _key("position"),
-    *_known(),
-    sqlite_with_rowid=False,
-)
-"""Orders that differ from their chunk."""
-
-REQUESTS = sa.Table(
-    "gateway_requests",
-    _METADATA,
-    sa.Column("id", _NUMBER, primary_key=True),
-    sa.Column("job_id", _NUMBER, nullable=False),
-    sa.Column("epoch", _NUMBER, nullable=False),
-    sa.Column("sent_at", sa.Double, nullable=False),
-    sa.Column("marker", sa.Text),
-    sa.Column("alone", sa.Boolean, nullable=False),
-    _text("baseline"),
-    sa.Index("gateway_requests_by_job", "job_id"),
-)
-"""The requests, as they were intended; `baseline` is JSON: by transaction the references it had
-before."""
-
-
-def lock_what_is_in_doubt(connection: sa.Connection, job_id: int) -> None:
-    """Let no other transaction change orders of a job that are in doubt, until this one ends.
-
-    Lock the job or a lease before, if at all. SQLite has one writer anyway.
-    """
-    if connection.dialect.name == "postgresql":
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK_OF_JOBS + job_id)))
-
-
-def prepare(connection: sa.Connection, location: "Location", *, create: bool = True) -> Path | None:
+def prepare(engine: Any, location: "Location", *, create: bool = True) -> None:  # noqa: ANN401  # either engine
     """Make the tables where there are none, and bring those of an earlier version up to date.
 
     Args:
-        connection: The connection, in a transaction that no other process shares.
-        location: Where that is, to say so.
-        create: Whether tables are made where there are none.
-
-    Returns:
-        The copy of a SQLite file that was upgraded: to be deleted once that is committed.
+        engine: How to connect.
+        location: Where the journal is.
+        create: Whether a journal is made where there is none.
 
     Raises:
         JournalError: If they are of a newer version, or there are none and are not to be made, or
             the database cannot hold every text.
     """
-    if connection.dialect.name == "postgresql":
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
-    found = _version_of(connection)
-    if found == VERSION:
-        return None
-    if found is None:
-        if not create:
+    if location.is_sqlite and not create and not Path(location.path).exists():
+        raise location.missing()
+    with _transaction(engine) as transaction:
+        transaction.lock(_ADVISORY_LOCK)
+        if engine.has_table(transaction, "gateway_journal_version"):
+            row = transaction.run("SELECT version_num FROM gateway_journal_version").fetchone()
+            found = str(row[0])
+        elif engine.has_table(transaction, "gateway_jobs"):
+            found = "1"
+        elif not create:
             raise location.missing()
-        _check_encoding(connection)
-        _METADATA.create_all(connection)
-        connection.execute(EARLIER_SCHEMA.insert().values(id=1, version=_CLOSED_TO_EARLIER))
-        connection.execute(SCHEMA.insert().values(version_num=VERSION))
-        return None
-    if not (found.isdecimal() and int(found) < int(VERSION)):
+        else:
+            if not location.is_sqlite:
+                _check_encoding(transaction)
+            for statement in statements(engine.dialect, TABLES):
+                transaction.driver.execute(statement)
+            transaction.run(
+                "INSERT INTO gateway_journal_version VALUES (:version)", version=VERSION
+            )
+            found = VERSION
+    if found != VERSION:
+        _upgrade(engine, location, found)
+
+
+@contextlib.contextmanager
+def _transaction(engine: Any) -> Iterator[Transaction]:  # noqa: ANN401  # either engine
+    """Connect for one transaction; closing the connection rolls back what failed."""
+    with closing(engine.connect()) as driver:
+        engine.begin(driver)
+        yield Transaction(driver, engine)
+        driver.commit()
+
+
+def _upgrade(engine: Any, location: "Location", found: str) -> None:  # noqa: ANN401  # either engine
+    """Bring the tables to this version, in one transaction that no other process shares.
+
+    A copy of a SQLite file is kept beside it until that has succeeded.
+
+    Raises:
+        JournalError: If they are of a newer version, or of one that was never released.
+    """
+    if not (found.isdecimal() and int(_EARLIEST) <= int(found) < int(VERSION)):
         raise JournalError(
             f"the journal in this database is of version {found}, and this release of "
             f"gateway_async reads versions {_EARLIEST} to {VERSION}: use the release that wrote "
             "it, or a newer one; in another database its jobs are not known, and their orders "
             "would be sent again"
         )
-    copy = _copied(Path(location.path), found) if location.is_sqlite else None
-    _upgrade(connection, found)
-    return copy
-
-
-def _version_of(connection: sa.Connection) -> str | None:
-    tables = sa.inspect(connection)
-    if tables.has_table(SCHEMA.name):
-        return str(connection.execute(sa.select(SCHEMA.c.version_num)).scalar_one())
-    if not tables.has_table(EARLIER_SCHEMA.name):
-        return None
-    earlier = connection.execute(sa.select(EARLIER_SCHEMA.c.version)).scalar_one()
-    return _EARLIEST if earlier in {2, 3} else f"0.{earlier}"
-
-
-def _upgrade(connection: sa.Connection, found: str) -> None:
-    """Run the scripts from the version that was found to this one, in the transaction."""
+    import sqlalchemy as sa  # noqa: PLC0415  # seldom needed
+    from alembic.operations import Operations  # noqa: PLC0415  # seldom needed
     from alembic.runtime.migration import MigrationContext  # noqa: PLC0415  # seldom needed
     from alembic.script import ScriptDirectory  # noqa: PLC0415  # seldom needed
 
     scripts = ScriptDirectory(str(_VERSIONS), version_locations=[str(_VERSIONS)])
-    context = MigrationContext.configure(
-        connection,
-        opts={
-            "version_table": SCHEMA.name,
-            "fn": lambda revision, _: scripts._upgrade_revs(VERSION, revision),  # noqa: SLF001  # as `alembic upgrade` does
-        },
+    connecting = sa.create_engine(
+        f"{engine.dialect}://", creator=engine.connect, poolclass=sa.NullPool, hide_parameters=True
     )
-    if found == _EARLIEST:
-        context.stamp(scripts, _EARLIEST)
-    from alembic.operations import Operations  # noqa: PLC0415  # seldom needed
-
-    with Operations.context(context):
-        context.run_migrations()
+    copy: Path | None = None
+    with connecting.connect() as connection:
+        driver: Any = connection.connection.driver_connection
+        if location.is_sqlite:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        else:
+            engine.lock(driver, _ADVISORY_LOCK)
+        context = MigrationContext.configure(
+            connection,
+            opts={
+                "version_table": "gateway_journal_version",
+                "fn": lambda revision, _: scripts._upgrade_revs(VERSION, revision),  # noqa: SLF001  # as `alembic upgrade` does
+            },
+        )
+        if context.get_current_revision() != VERSION:  # else another process was faster
+            if location.is_sqlite:
+                copy = _copied(Path(location.path), found)
+            try:
+                with Operations.context(context):
+                    context.run_migrations()
+            except sa.exc.DBAPIError as error:
+                raise error.orig or error from None
+        driver.commit()
+    if copy is not None:
+        copy.unlink()
 
 
 def _copied(path: Path, version: str) -> Path:
     """Copy a SQLite file that this process has locked, as it was before."""
+    import sqlite3  # noqa: PLC0415  # not of PostgreSQL
+
     target = path.with_name(f"{path.name}.version-{version}")
     target.unlink(missing_ok=True)  # of an upgrade that failed: the file is still as it was
     with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(target)) as copy:
@@ -285,16 +201,14 @@ def _copied(path: Path, version: str) -> Path:
     return target
 
 
-def _check_encoding(connection: sa.Connection) -> None:
+def _check_encoding(transaction: Transaction) -> None:
     """Make sure that the database holds every text that a gateway may say.
 
     Raises:
         JournalError: If it does not: that would come out only after money moved.
     """
-    if connection.dialect.name != "postgresql":
-        return
-    encoding = connection.execute(sa.text("SHOW server_encoding")).scalar_one()
-    if encoding not in _ANY_TEXT:
+    (encoding,) = transaction.run("SHOW server_encoding").fetchone()
+    if encoding not in {"UTF8", "SQL_ASCII"}:
         raise JournalError(
             f"the encoding of this database is {encoding}, in which not every text can be kept: "
             "make one of UTF8 for the journal"

@@ -33,9 +33,6 @@ class JobState(StrEnum):
     """It was looked up, and waits: for the next run, or for an operator."""
 
 
-IN_DOUBT = frozenset({JobState.UNKNOWN, JobState.HELD})
-"""The states on which an operator may decide."""
-
 UNFINISHED = frozenset({JobState.NEW, JobState.INTENT, JobState.UNKNOWN})
 """The states in which a job still has something to do by itself."""
 

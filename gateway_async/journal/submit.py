@@ -9,73 +9,83 @@ import contextlib
 import uuid
 from array import array
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import attrs
-import sqlalchemy as sa
 
-from gateway_async.errors import InvalidOrderError, JobConflictError, JournalError
-from gateway_async.journal.leases import IMPORT_SLICE, list_slices, release_of, renew, take
-from gateway_async.journal.reads import read_blocks
-from gateway_async.journal.rows import LeaseKey, OrderCodec, lookup_key, pack_keys, storable
-from gateway_async.journal.schema import BLOCK, CHUNKS, EXCEPTIONS, JOBS, ORDERS, DatabaseNow
+from gateway_async.errors import (
+    GatewayError,
+    InvalidOrderError,
+    JobConflictError,
+    JournalError,
+)
+from gateway_async.journal.chunks import read_blocks, read_position
+from gateway_async.journal.leases import IMPORT_SLICE, LeaseKey, release_of, renew, take
+from gateway_async.journal.rows import BLOCK, OrderCodec, lookup_key, pack_keys, storable
 from gateway_async.journal.states import JobState
 from gateway_async.models.values import describe
+from gateway_async.operations import OperationClass
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    import asyncio
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from gateway_async.journal.database import Database, Transaction
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _PIECE = 20 * BLOCK
 _DROPPED_AT_ONCE = 5000
 _CUT_AT_ONCE = 10_000
-_LOOKED_AT_ONCE = 200_000
-_SUBJECT = ("operation", "merchant_id", "account_id")
+_POSITION_BITS = 32
+_LOCK_OF_PAYOUTS = 0x6761_706B_6579
+_SUBJECT = ("operation", "merchant_id", "account_id", "gateway")
 
-_FIND = sa.select(JOBS).where(JOBS.c.name == sa.bindparam("the_name"))
-_MAKE = JOBS.insert().values(
-    name=sa.bindparam("the_name"), created_at=DatabaseNow(), imported=False, total=0
-)
-_AIM = (
-    JOBS.update()
-    .where(JOBS.c.id == sa.bindparam("the_job"), JOBS.c.imported.is_(False))
-    .values(
-        slice_size=sa.bindparam("the_size"),
-        **{name: sa.bindparam(f"the_{name}") for name in _SUBJECT},
-    )
-)
-_LOCK = sa.select(JOBS.c.id).where(JOBS.c.id == sa.bindparam("the_job")).with_for_update()
-_FINISH = (
-    JOBS.update()
-    .where(JOBS.c.id == sa.bindparam("the_job"), JOBS.c.imported.is_(False))
-    .values(imported=True, total=sa.bindparam("the_total"))
-)
-_ADD_ORDERS = ORDERS.insert().values(
-    job_id=sa.bindparam("the_job"),
-    first=sa.bindparam("at"),
-    lookup_keys=sa.bindparam("the_keys"),
-    bodies=sa.bindparam("the_bodies"),
-)
-_ADD_CHUNK = CHUNKS.insert().values(
-    job_id=sa.bindparam("the_job"),
-    first=sa.bindparam("the_first"),
-    last=sa.bindparam("the_last"),
-    slice=sa.bindparam("the_slice"),
-    state=str(JobState.NEW),
-)
-_LAST = sa.select(sa.func.max(ORDERS.c.first)).where(ORDERS.c.job_id == sa.bindparam("the_job"))
+_MAKE = """
+INSERT INTO gateway_jobs (name, operation, merchant_id, account_id, gateway, created_at, imported,
+total, slice_size) VALUES (:name, '', '', '', '', NOW_SECONDS, FALSE, 0, 0)
+ON CONFLICT (name) DO NOTHING"""
+_FIND = """
+SELECT id, imported, total, slice_size, operation, merchant_id, account_id, gateway
+FROM gateway_jobs WHERE name = :name FOR UPDATE"""
+_MAKE_LEASE = f"""
+INSERT INTO gateway_slices (job_id, slice, first, last, total)
+VALUES (:job, {IMPORT_SLICE}, 0, -1, 0) ON CONFLICT (job_id, slice) DO NOTHING"""
+_AIM = """
+UPDATE gateway_jobs SET slice_size = :size, operation = :operation, merchant_id = :merchant_id,
+account_id = :account_id, gateway = :gateway WHERE id = :job"""
+_FINISH = "UPDATE gateway_jobs SET imported = TRUE, total = :total WHERE id = :job AND NOT imported"
+_WHOLE = """
+INSERT INTO gateway_slices (job_id, slice, first, last, total)
+VALUES (:job, 0, 0, :total - 1, :total)"""
+_LIST = """
+INSERT INTO gateway_slices (job_id, slice, first, last, total)
+SELECT job_id, slice, min(first), max(last), sum(last - first + 1) FROM gateway_chunks
+WHERE job_id = :job GROUP BY job_id, slice"""
+_ADD_ORDERS = "INSERT INTO gateway_orders VALUES (:job, :first, :keys, :bodies)"
+_ADD_CHUNK = """
+INSERT INTO gateway_chunks (job_id, first, last, slice, state)
+VALUES (:job, :first, :last, :slice, 'new')"""
+_ADD_KEY = "INSERT INTO gateway_payout_keys VALUES (:request_id, :job, :position)"
+_LAST = "SELECT max(first) FROM gateway_orders WHERE job_id = :job"
 _DROP = tuple(
-    table.delete().where(
-        table.c.job_id == sa.bindparam("the_job"),
-        position.between(sa.bindparam("the_first"), sa.bindparam("the_last")),
-    )
-    for table, position in (
-        (CHUNKS, CHUNKS.c.first),
-        (EXCEPTIONS, EXCEPTIONS.c.position),
-        (ORDERS, ORDERS.c.first),
+    f"DELETE FROM {table} WHERE job_id = :job AND {column} BETWEEN :first AND :last"
+    for table, column in (
+        ("gateway_chunks", "first"),
+        ("gateway_orders", "first"),
+        ("gateway_payout_keys", "position"),
     )
 )
+_PAID_ELSEWHERE = """
+SELECT mine.position, mine.request_id, theirs.job_id, theirs.position, other.name
+FROM gateway_payout_keys mine
+JOIN gateway_payout_keys theirs ON theirs.request_id = mine.request_id
+JOIN gateway_jobs job ON job.id = mine.job_id
+JOIN gateway_jobs other ON other.id = theirs.job_id
+WHERE mine.job_id = :job AND theirs.job_id <> :job AND other.imported
+AND other.merchant_id = job.merchant_id AND other.account_id = job.account_id
+AND other.gateway IN (job.gateway, '') ORDER BY mine.position"""
 
 
 @attrs.frozen(kw_only=True)
@@ -85,140 +95,241 @@ class Submission:
     Attributes:
         database: Where operations run.
         name: The name of the job.
-        subject: Operation, merchant and account.
+        subject: Operation, merchant, account and gateway.
         seconds: How long a lease runs.
         codec: How its orders are stored.
         chunk_size: How many orders a chunk has.
         slice_size: How many orders a slice has; 0 where the job stays in one piece.
+        repeats: Whether payouts may have a `request_id` that another job has.
         owner: Which process submits, for others to read.
     """
 
     database: "Database"
     name: str
-    subject: tuple[str, str, str]
+    subject: tuple[str, str, str, str]
     seconds: float
     codec: OrderCodec
     chunk_size: int
     slice_size: int
+    repeats: bool
     owner: str = attrs.field(factory=lambda: f"import {uuid.uuid4()}")
-
-    @property
-    def what(self) -> str:
-        """What cannot be done, for an error."""
-        return f"cannot submit job {self.name!r}"
 
     async def carry_out(self, pages: "AsyncIterator[Sequence[Any]]") -> int:
         """Import the orders, or find that they are the ones it has; return how many they are.
 
         Raises:
             InvalidOrderError: For an order of another operation.
-            JobConflictError: If the job has other orders, or is for something else.
+            JobConflictError: If the job has other orders, or is for something else, or another job
+                has one of its payouts.
             JobBusyError: If another process is submitting it.
             LeaseLostError: If another process began to submit it meanwhile.
         """
         try:
-            begun = await self.database.run(self.what, _begin, self)
-            if isinstance(begun, LeaseKey):
+            begun: LeaseKey = await self._run(self._begin)
+            if begun.epoch:
                 await self._drop(begun)
-                return await self._import_or_drop(begun, pages)
+                try:
+                    return await self._import(begun, pages)
+                except (InvalidOrderError, JobConflictError):
+                    with contextlib.suppress(JournalError):  # else the next import drops it
+                        await self._drop(begun)
+                    raise
         except BaseException:
             # Also where a cancellation left it open whether the lease was taken.
-            self.database.post(self.what, _let_go, self)
+            self.database.post(self._what, self._let_go)
             raise
-        return await self._compare(begun, pages)
+        await self._compare(begun, pages)
+        return begun.total
 
-    async def _compare(self, job: "sa.Row[Any]", pages: "AsyncIterator[Sequence[Any]]") -> int:
+    @property
+    def _what(self) -> str:
+        return f"cannot submit job {self.name!r}"
+
+    def _run(
+        self,
+        operation: "Callable[Concatenate[Transaction, P], T]",
+        /,
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> "asyncio.Future[T]":
+        return self.database.run(self._what, operation, *arguments, **named)
+
+    # An import
+
+    def _begin(self, transaction: "Transaction") -> LeaseKey:
+        """Take the lease of an import; without an epoch, the job is imported already."""
+        transaction.run(_MAKE, name=self.name)
+        row = transaction.run(_FIND, name=self.name).fetchone()
+        job_id, imported, total, size, *subject = row
+        if imported:
+            self._check_subject(subject, is_cut=bool(size))
+            return LeaseKey(self.name, job_id, total=total)
+        transaction.run(_MAKE_LEASE, job=job_id)
+        key = LeaseKey(self.name, job_id, IMPORT_SLICE)
+        key = take(transaction, key, self.owner, self.seconds)
+        named = dict(zip(_SUBJECT, map(storable, self.subject), strict=True))
+        transaction.run(_AIM, job=job_id, size=self.slice_size, **named)
+        return key
+
+    def _let_go(self, transaction: "Transaction") -> None:
+        """End the import lease, if it is this submission's."""
+        row = transaction.run(_FIND, name=self.name).fetchone()
+        if row is not None:
+            release_of(transaction, row[0], IMPORT_SLICE, self.owner)
+
+    async def _drop(self, key: LeaseKey) -> None:
+        """Drop what an import left that did not come to its end."""
+
+        def last(transaction: "Transaction") -> int | None:
+            found: int | None = transaction.run(_LAST, job=key.job_id).fetchone()[0]
+            return found
+
+        def drop(transaction: "Transaction", first: int) -> None:
+            renew(transaction, key, self.seconds)
+            edges = {"first": first, "last": first + _DROPPED_AT_ONCE - 1}
+            for statement in _DROP:
+                transaction.run(statement, job=key.job_id, **edges)
+
+        end = await self._run(last)
+        for first in range(0, 0 if end is None else end + 1, _DROPPED_AT_ONCE):
+            await self._run(drop, first)
+
+    async def _import(self, key: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> int:
+        total, seen, job_id = 0, array("I"), key.job_id
+        is_keyed = self.codec.operation.kind is OperationClass.KEYED
+
+        def add(
+            transaction: "Transaction",
+            blocks: "Sequence[dict[str, Any]]",
+            chunks: "Sequence[dict[str, Any]]",
+            payouts: "Sequence[dict[str, Any]]" = (),
+        ) -> None:
+            renew(transaction, key, self.seconds)
+            for statement, rows in (
+                (_ADD_ORDERS, blocks),
+                (_ADD_CHUNK, chunks),
+                (_ADD_KEY, payouts),
+            ):
+                if rows:
+                    transaction.run_many(statement, rows)
+
+        async for piece in _pieces(pages):
+            blocks, payouts = [], []
+            for start in range(0, len(piece), BLOCK):
+                orders = piece[start : start + BLOCK]
+                bodies = self.codec.encode(orders)
+                names = list(map(self.codec.identity, orders))
+                keys, first = list(map(lookup_key, names)), total + start
+                seen.extend(keys if self.slice_size else ())
+                packed = pack_keys(keys)
+                blocks.append({"job": job_id, "first": first, "keys": packed, "bodies": bodies})
+                if is_keyed:
+                    payouts += [
+                        {"request_id": storable(name), "job": job_id, "position": position}
+                        for position, name in enumerate(names, first)
+                    ]
+            span = range(total, total + len(piece))
+            # In slices, chunks are made in the end: an order may belong to an earlier one.
+            await self._run(
+                add, blocks, [] if self.slice_size else self._chunks(job_id, span), payouts
+            )
+            total += len(piece)
+        if self.slice_size:
+            numbers = share_out(seen, self.slice_size)
+            for start in range(0, total, _CUT_AT_ONCE):
+                span = range(start, min(start + _CUT_AT_ONCE, total))
+                await self._run(add, [], self._chunks(job_id, span, numbers))
+        await self._run(self._finish, key, total, is_keyed=is_keyed)
+        return total
+
+    def _chunks(
+        self, job_id: int, span: range, numbers: "Sequence[int] | None" = None
+    ) -> list[dict[str, Any]]:
+        """Make chunks of orders side by side that share a slice."""
+        slice_of = (lambda _: 0) if numbers is None else numbers.__getitem__
+        rows = []
+        for number, alike in groupby(span, key=slice_of):
+            positions = list(alike)
+            for start in range(0, len(positions), self.chunk_size):
+                chunk = positions[start : start + self.chunk_size]
+                rows.append({"job": job_id, "first": chunk[0], "last": chunk[-1], "slice": number})
+        return rows
+
+    def _finish(
+        self, transaction: "Transaction", key: LeaseKey, total: int, *, is_keyed: bool
+    ) -> None:
+        """End an import: the job is there, with all of its orders, for any process to run."""
+        transaction.run(_FINISH, job=key.job_id, total=total)  # locks the job before the lease
+        renew(transaction, key, 0.0)
+        if is_keyed and not self.repeats:
+            self._check_payouts(transaction, key)
+        transaction.run(_LIST if self.slice_size else _WHOLE, job=key.job_id, total=total)
+
+    def _check_payouts(self, transaction: "Transaction", key: LeaseKey) -> None:
+        """Refuse a payout that another job of this gateway and merchant has: it may be paid.
+
+        One that the gateway declined there does not count. Of two jobs that are submitted at the
+        same time, the second to end its import sees the first.
+
+        Raises:
+            JobConflictError: If there is one.
+        """
+        transaction.lock(_LOCK_OF_PAYOUTS)
+        for position, request_id, job_id, at, name in transaction.run(
+            _PAID_ELSEWHERE, job=key.job_id
+        ).fetchall():
+            if read_position(transaction, job_id, at).state != JobState.DECLINED:
+                raise JobConflictError(
+                    f"job {self.name!r}: its order {position} has the request_id {request_id!r}, "
+                    f"which stands in job {name!r}, and may be paid by it; nothing was kept. "
+                    "Resume that job, or give another payout a request_id of its own",
+                    job=self.name,
+                )
+
+    # A job that is there
+
+    def _check_subject(self, stored: "Sequence[str]", *, is_cut: bool) -> None:
+        """Compare what an imported job is for.
+
+        Raises:
+            JobConflictError: If that is something else.
+        """
+        for name, known, given in zip(_SUBJECT, stored, self.subject, strict=True):
+            is_open = name == "gateway" and not (known and given)
+            if known != storable(given) and not is_open:
+                raise self._conflict(f"its {name} is {known!r}, not {given!r}")
+        if is_cut != bool(self.slice_size):
+            kind = "was cut into slices" if is_cut else "is in one piece"
+            raise self._conflict(f"it {kind}, and is run as such only")
+
+    async def _compare(self, job: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> None:
         given = 0
         if job.total:  # also where no order is given: this release may not know what it has
-            (block,) = await self.database.run(self.what, read_blocks, job.id, [0])
-            self.codec.decode(block, self.name)
+            self.codec.decode((await self._run(read_blocks, job.job_id, 0, 0))[0], self.name)
         async for piece in _pieces(pages):
-            if given + len(piece) > job.total:
+            end = given + len(piece)
+            if end > job.total:
                 raise self._conflict(f"it has {job.total} orders, and more were given")
-            starts = list(range(given, given + len(piece), BLOCK))
-            blocks = await self.database.run(self.what, read_blocks, job.id, starts)
-            for start, block in zip(starts, blocks, strict=True):
-                self._compare_block(start, block, piece[start - given : start - given + BLOCK])
-            given += len(piece)
+            blocks = await self._run(read_blocks, job.job_id, given, end - 1)
+            for number, block in enumerate(blocks):
+                orders = piece[number * BLOCK : (number + 1) * BLOCK]
+                if self.codec.encode(orders) != block:  # usually it is the same text
+                    self._compare_block(given + number * BLOCK, block, orders)
+            given = end
         if given != job.total:
             raise self._conflict(f"it has {job.total} orders, and {given} were given")
-        return given
 
     def _compare_block(self, start: int, block: str, orders: "Sequence[Any]") -> None:
-        """Compare orders with a stored block, as text where that is the same."""
-        if self.codec.encode(orders) == block:
-            return
-        stored = self.codec.decode(block, self.name)
+        stored, names = self.codec.decode(block, self.name), self.codec.names
         for at, (known, order) in enumerate(zip(stored, orders, strict=False), start):
             if known != order:
-                fields = [
-                    name
-                    for name in self.codec.names
-                    if getattr(known, name) != getattr(order, name)
-                ]
+                fields = [name for name in names if getattr(known, name) != getattr(order, name)]
                 raise self._conflict(
                     f"its order {at} is {describe(known)}, and {describe(order)} was given, "
                     f"which differs in {', '.join(fields)}"
                 )
 
-    async def _drop(self, key: LeaseKey) -> None:
-        """Drop what an import left that did not come to its end."""
-        last = await self.database.run(self.what, _last, key)
-        for first in range(0, last + 1, _DROPPED_AT_ONCE):
-            await self.database.run(self.what, _drop, key, first, self.seconds)
-
-    async def _import_or_drop(self, key: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> int:
-        try:
-            return await self._import(key, pages)
-        except InvalidOrderError:
-            with contextlib.suppress(JournalError):  # else the next import drops it
-                await self._drop(key)
-            raise
-
-    async def _import(self, key: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> int:
-        total, seen = 0, array("I")
-        async for piece in _pieces(pages):
-            rows = []
-            for start in range(0, len(piece), BLOCK):
-                orders = piece[start : start + BLOCK]
-                bodies = self.codec.encode(orders)
-                keys = [lookup_key(self.codec.identity(one)) for one in orders]
-                seen.extend(keys if self.slice_size else ())
-                rows.append(
-                    {
-                        "the_job": key.job_id,
-                        "at": total + start,
-                        "the_keys": pack_keys(keys),
-                        "the_bodies": bodies,
-                    }
-                )
-            span = range(total, total + len(piece))
-            # In slices, chunks are made in the end: an order may belong to an earlier one.
-            chunks = [] if self.slice_size else [(*_ends(c), 0) for c in self._chunks(span)]
-            await self.database.run(self.what, _add, key, rows, chunks, self.seconds)
-            total += len(piece)
-        if self.slice_size:
-            await self._cut(key, share_out(seen, self.slice_size))
-        await self.database.run(self.what, _finish, key, total)
-        return total
-
-    def _chunks(self, span: range) -> "Iterator[range]":
-        for start in range(0, len(span), self.chunk_size):
-            yield span[start : start + self.chunk_size]
-
-    async def _cut(self, key: LeaseKey, numbers: "Sequence[int]") -> None:
-        """Make chunks of orders side by side that share a slice."""
-        for start in range(0, len(numbers), _CUT_AT_ONCE):
-            span = range(start, min(start + _CUT_AT_ONCE, len(numbers)))
-            chunks = [
-                (*_ends(chunk), number)
-                for number, alike in groupby(span, key=numbers.__getitem__)
-                for positions in (list(alike),)
-                for chunk in self._chunks(range(positions[0], positions[-1] + 1))
-            ]
-            await self.database.run(self.what, _add, key, [], chunks, self.seconds)
-
-    def _conflict(self, difference: str) -> JobConflictError:
+    def _conflict(self, difference: str) -> GatewayError:
         return JobConflictError(
             f"job {self.name!r} exists already: {difference}; nothing was changed. `resume` "
             "continues it. Use a new name only for different orders: those of this job would be "
@@ -226,129 +337,23 @@ class Submission:
             job=self.name,
         )
 
-    def check_subject(self, job: "sa.Row[Any]") -> None:
-        """Compare what an imported job is for.
-
-        Raises:
-            JobConflictError: If that is something else.
-        """
-        for name, given in zip(_SUBJECT, self.subject, strict=True):
-            known = getattr(job, name)
-            if known != storable(given):
-                raise self._conflict(f"its {name} is {known!r}, not {given!r}")
-        if bool(job.slice_size) != bool(self.slice_size):
-            kind = "was cut into slices" if job.slice_size else "is in one piece"
-            raise self._conflict(f"it {kind}, and is run as such only")
-
 
 async def _pieces(pages: "AsyncIterator[Sequence[Any]]") -> "AsyncIterator[Sequence[Any]]":
     """Yield orders as they are stored at once: all pieces but the last are of the same size."""
     piece: list[Any] = []
     async for page in pages:
-        start = 0
-        while start < len(page):
-            taken = page[start : start + _PIECE - len(piece)]
-            piece += taken
-            start += len(taken)
-            if len(piece) == _PIECE:
-                yield piece
-                piece = []
+        piece += page
+        while len(piece) >= _PIECE:
+            yield piece[:_PIECE]
+            del piece[:_PIECE]
     if piece:
         yield piece
 
 
-def _ends(chunk: range) -> tuple[int, int]:
-    return chunk[0], chunk[-1]
-
-
-# In a transaction
-
-
-def _begin(transaction: "Transaction", submission: Submission) -> "LeaseKey | sa.Row[Any]":
-    """Take the import lease of a job that is not imported; return the job if it is."""
-    named = {"the_name": submission.name}
-    job = transaction.execute(_FIND.with_for_update(), named).one_or_none()
-    job = job or _make(transaction, named)
-    if job.imported:
-        submission.check_subject(job)
-        return job
-    key = LeaseKey(submission.name, job.id, IMPORT_SLICE)
-    key = take(transaction, key, submission.owner, submission.seconds)
-    subject = zip(_SUBJECT, submission.subject, strict=True)
-    transaction.execute(
-        _AIM,
-        {
-            "the_job": job.id,
-            "the_size": submission.slice_size,
-            **{f"the_{name}": storable(text) for name, text in subject},
-        },
-    )
-    return key
-
-
-def _make(transaction: "Transaction", named: "dict[str, str]") -> "sa.Row[Any]":
-    """Make a job, unless another process does so at this very moment."""
-    try:
-        with transaction.connection.begin_nested():
-            transaction.execute(_MAKE, named)
-    except sa.exc.IntegrityError:
-        pass
-    return transaction.execute(_FIND.with_for_update(), named).one()
-
-
-def _let_go(transaction: "Transaction", submission: Submission) -> None:
-    """End the import lease, if it is this submission's."""
-    job = transaction.execute(_FIND, {"the_name": submission.name}).one_or_none()
-    if job is not None:
-        release_of(transaction, job.id, IMPORT_SLICE, submission.owner)
-
-
-def _last(transaction: "Transaction", key: LeaseKey) -> int:
-    last = transaction.execute(_LAST, {"the_job": key.job_id}).scalar()
-    return -1 if last is None else last
-
-
-def _drop(transaction: "Transaction", key: LeaseKey, first: int, seconds: float) -> None:
-    renew(transaction, key, seconds)
-    edges = {"the_first": first, "the_last": first + _DROPPED_AT_ONCE - 1}
-    for statement in _DROP:
-        transaction.execute(statement, {"the_job": key.job_id, **edges})
-
-
-def _add(
-    transaction: "Transaction",
-    key: LeaseKey,
-    rows: "Sequence[dict[str, Any]]",
-    chunks: "Sequence[tuple[int, int, int]]",
-    seconds: float,
-) -> None:
-    """Add orders, and chunks that are new: first position, last position and slice of each."""
-    renew(transaction, key, seconds)
-    if rows:
-        transaction.execute(_ADD_ORDERS, rows)
-    if chunks:
-        transaction.execute(
-            _ADD_CHUNK,
-            [
-                {"the_job": key.job_id, "the_first": first, "the_last": last, "the_slice": number}
-                for first, last, number in chunks
-            ],
-        )
-
-
-def _finish(transaction: "Transaction", key: LeaseKey, total: int) -> None:
-    transaction.execute(_LOCK, {"the_job": key.job_id})  # before the lease, as taking one does
-    renew(transaction, key, 0.0)
-    list_slices(transaction, key.job_id)
-    transaction.execute(_FINISH, {"the_job": key.job_id, "the_total": total})
-
-
-# Slices: all orders of one transaction are in one, and every order is in one. Some bytes an order
-# are enough to find that out, however many there are.
-
-
 def share_out(keys: "Sequence[int]", size: int) -> "array[int]":
     """Return the slice of each order, from 1: ranges, and behind them those gathered from several.
+
+    All orders of one transaction are in one slice, and every order is in one.
 
     Args:
         keys: By position, what stands for the transaction of an order: the same for the same, and
@@ -357,26 +362,14 @@ def share_out(keys: "Sequence[int]", size: int) -> "array[int]":
     """
     numbers = array("I", (1 + position // size for position in range(len(keys))))
     number, filled = 2 + (len(keys) - 1) // size, 0
-    for positions in _apart(keys, size):
+    packed = sorted(key << _POSITION_BITS | position for position, key in enumerate(keys))
+    for _, alike in groupby(packed, key=lambda each: each >> _POSITION_BITS):
+        positions = [each & (1 << _POSITION_BITS) - 1 for each in alike]
+        if numbers[positions[0]] == numbers[positions[-1]]:
+            continue
         if filled >= size:
             number, filled = number + 1, 0
         for position in positions:
             numbers[position] = number
         filled += len(positions)
     return numbers
-
-
-def _apart(keys: "Sequence[int]", size: int) -> "Iterator[list[int]]":
-    """Yield the positions of each transaction that occurs in several ranges."""
-    parts = 1 + len(keys) // _LOOKED_AT_ONCE
-    for part in range(parts):
-        first_range: dict[int, int] = {}
-        found: dict[int, list[int]] = {}
-        for position, key in enumerate(keys):
-            own = position // size
-            if key % parts == part and first_range.setdefault(key, own) != own:
-                found[key] = []
-        for position, key in enumerate(keys if found else ()):
-            if key in found:
-                found[key].append(position)
-        yield from found.values()

@@ -13,9 +13,16 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from gateway_async.errors import ConfigurationError, JournalError, NotSentError, require_extra
+from gateway_async.errors import (
+    ConfigurationError,
+    JournalError,
+    NotSentError,
+    hide_given,
+    require_extra,
+)
+from gateway_async.journal.database import plain_url
 from gateway_async.journal.location import locate
-from gateway_async.settings import is_duration
+from gateway_async.settings import checked_count, is_duration
 
 _PACKAGES = ("psycopg", "psycopg_pool", "pyrate_limiter")
 with require_extra(__name__, *_PACKAGES, install="'gateway-async[workers]'"):
@@ -25,6 +32,7 @@ with require_extra(__name__, *_PACKAGES, install="'gateway-async[workers]'"):
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable
+    from contextlib import AbstractAsyncContextManager
 
 __all__ = ["SharedRate", "shared_rate"]
 
@@ -97,10 +105,10 @@ class SharedRate:
         self._limiter.close()
 
 
-@contextlib.asynccontextmanager
-async def shared_rate(
+@hide_given
+def shared_rate(
     journal_url: str, name: str, *, requests: int, seconds: float = 1.0
-) -> "AsyncIterator[SharedRate]":
+) -> "AbstractAsyncContextManager[SharedRate]":
     """Give a `limiter=` that all processes share which use the same database and name.
 
         async with (
@@ -108,6 +116,8 @@ async def shared_rate(
             GatewayClient(..., limiter=limiter) as gateway,
         ):
             ...
+
+    Entering it raises `JournalError` if the database cannot be reached.
 
     Args:
         journal_url: ``postgresql://user@host/database``, such as the journal's.
@@ -119,17 +129,18 @@ async def shared_rate(
 
     Raises:
         ConfigurationError: For another URL, or figures that are no such numbers.
-        JournalError: If the database cannot be reached.
     """
-    location = locate(journal_url)
-    if location.is_sqlite:
+    if locate(journal_url).is_sqlite:
         raise ConfigurationError(
             "shared_rate: expected the URL of a PostgreSQL database; without one, let a single "
             "process send, with an aiolimiter.AsyncLimiter as its limiter"
         )
-    rate = _rate(requests, seconds)
+    checked_count("requests", requests)
+    if not is_duration(seconds) or not 1 <= seconds * 1000 < math.inf:
+        raise ConfigurationError(f"seconds: expected a number of 0.001 or more, got {seconds!r}")
+    window = seconds + min(seconds * _LATE_SHARE, _LATE_SECONDS)
     pool = ConnectionPool(
-        journal_url.replace("postgresql+psycopg:", "postgresql:", 1),
+        plain_url(journal_url),
         min_size=1,
         max_size=2,
         kwargs={"connect_timeout": _CONNECT_SECONDS},
@@ -137,6 +148,11 @@ async def shared_rate(
         timeout=_CONNECT_SECONDS,
         open=False,
     )
+    return _sharing(pool, name, Rate(requests, math.ceil(window * 1000)))
+
+
+@contextlib.asynccontextmanager
+async def _sharing(pool: ConnectionPool, name: str, rate: Rate) -> "AsyncIterator[SharedRate]":
     try:
         limiter = await asyncio.to_thread(_open, pool, name, rate)
     except psycopg.Error as error:
@@ -149,15 +165,6 @@ async def shared_rate(
     finally:
         await asyncio.to_thread(shared.close)
         await asyncio.to_thread(pool.close)
-
-
-def _rate(requests: object, seconds: object) -> Rate:
-    if isinstance(requests, bool) or not isinstance(requests, int) or requests < 1:
-        raise ConfigurationError(f"requests: expected an int of 1 or more, got {requests!r}")
-    if not is_duration(seconds) or not 1 <= seconds * 1000 < math.inf:  # type: ignore[operator]  # a number
-        raise ConfigurationError(f"seconds: expected a number of 0.001 or more, got {seconds!r}")
-    late = min(seconds * _LATE_SHARE, _LATE_SECONDS)  # type: ignore[operator]  # as above
-    return Rate(requests, math.ceil((seconds + late) * 1000))  # type: ignore[operator]  # as above
 
 
 def _set_up(connection: "psycopg.Connection[Any]") -> None:

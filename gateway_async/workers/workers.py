@@ -22,6 +22,7 @@ from gateway_async.errors import (
     JobBusyError,
     JobConflictError,
     LeaseLostError,
+    hide_arguments,
 )
 from gateway_async.journal import Journal
 from gateway_async.journal.rows import StoredChunk
@@ -152,6 +153,7 @@ async def watch(journal: "Journal", job: str, seconds: float) -> "AsyncIterator[
             await asyncio.sleep(max(seconds, _SHARE_OF_LOOKING * took))
 
 
+@hide_arguments
 class Workers:
     """Jobs of one merchant, in one journal, that many processes share.
 
@@ -347,10 +349,10 @@ class Workers:
         """
         journal, gateway = self._opened()
         who = gateway.credentials
-        merchant = (who.merchant_id, who.account_id)
+        whose = (who.merchant_id, who.account_id, gateway.gateway)
         count, is_over = 0, False
         while not is_over:
-            due = await journal.claim_due(merchant, self._policy.wake_seconds, _HANDED_AT_ONCE)
+            due = await journal.claim_due(whose, self._policy.wake_seconds, _HANDED_AT_ONCE)
             is_over = len(due) < _HANDED_AT_ONCE
             handed = 0
             try:

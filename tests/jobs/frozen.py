@@ -28,13 +28,13 @@ POLICY = BatchPolicy(concurrency=1, chunk_size=2)
 
 def lock_of(writer: "Database") -> threading.Lock:
     """Return a lock that a journal holds whenever it is in a transaction."""
-    lock, carry_out = threading.Lock(), writer._carry_out
+    lock, transact = threading.Lock(), writer._transact
 
-    def locked(group: "Sequence[Any]") -> list[Any]:
+    def locked(group: "Sequence[Any]", *, is_first: bool = False) -> list[Any]:
         with lock:
-            return carry_out(group)
+            return transact(group, is_first=is_first)
 
-    writer._carry_out = locked  # type: ignore[method-assign]  # of this one
+    writer._transact = locked  # type: ignore[method-assign]  # of this one
     return lock
 
 

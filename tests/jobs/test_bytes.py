@@ -18,7 +18,7 @@ DIALECT = Dialect(declined_statuses={"0"})
 CARD = "4111111111111111"
 SECRET = "s3cret-of-the-signer"
 SIGNATURE = "5160a7u4e-of-the-reply"
-NAMES = ("jobs", "leases", "orders", "chunks", "exceptions", "requests")
+NAMES = ("jobs", "slices", "orders", "chunks", "payout_keys")
 
 
 def _echoing(asked: Asked) -> Any:

@@ -9,7 +9,9 @@ from gateway_async import ConfigurationError, Credentials, GatewayClient, HmacSi
 from gateway_async.errors import JobConflictError, JobNotFoundError
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
-from tests.jobs.books import Make, counts, seeded, streamed
+from gateway_async.sandbox.faults import DropReply
+from tests.jobs.books import Make, counts, make_client, seeded, streamed
+from tests.journal.tables import Tables
 from tests.orders import LOOK_UPS, references
 
 
@@ -72,6 +74,57 @@ async def test_another_merchant(
     await _refused(stranger.refund(given, job=journal.job("job")), "merchant_id is 'M1'")
     await _refused(stranger.resume(journal.job("job")), "'M2'")
     assert sandbox.requests.total() == 0
+
+
+@pytest.mark.parametrize("sends", [False, True], ids=["kept", "in doubt"])
+async def test_another_gateway(
+    make: Make, journal: Journal, tables: Tables, sandbox: Sandbox, *, sends: bool
+) -> None:
+    orders = seeded(sandbox, 2)
+    first = make()
+    async with Sandbox() as elsewhere, make_client(elsewhere) as other:
+        if sends:
+            sandbox.faults.add("refund", DropReply(times=1))
+            await first.refund(orders, job=journal.job("job"))
+            tables.put(state="unknown")
+        else:
+            await first.submit("refund", orders, job=journal.job("job"), slice_size=2)
+        before = tables.snapshot()
+        with pytest.raises(ConfigurationError) as caught:
+            await other.resume(journal.job("job"), slice_number=0 if sends else 1)
+        assert first.gateway in str(caught.value)
+        assert other.gateway in str(caught.value)
+        assert tables.snapshot() == before
+        assert elsewhere.requests.total() == 0
+        with pytest.raises(JobConflictError, match="its gateway is"):
+            await other.refund(orders, job=journal.job("job"))
+        whose = ("M1", "A1", other.gateway)
+        assert await journal.claim_due(whose, 60, 9) == []
+    assert (await make().resume(journal.job("job"), slice_number=0 if sends else 1)).ok
+
+
+async def test_a_job_whose_gateway_is_not_known_is_its_next_clients(
+    make: Make, journal: Journal, tables: Tables, given: list[Any]
+) -> None:
+    tables.run("UPDATE gateway_jobs SET gateway = ''")
+    gateway = make()
+    assert (await gateway.refund(given, job=journal.job("job"))).ok
+    assert (await journal.job("job").head()).gateway == gateway.gateway
+
+
+@pytest.mark.parametrize(
+    ("base_url", "place"),
+    [
+        ("https://Gateway.Example:443/", "https://gateway.example"),
+        ("https://gateway.example:8443", "https://gateway.example:8443"),
+        ("https://gateway.example/eu/", "https://gateway.example/eu"),
+        ("http://127.0.0.1:80", "http://127.0.0.1"),
+        ("http://[::1]:8080", "http://[::1]:8080"),
+    ],
+)
+def test_one_gateway_has_one_name(base_url: str, place: str) -> None:
+    who = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("x"))
+    assert GatewayClient(base_url, who).gateway == place
 
 
 async def test_a_stream_is_refused_where_it_is_entered_or_read(

@@ -233,5 +233,5 @@ async def test_a_full_disk_at_any_moment_doubles_nothing(
 
 
 def _limit(inside: Any, spare: int) -> None:
-    used = inside.connection.exec_driver_sql("PRAGMA page_count").scalar()
-    inside.connection.exec_driver_sql(f"PRAGMA max_page_count = {used + spare}")
+    (used,) = inside.run("PRAGMA page_count").fetchone()
+    inside.run(f"PRAGMA max_page_count = {used + spare}")

@@ -237,7 +237,9 @@ async def test_a_refused_connection_leaves_all_new(
     orders = seeded(sandbox)
     nowhere = GatewayClient("http://127.0.0.1:9", make()._session.credentials, policy=POLICY)
     async with nowhere as gateway:
-        gateway._session = attrs.evolve(gateway._session, retry=make()._session.retry)
+        gateway._session = attrs.evolve(
+            gateway._session, retry=make()._session.retry, gateway=make().gateway
+        )
         result = await gateway.refund(orders, job=journal.job("job"))
     check_conserved(result, orders)
     assert set(statuses(result)) == {NOT_SENT}

@@ -9,7 +9,7 @@ import pytest
 
 from gateway_async.errors import JobBusyError, LeaseLostError
 from gateway_async.journal import JobState, Journal
-from gateway_async.journal.lease import Lease
+from gateway_async.journal.leases import Lease
 from gateway_async.sandbox import Sandbox
 from gateway_async.transport import AiohttpTransport, HttpRequest, HttpResponse, SendTracker
 from tests.jobs.books import (

@@ -12,6 +12,7 @@ import pytest
 
 from gateway_async import (
     BatchPolicy,
+    Dialect,
     DuplicateOrderError,
     JobConflictError,
     JournalError,
@@ -110,6 +111,73 @@ async def test_a_lost_reply_is_held_until_a_person_decides(
     assert result.ok
     assert paid(sandbox, orders) == [1] * 5
     assert sandbox.requests["payout"] == 6
+
+
+async def test_a_payout_of_two_jobs_at_once_is_paid_once(
+    sandbox: Sandbox, make: Make, journal: Journal, other: Journal
+) -> None:
+    orders = payouts_of(20)
+    batches = [
+        make().payouts(orders[:15], job=journal.job("one")),
+        make().payouts(orders[5:], job=other.job("two")),
+        make().payouts(orders[::-1], job=journal.job("three")),
+    ]
+    ended = await asyncio.gather(*batches, return_exceptions=True)
+    refused = [each for each in ended if isinstance(each, JobConflictError)]
+    assert len(refused) == 2
+    for error in refused:
+        assert "has the request_id" in str(error)
+        assert "which stands in job" in str(error)
+    assert set(paid(sandbox, orders)) <= {0, 1}
+    assert len([status for status in await journal.jobs() if status.imported]) == 1
+    first = next(status.name for status in await journal.jobs() if status.imported)
+    again = next(name for name in ("one", "two", "three") if name != first)
+    with pytest.raises(JobConflictError, match=f"stands in job '{first}'"):
+        await make().payouts(iter(orders), job=journal.job(again))
+    assert set(paid(sandbox, orders)) <= {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("state", "policy", "may"),
+    [
+        ("new", None, False),
+        ("unknown", None, False),
+        ("succeeded", None, False),
+        ("declined", None, True),
+        ("succeeded", BatchPolicy(duplicates="allow"), True),
+    ],
+)
+async def test_a_payout_of_another_job(
+    make: Make,
+    journal: Journal,
+    tables: Tables,
+    state: str,
+    policy: BatchPolicy | None,
+    *,
+    may: bool,
+) -> None:
+    orders = payouts_of(3)
+    await make().submit("payout", orders, job=journal.job("first"))
+    tables.put(state="declined")
+    tables.put(1, state=state)
+    second = make().submit("payout", orders[1:], job=journal.job("second"), policy=policy)
+    if may:
+        assert await second == 2
+        return
+    with pytest.raises(JobConflictError, match="its order 0 has the request_id"):
+        await second
+    assert not (await journal.status("second")).imported
+    other = payouts_of(4)[3:]  # the name is free for other payouts
+    assert await make().submit("payout", other, job=journal.job("second")) == 1
+
+
+async def test_a_payout_that_the_gateway_deduplicates_may_be_in_two_jobs(
+    make: Make, journal: Journal
+) -> None:
+    orders = payouts_of(2)
+    gateway = make(dialect=Dialect(payout_deduplicates=True))
+    for name in ("first", "second"):
+        assert await gateway.submit("payout", orders, job=journal.job(name)) == 2
 
 
 async def test_a_person_may_say_that_it_was_not_paid(

@@ -11,6 +11,7 @@ file: `test_earlier` reads, resumes and finishes it with every later release. Th
 - `unclear`: the gateway gave two refunds a status without a meaning, so that they are held;
 - `gathered`: cut into slices, with transactions that occur in several places;
 - `submitting`: not submitted to its end;
+- `paid`: payouts, one of which is in doubt;
 - `lost`: killed while it waited to look up two orders whose reply was lost;
 - `stopped`: killed with a request in flight.
 """
@@ -39,6 +40,7 @@ from gateway_async import (
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Latency, ResetBeforeEffect
+from tests.jobs.paying import payouts_of
 from tests.orders import client_of, orders_for
 
 if TYPE_CHECKING:
@@ -51,10 +53,9 @@ NO_GATEWAY = "http://127.0.0.1:1"
 WRITTEN_AT = datetime(2024, 5, 1, 3, tzinfo=UTC)
 TIMES = (
     ("gateway_jobs", "created_at"),
-    ("gateway_leases", "expires_at"),
-    ("gateway_requests", "sent_at"),
+    ("gateway_slices", "expires_at"),
     ("gateway_slices", "due_at"),
-    ("gateway_states", "ended_at"),
+    ("gateway_chunks", "ended_at"),
 )
 AT_ONCE = RecoveryPolicy(settle_seconds=0)
 AMOUNTS_AND_REASONS = [("1.00", ""), ("2.5", 'zurück, "ganz"'), ("3", "换货"), ("0.10", "a\tb")]
@@ -87,7 +88,7 @@ async def reached(journal: Journal, name: str, **wanted: int) -> None:
         await asyncio.sleep(0.01)
 
 
-async def fill(path: Path) -> list[str]:
+async def fill(path: Path) -> list[str]:  # noqa: PLR0915  # one job after the other
     """Run the jobs, and return what the journal holds while two of them are under way."""
     async with AsyncExitStack() as opened:
         sandbox = await opened.enter_async_context(Sandbox(clock=lambda: WRITTEN_AT))
@@ -96,10 +97,10 @@ async def fill(path: Path) -> list[str]:
         patient = client_of(sandbox, policy=POLICY)
         who = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("secret"))
         cut_off = GatewayClient(NO_GATEWAY, who, retry=RetryPolicy(attempts=1))
+        cut_off._session = attrs.evolve(cut_off._session, gateway=sandbox.base_url)
         naive = client_of(sandbox, policy=POLICY, recovery=AT_ONCE, dialect=Dialect())
-        serial = client_of(
-            sandbox, policy=attrs.evolve(POLICY, duplicates="serialize"), recovery=AT_ONCE
-        )
+        in_turn = attrs.evolve(POLICY, duplicates="serialize")
+        serial = client_of(sandbox, policy=in_turn, recovery=AT_ONCE)
         for client in (quick, patient, cut_off, naive, serial):
             await opened.enter_async_context(client)
 
@@ -134,6 +135,9 @@ async def fill(path: Path) -> list[str]:
             unsent = orders_for(operation, sandbox.seed(3, status=status), **flag)
             await getattr(cut_off, operation)(unsent, job=journal.job(name))
 
+        sandbox.faults.add("payout", ResetBeforeEffect(times=1))
+        await quick.payouts(payouts_of(3), job=journal.job("paid"))
+
         sandbox.faults.add("refund", ResetBeforeEffect(times=1))
         under_way = [
             asyncio.ensure_future(patient.refund(refunds(sandbox, 6), job=journal.job("lost")))
@@ -162,7 +166,7 @@ def dump(path: Path) -> list[str]:
     past = time.time() - WRITTEN_AT.timestamp()
     with closing(sqlite3.connect(path)) as file, closing(sqlite3.connect(":memory:")) as copy:
         file.backup(copy)
-        copy.execute("UPDATE gateway_leases SET owner = 'host:1' WHERE owner NOT LIKE 'import %'")
+        copy.execute("UPDATE gateway_slices SET owner = 'host:1' WHERE owner NOT LIKE 'import %'")
         for table, column in TIMES:
             copy.execute(f"UPDATE {table} SET {column} = {column} - ? WHERE {column} > 0", (past,))  # noqa: S608  # ours
         return list(copy.iterdump())
@@ -172,7 +176,7 @@ def version_of(statements: "Sequence[str]") -> int:
     """Return the version of the journal."""
     with closing(sqlite3.connect(":memory:")) as copy:
         copy.executescript("\n".join(statements))
-        (version,) = copy.execute("SELECT version FROM gateway_journal").fetchone()
+        (version,) = copy.execute("SELECT version_num FROM gateway_journal_version").fetchone()
     return int(version)
 
 

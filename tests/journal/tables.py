@@ -1,19 +1,18 @@
 """The tables of a journal, read and changed past the library; and what tests do to a journal."""
 
-import json
 import sqlite3
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import pairwise
 from typing import Any
 
 import psycopg
-from sqlalchemy import event
 
 from gateway_async.journal import Job, JobState, Journal
-from gateway_async.journal.lease import Lease
-from gateway_async.journal.rows import Known, Settlement
+from gateway_async.journal.leases import Lease
+from gateway_async.journal.rows import CHUNK_COLUMNS, ChunkState, Known
 from tests.orders import refunds
 
 ALL = frozenset(JobState)
@@ -43,58 +42,45 @@ class Tables:
 
     def end_leases(self) -> None:
         """Let every lease run out, by the database's clock."""
-        self.run("UPDATE gateway_leases SET expires_at = 0")
+        self.run("UPDATE gateway_slices SET expires_at = 0")
 
-    def known(self) -> list[dict[str, Any]]:
-        """Return what is known of each order, by job and position; there is no gap."""
-        names = ("slice", *Known._fields)
-        listed = ", ".join(names)
-        own = {
-            (job, position): dict(zip(names, known, strict=True))
-            for job, position, *known in self.run(
-                f"SELECT job_id, position, {listed} FROM gateway_exceptions"  # noqa: S608  # ours
-            )
-        }
-        found: list[dict[str, Any]] = []
-        for job, first, last, exceptions, *known in self.run(
-            f"SELECT job_id, first, last, exceptions, {listed} FROM gateway_chunks "  # noqa: S608  # ours
-            "ORDER BY job_id, first"
-        ):
-            assert first in {0, len(found)}
-            alike = dict(zip(names, known, strict=True))
-            references = json.loads(alike["reference"] or "null") or [""] * (last - first + 1)
-            found += [
-                own.get((job, at), {**alike, "reference": reference})
-                for at, reference in zip(range(first, last + 1), references, strict=True)
-            ]
-            assert exceptions == sum((job, at) in own for at in range(first, last + 1))
+    def chunks(self) -> list[ChunkState]:
+        """Return what is known, chunk by chunk; there is no gap in a job."""
+        columns = ", ".join(CHUNK_COLUMNS)
+        rows = self.run(f"SELECT {columns} FROM gateway_chunks ORDER BY job_id, first")  # noqa: S608  # ours
+        found = [ChunkState.read(row) for row in rows]
+        for one, two in pairwise(found):
+            assert two.first == (one.span.stop if one.job_id == two.job_id else 0)
         return found
+
+    def known(self) -> list[Known]:
+        """Return what is known of each order, by job and position."""
+        return [known for chunk in self.chunks() for known in chunk.known]
 
     def states(self) -> list[str]:
         """Return the state of each order, by position."""
-        return [known["state"] for known in self.known()]
+        return [str(known.state) for known in self.known()]
 
-    def put(self, *positions: int, **changes: object) -> None:
+    def put(self, *positions: int, **changes: Any) -> None:
         """Change what is known of orders of the only job: of those at these positions, or all."""
-        known = self.known()
-        for position in positions or range(len(known)):
-            self.run(f"DELETE FROM gateway_exceptions WHERE position = {position}")  # noqa: S608  # ours
-            one = {"job_id": 1, "position": position, **known[position], **changes}
-            values = ", ".join(map(_literal, one.values()))
-            self.run(f"INSERT INTO gateway_exceptions ({', '.join(one)}) VALUES ({values})")  # noqa: S608  # ours
-        self.run(
-            "UPDATE gateway_chunks SET exceptions = (SELECT count(*) FROM gateway_exceptions "
-            "WHERE position BETWEEN first AND last)"
-        )
+        for chunk in self.chunks():
+            known = [
+                each._replace(**changes) if not positions or at in positions else each
+                for at, each in zip(chunk.span, chunk.known, strict=True)
+            ]
+            row = ChunkState(chunk.job_id, chunk.first, chunk.slice, known).row()
+            values = ", ".join(f"{name} = {_literal(value)}" for name, value in row.items())
+            self.run(f"UPDATE gateway_chunks SET {values} WHERE first = {chunk.first}")  # noqa: S608  # ours
 
     def snapshot(self) -> list[list[tuple[Any, ...]]]:
         """Return everything that there is."""
-        names = ("jobs", "leases", "orders", "chunks", "exceptions", "requests", "slices")
+        names = ("jobs", "slices", "orders", "chunks", "payout_keys")
         return [sorted(self.run(f"SELECT * FROM gateway_{name}"), key=repr) for name in names]  # noqa: S608  # of this list
 
 
 def _literal(value: object) -> str:
-    return "NULL" if value is None else repr(value if isinstance(value, int) else str(value))
+    quoted = str(value).replace("'", "''")
+    return "NULL" if value is None else str(value) if isinstance(value, int) else f"'{quoted}'"
 
 
 async def pages_of(orders: Sequence[Any], size: int = 1000) -> AsyncIterator[Sequence[Any]]:
@@ -128,8 +114,8 @@ async def counts_of(lease: Lease) -> dict[JobState, int]:
     return {state: counts[state] for state in JobState}
 
 
-def succeeded(indices: Sequence[int], **told: Any) -> list[Settlement]:
-    return [Settlement(index=index, state=JobState.SUCCEEDED, **told) for index in indices]
+def succeeded(indices: Sequence[int], **told: Any) -> dict[int, Known]:
+    return {index: Known(JobState.SUCCEEDED, **told) for index in indices}
 
 
 @contextmanager
@@ -159,43 +145,19 @@ class Watch:
         self.fails_commit = False
         self.loses_next_commit = False
         engine = journal.database._engine
-        journal.database._texts = _Texts(self)
-        event.listen(engine, "commit", self._count_commit)
-        event.listen(engine, "before_cursor_execute", self._count, retval=True)
+        self._adapt, self._commit = engine.adapt, engine.commit
+        engine.adapt, engine.commit = self.adapt, self.commit  # type: ignore[method-assign]
 
-    def _count_commit(self, connection: Any) -> None:
+    def commit(self, driver: Any) -> None:
         self.commits += 1
         is_lost, self.loses_next_commit = self.loses_next_commit, False
         if is_lost:
-            connection.connection.driver_connection.commit()
+            driver.commit()
         if self.fails_commit or is_lost:
-            connection.exec_driver_sql("SELECT broken FROM nowhere")
+            driver.execute("SELECT broken FROM nowhere")
+        self._commit(driver)
 
-    def _count(
-        self, _: object, __: object, statement: str, parameters: Any, *___: object
-    ) -> tuple[str, Any]:
-        if statement.startswith("SELECT broken"):
-            return statement, parameters
-        return ("SELECT broken FROM nowhere", ()) if self.breaks() else (statement, parameters)
-
-    def breaks(self) -> bool:
-        """Count a statement, and say whether it is the one to break."""
+    def adapt(self, statement: str) -> str:
         self.statements += 1
-        return self.statements - 1 == self.broken
-
-
-class _Texts(dict[Any, Any]):
-    """Statements that go by the driver: those that a watch breaks are others."""
-
-    def __init__(self, watch: Watch) -> None:
-        super().__init__()
-        self.watch = watch
-
-    def get(self, statement: Any, default: Any = None) -> Any:
-        """Return the text of a statement, and the names of its parameters."""
-        known = super().get(statement, default)
-        return ("SELECT broken FROM nowhere", _nothing) if self.watch.breaks() else known
-
-
-def _nothing(_: object) -> tuple[()]:
-    return ()
+        is_broken = self.statements - 1 == self.broken
+        return "SELECT broken FROM nowhere" if is_broken else self._adapt(statement)

@@ -3,8 +3,6 @@
 import random
 from collections import Counter, defaultdict
 
-import pytest
-
 from gateway_async.journal.submit import share_out
 
 
@@ -19,11 +17,7 @@ def test_transactions_of_several_ranges_are_gathered_behind_them() -> None:
     assert list(share_out([1, 1, 1, 1], 2)) == [3, 3, 3, 3]
 
 
-@pytest.mark.parametrize("looked_at_once", [10, 10_000])
-def test_no_transaction_is_in_two_slices(
-    monkeypatch: pytest.MonkeyPatch, looked_at_once: int
-) -> None:
-    monkeypatch.setattr("gateway_async.journal.submit._LOOKED_AT_ONCE", looked_at_once)
+def test_no_transaction_is_in_two_slices() -> None:
     drawing = random.Random(1)
     for _ in range(200):
         keys = [drawing.randrange(30) for _ in range(drawing.randrange(60))]

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from gateway_async.errors import JournalError, RejectedError
 from gateway_async.journal import JobState, Journal, database as database_module
 from gateway_async.journal.database import Transaction
-from gateway_async.journal.rows import Settlement
+from gateway_async.journal.rows import Known
 from tests.journal.tables import Tables, sent, taken
 from tests.postgres import emptied, postgres_url
 
@@ -23,7 +23,7 @@ async def asked(journal: Journal, statement: str) -> list[Any]:
     """Return the rows of a statement on the journal's own connection."""
 
     def ask(inside: Transaction) -> list[Any]:
-        return [tuple(row) for row in inside.execute(sa.text(statement))]
+        return [tuple(row) for row in inside.run(statement)]
 
     return await journal.database.run("cannot ask", ask)
 
@@ -172,14 +172,14 @@ async def test_a_database_that_cannot_hold_any_text_is_refused() -> None:
 
 async def _keep_a_reason(url: str) -> None:
     """Keep what no encoding of eight bits can hold, and read it back."""
-    told = Settlement(index=0, state=JobState.DECLINED, code="E1", text="余额不足 и €")
+    told = {0: Known(JobState.DECLINED, code="E1", text="余额不足 и €")}
     async with Journal.open(url) as journal:
         lease = await taken(journal)
         request = await sent(lease, [0])
-        await lease.settle(request, [told], ended_at=1.0)
+        await lease.settle(request, told, ended_at=1.0)
         outcome = await anext(journal.outcomes("job"))
     assert isinstance(outcome.error, RejectedError)
-    assert outcome.error.text == told.text
+    assert outcome.error.text == told[0].text
 
 
 class Proxy:

@@ -203,7 +203,7 @@ async def test_whoever_ends_an_import_takes_no_lock_before_the_jobs(
                 waits, (beside.info.backend_pid,)
             ).fetchall():
                 await asyncio.sleep(0)
-            beside.execute("SELECT epoch FROM gateway_leases FOR UPDATE NOWAIT")
+            beside.execute("SELECT epoch FROM gateway_slices FOR UPDATE NOWAIT")
             beside.commit()
             assert await submitting == 5
 

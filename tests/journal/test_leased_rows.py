@@ -3,8 +3,9 @@
 import pytest
 
 from gateway_async import OutcomeStatus
+from gateway_async.batching.results import Sending
 from gateway_async.journal import JobState, Journal
-from gateway_async.journal.rows import RequestNote, Settlement
+from gateway_async.journal.rows import Known
 from tests.journal.tables import ALL, Tables, counts_of, sent, submitted, succeeded, taken
 from tests.orders import made_up, orders_for, refunds
 
@@ -27,22 +28,25 @@ async def test_a_request_is_noted(journal: Journal) -> None:
     lease = await taken(journal)
     references = {"T000001": frozenset({"a", "b"}), "T000002": frozenset[str]()}
     request = await sent(lease, (1, 2), references=references, marker="ga-1", alone=False)
-    note = RequestNote(id=request, ended_at=None, references=references, marker="ga-1", alone=False)
-    assert [row.sending for row in await lease.rows_between(0, 2)] == [None, note, note]
-    await lease.settle(request, [Settlement(index=1, state=UNKNOWN)], ended_at=12.5)
+    before, first, second = await lease.rows_between(0, 2)
+    assert before.outcome().sending is None
+    for row in (first, second):
+        assert row.known.request == request
+        assert row.outcome(ended_by=7.5).sending == Sending(
+            ended_at=7.5, references=references, marker="ga-1", alone=False
+        )
+    await lease.settle(request, {1: Known(UNKNOWN)}, ended_at=12.5)
     (row,) = await lease.rows({UNKNOWN})
-    assert row.sending is not None
-    assert row.sending.ended_at == 12.5
+    sending = row.outcome().sending
+    assert sending is not None
+    assert sending.ended_at == 12.5
 
 
 @pytest.mark.parametrize("indices", [range(2, 6), (2, 3, 5, 9), (7,)])
 async def test_a_chunk_that_succeeded(journal: Journal, tables: Tables, indices: range) -> None:
     lease = await taken(journal)
     request = await sent(lease, indices)
-    settlements = [
-        Settlement(index=index, state=JobState.SUCCEEDED, reference=f"R{index}")
-        for index in indices
-    ]
+    settlements = {index: Known(JobState.SUCCEEDED, reference=f"R{index}") for index in indices}
     await lease.settle(request, settlements, ended_at=1.0)
     rows = await lease.rows({JobState.SUCCEEDED})
     assert [(row.index, row.known.reference) for row in rows] == [(i, f"R{i}") for i in indices]
@@ -55,11 +59,11 @@ async def test_a_request_is_settled_in_parts(journal: Journal) -> None:
     await lease.settle(request, succeeded((0, 2), reference="R"), ended_at=1.0)
     await lease.settle(
         request,
-        [
-            Settlement(index=1, state=JobState.DECLINED, code="V1", text="no"),
-            *succeeded((3,), reference="S", proof="seen"),
-            Settlement(index=4, state=UNKNOWN, text="x" * 1001),
-        ],
+        {
+            1: Known(JobState.DECLINED, code="V1", text="no"),
+            **succeeded((3,), reference="S", proof="seen"),
+            4: Known(UNKNOWN, text="x" * 1001),
+        },
         ended_at=2.0,
     )
     rows = await lease.rows_between(0, 5)
@@ -83,14 +87,15 @@ async def test_an_order_that_is_sent_again_says_nothing_of_the_first_time(
 ) -> None:
     lease = await taken(journal)
     request = await sent(lease, (4,), marker="first")
-    lost = Settlement(index=4, state=UNKNOWN, text="lost", reference="R")
-    await lease.settle(request, [lost], ended_at=1.0)
-    assert await lease.recover([Settlement(index=4, state=NEW, text="t", proof="p")])
+    lost = {4: Known(UNKNOWN, text="lost", reference="R")}
+    await lease.settle(request, lost, ended_at=1.0)
+    assert await lease.recover({4: Known(NEW, text="t", proof="p")})
     again = await sent(lease, (4,), marker="second")
     (row,) = await lease.rows_between(4, 4)
     assert (row.known.text, row.known.proof, row.known.reference) == ("", "", "")
-    assert row.sending is not None
-    assert (row.sending.id, row.sending.marker) == (again, "second")
+    sending = row.outcome().sending
+    assert sending is not None
+    assert (row.known.request, sending.marker) == (again, "second")
 
 
 async def test_rows_of_transactions(journal: Journal) -> None:
@@ -106,8 +111,8 @@ async def test_a_witness_succeeded_and_has_a_reference(journal: Journal) -> None
     lease = await taken(journal)
     assert await lease.witness() is None
     request = await sent(lease, range(4))
-    lost = Settlement(index=0, state=UNKNOWN, reference="R")
-    await lease.settle(request, [lost, *succeeded((1,))], ended_at=1.0)
+    lost = {0: Known(UNKNOWN, reference="R")}
+    await lease.settle(request, {**lost, **succeeded((1,))}, ended_at=1.0)
     assert await lease.witness() is None
     await lease.settle(request, succeeded((2,), reference="R"), ended_at=1.0)
     witness = await lease.witness()
@@ -118,7 +123,7 @@ async def test_a_witness_succeeded_and_has_a_reference(journal: Journal) -> None
 async def test_one_that_was_found_is_a_witness_too(journal: Journal) -> None:
     lease = await taken(journal)
     request = await sent(lease, (3,))
-    await lease.settle(request, [Settlement(index=3, state=UNKNOWN)], ended_at=1.0)
+    await lease.settle(request, {3: Known(UNKNOWN)}, ended_at=1.0)
     assert await lease.recover(succeeded((3,), reference="R"))
     witness = await lease.witness()
     assert witness is not None
@@ -137,10 +142,8 @@ async def test_jobs_do_not_touch_each_other(journal: Journal) -> None:
 async def test_texts_that_a_database_cannot_hold(journal: Journal) -> None:
     lease = await taken(journal)
     request = await sent(lease, (1,), references={"T\0": frozenset({"R\0"})})
-    strange = Settlement(
-        index=1, state=UNKNOWN, code="\0", text="a\0b\ud800", reference="\ud800", proof="\0"
-    )
-    await lease.settle(request, [strange], ended_at=1.0)
+    strange = {1: Known(UNKNOWN, code="\0", text="a\0b\ud800", reference="\ud800", proof="\0")}
+    await lease.settle(request, strange, ended_at=1.0)
     (row,) = await lease.rows_between(1, 1)
     known = row.known
     assert (known.code, known.text, known.reference) == (
@@ -149,5 +152,6 @@ async def test_texts_that_a_database_cannot_hold(journal: Journal) -> None:
         "\ufffd",
     )
     assert row.outcome().status is OutcomeStatus.UNKNOWN
-    assert row.sending is not None
-    assert row.sending.references == {"T\0": frozenset({"R\0"})}
+    sending = row.outcome().sending
+    assert sending is not None
+    assert sending.references == {"T\0": frozenset({"R\0"})}

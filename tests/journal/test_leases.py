@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from gateway_async.errors import JobBusyError, JobNotFoundError, JournalError, LeaseLostError
-from gateway_async.journal import JobState, Journal, lease as lease_module, leases
-from gateway_async.journal.lease import Lease
-from gateway_async.journal.rows import NOT_DONE, LeaseKey, Settlement
+from gateway_async.journal import JobState, Journal, leases
+from gateway_async.journal.leases import Lease, LeaseKey
+from gateway_async.journal.rows import NOT_DONE, Known
 from tests.journal.tables import Tables, Watch, held_up, sent, submitted, succeeded, taken
 
 WRITES: dict[str, Callable[[Lease], Awaitable[object]]] = {
     "intend": lambda lease: sent(lease, range(3, 6)),
     "withdraw": lambda lease: lease.withdraw(1, range(3)),
     "settle": lambda lease: lease.settle(1, succeeded(range(3), reference="R"), ended_at=1.0),
-    "recover": lambda lease: lease.recover([Settlement(index=9, state=JobState.NEW)]),
+    "recover": lambda lease: lease.recover({9: Known(JobState.NEW)}),
     "renew": lambda lease: lease.renew(),
 }
 
@@ -64,8 +64,7 @@ async def test_what_was_in_flight_or_held_is_looked_up(journal: Journal, tables:
         (JobState.UNKNOWN, "earlier, why"),
     ]
     (row, *_) = await again.rows({JobState.UNKNOWN})
-    assert row.sending is not None
-    assert (row.sending.id, row.sending.ended_at) == (request, None)
+    assert (row.known.request, row.known.ended_at) == (request, None)
 
 
 @pytest.mark.parametrize("write", WRITES)
@@ -123,7 +122,7 @@ async def test_release_is_repeatable_and_only_of_ones_own(journal: Journal, othe
 
 
 def set_clocks(monkeypatch: pytest.MonkeyPatch, clocks: Callable[[], tuple[float, float]]) -> None:
-    monkeypatch.setattr("gateway_async.journal.lease.read_clocks", clocks)
+    monkeypatch.setattr("gateway_async.journal.leases.read_clocks", clocks)
 
 
 @pytest.mark.parametrize(
@@ -174,12 +173,12 @@ async def test_the_local_view_is_the_shorter_one(
 def test_the_clock_goes_on_in_a_suspended_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     if hasattr(time, "CLOCK_BOOTTIME"):
         before = time.clock_gettime(time.CLOCK_BOOTTIME)
-        assert before <= lease_module.read_clocks()[0] <= time.clock_gettime(time.CLOCK_BOOTTIME)
+        assert before <= leases.read_clocks()[0] <= time.clock_gettime(time.CLOCK_BOOTTIME)
         monkeypatch.delattr(time, "CLOCK_BOOTTIME")
     before = time.monotonic()
-    assert before <= lease_module.read_clocks()[0] <= time.monotonic()
+    assert before <= leases.read_clocks()[0] <= time.monotonic()
     monkeypatch.setattr(time, "time", lambda: 12.5)
-    assert lease_module.read_clocks()[1] == 12.5
+    assert leases.read_clocks()[1] == 12.5
 
 
 async def test_a_caller_that_was_cancelled_before_takes_no_lease(journal: Journal) -> None:

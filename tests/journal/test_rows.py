@@ -14,14 +14,14 @@ from gateway_async import (
 )
 from gateway_async.batching.results import Sending
 from gateway_async.journal import JobState
-from gateway_async.journal.rows import Known, RequestNote, Row, StoredChunk
+from gateway_async.journal.rows import Known, Row, StoredChunk, noted
 from gateway_async.models.orders import status_codes
 from tests.orders import made_up, orders_for, refunds
 
 
-def row(state: JobState, index: int = 7, sending: RequestNote | None = None, **known: Any) -> Row:
+def row(state: JobState, index: int = 7, **known: Any) -> Row:
     (order,) = refunds(1)
-    return Row(index=index, order=order, known=Known(str(state), **known), sending=sending)
+    return Row(index=index, order=order, known=Known(str(state), **known))
 
 
 @pytest.mark.parametrize(
@@ -66,18 +66,15 @@ def test_an_order_without_a_refund_has_no_record() -> None:
 
 @pytest.mark.parametrize(("ended_at", "given", "expected"), [(5.0, 9.0, 5.0), (None, 9.0, 9.0)])
 def test_what_was_noted(ended_at: float | None, given: float, expected: float) -> None:
-    note = RequestNote(
-        id=3, ended_at=ended_at, references={"T": frozenset({"R"})}, marker="ga-1", alone=False
-    )
-    outcome = row(JobState.UNKNOWN, sending=note).outcome(ended_at=given)
+    sent = noted({"T": frozenset({"R"})}, "ga-1", alone=False)
+    outcome = row(JobState.UNKNOWN, sent=sent, ended_at=ended_at).outcome(ended_by=given)
     assert outcome.sending == Sending(
         ended_at=expected, references={"T": frozenset({"R"})}, marker="ga-1", alone=False
     )
 
 
 def test_a_request_whose_end_was_not_noted_may_not_have_ended() -> None:
-    note = RequestNote(id=3, ended_at=None, references={}, marker=None, alone=True)
-    sending = row(JobState.INTENT, sending=note).outcome().sending
+    sending = row(JobState.INTENT, sent=noted({}, None, alone=True)).outcome().sending
     assert sending == Sending(ended_at=math.inf)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from gateway_async.errors import JournalError
 from gateway_async.journal import JobState, Journal
-from gateway_async.journal.rows import Settlement
+from gateway_async.journal.rows import Known
 from gateway_async.journal.states import TRANSITIONS, Transition, sources
 from tests.journal.tables import Tables, sent, taken
 
@@ -47,14 +47,14 @@ def test_sources_are_those_of_the_table(move: Transition, after: JobState) -> No
 async def test_hold(journal: Journal, tables: Tables, before: JobState) -> None:
     lease = await taken(journal)
     tables.put(4, state=before)
-    held = Settlement(index=4, state=JobState.HELD, proof="alike")
+    held = {4: Known(JobState.HELD, proof="alike")}
     if (Transition.HOLD, before, JobState.HELD) in ALLOWED:
-        await lease.hold([held])
+        await lease.hold(held)
         assert tables.states()[4] == "held"
         return
     known = tables.snapshot()
     with pytest.raises(JournalError, match=f"expected 'new', but o.* '{before}'"):
-        await lease.hold([held])
+        await lease.hold(held)
     assert tables.snapshot() == known
 
 
@@ -81,7 +81,7 @@ async def test_withdraw(journal: Journal, tables: Tables, before: JobState) -> N
     if (Transition.WITHDRAW, before, JobState.NEW) in ALLOWED:
         await lease.withdraw(request, range(3, 6))
         assert tables.states() == ["new"] * 10
-        assert [row.sending for row in await lease.rows_between(3, 5)] == [None] * 3
+        assert [row.outcome().sending for row in await lease.rows_between(3, 5)] == [None] * 3
         return
     known = tables.snapshot()
     with pytest.raises(JournalError, match="expected 'intent'"):
@@ -94,7 +94,7 @@ async def test_settle(journal: Journal, tables: Tables, before: JobState, after:
     lease = await taken(journal)
     request = await sent(lease, range(3, 6))
     tables.put(4, state=before)
-    settlements = [Settlement(index=index, state=after) for index in range(3, 6)]
+    settlements = {index: Known(after) for index in range(3, 6)}
     if (Transition.SETTLE, before, after) in ALLOWED:
         await lease.settle(request, settlements, ended_at=1.0)
         assert tables.states()[3:6] == [after] * 3
@@ -110,13 +110,13 @@ async def test_recover(journal: Journal, tables: Tables, before: JobState, after
     lease = await taken(journal)
     tables.put(4, state=before)
     known = tables.snapshot()
-    found = Settlement(index=4, state=after, text="seen", reference="R-1", proof="record")
+    found = {4: Known(after, text="seen", reference="R-1", proof="record")}
     if (Transition.RECOVER, JobState.UNKNOWN, after) not in ALLOWED:
         with pytest.raises(JournalError, match="no state becomes"):
-            await lease.recover([found])
+            await lease.recover(found)
     else:
         is_allowed = (Transition.RECOVER, before, after) in ALLOWED
-        assert await lease.recover([found]) is is_allowed
+        assert await lease.recover(found) is is_allowed
         if is_allowed:
             (row,) = await lease.rows_between(4, 4)
             told = (row.known.state, row.known.text, row.known.reference, row.known.proof)
@@ -138,5 +138,5 @@ async def test_a_request_of_another_cannot_be_settled(journal: Journal, tables: 
 async def test_no_orders_are_no_mistake_to_settle(journal: Journal, tables: Tables) -> None:
     lease = await taken(journal)
     request = await sent(lease, range(3))
-    await lease.settle(request, [], ended_at=1.0)
+    await lease.settle(request, {}, ended_at=1.0)
     assert tables.states()[:3] == ["intent"] * 3

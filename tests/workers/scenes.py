@@ -231,7 +231,7 @@ def _owners(url: str) -> list[int]:
     """Return the processes that have slices."""
     with psycopg.connect(url) as journal:
         found = journal.execute(
-            "SELECT owner FROM gateway_leases WHERE slice > 0 "
+            "SELECT owner FROM gateway_slices WHERE slice > 0 "
             "AND expires_at > EXTRACT(EPOCH FROM clock_timestamp())"
         ).fetchall()
     return [int(owner.split()[0].rpartition(":")[2]) for (owner,) in found]

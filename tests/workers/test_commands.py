@@ -139,7 +139,8 @@ def test_a_virtual_host_that_is_not_there(
 async def slices_of(url: str) -> tuple[list[int], list[tuple[str, int]]]:
     async with Journal.open(url) as journal:
         found = await journal.slices("month-end")
-        due = await journal.claim_due(("M1", "A1"), 60, 9)
+        gateway = (await journal.job("month-end").head()).gateway
+        due = await journal.claim_due(("M1", "A1", gateway), 60, 9)
         return [each.total for each in found], due
 
 
