@@ -37,19 +37,8 @@ _GAP = r"[ \t\n]*"
 _LEAF = rf"<(?P<leaf>{_NAME})>{_TEXT}</(?P=leaf)>"
 _PLAIN_LEAF = re.compile(rf"<({_NAME})>({_TEXT})</\1>")
 _PLAIN_ELEMENT = re.compile(rf"<({_NAME})>(?:({_TEXT})|{_GAP}((?:{_LEAF}{_GAP})+))</\1>")
-_PLAIN_RESPON = re.compile(
-    rf"""
-    (?:<\?xml[ ]version="1\.0"\?>)? {_GAP}
-    <respon>
-        (?P<content>
-            (?:{_GAP} <(?P<name>{_NAME})> (?:{_TEXT}|{_GAP}(?:{_LEAF}{_GAP})+) </(?P=name)>)*
-        ) {_GAP}
-    </respon>
-    """,
-    re.VERBOSE,
-)
-"""No attribute, entity, comment or declaration fits in, and no text that a parser would change."""
-
+_PLAIN_START = re.compile(rf'(?:<\?xml version="1\.0"\?>)?{_GAP}<respon>')
+_END = "</respon>"
 
 _DECLARATION = re.compile(
     rb"<\?xml\s[^<>]{0,100}?\bencoding\s*=\s*[\"']([\w.-]{1,40})[\"'][^<>]{0,100}\?>"
@@ -90,20 +79,24 @@ def _plain_fields(trimmed: bytes) -> dict[str, Any] | None:
     It has names and texts, one object deep at most, and nothing that a parser is needed for.
     """
     try:
-        respon = _PLAIN_RESPON.fullmatch(trimmed.decode())
+        text = trimmed.decode()
     except UnicodeDecodeError:
         return None
-    if respon is None:
+    start = _PLAIN_START.match(text)
+    if start is None or not text.endswith(_END):
         return None
-    elements = _PLAIN_ELEMENT.findall(respon["content"])
-    fields: dict[str, Any] = {name: text for name, text, _, _ in elements}
+    parts = _PLAIN_ELEMENT.split(text[start.end() : -len(_END)])
+    if "".join(parts[::5]).strip(" \t\n"):  # what stands between the elements
+        return None
+    names = parts[1::5]
+    fields: dict[str, Any] = dict(zip(names, parts[2::5], strict=True))
     size = len(fields)
-    for name, _, content, _ in elements:
+    for name, content in zip(names, parts[3::5], strict=True):
         if content:
             leaves = _PLAIN_LEAF.findall(content)
             fields[name] = dict(leaves)
             size += len(fields[name]) - len(leaves)
-    return fields if size == len(elements) else None
+    return fields if size == len(names) else None
 
 
 def _parsed_fields(trimmed: bytes, size: int) -> dict[str, Any]:
