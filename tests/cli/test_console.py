@@ -1,111 +1,81 @@
-"""What is shown while a command works, by a clock that a test sets."""
+"""What is shown while a command works, and a run that is driven to its end."""
 
+import asyncio
 import io
 import json
 import logging
-from collections.abc import Callable
-from typing import Any
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Self
 
 import pytest
 from rich.console import Console as RichConsole
 
 from gateway_async.cli.app import run
-from gateway_async.cli.console import (
-    SECONDS_BETWEEN_LINES,
-    Console,
-    Gauge,
-    standard_output,
-    summary_table,
-)
+from gateway_async.cli.console import Console, Gauge, plain_console, standard_output, summary_table
+from gateway_async.cli.run import RunSummary, Stop, drive, guarded
+from gateway_async.errors import ConfigurationError, JobBusyError, JournalError
+
+
+def told(*, is_json: bool = False) -> tuple[Console, io.StringIO]:
+    file = io.StringIO()
+    return Console(is_json=is_json, rich=plain_console(file, 200)), file
 
 
 class Clock:
     """Goes as a test says."""
 
-    def __init__(self) -> None:
-        self.now = 1000.0
+    now = 1000.0
 
     def __call__(self) -> float:
         return self.now
 
 
-def console(*, is_json: bool = False) -> tuple[Console, Callable[[], list[str]]]:
-    file = io.StringIO()
-    console = RichConsole(file=file, width=200)
-    return Console(is_json=is_json, rich=console), lambda: file.getvalue().splitlines()
-
-
-def gauged(told: Console, clock: Clock, total: int | None = 1000) -> Gauge:
-    return Gauge(told, "refund", total, clock)
+def progress(steps: list[tuple[float, int]], *, is_json: bool = False) -> list[str]:
+    """Return the lines of a gauge that reaches so many orders, each after some seconds."""
+    console, file = told(is_json=is_json)
+    clock = Clock()
+    gauge = Gauge(console, "refund", 1000, clock)
+    gauge.counts.update(succeeded=36, unknown=4)
+    for seconds, done in steps:
+        clock.now += seconds
+        gauge.reach(done)
+    return file.getvalue().splitlines()
 
 
 def test_without_a_terminal_a_line_comes_every_few_seconds() -> None:
-    told, lines = console()
-    clock = Clock()
-    gauge = gauged(told, clock)
-    for number in range(99):
-        clock.now += 0.125
-        gauge.advance("unknown" if number % 10 == 0 else "succeeded")
-    assert lines() == [
-        "refund: 40 of 1,000, 8/s, 120 s left, 36 succeeded, 4 unknown",
-        "refund: 80 of 1,000, 8/s, 115 s left, 72 succeeded, 8 unknown",
+    counts = "36 succeeded, 4 unknown"
+    assert progress([(1.0, number + 1) for number in range(11)]) == [
+        f"refund: 5 of 1,000, 1/s, 995 s left, {counts}",
+        f"refund: 10 of 1,000, 1/s, 990 s left, {counts}",
     ]
+    # How long it takes is said only while it comes on: not while it waits for the settle time.
+    assert progress([(5.0, 900), (5.0, 900)]) == [
+        f"refund: 900 of 1,000, 180/s, 1 s left, {counts}",
+        f"refund: 900 of 1,000, 90/s, {counts}",
+    ]
+    (line,) = map(json.loads, progress([(5.0, 1)], is_json=True))
+    assert (line["event"], line["done"], line["total"], line["rate"]) == ("progress", 1, 1000, 0.2)
+    assert line["counts"] == {"succeeded": 36, "unknown": 4}
 
 
-def test_a_line_comes_also_where_nothing_happens() -> None:
-    told, lines = console()
-    clock = Clock()
-    gauge = gauged(told, clock)
-    for _ in range(11):
-        clock.now += 1.0
-        gauge.tick()
-    assert lines() == ["refund: 0 of 1,000, 0/s"] * 2
-
-
-def test_how_long_it_takes_is_said_only_while_it_comes_on() -> None:
-    """A run that waits for the settle time would else say for a minute that it is almost done."""
-    told, lines = console()
-    clock = Clock()
-    gauge = gauged(told, clock)
-    for _ in range(2):
-        clock.now += 5.0
-        gauge.reach(900)
-    assert lines() == ["refund: 900 of 1,000, 180/s, 1 s left", "refund: 900 of 1,000, 90/s"]
-
-
-def test_lines_can_be_json() -> None:
-    told, lines = console(is_json=True)
-    clock = Clock()
-    gauge = gauged(told, clock, total=None)
-    gauge.advance("declined")
-    clock.now += SECONDS_BETWEEN_LINES
-    gauge.tick()
-    (line,) = map(json.loads, lines())
-    assert line["event"] == "progress"
-    assert (line["done"], line["total"], line["rate"]) == (1, None, 0.2)
-    assert line["counts"] == {"declined": 1}
-
-
-@pytest.mark.parametrize("text", ["[bold]no markup[/bold]", "a, " * 200 + "b", "line\nline"])
-def test_what_is_said_is_not_changed(text: str) -> None:
-    told, lines = console()
-    told.tell("event", text)
-    assert "\n".join(lines()) == text
-    told, lines = console(is_json=True)
-    told.tell("event", text, amount=1)
-    (line,) = lines()
-    found: dict[str, Any] = json.loads(line)
+@pytest.mark.parametrize(
+    "text", ["[bold]no markup[/bold]", "a, " * 200 + "b", "line\nline", "[/x]", "O:smile:1"]
+)
+def test_what_is_said_is_not_changed(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    console, file = told()
+    console.tell("event", text)
+    assert file.getvalue() == f"{text}\n"
+    console, file = told(is_json=True)
+    console.tell("event", text, amount=1)
+    found: dict[str, Any] = json.loads(file.getvalue())
     assert (found["event"], found["message"], found["amount"]) == ("event", text, 1)
-
-
-@pytest.mark.parametrize("text", ["[/x]", "[red]A[/red]", "O:smile:1"])
-def test_what_tables_show_is_not_changed(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     table = summary_table([(text, {"succeeded": 1}, 1, 0, 0.1)])
     standard_output().print(table)
     Console().show("summary", table)
-    out, err = capsys.readouterr()
-    assert text in out
-    assert text in err
+    for shown in capsys.readouterr():
+        assert text.split(maxsplit=1)[0] in shown
 
 
 def test_nothing_is_lost_because_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,30 +91,20 @@ def test_nothing_is_lost_because_nobody_listens(monkeypatch: pytest.MonkeyPatch)
         Console(is_json=is_json).warn("nobody hears this")
 
 
-def test_warnings_are_told_and_what_makes_a_job_wait() -> None:
-    told = io.StringIO()
-    with Console(rich=RichConsole(file=told)).passing_on_logs():
-        logging.getLogger("gateway_async.requests").warning("refund may have happened")
+def test_warnings_are_told_once_and_counted_and_so_is_what_makes_a_job_wait() -> None:
+    console, file = told()
+    requests, jobs = (logging.getLogger(f"gateway_async.{name}") for name in ("requests", "jobs"))
+    with console.passing_on_logs():
+        for number in range(9):
+            requests.warning("chunk %d is unknown", number)
         logging.getLogger("gateway_async.batches").info("refund began")
-        logging.getLogger("gateway_async.jobs").info("job 'november' waits 14.0 s")
+        jobs.info("job 'november' waits 14.0 s")
         logging.getLogger("gateway_async.recovery").info("looked at again in 60 s")
-    logging.getLogger("gateway_async.jobs").info("job 'december' waits 14.0 s")
-    assert told.getvalue().splitlines() == [
-        "refund may have happened",
+    jobs.info("job 'december' waits 14.0 s")
+    assert file.getvalue().splitlines() == [
+        "chunk 0 is unknown",
         "job 'november' waits 14.0 s",
         "looked at again in 60 s",
-    ]
-
-
-def test_alike_warnings_are_one_line_with_a_count() -> None:
-    told = io.StringIO()
-    with Console(rich=RichConsole(file=told, width=200)).passing_on_logs():
-        for number in range(9):
-            logging.getLogger("gateway_async.requests").warning("chunk %d is unknown", number)
-        logging.getLogger("gateway_async.requests").warning("another")
-    assert told.getvalue().splitlines() == [
-        "chunk 0 is unknown",
-        "another",
         "8 more of these, the last: chunk 8 is unknown",
     ]
 
@@ -153,20 +113,125 @@ def test_alike_warnings_are_one_line_with_a_count() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (["query", "orders.csv", "--rate", "fast"], 'unable to convert "fast" into float'),
-        (["query", "orders.csv", "--bogus"], "--bogus"),
-        (["nothing-like-it"], "Unknown command"),
-        (["refund", "--dryrun", "orders.csv", "--yes"], "--dryrun is no option of this command"),
-        (
-            ["refund", "orders.csv", "--yes", "--out", "--dry-run"],
-            "stands where a file is expected",
-        ),
+        ("query orders.csv --rate fast", 'unable to convert "fast" into float'),
+        ("query orders.csv --bogus", "--bogus"),
+        ("nothing-like-it", "Unknown command"),
+        ("refund --dryrun orders.csv --yes", "--dryrun is no option of this command"),
+        ("refund orders.csv --yes --out --dry-run", "stands where a file is expected"),
     ],
 )
 def test_a_line_that_is_wrong_is_told_as_it_asks(
-    option: list[str], line: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    option: list[str], line: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([*line, *option]) == 2
-    told = json.loads(capsys.readouterr().err)
-    assert told["event"] == "error"
-    assert said in told["message"]
+    assert run([*line.split(), *option]) == 2
+    found = json.loads(capsys.readouterr().err)
+    assert found["event"] == "error"
+    assert said in found["message"]
+
+
+def test_an_output_that_nobody_reads_is_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    def work() -> int:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    assert guarded(Console(), work) == 3
+    assert "ended early: [Errno 32] Broken pipe" in capsys.readouterr().err
+
+
+# Driving
+
+
+class Streamed:
+    """Yields some, then does as a test says, and has the rest as its result."""
+
+    def __init__(
+        self, end: "BaseException | None" = None, *, begins: bool = True, drains: bool = False
+    ) -> None:
+        self._end = end
+        self._begins = begins
+        self._drains = drains
+        self.waiting = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._drains:  # what is in flight never comes
+            await asyncio.Event().wait()
+
+    async def __aiter__(self) -> AsyncIterator[int]:
+        yield 1
+        yield 2
+        if self._end is not None:
+            raise self._end
+        self.waiting.set()
+        await asyncio.Event().wait()
+
+    @property
+    def result(self) -> list[int]:
+        if not self._begins:
+            raise RuntimeError("no result yet")
+        return [3, 4]
+
+
+@pytest.fixture
+def stop() -> Iterator[Stop]:
+    with Stop(Console(rich=RichConsole(quiet=True))) as entered:
+        yield entered
+
+
+async def seen(streamed: Streamed, stop: Stop) -> tuple[list[int], Exception | None]:
+    told, summary = list[int](), RunSummary(command="refund")
+    try:
+        await drive(streamed, told.append, summary, stop=stop, tick=lambda: None)
+    except Exception as error:  # noqa: BLE001  # whatever comes is looked at
+        return told, error
+    return told, summary.failure
+
+
+@pytest.mark.parametrize(
+    ("error", "known"),
+    [
+        (JournalError("the disk is full"), [1, 2, 3, 4]),
+        (RuntimeError("a defect"), [1, 2, 3, 4]),
+        (JobBusyError("another process has it"), [1, 2]),
+    ],
+)
+async def test_what_is_known_is_seen_whatever_ends_it(
+    error: Exception, known: list[int], stop: Stop
+) -> None:
+    assert await seen(Streamed(error), stop) == (known, error)
+
+
+async def test_a_run_that_did_not_begin_says_that_nothing_was_sent(stop: Stop) -> None:
+    stop.count = 1
+    _, error = await seen(Streamed(begins=False), stop)
+    assert isinstance(error, ConfigurationError)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_signal_ends_it_and_nothing_is_lost(number: signal.Signals, stop: Stop) -> None:
+    streamed = Streamed()
+    driving = asyncio.ensure_future(seen(streamed, stop))
+    await streamed.waiting.wait()
+    os.kill(os.getpid(), number)
+    assert await driving == ([1, 2, 3, 4], None)
+    os.kill(os.getpid(), number)  # what comes later is counted, and ends nothing
+    await asyncio.sleep(0)
+    assert stop.count == 2
+
+
+@pytest.mark.parametrize("before", [False, True])
+async def test_two_signals_in_one_moment_do_not_wait_for_what_is_in_flight(
+    before: bool, stop: Stop
+) -> None:
+    streamed = Streamed(drains=True)
+    if before:
+        stop.count = 2
+    driving = asyncio.ensure_future(seen(streamed, stop))
+    if not before:
+        await streamed.waiting.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+    done, _ = await asyncio.wait({driving}, timeout=20)
+    assert done, "it waits for what is in flight"
+    assert await driving == ([1, 2, 3, 4], None)

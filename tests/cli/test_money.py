@@ -13,7 +13,17 @@ import pytest
 from gateway_async.cli.jobs import name_of_orders
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, Latency
-from tests.cli.running import COLUMNS, names, outcomes, run, start, statuses, write, write_refunds
+from tests.cli.running import (
+    COLUMNS,
+    names,
+    outcomes,
+    run,
+    run_installed,
+    start,
+    statuses,
+    write,
+    write_refunds,
+)
 
 KEPT = ("--journal", "sqlite:///jobs.db")
 
@@ -24,42 +34,35 @@ def effects(sandbox: Sandbox, orders: Path) -> set[int]:
     return {sandbox.ledger.effects("refund", row["transaction_id"]) for row in rows}
 
 
-async def test_the_same_file_again_moves_no_money_and_writes_the_outcomes(
+async def test_the_same_orders_again_move_no_money_and_write_the_outcomes(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    orders = write_refunds(sandbox, tmp_path / "orders.csv", 120)
-    line = ("refund", "orders.csv", "--out", "out.csv", *KEPT)
-    first = await run(sandbox, *line, "--yes", cwd=tmp_path)
-    assert first.code == 0, first.stderr
+    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 120), tmp_path / "out.csv"
+    kept = ("--journal", f"sqlite:///{tmp_path}/jobs.db")
+    sandbox.faults.add("refund", DropReply(times=1))  # which the run settles by itself
+    first = await run_installed(sandbox, "refund", orders, "--out", out, "--yes", *kept)
+    assert (first.code, first.stdout) == (0, ""), first.stderr
     assert "new job refund-" in first.stderr
+    assert sandbox.secret not in first.stderr
+    rows = outcomes(out)
+    assert [row["customer"] for row in rows] == [f"customer {number}" for number in range(120)]
+    assert all(row["refund_reference_id"] == row["transaction_id"] + "-01" for row in rows)
+    assert statuses(out) == {"succeeded": 120}
+    assert names(tmp_path) == ["jobs.db", "orders.csv", "out.csv"]
     requests = sandbox.requests.total()
 
-    again = await run(sandbox, *line, cwd=tmp_path)
-    assert again.code == 0, again.stderr
-    assert "is done: 120 succeeded; nothing is sent" in again.stderr
-    assert sandbox.requests.total() == requests
-    assert statuses(tmp_path / "out.csv") == {"succeeded": 120}
-    assert [row["customer"] for row in outcomes(tmp_path / "out.csv")] == [
-        f"customer {number}" for number in range(120)
-    ]
-    assert names(tmp_path) == ["jobs.db", "orders.csv", "out.csv", "out.csv.1"]
-    assert effects(sandbox, orders) == {1}
-
-
-async def test_another_layout_of_the_same_orders_is_the_same_job(
-    sandbox: Sandbox, tmp_path: Path
-) -> None:
-    orders = write_refunds(sandbox, tmp_path / "orders.csv", 3)
-    rows = outcomes(orders)
-    header = [*rows[0]][::-1]
-    longer = [{**row, "refund_amount": f"{row['refund_amount']}0"} for row in rows]
+    header = [*outcomes(orders)[0]][::-1]
+    longer = [{**row, "refund_amount": f"{row['refund_amount']}0"} for row in outcomes(orders)]
     write(tmp_path / "turned.csv", header, [[row[name] for name in header] for row in longer])
-    lines = [json.dumps({n: text for n, text in row.items() if n != "customer"}) for row in rows]
+    lines = [json.dumps({n: t for n, t in row.items() if n != "customer"}) for row in longer]
     (tmp_path / "lines.jsonl").write_text("\n".join(lines))
-    for number, name in enumerate(("orders.csv", "turned.csv", "lines.jsonl")):
-        line = ("refund", name, "--out", f"{number}.csv", "--yes", *KEPT)
-        ended = await run(sandbox, *line, cwd=tmp_path)
-        assert ended.code == 0, ended.stderr
+    for name in ("orders.csv", "turned.csv", "lines.jsonl"):  # no question is asked
+        again = await run(sandbox, "refund", name, "--out", "out.csv", *kept, cwd=tmp_path)
+        assert again.code == 0, again.stderr
+        assert "is done: 120 succeeded; nothing is sent" in again.stderr
+        assert statuses(out) == {"succeeded": 120}
+    assert {"out.csv.1", "out.csv.2"} <= {*names(tmp_path)}
+    assert sandbox.requests.total() == requests
     assert effects(sandbox, orders) == {1}
 
 
@@ -91,6 +94,44 @@ async def test_a_job_is_made_again_only_where_that_is_asked_for_and_it_is_done(
     assert effects(sandbox, orders) == {2}
     named = await run(sandbox, *line, "--yes", "--job", "night", cwd=tmp_path)
     assert "under another --job" in named.stderr
+
+
+async def test_the_same_orders_under_another_name_are_held_as_alike(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    orders = write_refunds(sandbox, tmp_path / "orders.csv", 3)
+    line = ("refund", "orders.csv", "--yes", "--out", "out.csv", *KEPT)
+    assert (await run(sandbox, *line, cwd=tmp_path)).code == 0
+    other = await run(sandbox, *line, "--job", "other", cwd=tmp_path)
+    assert other.code == 3, other.stderr
+    assert statuses(tmp_path / "out.csv") == {"not_sent": 3}
+    assert "gateway-async jobs show other --journal sqlite:///" in other.stderr
+    assert effects(sandbox, orders) == {1}
+
+    write_refunds(sandbox, orders, 3)
+    before, there = sandbox.requests["refund"], names(tmp_path)
+    differing = await run(sandbox, *line, "--job", "other", cwd=tmp_path)
+    assert differing.code == 2, differing.stderr
+    assert "which differs in " in differing.stderr
+    assert (sandbox.requests["refund"], names(tmp_path)) == (before, there)
+
+
+async def test_captures_cancels_and_reviews(sandbox: Sandbox, tmp_path: Path) -> None:
+    rows = [
+        (p.transaction_id, p.order_no, p.currency, p.amount)
+        for p in sandbox.seed(3, status="authorised")
+    ]
+    for command, row in zip(("capture", "cancel", "review"), rows, strict=True):
+        columns = (*COLUMNS, "review_flag") if command == "review" else COLUMNS
+        cells = (*row, "1") if command == "review" else row
+        write(tmp_path / "orders.csv", columns, [cells])
+        line = (command, "orders.csv", "--out", "out.csv", *KEPT)
+        assert (await run(sandbox, *line, cwd=tmp_path)).code == 0
+        assert statuses(tmp_path / "out.csv") == {"succeeded": 1}
+        asked = await run(sandbox, *line, "--again", cwd=tmp_path)
+        assert asked.code == 2
+        assert f"AGAIN, as new job {command}-" in asked.stderr
+        assert sandbox.ledger.effects(command, str(row[0])) == 1
 
 
 async def test_json_is_one_object_with_counts_job_and_files(
@@ -127,52 +168,21 @@ async def test_json_is_one_object_with_counts_job_and_files(
     assert effects(sandbox, orders) == {1}
 
 
-async def test_captures_are_not_made_again_unasked(sandbox: Sandbox, tmp_path: Path) -> None:
-    rows = [
-        (p.transaction_id, p.order_no, p.currency, p.amount)
-        for p in sandbox.seed(2, status="authorised")
-    ]
-    write(tmp_path / "orders.csv", COLUMNS, rows)
-    line = ("capture", "orders.csv", "--out", "out.csv", *KEPT)
-    assert (await run(sandbox, *line, cwd=tmp_path)).code == 0
-    before = sandbox.requests["capture"]
-    asked = await run(sandbox, *line, "--again", cwd=tmp_path)
-    assert asked.code == 2
-    assert "AGAIN, as new job capture-" in asked.stderr
-    assert sandbox.requests["capture"] == before
-
-
-async def test_a_job_of_workers_is_left_to_them(sandbox: Sandbox, tmp_path: Path) -> None:
-    write_refunds(sandbox, tmp_path / "orders.csv", 3)
-    cut = await run(sandbox, "submit", "orders.csv", "--job", "night", "--yes", *KEPT, cwd=tmp_path)
-    assert cut.code == 0, cut.stderr
-    line = ("refund", "orders.csv", "--out", "out.csv", "--yes", "--job", "night", *KEPT)
-    refused = await run(sandbox, *line, cwd=tmp_path)
-    assert refused.code == 2, refused.stderr
-    assert "slices" in refused.stderr
-    assert sandbox.requests["refund"] == 0
-
-
-async def test_the_same_orders_under_another_name_are_held_as_alike(
+async def test_a_refusal_has_its_reason_and_its_exit_code_by_what_the_dialect_knows(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    orders = write_refunds(sandbox, tmp_path / "orders.csv", 3)
-    line = ("refund", "orders.csv", "--yes", "--out", "out.csv", *KEPT)
-    assert (await run(sandbox, *line, cwd=tmp_path)).code == 0
-    other = await run(sandbox, *line, "--job", "other", cwd=tmp_path)
-    assert other.code == 3, other.stderr
-    assert statuses(tmp_path / "out.csv") == {"not_sent": 3}
-    assert "gateway-async jobs show other --journal sqlite:///" in other.stderr
-    assert effects(sandbox, orders) == {1}
-
-
-async def test_a_lost_reply_is_settled_by_the_run_itself(sandbox: Sandbox, tmp_path: Path) -> None:
-    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 100), tmp_path / "out.csv"
-    sandbox.faults.add("refund", DropReply(times=1))
-    ended = await run(sandbox, "refund", orders, "--yes", "--out", out)
-    assert ended.code == 0, ended.stderr
-    assert statuses(out) == {"succeeded": 100}
-    assert effects(sandbox, orders) == {1}
+    (payment,) = sandbox.seed(1, status="authorised", amount="9.00")
+    row = (*(getattr(payment, name) for name in COLUMNS), "1.00")
+    orders = write(tmp_path / "orders.csv", (*COLUMNS, "refund_amount"), [row])
+    config, out = tmp_path / "config.toml", tmp_path / "out.csv"
+    for text, code, status in (("", 3, "unknown"), ('declined_statuses = ["0"]', 1, "declined")):
+        config.write_text(f"[dialect]\n{text}\n")
+        command = ("refund", orders, "--yes", "--config", config, "--job", status)
+        ended = await run(sandbox, *command, "--out", out)
+        assert ended.code == code, ended.stderr
+        (found,) = outcomes(out)
+        assert (found["status"], found["code"].isdigit()) == (status, True)
+        assert ("declined_statuses" in found["error"]) == (status == "unknown")
 
 
 @pytest.mark.slow
@@ -230,3 +240,20 @@ def test_a_gateway_has_one_name_however_its_address_is_written(url: str) -> None
     ):
         settings.base_url = other
         assert name != name_of_orders("refund", settings, "digest")
+
+
+async def test_a_pipe_of_json_lines_in_and_out(sandbox: Sandbox) -> None:
+    (payment,) = sandbox.seed(1, status="captured", amount="9.00")
+    order = {name: str(getattr(payment, name)) for name in COLUMNS}
+    line = json.dumps({"customer": {"id": 7}, "price": 1.10, **order, "refund_amount": "1.00"})
+    ended = await run(
+        *(sandbox, "refund", "-", "--format", "jsonl", "--yes", "--out", "-"),
+        *("--log-format", "json", "--rate", 100, "--concurrency", 1),
+        stdin=line.replace('"9.00"', "9.00") + "\n",
+    )
+    assert ended.code == 0, ended.stderr
+    (row,) = map(json.loads, ended.stdout.splitlines())
+    assert (row["customer"], row["price"], row["amount"]) == ({"id": 7}, 1.1, 9.0)
+    assert row["status"] == "succeeded"
+    said = [json.loads(line) for line in ended.stderr.splitlines()]
+    assert (said[-1]["event"], said[-1]["counts"]) == ("summary", {"succeeded": 1})

@@ -1,129 +1,299 @@
-"""A run is driven to its end: everything is seen once, whatever ends it."""
+"""Commands that are asked, watched, stopped, hung up or closed: every outcome is written."""
 
 import asyncio
-import os
+import shlex
 import signal
-from collections.abc import AsyncIterator, Iterator
-from typing import Self
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
-from rich.console import Console as RichConsole
 
-from gateway_async.cli.console import Console
-from gateway_async.cli.run import RunSummary, Stop, drive, guarded
-from gateway_async.cli.tables import STDIO
-from gateway_async.errors import ConfigurationError, JobBusyError, JournalError
+from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.faults import Drip, Latency, NoReply
+from tests.cli.running import (
+    SCRIPT,
+    Ended,
+    environment,
+    names,
+    outcomes,
+    start,
+    start_installed,
+    statuses,
+    write,
+    write_refunds,
+)
+from tests.cli.terminal import CTRL_C, Terminal
 
-
-class Streamed:
-    """Yields some, then does as a test says, and has the rest as its result."""
-
-    def __init__(self, end: "BaseException | None" = None, *, begins: bool = True) -> None:
-        self._end = end
-        self._begins = begins
-        self.waiting = asyncio.Event()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
-
-    async def __aiter__(self) -> AsyncIterator[int]:
-        yield 1
-        yield 2
-        if self._end is not None:
-            raise self._end
-        self.waiting.set()
-        await asyncio.Event().wait()
-
-    @property
-    def result(self) -> list[int]:
-        if not self._begins:
-            raise RuntimeError("no result yet")
-        return [3, 4]
+# In a terminal
 
 
-@pytest.fixture
-def stop() -> Iterator[Stop]:
-    with Stop(Console(rich=RichConsole(quiet=True))) as entered:
-        yield entered
-
-
-async def seen(streamed: Streamed, stop: Stop) -> tuple[list[int], Exception | None]:
-    told, summary = list[int](), RunSummary(command="refund")
-    try:
-        await drive(streamed, told.append, summary, stop=stop, tick=lambda: None)
-    except Exception as error:  # noqa: BLE001  # whatever comes is looked at
-        return told, error
-    return told, summary.failure
-
-
-@pytest.mark.parametrize("error", [JournalError("the disk is full"), RuntimeError("a defect")])
-async def test_what_is_known_is_seen_whatever_ends_it(error: Exception, stop: Stop) -> None:
-    assert await seen(Streamed(error), stop) == ([1, 2, 3, 4], error)
-
-
-async def test_a_run_that_another_process_has_tells_nothing(stop: Stop) -> None:
-    error = JobBusyError("another process has it")
-    assert await seen(Streamed(error), stop) == ([1, 2], error)
-
-
-async def test_a_run_that_did_not_begin_says_that_nothing_was_sent(stop: Stop) -> None:
-    stop.count = 1
-    _, error = await seen(Streamed(begins=False), stop)
-    assert isinstance(error, ConfigurationError)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_signal_ends_it_and_nothing_is_lost(number: signal.Signals, stop: Stop) -> None:
-    streamed = Streamed()
-    driving = asyncio.ensure_future(seen(streamed, stop))
-    await streamed.waiting.wait()
-    os.kill(os.getpid(), number)
-    assert await driving == ([1, 2, 3, 4], None)
-    os.kill(os.getpid(), number)  # what comes later is counted, and ends nothing
-    await asyncio.sleep(0)
-    assert stop.count == 2
-
-
-class Draining(Streamed):
-    """Waits in the end for what is in flight, which never comes, until it is told not to."""
-
-    async def __aexit__(self, *_: object) -> None:
-        await asyncio.Event().wait()
-
-
-@pytest.mark.parametrize("before", [False, True])
-async def test_two_signals_in_one_moment_do_not_wait_for_what_is_in_flight(
-    before: bool, stop: Stop
+async def test_a_refund_asks_with_its_totals_and_takes_no_for_an_answer(
+    sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    streamed = Draining()
-    if before:
-        stop.count = 2
-    driving = asyncio.ensure_future(seen(streamed, stop))
-    if not before:
-        await streamed.waiting.wait()
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
-    done, _ = await asyncio.wait({driving}, timeout=20)
-    assert done, "it waits for what is in flight"
-    assert await driving == ([1, 2, 3, 4], None)
+    orders = write_refunds(sandbox, tmp_path / "orders.csv", 3)
+    unread = "(columns that are not sent: 'customer')"
+    asked = f"refund 3 orders, EUR 3.00 at {sandbox.base_url} {unread}. Go on? [y/N]"
+    for key, said in (("\r", "nothing was sent"), (CTRL_C, "stopped before anything was sent")):
+        command = ("refund", orders, "--out", "out.csv")
+        async with Terminal(sandbox, *command, cwd=tmp_path) as terminal:
+            await terminal.until(asked)
+            assert await terminal.ended_by(key) == 2
+        assert said in terminal.text
+    assert sandbox.requests.total() == 0
+    assert names(tmp_path) == ["orders.csv"]
 
 
-def test_a_job_from_a_pipe_goes_on_in_its_format() -> None:
-    summary = RunSummary(command="refund", source=STDIO, out=STDIO, stdio="jsonl", job="night")
-    summary.counts["unknown"] += 1
-    summary.advise_on_job(Console(rich=RichConsole(quiet=True)), ())
-    assert summary.next_lines == [
-        "gateway-async jobs resume night --out - --format jsonl",
-        "gateway-async jobs show night",
-    ]
+async def test_a_bar_shows_what_became_of_orders_until_two_ctrl_c_end_it(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    orders = write_refunds(sandbox, tmp_path / "orders.csv", 500)
+    sandbox.faults.add("refund", Drip(100_000, 0.0, times=3))
+    sandbox.faults.add("refund", NoReply())
+    command = ("refund", orders, "--out", "out.csv", "--concurrency", 1)
+    async with Terminal(sandbox, *command, cwd=tmp_path) as terminal:
+        await terminal.until("Go on? [y/N]")
+        terminal.type("yes\r")
+        await terminal.until("150/500")
+        await terminal.until("150 succeeded")
+        assert "/s " in terminal.text
+        terminal.type(CTRL_C)
+        await terminal.until("stopping: waiting for what is in flight")
+        terminal.type(CTRL_C)
+        await terminal.until("stopping at once")
+        assert await terminal.ended() == 3
+    assert statuses(tmp_path / "out.csv") == {"succeeded": 150, "unknown": 50, "not_sent": 300}
+    shown = " ".join(terminal.text.split())
+    assert "the same command" in shown
+    assert "gateway-async jobs show refund-" in shown
+    assert sandbox.secret not in terminal.text
 
 
-def test_an_output_that_nobody_reads_is_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:
-    def work() -> int:
-        raise BrokenPipeError(32, "Broken pipe")
+async def test_every_outcome_is_written_where_the_terminal_is_closed(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    orders = write_refunds(sandbox, tmp_path / "orders.csv", 500)
+    sandbox.faults.add("refund", Latency(0.3))
+    command = ("refund", orders, "--yes", "--out", "out.csv", "--concurrency", 1)
+    async with Terminal(sandbox, *command, cwd=tmp_path) as terminal:
+        await terminal.until("50/500")
+        assert await terminal.hung_up() == 3
+    found = statuses(tmp_path / "out.csv")
+    assert found.keys() == {"succeeded", "not_sent"}
+    assert found.total() == 500
+    assert found["succeeded"] == sum(
+        sandbox.ledger.effects("refund", row["transaction_id"]) for row in outcomes(orders)
+    )
 
-    assert guarded(Console(), work) == 3
-    assert "ended early: [Errno 32] Broken pipe" in capsys.readouterr().err
+
+async def test_differences_go_where_standard_output_goes(sandbox: Sandbox, tmp_path: Path) -> None:
+    rows = [(one.order_no, one.currency, "8.00") for one in sandbox.seed(3, amount="9.00")]
+    write(tmp_path / "ledger.csv", ("order_no", "currency", "amount"), rows)
+    command, output = ("reconcile", "ledger.csv"), tmp_path / "differences.txt"
+    async with Terminal(sandbox, *command, cwd=tmp_path, output=output) as terminal:
+        assert await terminal.ended() == 1
+    printed = [line.partition(":")[0] for line in output.read_text().splitlines()]
+    assert printed == ["line 2", "line 3", "line 4"]
+    assert "ledger 8.00" not in terminal.text
+    assert "3/3" in terminal.text
+
+
+# Stopped
+
+
+async def test_what_a_stopped_job_did_not_come_to_was_not_sent(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    write_refunds(sandbox, tmp_path / "orders.csv", 300)
+    sandbox.faults.add("refund", Latency(seconds=0.05))
+    line = (
+        "refund orders.csv --yes --job night --out out.csv --journal sqlite:///jobs.db "
+        "--chunk-size 10 --concurrency 1 --report night.html"
+    )
+    process = await start(sandbox, *line.split(), cwd=tmp_path)
+    ended = asyncio.ensure_future(process.communicate())
+    while sandbox.requests.total() < 4 and not ended.done():
+        await asyncio.wait({ended}, timeout=0.002)
+    process.send_signal(signal.SIGINT)
+    said = (await ended)[1].decode()
+    assert process.returncode == 3, said
+    rows = outcomes(tmp_path / "out.csv")
+    for row in rows:
+        done = sandbox.ledger.effects("refund", row["transaction_id"])
+        assert (row["status"], done) in {("succeeded", 1), ("not_sent", 0)}, said
+    left = sum(row["status"] == "not_sent" for row in rows)
+    assert 150 < left < 300
+    assert f"0 unknown and {left} not sent; go on with:\n  the same command" in said
+    assert "may have been done" not in (tmp_path / "night.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "refund orders.csv --yes --out out.csv --job night --journal sqlite:///j.db",
+        "search-refunds orders.csv --by order_no --out out.csv",
+        "reconcile orders.csv --out out.csv",
+    ],
+)
+async def test_outcomes_that_cannot_be_put_in_place_are_told_by_the_exit_code(
+    line: str, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    write_refunds(sandbox, tmp_path / "orders.csv", 3)
+    sandbox.faults.add("*", Latency(seconds=0.5))
+    process = await start(sandbox, *shlex.split(line), cwd=tmp_path)
+    while not sandbox.requests.total():  # noqa: ASYNC110  # the sandbox has no event for it
+        await asyncio.sleep(0.01)
+    (tmp_path / "out.csv").mkdir()
+    _, stderr = await process.communicate()
+    assert "cannot be put in place" in stderr.decode()
+    assert process.returncode == 3
+
+
+async def test_a_command_of_nohup_goes_on_where_the_terminal_is_closed(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 20), tmp_path / "out.csv"
+    sandbox.faults.add("refund", Latency(seconds=0.2, times=1))
+    line = ("refund", orders, "--yes", "--out", out, "--chunk-size", 10, "--concurrency", 1)
+    process = await start_installed(sandbox, *line, through=["nohup"])
+    ended = asyncio.ensure_future(process.communicate())
+    while not sandbox.requests.total() and not ended.done():
+        await asyncio.wait({ended}, timeout=0.002)
+    process.send_signal(signal.SIGHUP)
+    _, stderr = await ended
+    assert process.returncode == 0, stderr
+    assert statuses(out) == {"succeeded": 20}
+
+
+STOPPED = """
+import sys
+from gateway_async.cli import main
+
+class Stopped:
+    def find_spec(name, path=None, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Stopped)
+main(["refund", "orders.csv", "--out", "outcomes.csv"])
+"""
+MISSING = """
+import sys
+sys.modules['cyclopts'] = None
+from gateway_async.cli import main
+main()
+"""
+DEFECT = """
+import gateway_async.cli.app
+from gateway_async.cli import main
+
+def run(arguments):
+    raise RuntimeError("a defect")
+
+gateway_async.cli.app.run = run
+main(["refund"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "said"),
+    [
+        (STOPPED.format(module="cyclopts"), 2, b""),
+        (STOPPED.format(module="rich"), 2, b""),
+        (STOPPED.format(module="gateway_async.cli.commands.money"), 2, b""),
+        (DEFECT, 3, b"RuntimeError: a defect\n"),  # 1 would say that orders were declined
+        (
+            MISSING,
+            2,
+            (
+                b"gateway-async: the command line needs cyclopts; "
+                b"install it with: pip install 'gateway-async[cli]'\n"
+            ),
+        ),
+    ],
+)
+def test_a_command_that_cannot_be_loaded_or_has_a_defect(
+    code: str, status: int, said: bytes
+) -> None:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)  # noqa: S603  # ours
+    assert (done.returncode, done.stdout) == (status, b"")
+    assert done.stderr.endswith(said) if said else not done.stderr
+
+
+# Streams that are closed, full, or take few letters
+
+
+async def run_in_shell(
+    sandbox: Sandbox, line: str, cwd: Path, more: Mapping[str, str] | None = None
+) -> Ended:
+    process = await asyncio.create_subprocess_shell(
+        f"exec {sys.executable} {SCRIPT} {line}",
+        cwd=cwd,
+        env={**environment(sandbox), "TMPDIR": str(cwd), **(more or {})},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    stdout, stderr = await process.communicate()
+    return Ended(process.returncode, stdout.decode(), stderr.decode())
+
+
+@pytest.mark.parametrize(
+    ("line", "environment", "code", "said"),
+    [
+        ("refund orders.csv --out out.csv", {"COLUMNS": "0"}, 2, "there is no terminal to confirm"),
+        ("refund orders.csv --rate fast", {"COLUMNS": "0"}, 2, 'unable to convert "fast" into flo'),
+        (
+            "reconcile ledger.csv --state 4100=x",
+            {"PYTHONIOENCODING": "ascii"},
+            1,
+            r"state: ledger \u4ed8\u6b3e, gateway 4100",
+        ),
+    ],
+)
+async def test_streams_that_take_little(
+    sandbox: Sandbox,
+    tmp_path: Path,
+    line: str,
+    environment: dict[str, str],
+    code: int,
+    said: str,
+) -> None:
+    write_refunds(sandbox, tmp_path / "orders.csv", 3)
+    rows = [(one.order_no, one.currency, "8.00", "付款") for one in sandbox.seed(1, amount="9.00")]
+    write(tmp_path / "ledger.csv", ("order_no", "currency", "amount", "state"), rows)
+    ended = await run_in_shell(sandbox, line, tmp_path, environment)
+    assert ended.code == code, ended.stderr
+    assert said in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("output", [">&-", ">/dev/full"])
+async def test_outcomes_that_standard_output_does_not_take_are_in_the_journal(
+    sandbox: Sandbox, tmp_path: Path, output: str
+) -> None:
+    write_refunds(sandbox, tmp_path / "orders.csv", 3)
+    line = f"refund orders.csv --yes --out - --journal sqlite:///j.db {output}"
+    ended = await run_in_shell(sandbox, line, tmp_path)
+    assert ended.code == 3, ended.stderr  # a script that reads the code alone must notice
+    line = ended.stderr.rpartition("  gateway-async ")[2]
+    assert line.startswith("jobs outcomes refund-")
+    resume = line.replace("outcomes", "resume", 1).replace("outcomes.csv", f"- --yes {output}")
+    resumed = await run_in_shell(sandbox, resume.strip().replace("\n", " "), tmp_path)
+    assert (resumed.code, "jobs outcomes" in resumed.stderr) == (3, True), resumed.stderr
+    written = await run_in_shell(sandbox, line, tmp_path)
+    assert written.code == 0, written.stderr
+    assert statuses(tmp_path / "outcomes.csv") == {"succeeded": 3}
+    dry = await run_in_shell(sandbox, f"refund orders.csv --dry-run {output}", tmp_path)
+    assert (dry.code, "gateway-async: it ended early: " in dry.stderr) == (3, True)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+async def test_the_exit_code_is_that_of_the_orders_where_streams_are_closed(
+    sandbox: Sandbox, tmp_path: Path, closed: str
+) -> None:
+    write_refunds(sandbox, tmp_path / "orders.csv", 3)
+    line = f"refund orders.csv --yes --out out.csv --job night --journal sqlite:///j.db {closed}"
+    ended = await run_in_shell(sandbox, line, tmp_path)
+    assert ended.code == 0, ended.stderr
+    assert statuses(tmp_path / "out.csv") == {"succeeded": 3}

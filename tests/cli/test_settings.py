@@ -1,26 +1,34 @@
-"""Where settings come from, and that the secret goes nowhere else."""
+"""Where settings come from: options, environment, TOML file; and that the secret goes nowhere."""
 
+import ssl
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import attrs
 import pytest
+import trustme
 
 from gateway_async.cli.settings import Settings, default_path, read_settings
 from gateway_async.dialect import PaymentState
 from gateway_async.errors import ConfigurationError
 from gateway_async.operations import REFUND
+from gateway_async.sandbox import Sandbox
 from gateway_async.signing import Credentials, HmacSigner
+from tests.cli.running import Ended, run, statuses, write_refunds
+from tests.support.servers import ForwardProxy, Proxy
 
 SECRET = "hidden-words"
+PROXY = "http://me:pa55@proxy.example:3128"
+NOWHERE = {"XDG_CONFIG_HOME": "/nowhere"}
 WHO = {
     "GATEWAY_BASE_URL": "https://gateway.example",
     "GATEWAY_MERCHANT_ID": "M1",
     "GATEWAY_ACCOUNT_ID": "A1",
 }
-ENVIRONMENT = {**WHO, "GATEWAY_SECRET": SECRET, "XDG_CONFIG_HOME": "/nowhere"}
+ENVIRONMENT = {**WHO, **NOWHERE, "GATEWAY_SECRET": SECRET}
 
 Write = Callable[[str], Path]
 
@@ -29,7 +37,7 @@ Write = Callable[[str], Path]
 def write(tmp_path: Path) -> Write:
     def to_file(text: str) -> Path:
         path = tmp_path / "config.toml"
-        path.write_text(text)
+        path.write_text(text.replace("FILE", str(path)))
         return path
 
     return to_file
@@ -43,9 +51,16 @@ def credentials(settings: Settings, environment: Mapping[str, str] = ENVIRONMENT
     return settings.credentials(environment, warn=pytest.fail)
 
 
-def refused(text: str, write: Write, **given: Any) -> str:
+def refused(
+    text: str, write: Write, environment: Mapping[str, str] = ENVIRONMENT, **given: Any
+) -> str:
+    def use() -> None:
+        settings = read_settings({"config": write(text), **given}, environment)
+        assert settings.base_url
+        credentials(settings)
+
     with pytest.raises(ConfigurationError) as caught:
-        credentials(read(write(text), **given))
+        use()
     return str(caught.value)
 
 
@@ -53,50 +68,77 @@ def signature(made: Credentials) -> str:
     return made.signer.sign(REFUND, {"order_no": "O1"})
 
 
+SIGNED = HmacSigner(SECRET).sign(REFUND, {"order_no": "O1"})
+
+# Sources
+
+
 def test_settings_come_from_the_environment_and_hide_the_secret() -> None:
     settings = read()
     made = credentials(settings)
     assert settings.base_url == "https://gateway.example"
-    assert (made.merchant_id, made.account_id) == ("M1", "A1")
-    assert signature(made) == HmacSigner(SECRET).sign(REFUND, {"order_no": "O1"})
+    assert (made.merchant_id, made.account_id, signature(made)) == ("M1", "A1", SIGNED)
     assert SECRET not in repr(settings) + repr(made)
 
 
-@pytest.mark.parametrize("name", WHO)
-def test_a_missing_variable_is_named_with_what_it_should_hold(name: str) -> None:
-    environment = {**ENVIRONMENT, name: " "}
+def test_missing_variables_are_all_named_with_what_they_should_hold() -> None:
+    for name in WHO:
+        environment = {**ENVIRONMENT, name: " "}
+        with pytest.raises(ConfigurationError) as caught:
+            credentials(read_settings({}, environment), environment)
+        assert f"{name}: the " in str(caught.value)
+        assert str(caught.value).count("GATEWAY_") == 1
     with pytest.raises(ConfigurationError) as caught:
-        credentials(read_settings({}, environment), environment)
-    assert f"{name}: the " in str(caught.value)
-    assert str(caught.value).count("GATEWAY_") == 1
-    assert SECRET not in str(caught.value)
-
-
-def test_all_missing_variables_are_named_at_once() -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        credentials(read_settings({}, {"XDG_CONFIG_HOME": "/nowhere"}), {})
-    assert all(name in str(caught.value) for name in WHO)
+        credentials(read_settings({}, NOWHERE), {})
+    for word in (*WHO, "GATEWAY_SECRET", "secret_file", "keyring"):
+        assert word in str(caught.value)
 
 
 def test_options_go_over_the_environment_and_that_over_the_file(write: Write) -> None:
     path = write(
-        'base_url = "https://of-file.example"\nmerchant_id = "of-file"\njournal = "sqlite:///f.db"'
+        'base_url = "https://of-file.example"\nmerchant_id = "of-file"\n'
+        'journal = "sqlite:////f.db"\nallow_http = true\nproxy = "http://of-file.example"\n'
     )
-    settings = read(path, base_url="https://of-option.example")
-    assert settings.who == {
-        "base_url": "https://of-option.example",
-        "merchant_id": "M1",
-        "account_id": "A1",
-    }
-    assert settings.journal == "sqlite:///f.db"
+    environment = {**ENVIRONMENT, "GATEWAY_ALLOW_HTTP": "false", "GATEWAY_PROXY": PROXY}
+    settings = read_settings({"config": path, "base_url": "https://option.example"}, environment)
+    assert [*settings.who.values()] == ["https://option.example", "M1", "A1"]
+    assert settings.journal == "sqlite:////f.db"
+    assert (settings.allow_http, settings.proxy) == (False, PROXY)
+
+
+NETWORK = {
+    "proxy": PROXY,
+    "ca_file": "/etc/ca.pem",
+    "client_cert": "/etc/c.pem",
+    "client_key": "/etc/k.pem",
+}
+
+
+@pytest.mark.parametrize("source", ["options", "environment", "file"])
+def test_the_way_to_the_gateway_can_be_named_everywhere(source: str, write: Write) -> None:
+    said = {f"GATEWAY_{name.upper()}": text for name, text in NETWORK.items()}
+    flags = {"GATEWAY_ALLOW_HTTP": "true", "GATEWAY_TRUST_ENV": "TRUE"}
+    lines = [*(f'{k} = "{v}"' for k, v in NETWORK.items()), "allow_http = true", "trust_env = true"]
+    given: dict[str, Any] = {"allow_http": True, "trust_env": True, **NETWORK}
+    settings = {
+        "options": lambda: read_settings(given, NOWHERE),
+        "environment": lambda: read_settings({}, {**NOWHERE, **said, **flags}),
+        "file": lambda: read_settings({"config": write("\n".join(lines))}, NOWHERE),
+    }[source]()
+    assert {name: str(getattr(settings, name)) for name in NETWORK} == NETWORK
+    assert settings.allow_http
+    assert settings.trust_env
+    assert "pa55" not in repr(settings)
 
 
 def test_the_usual_file_is_found_by_the_rules_of_xdg(tmp_path: Path) -> None:
     path = default_path({"XDG_CONFIG_HOME": str(tmp_path)})
     path.parent.mkdir()
-    path.write_text("rate = 7.5")
+    path.write_text("\ufeffrate = 7.5")  # as an editor of Windows begins it
     assert read_settings({}, {"XDG_CONFIG_HOME": str(tmp_path)}).rate == 7.5
     assert default_path({}) == Path.home() / ".config" / "gateway-async" / "config.toml"
+    with pytest.raises(ConfigurationError, match="there is no such file"):
+        read(tmp_path / "missing.toml")
 
 
 def test_every_group_of_settings_can_be_reached(write: Write) -> None:
@@ -145,8 +187,7 @@ def test_every_group_of_settings_can_be_reached(write: Write) -> None:
 
 def test_the_file_on_the_page_can_be_read(write: Write) -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "command-line.md").read_text()
-    text = page.partition("```toml\n")[2].partition("```")[0]
-    path = write(text)
+    path = write(page.partition("```toml\n")[2].partition("```")[0])
     settings = read_settings({"config": path, "profile": "test"}, {})
     assert settings.secret_file == Path("/home/me/.gateway-test-secret")
     assert settings.reconcile.refund_statuses == {"1": True, "2": False}
@@ -165,11 +206,15 @@ def test_a_profile_goes_over_the_rest(write: Write) -> None:
         [profiles.test.dialect]
         amount_places = 0
     """)
-    assert (read(path).rate, read(path, profile="test").rate) == (5, 6)
-    dialect = read(path, profile="test").dialect
-    assert (dialect.amount_places, dialect.done_statuses) == (0, {"9"})
     test = read_settings({"config": path, "profile": "test"}, WHO)
+    assert (read(path).rate, test.rate) == (5, 6)
+    assert (test.dialect.amount_places, test.dialect.done_statuses) == (0, {"9"})
     assert (test.secret_file, test.keyring) == (None, "test")
+    with pytest.raises(ConfigurationError, match="no profile 'live'; there are: test"):
+        read(path, profile="live")
+
+
+# What is wrong
 
 
 @pytest.mark.parametrize(
@@ -177,7 +222,7 @@ def test_a_profile_goes_over_the_rest(write: Write) -> None:
     [
         (
             "[dialect]\ndone_status = 1",
-            "dialect: done_status: not known; did you mean done_statuses?",
+            "dialect: done_status: not known; did you mean done_statuse",
         ),
         ("[dialect]\nxyz = 1", "dialect: xyz: not known; there are: body_formats"),
         ("[dialect]\ndone_statuses = [1]", "Dialect.done_statuses: expected a set of texts"),
@@ -196,106 +241,68 @@ def test_a_profile_goes_over_the_rest(write: Write) -> None:
         ("[signer]\njoiner = 5", "signer.joiner: expected a text, got int"),
         ("[signer]\ndigests = 'md5'", "signer: digests: not known; did you mean digest?"),
         ("[signer]\nfactory = 'a:b'\ndigest = 'md5'", "expected nothing beside it"),
-        (
-            "[signer]\nfactory = 'nowhere_at_all:make'",
-            "has no module 'nowhere_at_all'; install it, or name its directory in PYTHONPATH",
-        ),
+        ("[signer]\nfactory = 'nowhere_at_all:make'", "has no module 'nowhere_at_all'; install it"),
         ("[signer]\nfactory = 'hmac'", 'signer: factory: expected "module:function"'),
         ("a = = 1", "not TOML: at line 1, column 5"),
+        (f"secret = {SECRET}", "not TOML: at line 1"),
+        (f"secret = '{SECRET}'", "no secret may stand in this file"),
+        (f"[profiles.live]\nsecret = '{SECRET}'", "GATEWAY_SECRET_FILE"),
+        (f"[signer]\nsecret = '{SECRET}'", "no secret may stand in this file"),
+        (f"password = '{SECRET}'", "no secret may stand in this file"),
+        ("allow_http = 1", "allow_http: expected true or false, got int"),
+        (f'proxy = "{PROXY.replace("http", "socks5")}"', "proxy: expected a URL such as"),
+        ('ca_file = "/nowhere/ca.pem"', "ca_file: /nowhere/ca.pem cannot be used (No such"),
+        ('ca_file = "FILE"', "; expected certificates in PEM"),
+        ('client_cert = "FILE"', "; expected a certificate and its key in PEM"),
+        ('client_key = "FILE"', "client_key: expected client_cert, its certificate"),
     ],
 )
-def test_what_is_wrong_in_the_file_is_named(text: str, words: str, write: Write) -> None:
-    assert words in refused(text, write)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"secret = '{SECRET}'",
-        f"[profiles.live]\nsecret = '{SECRET}'",
-        f"[signer]\nsecret = '{SECRET}'",
-        f"password = '{SECRET}'",
-    ],
-)
-def test_a_secret_in_the_file_is_refused_and_not_shown(text: str, write: Write) -> None:
+def test_what_is_wrong_in_the_file_is_named_and_no_secret(
+    text: str, words: str, write: Write
+) -> None:
     message = refused(text, write)
-    assert "no secret may stand in this file" in message
-    assert "GATEWAY_SECRET_FILE" in message
+    assert words in message
     assert SECRET not in message
+    assert "pa55" not in message
 
 
 def test_everything_that_is_wrong_is_named_at_once(write: Write) -> None:
     message = refused("rate = 'x'\n[retry]\nattempts = 'y'\n[dialect]\ndone_status = 1", write)
     assert len(message.splitlines()) == 3
+    words = "GATEWAY_TRUST_ENV: expected true or false"
+    assert words in refused("", write, {**ENVIRONMENT, "GATEWAY_TRUST_ENV": "maybe"})
 
 
-def test_a_broken_file_is_not_quoted(write: Write) -> None:
-    assert SECRET not in refused(f"secret = {SECRET}", write)
-
-
-def test_a_profile_that_is_not_there_is_named(write: Write) -> None:
-    words = "no profile 'live'; there are: test"
-    assert words in refused("[profiles.test]\nrate = 1", write, profile="live")
-
-
-def test_a_file_that_was_asked_for_must_be_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="there is no such file"):
-        read(tmp_path / "missing.toml")
-
-
-@pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, False), (0o644, True)])
-def test_the_secret_may_be_in_a_file_and_everybody_may_not_read_it(
-    mode: int, warned: bool, tmp_path: Path
-) -> None:
-    path = tmp_path / "secret"
-    path.write_text(SECRET + "\n")
-    path.chmod(mode)
-    warnings: list[str] = []
-    made = read(secret_file=path).credentials({}, warnings.append)
-    assert signature(made) == HmacSigner(SECRET).sign(REFUND, {"order_no": "O1"})
-    assert [str(path) in warning for warning in warnings] == [True] * warned
-
-
-def test_a_secret_in_the_environment_ends_where_its_line_ends() -> None:
-    made = credentials(read(), {**ENVIRONMENT, "GATEWAY_SECRET": f"{SECRET}\r"})
-    assert signature(made) == HmacSigner(SECRET).sign(REFUND, {"order_no": "O1"})
-
-
-@pytest.mark.parametrize("body", ["\ufeff{}\r\n", "{}\r\n", "{}"])
-def test_a_secret_file_as_an_editor_of_windows_leaves_it(body: str, tmp_path: Path) -> None:
-    path = tmp_path / "secret"
-    path.write_bytes(body.format(SECRET).encode())
-    path.chmod(0o600)
-    made = credentials(read(secret_file=path))
-    assert signature(made) == HmacSigner(SECRET).sign(REFUND, {"order_no": "O1"})
-
-
-def test_settings_may_begin_with_a_byte_order_mark(write: Write) -> None:
-    assert read(write("\ufeffrate = 7.5")).rate == 7.5
+# The secret
 
 
 @pytest.mark.parametrize(
-    ("body", "words"), [(b"\n", "empty"), (b"\xff", "not UTF-8"), (None, "cannot read")]
+    ("body", "mode", "warned"),
+    [("{}\n", 0o600, False), ("\ufeff{}\r\n", 0o640, False), ("{}", 0o644, True)],
 )
-def test_a_secret_file_that_holds_none(body: bytes | None, words: str, tmp_path: Path) -> None:
+def test_the_secret_may_be_in_a_file_that_others_cannot_read(
+    body: str, mode: int, warned: bool, tmp_path: Path
+) -> None:
+    path, warnings = tmp_path / "secret", list[str]()
+    path.write_bytes(body.format(SECRET).encode())
+    path.chmod(mode)
+    made = read(secret_file=path).credentials({}, warnings.append)
+    assert signature(made) == SIGNED
+    assert [str(path) in warning for warning in warnings] == [True] * warned
+    made = credentials(read(), {**ENVIRONMENT, "GATEWAY_SECRET": f"{SECRET}\r"})
+    assert signature(made) == SIGNED
+
+
+def test_a_secret_that_is_not_there(tmp_path: Path) -> None:
     path = tmp_path / "secret"
-    if body is not None:
-        path.write_bytes(body)
-        path.chmod(0o600)
-    with pytest.raises(ConfigurationError, match=words):
-        credentials(read(secret_file=path))
-
-
-def test_two_places_for_one_secret_are_refused(tmp_path: Path) -> None:
+    for body, words in ((None, "cannot read"), (b"\n", "empty"), (b"\xff", "not UTF-8")):
+        if body is not None:
+            path.write_bytes(body)
+            path.chmod(0o600)
+        with pytest.raises(ConfigurationError, match=words):
+            credentials(read(secret_file=path))
     with pytest.raises(ConfigurationError, match="the command names more than one place"):
-        credentials(read(secret_file=tmp_path / "secret", keyring="gateway"))
-
-
-def test_no_place_for_the_secret_names_all_of_them() -> None:
-    environment = {**WHO, "XDG_CONFIG_HOME": "/nowhere"}
-    with pytest.raises(ConfigurationError) as caught:
-        credentials(read_settings({}, environment), environment)
-    assert all(word in str(caught.value) for word in ("GATEWAY_SECRET", "secret_file", "keyring"))
+        credentials(read(secret_file=path, keyring="gateway"))
 
 
 class _Keyring(ModuleType):
@@ -305,22 +312,13 @@ class _Keyring(ModuleType):
         return {("gateway", "M1/A1"): SECRET}.get((service, user))
 
 
-@pytest.fixture
-def keyring(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_secret_may_be_in_a_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", _Keyring("keyring"))
-
-
-@pytest.mark.usefixtures("keyring")
-def test_the_secret_may_be_in_a_keyring() -> None:
-    made = credentials(read(keyring="gateway"))
-    assert signature(made) == HmacSigner(SECRET).sign(REFUND, {"order_no": "O1"})
+    assert signature(credentials(read(keyring="gateway"))) == SIGNED
     with pytest.raises(ConfigurationError, match="keyring set other M1/A1"):
         credentials(read(keyring="other"))
     with pytest.raises(ConfigurationError, match="cannot be read: ModuleNotFoundError"):
         credentials(read(keyring="broken"))
-
-
-def test_a_keyring_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
     with pytest.raises(ConfigurationError, match=r"gateway-async\[keyring\]"):
         credentials(read(keyring="gateway"))
@@ -339,7 +337,7 @@ def make_signer(secret: str) -> HmacSigner:
         ("raise KeyError('hidden-words')", "KeyError"),
     ],
 )
-def test_a_factory_that_fails_is_told_without_the_secret(
+def test_the_signer_may_be_ones_own_and_shows_no_secret_where_it_fails(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, error: str
 ) -> None:
     (tmp_path / "broken_signers.py").write_text(text)
@@ -348,8 +346,71 @@ def test_a_factory_that_fails_is_told_without_the_secret(
     message = refused("[signer]\nfactory = 'broken_signers:make'", write)
     assert f"signer: factory: 'broken_signers:make' raised {error} in " in message
     assert SECRET not in message
-
-
-def test_the_signer_may_be_ones_own(write: Write) -> None:
     made = credentials(read(write(f"[signer]\nfactory = '{__name__}:make_signer'")))
     assert signature(made) == HmacSigner(SECRET * 2).sign(REFUND, {"order_no": "O1"})
+
+
+# The network
+
+
+def test_a_certificate_of_ours_is_loaded(tmp_path: Path) -> None:
+    ours = trustme.CA().issue_cert("merchant.example")
+    one, cert, key = (tmp_path / name for name in ("one.pem", "cert.pem", "key.pem"))
+    ours.private_key_and_cert_chain_pem.write_to_path(one)
+    ours.cert_chain_pems[0].write_to_path(cert)
+    ours.private_key_pem.write_to_path(key)
+    assert Settings().ssl_context() is None
+    assert Settings(client_cert=one).ssl_context() is not None
+    context = Settings(client_cert=cert, client_key=key).ssl_context()
+    assert context is not None
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+
+
+@attrs.frozen
+class Company:
+    """A sandbox behind TLS of a private authority, and a proxy that demands a login."""
+
+    sandbox: Sandbox
+    gateway: Proxy
+    proxy: ForwardProxy
+    ca_file: Path
+
+    async def run(self, path: Path, toml: str, *options: object) -> Ended:
+        config, out = path.with_name("config.toml"), path.with_name("out.csv")
+        config.write_text(toml)
+        given = ("--base-url", self.gateway.base_url, "--config", config, *options)
+        return await run(self.sandbox, "refund", path, "--out", out, "--yes", *given)
+
+
+@pytest.fixture
+async def company(sandbox: Sandbox, tmp_path: Path) -> AsyncIterator[Company]:
+    authority = trustme.CA()
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    ca_file = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(ca_file)
+    async with (
+        Proxy(sandbox.base_url, tls=tls) as gateway,
+        ForwardProxy(login="me:pa55") as proxy,
+    ):
+        yield Company(sandbox, gateway, proxy, ca_file)
+
+
+async def test_refunds_by_a_proxy_and_a_private_authority(company: Company, tmp_path: Path) -> None:
+    path = write_refunds(company.sandbox, tmp_path / "r.csv", 3)
+    refusal = await company.run(path, "", "--proxy", PROXY)
+    assert refusal.code == 2
+    assert "--proxy: a password in an option shows in process lists" in refusal.stderr
+    assert "pa55" not in refusal.stderr
+
+    ended = await company.run(path, "")
+    assert ended.code == 3
+    assert "the TLS certificate is not valid" in ended.stderr
+    assert statuses(tmp_path / "out.csv") == {"not_sent": 3}
+
+    toml = f'proxy = "{company.proxy.with_login("me:pa55")}"\nca_file = "{company.ca_file}"\n'
+    ended = await company.run(path, toml)
+    assert ended.code == 0, ended.stderr
+    assert statuses(tmp_path / "out.csv") == {"succeeded": 3}
+    assert {line.partition(" ")[0] for line in company.proxy.lines} == {"CONNECT"}
