@@ -25,7 +25,7 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):  # as standard error does by itself
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        from gateway_async.cli.app import run  # noqa: PLC0415  # the extra may not be installed
+        from gateway_async.cli.app import run
     except ModuleNotFoundError as error:
         if str(error.name).partition(".")[0] not in _EXTRA:
             raise

@@ -1,8 +1,8 @@
 """The commands of `gateway-async`, as one table."""
 
 import itertools
+from collections.abc import Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 import attrs
 from cyclopts import App, CycloptsError, Group, Parameter
@@ -10,9 +10,6 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from gateway_async.cli.console import Console
 from gateway_async.cli.run import USAGE, guarded
 from gateway_async.operations import OPERATIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _HELP = """Capture, cancel, review, refund, pay out or look up any number of orders, and get one
 outcome for every order.
@@ -23,7 +20,6 @@ some were declined, are absent, or differ; 2, the command or its file is wrong a
 sent; 3, some outcomes are unknown, some orders were not sent, or the outcomes had to be written
 elsewhere."""
 
-_COMMANDS = "gateway_async.cli.commands"
 GROUPS = {
     "Money": {
         **{
@@ -53,7 +49,7 @@ GROUPS = {
             "search-refunds orders.csv --out found.csv",
         ),
         "reconcile": (
-            "reconciling:reconcile",
+            "reconcile:reconcile",
             "Compare a ledger with the gateway's records.",
             "reconcile ledger.csv --out differences.csv --state 3000=paid",
         ),
@@ -87,12 +83,12 @@ GROUPS = {
             "check --order-no A-1 --write config.toml",
         ),
         "demo": (
-            "demo:demo",
+            "trying:demo",
             "See it all work, against a gateway inside this command.",
             "demo --orders 1000",
         ),
         "sandbox": (
-            "sandboxes:sandbox",
+            "trying:sandbox",
             "Run a gateway on this machine, to try things at, until Ctrl-C.",
             "sandbox --orders 1000 --orders-csv orders.csv --drop-reply 0.01",
         ),
@@ -105,7 +101,7 @@ COMMANDS = {name: row for commands in GROUPS.values() for name, row in commands.
 _JSON = ("--log-format", "json")
 
 
-def run(arguments: "Sequence[str]") -> int:
+def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
     given = list(arguments)
     is_json = _JSON in itertools.pairwise(given) or "=".join(_JSON) in given
@@ -119,9 +115,8 @@ def run(arguments: "Sequence[str]") -> int:
         return USAGE
     except KeyboardInterrupt:
         return USAGE
-    if "gateway" not in bound.signature.parameters:  # it says by itself what goes wrong
-        code = command(*bound.args, **bound.kwargs)
-        return code if isinstance(code, int) else 0
+    if command.__module__.partition(".")[0] != __name__.partition(".")[0]:  # such as --help
+        return int(command(*bound.args, **bound.kwargs) or 0)
     gateway = bound.arguments.get("gateway")
     console = gateway.console() if gateway else Console()
     beside = {"console": console, "name": given[0]}
@@ -144,7 +139,7 @@ def make_app() -> App:
         group = Group(title, sort_key=number)
         for rank, (name, (place, text, example)) in enumerate(commands.items()):
             app.command(
-                f"{_COMMANDS}.{place}",
+                f"gateway_async.cli.{place}",
                 name=name,
                 help=f"{text}\n\nExample: `gateway-async {example}`",
                 group=group,

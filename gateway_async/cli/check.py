@@ -1,50 +1,58 @@
-"""What `gateway-async check` looks at and finds, on the way to the gateway and in its records.
+"""`check`: look whether the gateway can be reached and is understood, before money moves.
 
 It sends look-ups alone. What the interface does not show is not guessed: such a finding has what
 was seen, what it may mean, and the question to ask.
 """
 
 import asyncio
+import json as json_format
 import os
 import re
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Iterator, Mapping, Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
+from functools import partial
 from http import HTTPStatus
+from importlib.resources import files
 from ipaddress import ip_address
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import attrs
 
-from gateway_async.cli.questions import QUESTIONS
-from gateway_async.cli.run import make_client
+from gateway_async.batching.results import Outcome
+from gateway_async.cli.console import print_json, standard_output
+from gateway_async.cli.run import RefusedError
+from gateway_async.cli.settings import ConsoleArgument, GatewayOptions, Settings
+from gateway_async.cli.tables import new_file
 from gateway_async.client import DEFAULT_MAX_REPLY_BYTES
-from gateway_async.errors import (
-    CertificateError,
-    ConfigurationError,
-    GatewayError,
-)
+from gateway_async.dialect import Dialect
+from gateway_async.errors import CertificateError, ConfigurationError, GatewayError
 from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.models.values import mask_cards
 from gateway_async.operations import OPERATIONS
 from gateway_async.payments import recent_request
 from gateway_async.session import Session
 from gateway_async.settings import checked_proxy
-from gateway_async.signing import SIGNATURE_FIELD
+from gateway_async.signing import SIGNATURE_FIELD, Credentials, HmacSigner
 from gateway_async.telemetry import Instrumentation
 from gateway_async.transport import AiohttpTransport, ConnectionOptions, SendTracker
 from gateway_async.wire.decode import decode_json
 
-if TYPE_CHECKING:
-    from gateway_async.batching.results import Outcome
-    from gateway_async.cli.settings import Settings
-    from gateway_async.dialect import Dialect
-    from gateway_async.signing import Credentials
+_TEXTS = tomllib.loads(files(__package__).joinpath("check.toml").read_text(encoding="utf-8"))
+QUESTIONS: Mapping[str, Mapping[str, str]] = _TEXTS["questions"]
+"""By TOML table and field, the question that the interface leaves open; the class has the default.
+
+A test holds the fields of `Dialect` and `HmacSigner` against it.
+"""
+_ADVICE: Mapping[str, Mapping[str, str]] = _TEXTS["advice"]
+"""By line and status, what to do."""
 
 _LOOK_UPS = ("query", "search_refunds")
 _QUERY, _REFUNDS = (OPERATIONS[name].path for name in _LOOK_UPS)
@@ -83,36 +91,74 @@ class FindingStatus(StrEnum):
 
 OK, ASK, WRONG, UNKNOWN, SKIPPED = FindingStatus
 
-_ADVICE: Mapping[tuple[str, FindingStatus], str] = {
-    ("address", UNKNOWN): "check the host in base_url, or in proxy if one is set, for a typing "
-    "error; then ask for the DNS of your network",
-    ("connection", UNKNOWN): "check the port, and whether a firewall lets this machine connect "
-    "to {host}:{port}",
-    ("tls", ASK): "ask the gateway when it renews the certificate",
-    ("tls", WRONG): "use https:// for anything but a sandbox",
-    ("tls", UNKNOWN): "if a private authority issued the certificate, name its certificates in "
-    "ca_file; if not, something between here and the gateway may have replaced it: ask your "
-    "network team",
-    ("proxy", UNKNOWN): "check http://user:password@host:port in GATEWAY_PROXY, or in proxy in "
-    "the TOML file; then ask your network team whether the proxy may connect to the gateway",
-    ("reply", WRONG): "ask the gateway what it means, since the interface shows no HTTP status "
-    "but 200: 401 and 403 may be the credentials, the signature, an address that is not "
-    "registered or a firewall, 404 a wrong path in base_url, without the /v1",
-    ("reply", UNKNOWN): "see the lines above. If they are ok, check base_url: a web site, or the "
-    "login page of a network, may have answered. Then try again, and ask the gateway if it lasts",
-    ("time", WRONG): "set this machine's clock by NTP; if it is right, tell the gateway. TLS "
-    "certificates and RecoveryPolicy.hold_alike_hours go by it",
-    ("credentials", WRONG): "the interface shows no code of a refusal: it may mean them, the "
-    "signature or the registered address. Compare both with what the gateway gave you",
-    ("signature", WRONG): "if the credentials are right, check the secret, and ask how "
-    "encryption_data is made: algorithm, fields, order ([signer] in the TOML file)",
-    ("registered address", WRONG): "the interface demands a registered address for the first "
-    "alone: the gateway must register the address that it sees requests come from ({local} here; "
-    "behind a router or proxy it is another one)",
-    ("registered address", ASK): "the gateway must register the address that it sees requests "
-    "come from ({local} here; behind a router or proxy it is another one)",
-}
-"""By line and status, what to do."""
+# The command
+
+
+def check(  # noqa: C901  # a question, a file, two ways of printing
+    *,
+    order_no: str | None = None,
+    transaction_id: str | None = None,
+    write: Path | None = None,
+    yes: bool = False,
+    json: bool = False,
+    gateway: GatewayOptions = GatewayOptions(),
+    console: ConsoleArgument,
+) -> int:
+    """Look whether the gateway can be reached and is understood. It never moves money.
+
+    It connects, makes both look-ups, and prints what it saw and what to do: address, connection,
+    TLS, proxy, reply, time, credentials, signature, registered address. Then it prints a
+    config.toml in which each open question of the interface stands with its default.
+
+    Exit codes: 0, all works; 1, something was refused, or does not fit the settings; 2, the
+    command or a setting is wrong; 3, no reply came that can be read.
+
+    Args:
+        order_no: An order that the gateway knows: shows how it and its refunds look, and which
+            fields of the dialect do not fit.
+        transaction_id: The same, by the gateway's identifier.
+        write: The file for the config.toml, in place of printing it; only you can read it.
+        yes: Do not ask before that file is replaced.
+        json: Print one JSON object: exit_code, findings and config.
+    """
+    given = {"order_no": order_no, "transaction_id": transaction_id}
+    settings = gateway.settings()
+    credentials = settings.credentials(os.environ, console.warn)
+    refs = [OrderRef(**{name: value}) for name, value in given.items() if value is not None]
+    if write is not None and write.exists() and not yes:
+        if not console.can_ask:
+            raise RefusedError(
+                f"--write: {write} exists; give --yes to replace it, or another name"
+            )
+        if not console.ask(f"{write} exists. Replace it?"):
+            raise RefusedError(f"--write: {write} was left as it is")
+    findings = asyncio.run(GatewayCheck(settings=settings, credentials=credentials).run(refs))
+    config, code = write_config(settings), exit_code(findings)
+    if write is not None:
+        option = "--write: "
+        with new_file(
+            write, console.warn, option=option, is_private=True, replaces=Path.is_file
+        ) as file:
+            file.end(config)
+        if file.problem:
+            raise ConfigurationError(f"{option}{file.problem}")
+    if json:
+        shown = [attrs.asdict(one) for one in findings]
+        print_json({"exit_code": code, "findings": shown, "config": config})
+    else:
+        out = partial(standard_output().print, soft_wrap=True)
+        for one in findings:
+            out(f"{one.status:<8} {one.check}: {one.seen}")
+            if one.advice:
+                out(f"         -> {one.advice}")
+        if write is None:
+            out(f"\n{config}", end="")
+    if write is not None:
+        console.tell("written", f"{write} is written", path=write)
+    return code
+
+
+# The way to the gateway
 
 
 def _printable(text: str) -> str:
@@ -196,8 +242,8 @@ class GatewayCheck:
         answers: The answers to the look-ups; empty where there was no connection.
     """
 
-    settings: "Settings"
-    credentials: "Credentials"
+    settings: Settings
+    credentials: Credentials
     host: str = ""
     port: int = 0
     proxy: str | None = None
@@ -244,12 +290,12 @@ class GatewayCheck:
         ):
             is_there = bool(getattr(self, needed))
             status, seen = judge() if is_there else (SKIPPED, "there is no connection")
-            advice = _ADVICE.get((check, status), "")
+            advice = _ADVICE.get(check, {}).get(status, "")
             shown = advice.format(host=self.host, port=self.port, local=self.local)
             findings.append(Finding(check, status, seen, shown))
         query = self.answers.get("query")
         if refs and query is not None and query.error is None:
-            async with make_client(settings, self.credentials) as gateway:
+            async with settings.client(self.credentials) as gateway:
                 for ref, name in product(refs, _LOOK_UPS):
                     (outcome,) = await gateway.batch(name, [ref])
                     now = query.dated or query.asked_at
@@ -453,7 +499,7 @@ def _date(text: str) -> datetime | None:
 
 
 def describe_order(
-    operation: str, outcome: "Outcome[Any, Any]", dialect: "Dialect", now: datetime
+    operation: str, outcome: Outcome[Any, Any], dialect: Dialect, now: datetime
 ) -> Iterator[Finding]:
     """Find how the gateway describes one order, and whether the dialect fits that.
 
@@ -494,7 +540,7 @@ _STATUS_FIELDS = (
 
 
 def _misfits(
-    records: tuple[Any, ...], dialect: "Dialect", now: datetime
+    records: tuple[Any, ...], dialect: Dialect, now: datetime
 ) -> Iterator[tuple[FindingStatus, str, str, str]]:
     """Compare records with the dialect; give status, what was seen, the field, other advice."""
     for name, status, field, others in _STATUS_FIELDS:
@@ -527,7 +573,7 @@ def _misfits(
 
 
 def _amount_misfits(
-    records: tuple[Any, ...], dialect: "Dialect"
+    records: tuple[Any, ...], dialect: Dialect
 ) -> Iterator[tuple[FindingStatus, str, str, str]]:
     found: dict[tuple[str, int], str] = {}
     for record in records:
@@ -546,7 +592,7 @@ def _values(records: tuple[Any, ...], name: str) -> set[Any]:
     return {value for one in records if (value := getattr(one, name, None)) not in (None, "")}
 
 
-def _shown(record: Any) -> str:  # noqa: ANN401  # a record of any look-up
+def _shown(record: Any) -> str:
     """Show a record: what names and counts it; of what may be personal, the names alone."""
     filled = {
         name: value
@@ -571,3 +617,71 @@ def excerpt(body: bytes, signature: str) -> str:
 def masked(text: str) -> str:
     """Return the beginning of a text as one line, with anything like a card number masked."""
     return " ".join(_printable(mask_cards(text)).split())[:_LONGEST_EXCERPT]
+
+
+# The file
+
+
+def write_config(settings: Settings) -> str:
+    """Write settings as a TOML file: open questions are comments, with their default.
+
+    No secret is in it, and neither is a URL that may hold a password.
+    """
+    values: dict[str, Any] = {}
+    tables: dict[str, dict[str, Any]] = {name: {} for name in QUESTIONS}
+    defaults: dict[str, dict[str, Any]] = {
+        "signer": {field.name: field.default for field in attrs.fields(HmacSigner)}
+    }
+    for field in attrs.fields(Settings):
+        value, default = getattr(settings, field.name), getattr(Settings(), field.name)
+        if attrs.has(type(value)):
+            defaults[field.name] = attrs.asdict(default, recurse=False)
+            tables[field.name] = _differing(value, default)
+        elif field.name == "signer":
+            tables["signer"] = dict(value)
+        elif value != default and field.name != "journal":
+            values[field.alias or field.name] = value
+    if "@" in values.get("proxy", ""):
+        del values["proxy"]
+    if tables["recovery"].get("record_baseline"):  # the command line's own default
+        del tables["recovery"]["record_baseline"]
+    lines = ["# Settings of gateway-async. Ask the gateway each question; where its answer differs"]
+    lines += ["# from the default that is shown, take the # away and write the answer.", ""]
+    lines += [f"{name} = {_toml(value)}" for name, value in values.items()]
+    lines += [
+        "",
+        "# rate: How many requests a second may we send? (section 8) Without it, there is",
+    ]
+    lines += ["# no limit."]
+    for table, given in tables.items():
+        is_open = not (table == "signer" and "factory" in given)  # which answers for all of it
+        questions = QUESTIONS.get(table, {}) if is_open else {}
+        rest = [f"{name} = {_toml(one)}" for name, one in given.items() if name not in questions]
+        if questions or rest:
+            lines += ["", f"[{table}]", *rest]
+        for name, question in questions.items():
+            line = f"{name} = {_toml(given.get(name, defaults[table][name]))}"
+            lines += [f"# {question}", line if name in given else f"# {line}"]
+    return "\n".join(lines) + "\n"
+
+
+def _differing(given: Any, default: Any) -> dict[str, Any]:
+    """Return the fields that differ from their default, and can stand in TOML."""
+    fields = attrs.asdict(given, recurse=False).items()
+    return {k: v for k, v in fields if v is not None and v != getattr(default, k)}
+
+
+def _toml(value: Any) -> str:
+    """Write a value as TOML."""
+    if isinstance(value, Path):
+        return _toml(str(value.absolute()))
+    if isinstance(value, str):  # JSON writes all that it must but this
+        return json_format.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Mapping):
+        pairs = ", ".join(f"{_toml(name)} = {_toml(one)}" for name, one in value.items())
+        return f"{{ {pairs} }}" if pairs else "{}"
+    if isinstance(value, AbstractSet):
+        return _toml(sorted(value))
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    return json_format.dumps(value)

@@ -6,8 +6,9 @@ import logging
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import Any, TextIO, cast
 
 import attrs
 from rich.box import SIMPLE_HEAD
@@ -16,17 +17,11 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    ProgressColumn,
-    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.table import Table
-from rich.text import Text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 _LOGGER = "gateway_async"
 _WAITS = ("gateway_async.jobs", "gateway_async.recovery")
@@ -46,7 +41,7 @@ class _Forgiving:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # whatever a stream has
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
@@ -93,11 +88,6 @@ class Console:
     )
 
     @property
-    def has_bar(self) -> bool:
-        """Whether a progress bar can be seen."""
-        return self.rich.is_terminal and not self.is_json and not self.is_quiet
-
-    @property
     def can_ask(self) -> bool:
         """Whether a person is there to answer."""
         return self.rich.is_terminal and sys.stdin.isatty()
@@ -136,7 +126,7 @@ class Console:
         """Say why the command does not run."""
         self.tell("error", f"gateway-async: {message}")
 
-    def show(self, event: str, table: "Table", /, **fields: object) -> None:
+    def show(self, event: str, table: Table, /, **fields: object) -> None:
         """Show a table; its particulars, for machines."""
         if self.is_json:
             self.tell(event, event, **fields)
@@ -144,26 +134,25 @@ class Console:
             self.rich.print(table)
 
     @contextlib.contextmanager
-    def passing_on_logs(self, *others: str) -> "Iterator[None]":
+    def passing_on_logs(self, *others: str) -> Iterator[None]:
         """Say what the library logs as warning or worse, and what it waits for; alike ones once.
 
         Args:
             others: Names of loggers whose warnings are passed on in place of the library's.
         """
         handler = _Handler(self)
-        loggers = [logging.getLogger(name) for name in others or (_LOGGER,)]
         level, names = (logging.DEBUG, (_LOGGER,)) if self.is_verbose else (logging.INFO, _WAITS)
-        waits = [(one, one.level) for one in map(logging.getLogger, names)]
-        for one in loggers:
-            one.addHandler(handler)
-        for one, _ in waits:
+        levels = {one: one.level for one in map(logging.getLogger, names)}
+        for name in others or (_LOGGER,):
+            logging.getLogger(name).addHandler(handler)
+        for one in levels:
             one.setLevel(logging.WARNING if self.is_quiet else level)
         try:
             yield
         finally:
-            for one in loggers:
-                one.removeHandler(handler)
-            for one, before in waits:
+            for name in others or (_LOGGER,):
+                logging.getLogger(name).removeHandler(handler)
+            for one, before in levels.items():
                 one.setLevel(before)
             handler.sum_up()
 
@@ -215,20 +204,15 @@ class Gauge:
 
     def __init__(
         self,
-        console: "Console",
+        console: Console,
         name: str,
         total: int | None,
-        clock: "Callable[[], float]" = time.monotonic,
-        bar: "Callable[[int, str], object] | None" = None,
+        clock: Callable[[], float] = time.monotonic,
+        bar: Callable[[int, str], object] | None = None,
     ) -> None:
         self.counts: Counter[str] = Counter()
-        self._console, self._name, self._total, self._clock, self._bar = (
-            console,
-            name,
-            total,
-            clock,
-            bar,
-        )
+        self._console, self._name, self._total = console, name, total
+        self._clock, self._bar = clock, bar
         self._seconds = SECONDS_BETWEEN_LINES if bar is None else _SECONDS_BETWEEN_FRAMES
         self._started = self._shown_at = clock()
         self._done = self._shown = 0
@@ -254,19 +238,22 @@ class Gauge:
         """Show how far it has come; how long it will take, only while it comes on."""
         order = [*STATUSES, *sorted(set(self.counts) - {*STATUSES})]
         listed = ", ".join(f"{self.counts[n]:,} {n}" for n in order if self.counts.get(n))
-        if self._bar is not None:
-            self._bar(self._done, listed)
-            return
         seconds, done, total = self._clock() - self._started, self._done, self._total
         rate = done / seconds if seconds > 0 else 0.0
+        if self._bar is not None:
+            self._bar(done, f"{rate:,.0f}/s {listed}")
+            return
         left = (total - done) / rate if total is not None and done > self._shown else None
         self._shown = done
-        of = "" if total is None else f" of {total:,}"
-        parts = [f"{self._name}: {done:,}{of}", f"{rate:,.0f}/s"]
-        parts += [f"{left:.0f} s left"] if left else []
+        parts = (
+            f"{self._name}: {done:,}" + ("" if total is None else f" of {total:,}"),
+            f"{rate:,.0f}/s",
+            f"{left:.0f} s left" if left else "",
+            listed,
+        )
         self._console.tell(
             "progress",
-            ", ".join([*parts, *([listed] if listed else [])]),
+            ", ".join(filter(None, parts)),
             done=done,
             total=total,
             rate=round(rate, 1),
@@ -275,25 +262,16 @@ class Gauge:
         )
 
 
-class _Rate(ProgressColumn):
-    """Orders a second."""
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text(f"{speed:,.0f}/s" if speed else "-/s", style="progress.data.speed")
-
-
 @contextlib.contextmanager
-def gauged(console: "Console", name: str, total: int | None) -> "Iterator[Gauge]":
+def gauged(console: Console, name: str, total: int | None) -> Iterator[Gauge]:
     """Show progress while the block runs: a bar on a terminal, else a line from time to time."""
-    if not console.has_bar:
+    if not console.rich.is_terminal or console.is_json or console.is_quiet:
         yield Gauge(console, name, total)
         return
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
-        _Rate(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.fields[counts]}"),
@@ -302,18 +280,17 @@ def gauged(console: "Console", name: str, total: int | None) -> "Iterator[Gauge]
     same = sys.stdout.isatty()
     with Progress(*columns, console=console.rich, redirect_stdout=same) as progress:
         task = progress.add_task(name, total=total, counts="")
-        gauge = Gauge(
-            console,
-            name,
-            total,
-            bar=lambda done, counts: progress.update(task, completed=done, counts=counts),
-        )
+
+        def show(done: int, counts: str) -> None:
+            progress.update(task, completed=done, counts=counts)
+
+        gauge = Gauge(console, name, total, bar=show)
         yield gauge
         gauge.show()
 
 
 def plain_table(
-    names: "Iterable[str]", rows: "Iterable[Sequence[object]]", numbers: "Iterable[str]" = ()
+    names: Iterable[str], rows: Iterable[Sequence[object]], numbers: Collection[str] = ()
 ) -> Table:
     """Return a table without lines; those of its columns that hold numbers are right-aligned."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
@@ -324,22 +301,21 @@ def plain_table(
     return table
 
 
-def summary_table(
-    rows: "Iterable[tuple[str, Mapping[str, int], int | None, int | None, float]]",
-) -> Table:
-    """Return the table of what happened; statuses that no order has are left out.
+Stage = tuple[str, Mapping[str, int], int | None, int | None, float]
+"""Name of a stage, orders by status, requests, retries, and seconds."""
 
-    Args:
-        rows: Name of the stage, orders by status, requests, retries, and seconds.
-    """
-    stages = list(rows)
+
+def summary_table(stages: Sequence[Stage]) -> Table:
+    """Return the table of what happened; statuses that no order has are left out."""
     shown = [name for name in STATUSES if any(counts.get(name) for _, counts, *_ in stages)]
     numbers = ("orders", *shown, "requests", "retries", "time")
-
-    def cells() -> "Iterator[tuple[object, ...]]":
-        for name, counts, requests, retries, seconds in stages:
-            found = (sum(counts.values()), *(counts.get(status, 0) for status in shown))
-            known = ("-" if n is None else n for n in (requests, retries))
-            yield (name, *(n or "-" for n in found), *known, f"{seconds:.1f} s")
-
-    return plain_table(("stage", *numbers), cells(), numbers)
+    rows = [
+        (
+            name,
+            *(n or "-" for n in (sum(counts.values()), *(counts.get(one, 0) for one in shown))),
+            *("-" if n is None else n for n in (requests, retries)),
+            f"{seconds:.1f} s",
+        )
+        for name, counts, requests, retries, seconds in stages
+    ]
+    return plain_table(("stage", *numbers), rows, numbers)

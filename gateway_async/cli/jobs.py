@@ -1,41 +1,61 @@
-"""Jobs of a journal: which one a file of orders is, how far it has come, and its orders as rows."""
+"""Jobs of a journal: which one a file is, and `jobs`, which lists, shows, resolves, resumes."""
 
 import asyncio
+import contextlib
 import hashlib
+import os
 import re
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import attrs
 import orjson
+from cyclopts import App, Parameter
 
-from gateway_async.cli.layouts import LAYOUTS, Layout
-from gateway_async.cli.options import open_journal
+from gateway_async.cli.console import plain_table, print_json, standard_output
+from gateway_async.cli.orders import LAYOUTS, Layout, Totals, wording
+from gateway_async.cli.run import (
+    DONE,
+    UNSETTLED,
+    RefusedError,
+    Results,
+    RunSummary,
+    Stop,
+    carry_out,
+    check_json,
+    collect,
+    confirm,
+    job_cells,
+    job_columns,
+    reporting,
+)
+from gateway_async.cli.settings import (
+    ConsoleArgument,
+    FormatOption,
+    JobOptions,
+    Out,
+    PaceOptions,
+    ReportOption,
+    Settings,
+    YesOption,
+)
+from gateway_async.cli.tables import Format, OutFile, out_file
 from gateway_async.errors import JobNotFoundError
-from gateway_async.journal import JobState
-from gateway_async.journal.location import locate
+from gateway_async.journal import JobState, JobStatus, Journal
+from gateway_async.journal.rows import Row
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import PAYOUT
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Iterable
-
-    from gateway_async.cli.settings import Settings
-    from gateway_async.journal import JobStatus, Journal
-    from gateway_async.journal.rows import Row
 
 _PAGE = 1000
 _DIGITS = 16
 """Of the digest of a file's orders in the name of its job."""
 _LONGEST_PART = 80
 _PORTS = {"https": 443, "http": 80}
-_MADE_NAME = re.compile(rf"-[0-9a-f]{{{_DIGITS}}}(-again-[0-9]+)?\Z")
-"""How a name ends that was made of a file's orders; any other was given by a person."""
 _MOST_TIMES = 100
 """So often the same orders are made again at most."""
 
-State = Literal["new", "intent", "succeeded", "declined", "unknown", "held"]
+# Which job a file is
 
 
 @attrs.frozen(kw_only=True)
@@ -45,19 +65,14 @@ class KnownJob:
     Attributes:
         name: Its name.
         place: Its journal: the path of the file, or the database.
-        status: How far it has come; None where it is new.
+        status: How far it has come; None where it is new: none of its orders can have been sent.
         before: How far the jobs of the same orders have come that it is made again after.
     """
 
     name: str
     place: str
-    status: "JobStatus | None" = None
-    before: "tuple[JobStatus, ...]" = ()
-
-    @property
-    def is_new(self) -> bool:
-        """Whether none of its orders can have been sent."""
-        return self.status is None
+    status: JobStatus | None = None
+    before: tuple[JobStatus, ...] = ()
 
     @property
     def is_done(self) -> bool:
@@ -81,21 +96,21 @@ class KnownJob:
         return f"{_named(self.status)} in {self.place} {kind}: {so_far(self.status)}"
 
 
-def _is_done(status: "JobStatus") -> bool:
+def _is_done(status: JobStatus) -> bool:
     done = status.counts[JobState.SUCCEEDED] + status.counts[JobState.DECLINED]
     return done == status.total
 
 
-def _named(status: "JobStatus") -> str:
+def _named(status: JobStatus) -> str:
     return f"job {status.name} of {status.created_at:%Y-%m-%d %H:%M}"
 
 
-def so_far(status: "JobStatus") -> str:
+def so_far(status: JobStatus) -> str:
     """Return how many orders are in each state, in words."""
     return ", ".join(f"{count:,} {state}" for state, count in status.counts.items() if count)
 
 
-def name_of_orders(operation: str, settings: "Settings", orders: str) -> str:
+def name_of_orders(operation: str, settings: Settings, orders: str) -> str:
     """Return the name of the job of a file: made of its orders, and of who sends them where.
 
     Args:
@@ -106,135 +121,125 @@ def name_of_orders(operation: str, settings: "Settings", orders: str) -> str:
     Raises:
         ConfigurationError: If the gateway's address is wrong.
     """
-    host, path, who = *_place_of_gateway(settings.base_url), settings.who
-    parts = (operation, host + path, who["merchant_id"], who["account_id"], orders)
+    url, who = urlsplit(settings.base_url), settings.who
+    host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname or ""
+    host += "" if url.port in (None, _PORTS.get(url.scheme)) else f":{url.port}"
+    address = host + url.path.rstrip("/")
+    parts = (operation, address, who["merchant_id"], who["account_id"], orders)
     digest = hashlib.sha256(orjson.dumps(parts)).hexdigest()[:_DIGITS]
     return "-".join((operation, who["merchant_id"][:_LONGEST_PART], host[:_LONGEST_PART], digest))
 
 
-def _place_of_gateway(url: str) -> tuple[str, str]:
-    """Return the host with its port, and the path, of a URL, however they are written."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    host = f"[{host}]" if ":" in host else host
-    port = "" if parts.port in (None, _PORTS.get(parts.scheme)) else f":{parts.port}"
-    return host + port, parts.path.rstrip("/")
-
-
-def look_at(settings: "Settings", name: str, *, create: bool = True) -> KnownJob:
+def find_job(
+    settings: Settings, name: str, *, again: bool | None = None, create: bool = True
+) -> KnownJob:
     """Find out how far a job has come; no file is made where there is none.
 
     Args:
         settings: Name the journal.
         name: The name of the job.
+        again: Whether the orders are to be sent once more when they are done, as `NAME-again-2`
+            and so on; the last of these jobs is found. None for the job of that name alone.
         create: Whether the journal may be made in a database that is there.
 
     Raises:
         ConfigurationError: If it has no name, or the settings name no journal.
         JournalError: If the journal cannot be read.
     """
-    found = _statuses(settings, [name], create=create)
-    return KnownJob(name=name, place=place_of(settings), status=found[0] if found else None)
+    numbers = () if again is None else range(2, _MOST_TIMES + 1)
+    names, found = (name, *(f"{name}-again-{number}" for number in numbers)), list[JobStatus]()
 
+    async def read(journal: Journal) -> None:
+        for one in names:
+            journal.job(one)  # refuses what is no name
+            try:
+                status = await journal.status(one)
+            except JobNotFoundError:
+                return
+            if not status.imported:  # what a killed import left is as good as new
+                return
+            found.append(status)
 
-def find_job(settings: "Settings", name: str, *, again: bool, create: bool = True) -> KnownJob:
-    """Find the last job of some orders: the one that goes on, or is made again once it is done.
-
-    Args:
-        settings: Name the journal.
-        name: The name of the first of them; the next are `NAME-again-2` and so on.
-        again: Whether the orders are to be sent once more.
-        create: Whether the journal may be made in a database that is there.
-
-    Raises:
-        JournalError: If the journal cannot be read.
-    """
-    names = (name, *(f"{name}-again-{number}" for number in range(2, _MOST_TIMES + 1)))
-    found, place = _statuses(settings, names, create=create), place_of(settings)
+    _read(settings, read, create=create)
     if not found:
-        return KnownJob(name=name, place=place)
+        return KnownJob(name=name, place=settings.place)
     if again and _is_done(found[-1]):
         after = f"{name}-again-{len(found) + 1}"
-        return KnownJob(name=after, place=place, before=tuple(found))
-    return KnownJob(name=found[-1].name, place=place, status=found[-1])
+        return KnownJob(name=after, place=settings.place, before=tuple(found))
+    return KnownJob(name=found[-1].name, place=settings.place, status=found[-1])
 
 
 def jobs_with_payouts(
-    settings: "Settings", name: str, request_ids: "Collection[str]"
-) -> "list[tuple[JobStatus, str]]":
-    """Return the other jobs of a journal with payouts of these, each with the first of them.
+    settings: Settings, name: str, request_ids: Collection[str]
+) -> list[tuple[JobStatus, str]]:
+    """Return the other jobs of this merchant with payouts of these, each with the first of them.
 
-    One that the gateway declined does not count: it was not paid, and never will be. Nor does a job
-    of another merchant, or one whose name was made for another gateway, such as a sandbox.
+    One that the gateway declined does not count: it was not paid, and never will be.
     """
-    found: list[tuple[JobStatus, str]] = []
-    who, (host, _) = settings.who, _place_of_gateway(settings.base_url)
-    wanted = {one.lower() for one in request_ids}
-    made = f"{PAYOUT.name}-{who['merchant_id'][:_LONGEST_PART]}-"
-    ours = f"{made}{host[:_LONGEST_PART]}-"
+    found, wanted = list[tuple[JobStatus, str]](), {one.lower() for one in request_ids}
+    who = (settings.who["merchant_id"], settings.who["account_id"])
 
-    async def read() -> None:
-        async with open_journal(settings, create=False) as journal:
-            for status in await journal.jobs():
-                is_made = status.name.startswith(made) and _MADE_NAME.search(status.name)
-                is_other = is_made and not status.name.startswith(ours)
-                whose = (status.merchant_id, status.account_id)
-                if (
-                    is_other
-                    or status.name == name
-                    or status.operation != PAYOUT.name
-                    or whose != (who["merchant_id"], who["account_id"])
-                ):
-                    continue
-                async for row in rows_of(journal, status.name):
-                    is_open = row.status is not OutcomeStatus.DECLINED
-                    if is_open and row.order.request_id.lower() in wanted:
-                        found.append((status, row.order.request_id))
-                        break
+    async def read(journal: Journal) -> None:
+        for status in await journal.jobs():
+            whose = (status.merchant_id, status.account_id)
+            if status.name == name or status.operation != PAYOUT.name or whose != who:
+                continue
+            async for row in rows_of(journal, status.name):
+                is_open = row.status is not OutcomeStatus.DECLINED
+                if is_open and row.order.request_id.lower() in wanted:
+                    found.append((status, row.order.request_id))
+                    break
 
-    if _is_there(settings):
-        asyncio.run(read())
+    _read(settings, read, create=False)
     return found
 
 
-def _is_there(settings: "Settings") -> bool:
-    """Return whether there can be a journal; that of a server is asked."""
-    location = locate(settings.journal)
-    return not location.is_sqlite or Path(location.path).exists()
+def _read(settings: Settings, read: Callable[[Journal], Awaitable[None]], *, create: bool) -> None:
+    """Read a journal, if there can be one; that of a server is asked."""
+
+    async def opened() -> None:
+        async with settings.open_journal(create=create) as journal:
+            await read(journal)
+
+    if (file := settings.journal_file) is None or file.exists():
+        asyncio.run(opened())
 
 
-def _statuses(settings: "Settings", names: "Iterable[str]", *, create: bool) -> "list[JobStatus]":
-    """Return how far some jobs have come, up to the first that is not there."""
-    found: list[JobStatus] = []
-
-    async def read() -> None:
-        async with open_journal(settings, create=create) as journal:
-            for name in names:
-                journal.job(name)  # refuses what is no name
-                try:
-                    status = await journal.status(name)
-                except JobNotFoundError:
-                    return
-                if not status.imported:  # what a killed import left is as good as new
-                    return
-                found.append(status)
-
-    if _is_there(settings):
-        asyncio.run(read())
-    return found
+async def rows_of(journal: Journal, name: str) -> AsyncIterator[Row]:
+    """Read the orders of a job, in the order of the input."""
+    rows = await journal.rows(name, limit=_PAGE)
+    while rows:
+        for row in rows:
+            yield row
+        rows = await journal.rows(name, after=rows[-1].index, limit=_PAGE)
 
 
-def place_of(settings: "Settings") -> str:
-    """Return what people know the journal by: the path of its file, or the database.
-
-    Raises:
-        ConfigurationError: If the settings name none that can be.
-    """
-    location = locate(settings.journal)
-    return str(Path(location.path).absolute()) if location.is_sqlite else location.shown
+# What a journal holds
 
 
-def job_facts(status: "JobStatus") -> dict[str, Any]:
+jobs: App = App(name="jobs", help="List, show, resolve and resume the jobs of a journal.")
+
+_SHOWN = 100
+_IN_DOUBT = ("held", "unknown", "intent")
+_DECISIONS = ("succeeded", "declined", "not_sent", "unknown")
+_SPAN = re.compile(r"([0-9]+)(?:-([0-9]+))?", re.ASCII)
+_LONGEST_SHOWN = 40
+_NAMED = 5
+_State = Literal["new", "intent", "succeeded", "declined", "unknown", "held"]
+
+
+def _on_journal(gateway: JobOptions, work: Callable[[Journal], Awaitable[int]]) -> int:
+    """Open a journal that is there, do something with it, and return the exit code."""
+
+    async def opened() -> int:
+        async with settings.open_journal(create=False) as found:
+            return await work(found)
+
+    settings = gateway.settings()
+    return asyncio.run(opened())
+
+
+def _facts(status: JobStatus) -> dict[str, Any]:
     """Return what is known of a job, as JSON has it."""
     return {
         "job": status.name,
@@ -248,15 +253,326 @@ def job_facts(status: "JobStatus") -> dict[str, Any]:
     }
 
 
-def layout_of(status: "JobStatus") -> Layout:
-    """Return the columns of the orders of a job."""
-    return LAYOUTS[status.operation]
+@jobs.default
+@jobs.command(name="list")
+def list_jobs(
+    *,
+    json: bool = False,
+    gateway: JobOptions = JobOptions(),
+) -> int:
+    """List the jobs of a journal, the oldest first.
+
+    Example: `gateway-async jobs list --json`
+
+    Args:
+        json: Print a JSON list with an object for each job.
+    """
+
+    async def work(found: Journal) -> int:
+        statuses = await found.jobs()
+        if json:
+            print_json([_facts(status) for status in statuses])
+        else:
+            standard_output().print(_table(statuses))
+        return DONE
+
+    return _on_journal(gateway, work)
 
 
-async def rows_of(journal: "Journal", name: str) -> "AsyncIterator[Row]":
-    """Read the orders of a job, in the order of the input."""
-    rows = await journal.rows(name, limit=_PAGE)
-    while rows:
-        for row in rows:
-            yield row
-        rows = await journal.rows(name, after=rows[-1].index, limit=_PAGE)
+def _table(statuses: Iterable[JobStatus]) -> Any:
+    return plain_table(
+        ("job", "operation", "merchant", "since", "orders", "states"),
+        (
+            (
+                status.name,
+                status.operation,
+                f"{status.merchant_id}/{status.account_id}",
+                f"{status.created_at:%Y-%m-%d %H:%M}",
+                f"{status.total:,}",
+                ", ".join(filter(None, [so_far(status), "running now" * status.is_running])),
+            )
+            for status in statuses
+        ),
+        numbers=("orders",),
+    )
+
+
+@jobs.command
+def show(
+    name: str,
+    /,
+    *,
+    json: bool = False,
+    gateway: JobOptions = JobOptions(),
+) -> int:
+    """Show how far a job has come, and its orders in doubt, with index and reason.
+
+    Nothing is sent.
+
+    Example: `gateway-async jobs show NAME`
+
+    Args:
+        name: The name of the job.
+        json: Print one JSON object; the first hundred orders in doubt are under `in_doubt`.
+    """
+
+    async def work(found: Journal) -> int:
+        status = await found.status(name)
+        columns = ("index", "state", *LAYOUTS[status.operation].naming, "reason")
+        rows, count = list[tuple[Any, ...]](), 0
+        async for row in rows_of(found, name):
+            if row.state.value in _IN_DOUBT:
+                count += 1
+                if count <= _SHOWN:
+                    names = (str(getattr(row.order, column)) for column in columns[2:-1])
+                    rows.append((row.index, str(row.state), *names, row.known.text))
+        if json:
+            in_doubt = [dict(zip(columns, cells, strict=True)) for cells in rows]
+            print_json({**_facts(status), "in_doubt": in_doubt, "in_doubt_count": count})
+            return DONE
+        table = standard_output()
+        table.print(_table([status]))
+        if count:
+            table.print(plain_table(columns, rows, numbers=("index",)))
+        if count > _SHOWN:
+            table.print(f"... and {count - _SHOWN:,} more; `jobs outcomes` writes them all")
+        return DONE
+
+    return _on_journal(gateway, work)
+
+
+@jobs.command
+def outcomes(
+    name: str,
+    /,
+    *,
+    out: Out,
+    state: Annotated[tuple[_State, ...], Parameter(consume_multiple=False)] = (),
+    stdio: FormatOption = Format.CSV,
+    report: ReportOption = None,
+    gateway: JobOptions = JobOptions(),
+    console: ConsoleArgument,
+) -> int:
+    """Write the outcomes of the orders of a job, as the journal has them. Nothing is sent.
+
+    Example: `gateway-async jobs outcomes NAME --state held --out held.csv`
+
+    Args:
+        name: The name of the job.
+        out: The file; - for standard output.
+        state: Only the orders in this state, such as held; may be repeated.
+    """
+
+    async def work(found: Journal) -> int:
+        layout = LAYOUTS[(await found.status(name)).operation]
+        summary = RunSummary(command="jobs outcomes", out=out, job=name)
+        with (
+            reporting(report, summary, console),
+            out_file(out, stdio, console.warn) as file,
+            file.writing(job_columns(layout)) as write,
+        ):
+            async for row in rows_of(found, name):
+                if not state or row.state.value in state:
+                    summary.see(row.outcome())
+                    write(job_cells(name, row, layout))
+        return UNSETTLED if file.problem else DONE
+
+    return _on_journal(gateway, work)
+
+
+# Deciding
+
+
+@jobs.command
+def resolve(
+    name: str,
+    /,
+    *which: str,
+    note: str | None = None,
+    state: Annotated[
+        tuple[Literal["held", "unknown"], ...], Parameter(consume_multiple=False)
+    ] = (),
+    gateway: JobOptions = JobOptions(),
+    console: ConsoleArgument,
+) -> int:
+    """Decide the outcome of orders that are in doubt: of all that are named, or of none.
+
+    Nothing is sent.
+
+    Example: `gateway-async jobs resolve NAME 17 151-199 succeeded --note "seen in the portal"`
+
+    Args:
+        name: The name of the job.
+        which: The positions of the orders in the job, from 0, as `jobs show` prints them, such as
+            17 or 151-199; then their outcome: succeeded, declined, unknown, or not_sent,
+            which lets the next run send them.
+        note: Why, such as "seen in the merchant portal"; it must be given, and is kept.
+        state: Only the orders in this state, of those that are named or else of the whole job;
+            may be repeated.
+    """
+
+    async def work(found: Journal) -> int:
+        *named, decision = which or ("",)
+        spans = [_span(text) for one in named for text in one.split(",")]
+        if decision not in _DECISIONS:
+            got = f", got {decision[:_LONGEST_SHOWN]!r}" if decision else ""
+            raise RefusedError(
+                f"status: expected one of {', '.join(_DECISIONS)} behind the positions{got}"
+            )
+        if not spans and not state:
+            raise RefusedError(
+                "index: say which orders, by their positions as `jobs show` prints them, such as "
+                "17 or 151-199, or by --state held"
+            )
+        if note is None or not note.strip():
+            raise RefusedError('--note: say why, such as --note "seen in the merchant portal"')
+        status = await found.status(name)
+        orders = await _orders(found, status, spans, state)
+        await found.resolve(name, orders, decision, note)
+        how_many = "1 order is" if len(orders) == 1 else f"{len(orders):,} orders are"
+        column = LAYOUTS[status.operation].naming[-1]  # a position is soon mistaken for another
+        first = [
+            row for n in orders[:_NAMED] for row in await found.rows(name, after=n - 1, limit=1)
+        ]
+        shown = ", ".join(f"{row.index} ({column} {getattr(row.order, column)})" for row in first)
+        more = f" and {len(orders) - _NAMED:,} more" if len(orders) > _NAMED else ""
+        text = f"job {name}: {how_many} {decision}: {shown}{more}"
+        console.tell("resolved", text, index=orders[:_NAMED], count=len(orders))
+        return DONE
+
+    return _on_journal(gateway, work)
+
+
+def _span(text: str) -> range:
+    """Read positions: one, or the first and the last of several."""
+    found = _SPAN.fullmatch(text.strip())
+    if found is None:
+        raise RefusedError(
+            f"index: expected positions such as 17 or 151-199, got {text[:_LONGEST_SHOWN]!r}"
+        )
+    first, last = int(found[1]), int(found[2] or found[1])
+    if last < first:
+        raise RefusedError(
+            f"index: expected the lower position first, got {text[:_LONGEST_SHOWN]!r}"
+        )
+    return range(first, last + 1)
+
+
+async def _orders(
+    journal: Journal, job: JobStatus, spans: Sequence[range], state: Sequence[str]
+) -> list[int]:
+    """Return the positions that are meant."""
+    beyond = [span[-1] for span in spans if span[-1] >= job.total]
+    if beyond:
+        raise RefusedError(
+            f"index: job {job.name} has {job.total:,} orders, from 0 to {job.total - 1}; there is "
+            f"no {beyond[0]}"
+        )
+    meant = {index for span in spans for index in span}
+    if not state:
+        return sorted(meant)
+    found = [
+        row.index
+        async for row in rows_of(journal, job.name)
+        if row.state.value in state and (not spans or row.index in meant)
+    ]
+    if not found:
+        raise RefusedError(f"--state: no order of them in job {job.name} is {' or '.join(state)}")
+    return found
+
+
+# Going on
+
+
+async def _head(settings: Settings, name: str) -> tuple[JobStatus, Totals]:
+    """Return how far a job has come, and what is left of it to be sent."""
+    totals = Totals()
+    async with settings.open_journal(create=False) as journal:
+        status = await journal.status(name)
+        if status.is_cut:
+            raise RefusedError(
+                f"job {name} was cut into slices, which workers run: start one with "
+                "`gateway-async worker`, and see how far it comes with `gateway-async watch`"
+            )
+        layout = LAYOUTS[status.operation]
+        if layout.confirms:
+            async for row in rows_of(journal, name):
+                if row.state is JobState.NEW:
+                    totals.add(layout.moved(row.order))
+    return status, totals
+
+
+async def _write_rows(journal: Journal, name: str, layout: Layout, file: OutFile) -> None:
+    """Write all orders of a job."""
+    with file.writing(job_columns(layout)) as write:
+        async for row in rows_of(journal, name):
+            write(job_cells(name, row, layout))
+
+
+@jobs.command
+def resume(
+    name: str,
+    /,
+    *,
+    out: Out,
+    yes: YesOption = False,
+    json: bool = False,
+    pace: PaceOptions = PaceOptions(),
+    stdio: FormatOption = Format.CSV,
+    report: ReportOption = None,
+    gateway: JobOptions = JobOptions(),
+    console: ConsoleArgument,
+) -> int:
+    """Go on with a job whose orders are in the journal.
+
+    Example: `gateway-async jobs resume NAME --out outcomes.csv`
+
+    Args:
+        name: The name of the job.
+        out: The file for the outcomes; - for standard output.
+        json: Print one JSON object at the end: counts, job, files and the next commands.
+    """
+    check_json(out, json=json)
+    settings = gateway.settings(pace)
+    credentials = settings.credentials(os.environ, console.warn)
+    status, totals = asyncio.run(_head(settings, name))
+    layout = LAYOUTS[status.operation]
+    job = KnownJob(name=name, place=settings.place, status=status)
+    summary = RunSummary(
+        command="jobs resume",
+        base_url=settings.base_url,
+        out=out,
+        format=stdio,
+        job=name,
+        journal=job.place,
+    )
+
+    def ask() -> None:
+        if layout.confirms and totals.orders:
+            what = wording(layout.command, totals, settings.base_url)
+            confirm(console, f"{job.asked}: {what}", yes=yes)
+        console.tell("resume", job.described, is_new=False, journal=job.place)
+
+    async def work(stop: Stop) -> None:
+        async with (
+            settings.open_journal(create=False) as journal,
+            settings.client(credentials, telemetry=summary.latencies) as client,
+        ):
+            with contextlib.closing(Results(layout, summary)) as results:
+                batch = client.resume(journal.job(name))
+                await collect(batch, results, console, stop, status.total)
+
+    def write(file: OutFile) -> None:
+        async def written(journal: Journal) -> int:
+            await _write_rows(journal, name, layout, file)
+            return DONE
+
+        _on_journal(gateway, written)
+
+    with reporting(report, summary, console, settings.journal_file):
+        carry_out(summary, console, work, write, ask=ask)
+        if summary.exit_code == UNSETTLED:
+            summary.advise(console, gateway.again)
+    if json:
+        print_json(summary.as_dict())
+    return summary.exit_code

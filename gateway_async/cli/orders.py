@@ -1,38 +1,46 @@
-"""Rows of a file into orders, with every problem by line and column.
+"""What the files of each command hold, and rows into orders, with every problem by line and column.
 
-Particulars of persons and accounts are in no message.
+Columns are the fields of orders and records; parts of objects have dots:
+`beneficiary.address.city`. Particulars of persons and accounts are in no message.
 """
 
+import functools
 import hashlib
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import Any, get_args, get_origin
 
 import attrs
 import orjson
 
 from gateway_async.batching.feed import check_order, name_of
-from gateway_async.cli.layouts import IN_JOB, LAYOUTS, Input, Layout, inputs_of
-from gateway_async.cli.tables import Format, Problem, Row, TableError
+from gateway_async.cli.tables import Format, Problem, Row, Table, TableError, to_text
+from gateway_async.dialect import Dialect
 from gateway_async.errors import InvalidOrderError
+from gateway_async.models.records import Record
 from gateway_async.models.values import (
+    MODEL,
     SensitiveText,
+    SignatureText,
+    converter_of,
+    currency_field,
+    to_amount,
+    to_date,
+    to_identifier,
 )
-from gateway_async.operations import OperationClass, identity_of
+from gateway_async.operations import OPERATIONS, Operation, OperationClass, identity_of
+from gateway_async.reconciliation import LedgerEntry
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
-
-    from gateway_async.cli.tables import Table
-    from gateway_async.dialect import Dialect
-
-    Cells = Mapping[str, Any]
-    Wrong = list[tuple[str | None, str]]
-
+IN_JOB = "in_job"
+"""The result column that names the job which has the order, and may send it itself."""
+OUTCOME_COLUMNS = ("status", "code", "error")
+"""The result columns of every command, before those of its records."""
+_REFERENCES = ("order_no", "transaction_id")
 _AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)?")
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
 _CUT_OFF = re.compile(r"[0-9]([.,][0-9]+)?[Ee]\+[0-9]{2,}")
@@ -40,39 +48,194 @@ _SHOWN = 40
 _NAMED = 20
 _ANY_PLACES = 100
 
+_Wrong = list[tuple[str | None, str]]
 
-_WRITTEN = frozenset(
+# Layouts
+
+
+@attrs.frozen
+class Column:
+    """One field of an order, or of an object in it, as a file has it.
+
+    Attributes:
+        kind: What its cells hold: amount, currency, date, identifier, text, texts, object, objects.
+        is_required: Whether each row must have it.
+        part: The class of an object.
+        currency: The field with the currency of an amount.
+    """
+
+    kind: str
+    is_required: bool
+    part: type | None = None
+    currency: str | None = None
+
+
+@functools.cache
+def _columns_of(model: type) -> dict[str, Column]:
+    """Return the fields of a class, as columns."""
+    currencies = {currency_field(field) for field in attrs.fields(model)}
+    found = {}
+    for field in attrs.fields(model):
+        part, converter = field.metadata.get(MODEL), converter_of(field)
+        is_required = field.default is attrs.NOTHING
+        if part is not None:
+            kind = "objects" if "Sequence" in str(field.type) else "object"
+        elif get_origin(next(iter(get_args(field.type)), None)) is tuple:
+            kind = "texts"
+        elif converter in (to_amount, to_date):
+            kind = "amount" if converter is to_amount else "date"
+        elif field.name in currencies:
+            kind = "currency"
+        else:
+            kind = "identifier" if converter is to_identifier or is_required else "text"
+        found[field.name] = Column(kind, is_required, part, currency_field(field))
+    return found
+
+
+def _inputs(model: type, path: str = "") -> Iterator[tuple[str, Column]]:
+    """Yield the columns of an order: its fields, and those of its objects with dots."""
+    for name, column in _columns_of(model).items():
+        yield f"{path}{name}", column
+        if column.kind == "object" and column.part is not None:
+            yield from _inputs(column.part, f"{path}{name}.")
+
+
+def fields_of(model: type) -> Iterator[str]:
+    """Yield the fields of a record that are the interface's: those of its objects with dots."""
+    for field in attrs.fields(model):
+        kinds = get_args(field.type)
+        if field.name in attrs.fields_dict(Record) or SignatureText in kinds:
+            continue
+        part = next((kind for kind in kinds if attrs.has(kind)), None)
+        if part is None or get_origin(field.type) is tuple:
+            yield field.name
+        else:
+            yield from (f"{field.name}.{name}" for name in fields_of(part))
+
+
+def _results(operation: Operation) -> dict[str, str]:
+    """Return the columns of what a reply adds, or of all of a record, with their fields."""
+    if operation.is_money_batch:
+        return {name: name for name in operation.result_fields}
+    is_keyed = operation.kind is OperationClass.KEYED
+    others = [] if is_keyed else [one for one in OPERATIONS.values() if one.is_money_batch]
+    hidden = {n for one in (operation, *others) for n in attrs.fields_dict(one.order_class)}
+    own = {n: f"payout_{n}" for n in ("status", "transaction_id")} if is_keyed else {}
+    names = {
+        own.get(field, f"found_{field}" if field.partition(".")[0] in hidden else field): field
+        for field in fields_of(operation.record_class)
+    }
+    # First what the gateway adds, then the request as it repeats it.
+    order = sorted(names, key=lambda name: is_keyed and name.startswith("found_"))
+    return {name: names[name] for name in order}
+
+
+@attrs.frozen(kw_only=True)
+class Layout:
+    """What the files of one command hold.
+
+    Attributes:
+        command: The command.
+        model: What its rows are.
+        operation: What is done with them; None for a ledger.
+        inputs: The columns that are read.
+        results: The columns written from the gateway's records, and the field of each. Where one
+            could hide a column of the input, its name begins with `found_`.
+        moves_money: Whether it does more than look up.
+        confirms: Whether the command asks before it sends: money leaves the merchant.
+    """
+
+    command: str
+    model: type
+    operation: Operation | None = None
+    inputs: Mapping[str, Column]
+    results: Mapping[str, str] = MappingProxyType({})
+    moves_money: bool = False
+    confirms: bool = False
+
+    @property
+    def method(self) -> str:
+        """The name of the operation."""
+        return self.command.replace("-", "_")
+
+    @functools.cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The fields of its class, which are input columns."""
+        return tuple(name for name in self.inputs if "." not in name)
+
+    @functools.cached_property
+    def either(self) -> tuple[str, ...]:
+        """Columns of which one at least must be there, and filled."""
+        return () if self.moves_money else tuple(n for n in _REFERENCES if n in self.inputs)
+
+    @property
+    def naming(self) -> tuple[str, ...]:
+        """The columns by which people know an order."""
+        return ("request_id",) if "request_id" in self.inputs else ("transaction_id", "order_no")
+
+    @functools.cached_property
+    def result_columns(self) -> tuple[str, ...]:
+        """The columns that the command writes beside those of the input."""
+        return (*OUTCOME_COLUMNS, *self.results)
+
+    def by(self, column: str) -> "Layout":
+        """Return the layout of a look-up that goes by one column only."""
+        return attrs.evolve(self, inputs={column: self.inputs[column]})
+
+    @functools.cached_property
+    def _amounts(self) -> dict[str, str]:
+        """The columns of what an order moves, the first that is filled, and of its currency."""
+        found = {name: code for name in self.columns if (code := self.inputs[name].currency)}
+        field = self.operation.moved_field if self.operation else ""
+        return {field: found[field]} if field in found else found
+
+    def moved(self, order: Any) -> tuple[str, Decimal] | None:
+        """Return the currency and the amount that an order moves; None where it moves none."""
+        for name, currency in self._amounts.items() if self.moves_money else ():
+            if (amount := getattr(order, name)) is not None:
+                return getattr(order, currency) or "", amount
+        return None
+
+
+LAYOUTS: Mapping[str, Layout] = MappingProxyType(
+    {
+        name.replace("_", "-"): Layout(
+            command=name.replace("_", "-"),
+            model=one.order_class,
+            operation=one,
+            inputs=dict(_inputs(one.order_class)),
+            results=_results(one),
+            moves_money=one.takes_jobs,
+            confirms=one.confirms or one.kind is OperationClass.KEYED,
+        )
+        for name, one in OPERATIONS.items()
+        if one.is_look_up or one.takes_jobs
+    }
+)
+"""The layout of each command that sends a batch of orders, by the command."""
+
+LEDGER = Layout(command="reconcile", model=LedgerEntry, inputs=dict(_inputs(LedgerEntry)))
+"""The layout of a ledger."""
+
+_WRITTEN = {
     part
     for layout in LAYOUTS.values()
     for name in (*layout.result_columns, IN_JOB)
     for part in (name, name.partition(".")[0])
-)
-
+}
 
 # Cells
 
 
-def to_text(value: object) -> str:
-    """Write the value of a cell as text; an empty one is none."""
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return ""
-    if isinstance(value, date):
-        return value.isoformat()
-    is_short = isinstance(value, Decimal) and abs(value.adjusted()) <= _ANY_PLACES
-    return format(value, "f") if is_short else str(value)  # 1e99999999 would have as many digits
-
-
 def _text_problem(value: object) -> str:
     """Return why a value is no text; whole numbers are taken as they are written."""
-    is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
-    number = Decimal(value) if is_number else None  # type: ignore[arg-type]  # it is one
-    if number is not None and (
-        number != number.to_integral_value() or number.adjusted() >= len(number.as_tuple().digits)
-    ):  # it has a fraction, or an exponent in place of its last digits
-        number = None
-    if not isinstance(value, str) and number is None:
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
+        number = Decimal(value)
+        has_lost = number.adjusted() >= len(number.as_tuple().digits)  # its last digits, at 1e22
+        is_text = number == number.to_integral_value() and not has_lost
+    else:
+        is_text = isinstance(value, str)
+    if not is_text:
         return "expected a text; put it in quotation marks"
     if _CUT_OFF.fullmatch(to_text(value)):
         return (
@@ -99,184 +262,24 @@ def _amount_problem(text: str, places: int) -> str:
     return ""
 
 
-def _is_empty(value: object) -> bool:
-    return value is None or value == ""
+def _currency_problem(text: str, known: Collection[str]) -> str:
+    if _CURRENCY.fullmatch(text) or text.upper() in known:
+        return ""
+    return (
+        f"{text[:_SHOWN]!r} is not a code of three letters such as EUR; if your gateway has "
+        "it, name it in [dialect] currency_places"
+    )
 
 
-def _nested(cells: "Cells", columns: "Collection[str]", wrong: "Wrong") -> dict[str, Any]:
-    """Make nested objects of dotted columns; columns that are not read are left out."""
-    tree: dict[str, Any] = {}
-    for column, value in cells.items():
-        *parents, name = column.split(".")
-        if (parents[0] if parents else name) not in columns or (parents and _is_empty(value)):
-            continue
-        branch = tree
-        for parent in parents:
-            branch = branch.setdefault(parent, {})
-            if not isinstance(branch, dict):
-                wrong.append((column, f"{parent} has a column of its own beside it"))
-                branch = {}
-        if not _is_empty(value) or name not in branch:
-            branch[name] = value
-    return tree
-
-
-class Reader:
-    """Reads the rows of one command.
-
-    Args:
-        layout: Its columns.
-        dialect: Defines how many decimal places an amount may have; None for any number of them,
-            and any currency.
-        repeats: Whether the same order may stand in a file more than once.
-    """
-
-    def __init__(
-        self, layout: Layout, dialect: "Dialect | None" = None, *, repeats: bool = True
-    ) -> None:
-        self.layout = layout
-        self._dialect = dialect
-        self._identity: Callable[[Any], Any] | None = None
-        if layout.operation is not None and not repeats:
-            self._identity = identity_of(layout.operation)
-
-    def unread(self, names: "Iterable[str]") -> list[str]:
-        """Return columns that are not read, and that no command writes."""
-        return [name for name in names if name not in self.layout.inputs and name not in _WRITTEN]
-
-    def column_problems(self, row: Row) -> "Iterator[Problem]":
-        """Name columns that must be there and are not, and parts that no object has."""
-        layout, found = self.layout, ", ".join(map(repr, row.cells)) or "nothing"
-        missing = [name for name in layout.required if name not in row.cells]
-        if layout.either and not any(name in row.cells for name in layout.either):
-            missing.append(" or ".join(layout.either))
-        for name in missing:
-            yield Problem(line=row.line, column=name, reason=f"missing; there are: {found}")
-        if layout.is_nested:
-            for name in self.unread(row.cells):
-                if "." in name:
-                    reason = "not known: there is no such part"
-                    yield Problem(line=row.line, column=name, reason=reason)
-
-    def make(self, cells: "Cells", wrong: "Wrong | None" = None) -> Any:  # noqa: ANN401  # any order
-        """Make what a row stands for; what is wrong with its cells is added to `wrong`."""
-        found: Wrong = [] if wrong is None else wrong
-        layout = self.layout
-        if layout.moves_money:
-            found.extend(_sent_before(cells))
-        filled = [name for name in layout.either if not _is_empty(cells.get(name))]
-        if layout.either and (not filled or (len(filled) > 1 and layout.operation is not None)):
-            reason = f"fill one of the two, {len(filled)} are filled"
-            reason += f"; or choose: --by {layout.either[-1]}" if filled else ""
-            one_only = len(layout.either) == 1
-            found.append((" or ".join(layout.either), "empty" if one_only else reason))
-            return None
-        tree: Cells = {name: cells[name] for name in layout.columns if name in cells}
-        if layout.is_nested:
-            tree = _nested(cells, layout.columns, found)
-        try:
-            return self._object(layout.model, tree, "", found)
-        except InvalidOrderError as error:
-            found.append(explain(error, layout.columns))
-        return None
-
-    def read(self, row: Row, lines: dict[int, int]) -> "tuple[Any, Wrong]":
-        """Return what a row stands for, and what is wrong with it.
-
-        Args:
-            row: The row.
-            lines: In which line each order stands; this one is added.
-        """
-        wrong: Wrong = []
-        order, operation = self.make(row.cells, wrong), self.layout.operation
-        if wrong or operation is None or self._dialect is None:
-            return order, wrong
-        if error := check_order(operation, order, self._dialect):
-            wrong.append(explain(error, self.layout.columns))
-        elif self._identity is not None:
-            identity = self._identity(order)
-            first = lines.setdefault(hash(identity), row.line)
-            if first != row.line:
-                is_keyed = operation.kind is OperationClass.KEYED
-                kind, _ = name_of(operation, identity)
-                advice = "" if is_keyed else "; if both are meant, give --duplicates serialize"
-                wrong.append((kind, f"the same order as in line {first}{advice}"))
-        return order, wrong
-
-    def _object(self, model: type, tree: "Cells", path: str, wrong: "Wrong") -> Any:  # noqa: ANN401  # of the model
-        """Make one object of its fields; None where one of them is wrong.
-
-        Raises:
-            InvalidOrderError: Where the model refuses what its fields are.
-        """
-        known, made, before = inputs_of(model), {}, len(wrong)
-        for name in tree:
-            if name not in known:
-                reason = f"not known; there are: {', '.join(known)}"
-                wrong.append((f"{path}{name}", reason))
-        for name, one in known.items():
-            value = tree.get(name)
-            if not _is_empty(value) or one.is_required:
-                column = f"{path}{name}"
-                if one.kind in {"object", "objects", "texts"}:
-                    made[name] = self._part(one, value, column, wrong)
-                    continue
-                made[name] = to_text(value)
-                if problem := self._problem(one, value, to_text(tree.get(one.currency or ""))):
-                    wrong.append((column, problem))
-        return None if len(wrong) > before else model(**made)
-
-    def _problem(self, one: Input, value: object, currency: str) -> str:
-        """Return why a cell is wrong: empty where it is right."""
-        text, dialect = to_text(value), self._dialect
-        if one.kind == "amount":
-            return _amount_problem(text, dialect.places(currency) if dialect else _ANY_PLACES)
-        if one.kind == "date":
-            return "" if _is_date(text) else "expected a date such as 2026-11-20"
-        if one.kind == "text":
-            return _text_problem(value)
-        problem = _identifier_problem(value)
-        if problem or one.kind == "identifier" or dialect is None:
-            return problem
-        if _CURRENCY.fullmatch(text) or text.upper() in dialect.currency_places:
-            return ""
-        return (
-            f"{text[:_SHOWN]!r} is not a code of three letters such as EUR; if your gateway has "
-            "it, name it in [dialect] currency_places"
-        )
-
-    def _part(self, one: Input, value: object, column: str, wrong: "Wrong") -> object:
-        """Make an object, or a list, of a cell that holds it, as JSON where that is a text."""
-        part, element = one.part, Mapping if one.part else str
-        if isinstance(value, str):
-            try:
-                value = orjson.loads(value)
-            except orjson.JSONDecodeError:
-                value = None
-        if one.kind == "object" and part is not None:
-            if isinstance(value, Mapping):
-                return self._object(part, value, f"{column}.", wrong)
-            wrong.append((column, f"expected columns such as {column}.name, or an object"))
-        elif not isinstance(value, list) or not all(isinstance(each, element) for each in value):
-            wrong.append((column, 'expected a list, in a text as JSON such as ["..."]'))
-        elif part is None:
-            return value
-        else:
-            return [
-                self._object(part, each, f"{column}[{number}].", wrong)
-                for number, each in enumerate(value)
-            ]
-        return None
-
-
-def _is_date(text: str) -> bool:
+def _date_problem(text: str) -> str:
     try:
-        return date.fromisoformat(text).isoformat() == text  # Python reads weeks, too
+        is_date = date.fromisoformat(text).isoformat() == text  # Python reads weeks, too
     except ValueError:
-        return False
+        is_date = False
+    return "" if is_date else "expected a date such as 2026-11-20"
 
 
-def _sent_before(cells: "Cells") -> "Wrong":
+def _sent_before(cells: Mapping[str, Any]) -> _Wrong:
     """Return why a row of an outcome file may not be sent: a job has it, or it may be done."""
     status = to_text(cells.get("status")).strip().lower()
     job = to_text(cells.get(IN_JOB)).strip()
@@ -297,13 +300,47 @@ def _sent_before(cells: "Cells") -> "Wrong":
     return [("status", reason)]
 
 
-def explain(error: InvalidOrderError, columns: "Iterable[str]") -> tuple[str | None, str]:
+def _nested(cells: Mapping[str, Any], columns: Collection[str], wrong: _Wrong) -> dict[str, Any]:
+    """Make nested objects of dotted columns; columns that are not read are left out."""
+    tree: dict[str, Any] = {}
+    for column, value in cells.items():
+        *parents, name = column.split(".")
+        if (parents[0] if parents else name) not in columns or (parents and _is_empty(value)):
+            continue
+        branch = tree
+        for parent in parents:
+            branch = branch.setdefault(parent, {})
+            if not isinstance(branch, dict):
+                wrong.append((column, f"{parent} has a column of its own beside it"))
+                branch = {}
+        if not _is_empty(value) or name not in branch:
+            branch[name] = value
+    return tree
+
+
+def _is_empty(value: object) -> bool:
+    return value is None or value == ""
+
+
+def _explain(error: InvalidOrderError, columns: Iterable[str]) -> tuple[str | None, str]:
     """Turn the client's words about an order's field into a column of the file and a reason."""
     for column in columns:
         _, found, reason = str(error).partition(f").{column}: ")
         if found:
             return column, reason
     return None, str(error)
+
+
+def _plain(value: Any) -> Any:
+    """Return an order as JSON has it, whatever way its values were written."""
+    if attrs.has(type(value)) and not isinstance(value, SensitiveText):
+        fields = {name: getattr(value, name) for name in attrs.fields_dict(type(value))}
+        return {name: _plain(one) for name, one in fields.items() if one is not None}
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, Decimal):
+        return format(value.normalize(), "f")
+    return value.reveal() if isinstance(value, SensitiveText) else str(value)
 
 
 # A file, checked whole
@@ -328,51 +365,77 @@ class Totals:
             self.amounts[moved[0].upper()] += moved[1]
 
     def __str__(self) -> str:
-        sums = ", ".join(
-            f"{code or 'without currency'} {amount:,f}"
-            for code, amount in sorted(self.amounts.items())
-        )
-        return f"{self.orders:,} order{'s' * (self.orders != 1)}" + (f", {sums}" if sums else "")
+        found = sorted(self.amounts.items())
+        sums = [f"{code or 'without currency'} {amount:,f}" for code, amount in found]
+        return ", ".join([f"{self.orders:,} order{'s' * (self.orders != 1)}", *sums])
 
 
-def wording(layout: Layout, totals: Totals, base_url: str, unread: str = "") -> str:
+def wording(command: str, totals: Totals, base_url: str, unread: str = "") -> str:
     """Return what a command would do, and which columns of its file it does not read."""
     beside = f" (columns that are not sent: {unread})" if unread else ""
-    return f"{layout.command} {totals} at {base_url}{beside}"
+    return f"{command} {totals} at {base_url}{beside}"
 
 
-@attrs.frozen(kw_only=True)
-class InputFile:
+class OrderFile:
     """A file whose every row was found to be right.
 
-    Attributes:
+    Args:
         table: The file.
-        reader: What its rows make.
+        layout: Its columns.
+        dialect: Defines how many decimal places an amount may have; None for any number of them,
+            and any currency.
+        repeats: Whether the same order may stand in it more than once.
+
+    Attributes:
         totals: What it adds up to.
         digest: Of its orders, whatever way they are written, in the order of the file.
+
+    Raises:
+        TableError: With every problem of the file.
     """
 
-    table: "Table"
-    reader: Reader
-    totals: Totals
-    digest: str
+    def __init__(
+        self, table: Table, layout: Layout, dialect: Dialect | None = None, *, repeats: bool = True
+    ) -> None:
+        self.table = table
+        self.layout = layout
+        self.totals: Totals = Totals()
+        self._dialect = dialect
+        self._digest = hashlib.sha256()
+        self._first_lines: dict[int, int] | None = None if repeats else {}
+        error = TableError(self._problems())
+        if error.count:
+            raise error
+        self.digest: str = self._digest.hexdigest()
+        self._first_lines = None
 
-    def rows(self) -> "Iterator[Row]":
+    @property
+    def operation(self) -> Operation:
+        """What is done with the orders.
+
+        Raises:
+            TypeError: For a ledger.
+        """
+        if self.layout.operation is None:
+            raise TypeError("a ledger is not sent")
+        return self.layout.operation
+
+    def rows(self) -> Iterator[Row]:
         """Read the rows."""
         return self.table.rows()
 
-    def orders(self) -> "Iterator[Any]":
+    def orders(self) -> Iterator[Any]:
         """Make what each row stands for, in the order of the file."""
-        return (self.reader.make(row.cells) for row in self.rows())
+        return (self._make(row.cells, []) for row in self.rows())
 
-    def passed_through(self, replaced: "Collection[str]") -> list[str]:
+    def passed_through(self, replaced: Collection[str]) -> list[str]:
         """Return the columns that are written out as they came: all that are not replaced."""
         return [name for name in self.table.header if name not in replaced]
 
     @property
     def unread(self) -> str:
         """Names the columns that nothing is made of, and that no command wrote."""
-        names = self.reader.unread(self.table.header)
+        names = self._unread(self.table.header)
         more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
         return ", ".join(map(repr, names[:_NAMED])) + more
 
@@ -383,61 +446,142 @@ class InputFile:
             Problem(line=row.line, column=column, reason=reason)
             for index, row in enumerate(self.rows())
             if index in found
-            for column, reason in [explain(found[index], self.reader.layout.columns)]
+            for column, reason in [_explain(found[index], self.layout.columns)]
         )
 
-
-def check_file(table: "Table", reader: Reader) -> InputFile:
-    """Check a file whole.
-
-    Args:
-        table: The file.
-        reader: What its rows make.
-
-    Raises:
-        TableError: With every problem of the file.
-    """
-    totals, digest = Totals(), hashlib.sha256()
-    error = TableError(_problems(table, reader, totals, digest))
-    if error.count:
-        raise error
-    return InputFile(table=table, reader=reader, totals=totals, digest=digest.hexdigest())
-
-
-def _problems(table: "Table", reader: Reader, totals: Totals, digest: Any) -> "Iterator[Problem]":  # noqa: ANN401  # of hashlib
-    """Yield every problem of a file; orders without one are added up."""
-    is_first, is_csv, line = True, table.format is Format.CSV, 1
-    lines: dict[int, int] = {}
-    for row in itertools.chain(table.rows(), [None]):
-        if is_first and is_csv:  # every column that is missing, at once
-            missing = [*reader.column_problems(Row(1, dict.fromkeys(table.header)))]
-            yield from missing
-            if missing:
-                return
-        if row is None:
-            break
-        is_first, line = False, row.line
-        missing = [] if is_csv else [*reader.column_problems(row)]
-        if found := row.problems or missing:
+    def _problems(self) -> Iterator[Problem]:
+        """Yield every problem of the file; orders without one are added up."""
+        is_csv, line, is_first = self.table.format is Format.CSV, 1, True
+        for row in itertools.chain(self.rows(), [None]):
+            if is_csv and is_first:  # every column that is missing, at once
+                found = [*self._column_problems(Row(1, dict.fromkeys(self.table.header)))]
+                yield from found
+                if found:
+                    return
+            if row is None:
+                break
+            is_first, line = False, row.line
+            found = [*row.problems] or ([] if is_csv else [*self._column_problems(row)])
+            if not found:
+                found = [Problem(line=line, column=c, reason=r) for c, r in self._read(row)]
             yield from found
-            continue
-        order, wrong = reader.read(row, lines)
+        if is_first:
+            yield Problem(line=line, reason="there is no row below it")
+
+    def _unread(self, names: Iterable[str]) -> list[str]:
+        return [name for name in names if name not in self.layout.inputs and name not in _WRITTEN]
+
+    def _column_problems(self, row: Row) -> Iterator[Problem]:
+        """Name columns that must be there and are not, and parts that no object has."""
+        layout, there = self.layout, ", ".join(map(repr, row.cells)) or "nothing"
+        missing = [n for n, one in layout.inputs.items() if one.is_required and n not in row.cells]
+        if layout.either and not any(name in row.cells for name in layout.either):
+            missing.append(" or ".join(layout.either))
+        for name in missing:
+            yield Problem(line=row.line, column=name, reason=f"missing; there are: {there}")
+        if len(layout.columns) < len(layout.inputs):  # some are parts of objects
+            reason = "not known: there is no such part"
+            for name in self._unread(row.cells):
+                if "." in name:
+                    yield Problem(line=row.line, column=name, reason=reason)
+
+    def _read(self, row: Row) -> _Wrong:
+        """Return what is wrong with a row; else add up its order."""
+        wrong: _Wrong = []
+        order, layout, operation = self._make(row.cells, wrong), self.layout, self.layout.operation
+        if not wrong and operation is not None and self._dialect is not None:
+            if error := check_order(operation, order, self._dialect):
+                return [_explain(error, layout.columns)]
+            if self._first_lines is not None:
+                identity = identity_of(operation)(order)
+                first = self._first_lines.setdefault(hash(identity), row.line)
+                if first != row.line:
+                    is_keyed = operation.kind is OperationClass.KEYED
+                    advice = "" if is_keyed else "; if both are meant, give --duplicates serialize"
+                    column, _ = name_of(operation, identity)
+                    return [(column, f"the same order as in line {first}{advice}")]
         if not wrong:
-            totals.add(reader.layout.moved(order))
-            digest.update(orjson.dumps(_plain(order)))
-        for column, reason in wrong:
-            yield Problem(line=line, column=column, reason=reason)
-    if is_first:
-        yield Problem(line=line, reason="there is no row below it")
+            self.totals.add(layout.moved(order))
+            self._digest.update(orjson.dumps(_plain(order)))
+        return wrong
 
+    def _make(self, cells: Mapping[str, Any], wrong: _Wrong) -> Any:
+        """Make what a row stands for; what is wrong with its cells is added to `wrong`."""
+        layout = self.layout
+        if layout.moves_money:
+            wrong.extend(_sent_before(cells))
+        filled = [name for name in layout.either if not _is_empty(cells.get(name))]
+        if layout.either and (not filled or (len(filled) > 1 and layout.operation is not None)):
+            reason = f"fill one of the two, {len(filled)} are filled"
+            reason += f"; or choose: --by {layout.either[-1]}" if filled else ""
+            one_only = len(layout.either) == 1
+            wrong.append((" or ".join(layout.either), "empty" if one_only else reason))
+            return None
+        tree: Mapping[str, Any] = {name: cells[name] for name in layout.columns if name in cells}
+        if len(layout.columns) < len(layout.inputs):
+            tree = _nested(cells, layout.columns, wrong)
+        try:
+            return self._object(layout.model, tree, "", wrong)
+        except InvalidOrderError as error:
+            wrong.append(_explain(error, layout.columns))
+        return None
 
-def _plain(value: Any) -> Any:  # noqa: ANN401  # an order, or a part of one
-    """Return an order as JSON has it, whatever way its values were written."""
-    if attrs.has(type(value)) and not isinstance(value, SensitiveText):
-        fields = {name: getattr(value, name) for name in attrs.fields_dict(type(value))}
-        return {name: _plain(one) for name, one in fields.items() if one is not None}
-    if isinstance(value, tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, Decimal):
-        return format(value.normalize(), "f")
-    return value.reveal() if isinstance(value, SensitiveText) else str(value)
+    def _object(self, model: type, tree: Mapping[str, Any], path: str, wrong: _Wrong) -> Any:
+        """Make one object of its fields; None where one of them is wrong.
+
+        Raises:
+            InvalidOrderError: Where the model refuses what its fields are.
+        """
+        known, made, before = _columns_of(model), {}, len(wrong)
+        for name in tree:
+            if name not in known:
+                wrong.append((f"{path}{name}", f"not known; there are: {', '.join(known)}"))
+        for name, one in known.items():
+            value, column = tree.get(name), f"{path}{name}"
+            if _is_empty(value) and not one.is_required:
+                continue
+            if one.kind in {"object", "objects", "texts"}:
+                made[name] = self._part(one, value, column, wrong)
+                continue
+            made[name] = to_text(value)
+            if problem := self._problem(one, value, to_text(tree.get(one.currency or ""))):
+                wrong.append((column, problem))
+        return None if len(wrong) > before else model(**made)
+
+    def _problem(self, one: Column, value: object, currency: str) -> str:
+        """Return why a cell is wrong: empty where it is right."""
+        text, dialect = to_text(value), self._dialect
+        match one.kind:
+            case "amount":
+                return _amount_problem(text, dialect.places(currency) if dialect else _ANY_PLACES)
+            case "date":
+                return _date_problem(text)
+            case "text":
+                return _text_problem(value)
+        problem = _identifier_problem(value)
+        if problem or one.kind == "identifier" or dialect is None:
+            return problem
+        return _currency_problem(text, dialect.currency_places)
+
+    def _part(self, one: Column, value: object, column: str, wrong: _Wrong) -> object:
+        """Make an object, or a list, of a cell that holds it, as JSON where that is a text."""
+        part, element = one.part, Mapping if one.part else str
+        if isinstance(value, str):
+            try:
+                value = orjson.loads(value)
+            except orjson.JSONDecodeError:
+                value = None
+        if one.kind == "object" and part is not None:
+            if isinstance(value, Mapping):
+                return self._object(part, value, f"{column}.", wrong)
+            wrong.append((column, f"expected columns such as {column}.name, or an object"))
+        elif not isinstance(value, list) or not all(isinstance(each, element) for each in value):
+            wrong.append((column, 'expected a list, in a text as JSON such as ["..."]'))
+        elif part is None:
+            return value
+        else:
+            return [
+                self._object(part, each, f"{column}[{number}].", wrong)
+                for number, each in enumerate(value)
+            ]
+        return None

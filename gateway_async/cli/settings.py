@@ -1,24 +1,35 @@
 """Settings of a command: options go over the environment, and that over a TOML file.
 
-The signing secret stands in no option and not in the TOML file. It is read last.
+The signing secret stands in no option, since those show in process lists, and not in the TOML file.
+It is read last.
 """
 
 import functools
 import importlib
+import os
+import re
 import ssl
 import stat
 import tomllib
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal
 
 import attrs
 from cattrs import BaseValidationError, Converter, ForbiddenExtraKeysError, transform_error
+from cyclopts import Parameter, Token
+from cyclopts.validators import Number
 
+from gateway_async.cli.console import Console
+from gateway_async.cli.tables import Format
+from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError, GatewayError
+from gateway_async.journal import Journal
+from gateway_async.journal.location import locate
 from gateway_async.settings import (
     BatchPolicy,
     RecoveryPolicy,
@@ -30,9 +41,7 @@ from gateway_async.settings import (
     is_duration,
 )
 from gateway_async.signing import Credentials, HmacSigner
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from gateway_async.telemetry import Telemetry
 
 _SECRET_VARIABLE = "GATEWAY_SECRET"  # noqa: S105  # the name of a variable
 _ALLOWED_PLACES = (
@@ -154,14 +163,6 @@ class Settings:
         self.ssl_context()
         return address
 
-    def address_of(self, path: str) -> str:
-        """Name a path below the gateway's address, known or not.
-
-        Raises:
-            ConfigurationError: As `base_url`.
-        """
-        return f"{path} of {self.base_url}" if self._base_url is None else f"{self.base_url}{path}"
-
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return what certificates are judged by; None for aiohttp's own.
 
@@ -186,8 +187,82 @@ class Settings:
         context.set_alpn_protocols(["http/1.1"])
         return context
 
+    def client(
+        self,
+        credentials: Credentials,
+        *,
+        telemetry: Telemetry | None = None,
+        limiter: AbstractAsyncContextManager[object] | None = None,
+    ) -> GatewayClient:
+        """Make the client that the settings describe.
+
+        Args:
+            credentials: Who speaks, and how it signs.
+            telemetry: Gets the times of requests.
+            limiter: What stands in for one that holds the rate of this process alone.
+
+        Raises:
+            ConfigurationError: If a setting is wrong, or a rate needs an extra that is not there.
+        """
+        if limiter is None and self.rate is not None:
+            try:
+                from aiolimiter import AsyncLimiter
+            except ModuleNotFoundError:
+                raise ConfigurationError(
+                    "--rate needs aiolimiter: pip install 'gateway-async[cli]'"
+                ) from None
+            limiter = AsyncLimiter(1, 1 / self.rate)  # requests leave evenly
+        return GatewayClient(
+            self.base_url,
+            credentials,
+            timeouts=self.timeouts,
+            retry=self.retry,
+            policy=self.policy,
+            recovery=self.recovery,
+            dialect=self.dialect,
+            allow_http=self.allow_http,
+            ssl=self.ssl_context(),
+            proxy=self.proxy,
+            trust_env=self.trust_env,
+            limiter=limiter,
+            telemetry=telemetry,
+        )
+
+    @property
+    def journal_file(self) -> Path | None:
+        """The file of the journal; None for one on a server."""
+        found = locate(self.journal)
+        return Path(found.path).absolute() if found.is_sqlite else None
+
+    @property
+    def place(self) -> str:
+        """What people know the journal by: the path of its file, or the database."""
+        return str(self.journal_file or locate(self.journal).shown)
+
+    def open_journal(self, *, create: bool = True) -> Journal:
+        """Make the journal; in messages, it has its whole path.
+
+        Args:
+            create: Whether one is made where there is none; its file is for this user alone.
+
+        Raises:
+            ConfigurationError: If the settings name one that cannot be.
+        """
+        path = self.journal_file
+        if create and path is not None:
+            try:
+                if self.journal == default_journal(os.environ):
+                    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                path.touch(mode=0o600)
+            except OSError as error:
+                raise ConfigurationError(
+                    f"--journal: {path} cannot be made: {error.strerror or error}"
+                ) from None
+        url = locate(self.journal).absolute_url
+        return Journal.open(url, lease_seconds=self.journal_lease_seconds, create=create)
+
     def credentials(
-        self, environment: Mapping[str, str], warn: "Callable[[str], None]"
+        self, environment: Mapping[str, str], warn: Callable[[str], None]
     ) -> Credentials:
         """Read the secret, and make the credentials.
 
@@ -257,6 +332,8 @@ def read_settings(options: Mapping[str, Any], environment: Mapping[str, str]) ->
     }
     merged = {"journal": default_journal(environment), **file, **said, **given}
     merged |= {"policy": policy, "recovery": recovery}
+    if "journal" not in given and isinstance(merged["journal"], str):
+        locate(merged["journal"]).check_absolute()
     has_secret = bool(environment.get(_SECRET_VARIABLE, "").strip())
     for where, names, is_in_variable in (
         ("the command", given, False),
@@ -274,21 +351,23 @@ def read_settings(options: Mapping[str, Any], environment: Mapping[str, str]) ->
 
 
 def default_path(environment: Mapping[str, str]) -> Path:
-    """Return where the TOML file is if nothing names another, by the XDG rules."""
-    base = environment.get("XDG_CONFIG_HOME", "")
-    home = Path(base) if Path(base).is_absolute() else Path.home() / ".config"
-    return home / "gateway-async" / "config.toml"
+    """Return where the TOML file is if nothing names another."""
+    return _home(environment, "XDG_CONFIG_HOME", ".config") / "config.toml"
 
 
 def default_journal(environment: Mapping[str, str]) -> str:
-    """Return the URL of the journal if nothing names another, by the XDG rules."""
-    base = environment.get("XDG_STATE_HOME", "")
-    home = Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "state"
-    return f"sqlite:///{home / 'gateway-async' / 'journal.db'}"
+    """Return the URL of the journal if nothing names another."""
+    return f"sqlite:///{_home(environment, 'XDG_STATE_HOME', '.local/state') / 'journal.db'}"
+
+
+def _home(environment: Mapping[str, str], variable: str, usual: str) -> Path:
+    """Return our directory, by the XDG rules."""
+    base = Path(environment.get(variable, ""))
+    return (base if base.is_absolute() else Path.home() / usual) / "gateway-async"
 
 
 def _read_file(
-    path: Any,  # noqa: ANN401  # a text or a path
+    path: Any,
     profile: str | None,
     environment: Mapping[str, str],
 ) -> tuple[str, dict[str, Any]]:
@@ -359,7 +438,7 @@ def _structured(document: Mapping[str, Any], source: str) -> Settings:
     return settings
 
 
-def _made_of(kind: type[Any], table: Mapping[str, Any], source: str, path: str = "") -> Any:  # noqa: ANN401  # of that kind
+def _made_of(kind: type[Any], table: Mapping[str, Any], source: str, path: str = "") -> Any:
     try:
         return _converter().structure(table, kind)
     except BaseValidationError as error:
@@ -393,14 +472,14 @@ def _converter() -> Converter:
         )
 
     @converter.register_structure_hook_factory(attrs.has)
-    def of_table(kind: type[Any]) -> "Callable[[Any, Any], Any]":
+    def of_table(kind: type[Any]) -> Callable[[Any, Any], Any]:
         make = converter.gen_structure_attrs_fromdict(kind)
         return lambda value, _: make(_only(Mapping, "a table", value), kind)
 
     return converter
 
 
-def _only(kind: Any, expected: str, value: Any) -> Any:  # noqa: ANN401  # a class, or a union
+def _only(kind: Any, expected: str, value: Any) -> Any:
     """Return a value of a class; the error does not show it: it may be a misplaced secret."""
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise ConfigurationError(f"expected {expected}, got {type(value).__name__}")
@@ -424,7 +503,7 @@ def _described(error: BaseException, _: object) -> str:
     )
 
 
-def _secret_of_file(path: Path, warn: "Callable[[str], None]") -> str:
+def _secret_of_file(path: Path, warn: Callable[[str], None]) -> str:
     try:
         with path.open("rb") as file:
             raw = file.read(_LONGEST_SECRET_BYTES)
@@ -441,7 +520,7 @@ def _secret_of_file(path: Path, warn: "Callable[[str], None]") -> str:
 
 def _secret_of_keyring(service: str, user: str) -> str:
     try:
-        import keyring  # noqa: PLC0415  # an extra
+        import keyring
     except ModuleNotFoundError:
         raise ConfigurationError(
             "a keyring needs the keyring package: pip install 'gateway-async[keyring]'"
@@ -458,7 +537,7 @@ def _secret_of_keyring(service: str, user: str) -> str:
     return secret
 
 
-def _made(factory: object, secret: str) -> Any:  # noqa: ANN401  # any signer
+def _made(factory: object, secret: str) -> Any:
     """Make a signer by a function that `module:name` names; its errors may hold the secret.
 
     Raises:
@@ -482,3 +561,221 @@ def _made(factory: object, secret: str) -> Any:  # noqa: ANN401  # any signer
             f"signer, got {factory!r}"
         )
     return signer
+
+
+# Options
+
+
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)?")
+_SECONDS = {None: 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600}
+_USER_AND_PASSWORD = re.compile(r"//[^:/@]*:[^@]*@|[?&][a-z]*password=", re.IGNORECASE)
+
+
+def _to_seconds(_: Any, tokens: Sequence[Token]) -> float:
+    """Read a duration: `50ms`, `90`, `90s`, `15m` or `2h`.
+
+    Raises:
+        ValueError: For anything else.
+    """
+    found = _DURATION.fullmatch(tokens[0].value)
+    if found is None or not float(found[1]):
+        raise ValueError(f"{tokens[0].value!r} is no duration; write 50ms, 90s, 15m or 2h")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def _no_option(_: object, path: Path | None) -> None:
+    """Refuse an option in the place of a file: `--out --dry-run` would send."""
+    if path is not None and str(path).startswith("--"):
+        raise ValueError(
+            f"{path} is no option of this command, or stands where a file is expected; give a "
+            "file that is called so with its whole path"
+        )
+
+
+def check_no_password(option: str, url: str | None, place: str) -> None:
+    """Refuse a URL with a password in an option, where others could see it.
+
+    Raises:
+        ConfigurationError: Naming the place where it may stand.
+    """
+    if url is not None and _USER_AND_PASSWORD.search(url):
+        raise ConfigurationError(
+            f"--{option}: a password in an option shows in process lists; put the URL into {place}"
+        )
+
+
+AtLeastOne = Parameter(validator=Number(gte=1))
+Source = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
+Out = Source
+Seconds = Annotated[float, Parameter(converter=_to_seconds, metavar="DURATION")]
+Duplicates = Annotated[Literal["reject", "serialize"] | None, Parameter(show_default=False)]
+ConsoleArgument = Annotated[Console, Parameter(parse=False)]
+"""The console of a command: it is no option, `app.run` makes it of the options."""
+NameArgument = Annotated[str, Parameter(parse=False)]
+"""The name of the command, for a function that several commands share."""
+FormatOption = Annotated[
+    Format,
+    Parameter(
+        name="--format",
+        group="Files",
+        help="The format of standard input and output, where a file is `-`.",
+    ),
+]
+ReportOption = Annotated[
+    Path | None,
+    Parameter(
+        group="Files",
+        help="The file for a report on the run, one page of HTML for a browser; an older report "
+        "is replaced.",
+    ),
+]
+YesOption = Annotated[bool, Parameter(group="Safety", help="Do not ask before money is sent.")]
+DryRunOption = Annotated[
+    bool,
+    Parameter(
+        group="Safety",
+        help="Show what would be sent, and send nothing: nothing leaves this machine.",
+    ),
+]
+
+
+@Parameter(name="*", group="Gateway")
+@attrs.frozen(kw_only=True)
+class GatewayOptions:
+    """Which gateway, and as whom.
+
+    Attributes:
+        config: The TOML file with settings (GATEWAY_CONFIG); by default
+            ~/.config/gateway-async/config.toml, if there is one.
+        profile: A part of that file, [profiles.NAME], which goes over the rest of it, and
+            not over the environment (GATEWAY_PROFILE).
+        base_url: The gateway's address (GATEWAY_BASE_URL).
+        merchant_id: The merchant identifier (GATEWAY_MERCHANT_ID).
+        account_id: The merchant account identifier (GATEWAY_ACCOUNT_ID).
+        secret_file: The file that holds the signing secret (GATEWAY_SECRET_FILE); GATEWAY_SECRET
+            holds the secret itself.
+        keyring: The service under which the system's keyring holds the signing secret
+            (GATEWAY_KEYRING).
+        allow_http: Let plain http:// go to another machine, over a network that you trust
+            (GATEWAY_ALLOW_HTTP=true).
+        ca_file: The certificates, in PEM, of the authorities to trust in place of the system's
+            (GATEWAY_CA_FILE).
+        client_cert: The certificate, in PEM, that is shown to the gateway, with its key
+            (GATEWAY_CLIENT_CERT).
+        client_key: Its key, if that is in another file; without a password
+            (GATEWAY_CLIENT_KEY).
+        proxy: The proxy to go through, such as http://proxy.example:3128. A URL with a password
+            goes into GATEWAY_PROXY or the TOML file.
+        trust_env: Go through the proxy that HTTP_PROXY, HTTPS_PROXY and NO_PROXY name
+            (GATEWAY_TRUST_ENV=true).
+        log_format: How everything on standard error is written: for people, or one JSON object a
+            line.
+        quiet: Say only how it ended, and what is wrong: no progress.
+        verbose: Say also what is logged: each batch, request and retry, without any secret.
+    """
+
+    config: Path | None = None
+    profile: str | None = None
+    base_url: str | None = None
+    merchant_id: str | None = None
+    account_id: str | None = None
+    secret_file: Path | None = None
+    keyring: str | None = None
+    allow_http: bool = False
+    ca_file: Path | None = None
+    client_cert: Path | None = None
+    client_key: Path | None = None
+    proxy: str | None = None
+    trust_env: bool = False
+    log_format: Literal["text", "json"] = "text"
+    quiet: Annotated[bool, Parameter(alias="-q")] = False
+    verbose: Annotated[bool, Parameter(alias="-v")] = False
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The settings that were given, as they mean the same in any directory."""
+        is_given = {n: one for n, one in attrs.asdict(self).items() if one not in (None, False)}
+        for name in ("log_format", "quiet", "verbose"):
+            is_given.pop(name, None)
+        if journal := is_given.get("journal"):
+            is_given["journal"] = locate(journal).absolute_url
+        return {n: one.absolute() if isinstance(one, Path) else one for n, one in is_given.items()}
+
+    @property
+    def again(self) -> tuple[str, ...]:
+        """The options that name this gateway and journal, for a command that goes on."""
+        return tuple(
+            word
+            for name, value in self.given.items()
+            for word in (f"--{name.replace('_', '-')}", *(() if value is True else (str(value),)))
+        )
+
+    def console(self) -> Console:
+        """Return what prints messages."""
+        return Console(
+            is_json=self.log_format == "json", is_quiet=self.quiet, is_verbose=self.verbose
+        )
+
+    def settings(self, pace: "PaceOptions | None" = None, **policy: Any) -> Settings:
+        """Read all settings; see `read_settings`.
+
+        Args:
+            pace: More options.
+            policy: More of them; None for one that is not given.
+
+        Raises:
+            ConfigurationError: If one is wrong, or an option holds a password.
+        """
+        check_no_password("proxy", self.proxy, "GATEWAY_PROXY, or into the TOML file")
+        said = {**(pace.policy if pace else {}), **policy}
+        more = {"policy": {name: value for name, value in said.items() if value is not None}}
+        return read_settings(
+            {**self.given, **more, "rate": pace.rate if pace else None}, os.environ
+        )
+
+
+@Parameter(name="*", group="Gateway")
+@attrs.frozen(kw_only=True)
+class JobOptions(GatewayOptions):
+    """Which gateway, as whom, and where jobs are kept.
+
+    Attributes:
+        journal: The journal: sqlite:////srv/refunds.db, or postgresql://user@host/database; by
+            default gateway-async/journal.db below XDG_STATE_HOME (~/.local/state). A URL with a
+            password goes into GATEWAY_JOURNAL or the TOML file.
+    """
+
+    journal: Annotated[str | None, Parameter(group="Job")] = None
+
+    def settings(self, pace: "PaceOptions | None" = None, **policy: Any) -> Settings:
+        """Read all settings; see `GatewayOptions.settings`."""
+        place = "GATEWAY_JOURNAL, or the password into ~/.pgpass"
+        check_no_password("journal", self.journal, place)
+        return super().settings(pace, **policy)
+
+
+@Parameter(name="*", group="Pace")
+@attrs.frozen(kw_only=True)
+class PaceOptions:
+    """How fast, and when to stop.
+
+    Attributes:
+        concurrency: Requests in flight at most.
+        rate: Requests a second at most.
+        deadline: How long the whole may take, such as 90s, 15m or 2h; then nothing more is sent.
+        stop_after_unknown: After so many requests in a row without a readable reply, nothing more
+            is sent.
+        chunk_size: Orders in one request.
+    """
+
+    concurrency: Annotated[int | None, AtLeastOne] = None
+    rate: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
+    deadline: Seconds | None = None
+    stop_after_unknown: Annotated[int | None, AtLeastOne] = None
+    chunk_size: Annotated[int | None, AtLeastOne] = None
+
+    @property
+    def policy(self) -> dict[str, Any]:
+        """The fields of `BatchPolicy`; None for those that were not given."""
+        found = attrs.asdict(self, filter=attrs.filters.exclude("rate", "deadline"))
+        return {**found, "deadline_seconds": self.deadline}

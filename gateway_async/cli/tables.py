@@ -15,12 +15,13 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO, TYPE_CHECKING, Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import attrs
 import orjson
@@ -28,16 +29,13 @@ import orjson
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.values import is_encodable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
 STDIO = Path("-")
 """Stands for standard input or output."""
 SHOWN_PROBLEMS = 20
 KEPT_PROBLEMS = 1000
 LONGEST_LINE = 65_536
 _LONGEST_EXACT_INTEGER = 18
-_MOST_DIGITS = 100
+MOST_DIGITS = 100
 _MOST_NAMES = 1000
 _SHOWN = 40
 _SEPARATORS = ";\t|"
@@ -97,11 +95,9 @@ class Problem:
     last: int = 0
 
     def __str__(self) -> str:
-        place = f"line {self.line}"
+        place = f"line {self.line}{f' and {self.more:,} more' if self.more else ''}"
         if self.more and self.last - self.line == self.more:
             place = f"lines {self.line} to {self.last}"
-        elif self.more:
-            place = f"{place} and {self.more:,} more"
         return f"{place}{f', column {self.column}' if self.column else ''}: {self.reason}"
 
 
@@ -116,7 +112,7 @@ class TableError(Exception):
         count: How many there are, each in each line.
     """
 
-    def __init__(self, problems: "Iterable[Problem]") -> None:
+    def __init__(self, problems: Iterable[Problem]) -> None:
         kept: dict[tuple[str | None, str], Problem] = {}
         self.count: int = 0
         for problem in problems:
@@ -149,7 +145,7 @@ class Row:
     """
 
     line: int
-    cells: "Mapping[str, Any]"
+    cells: Mapping[str, Any]
     problems: tuple[Problem, ...] = ()
 
 
@@ -163,7 +159,7 @@ class _View(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401  # a writable buffer
+    def readinto(self, buffer: Any) -> int:
         self.file.seek(self.position)
         block = self.file.read(len(buffer))
         buffer[: len(block)] = block
@@ -171,11 +167,10 @@ class _View(io.RawIOBase):
         return len(block)
 
 
-def _lines(file: BinaryIO) -> "Iterator[tuple[str, Problem | None]]":
+def _lines(file: BinaryIO) -> Iterator[tuple[int, str, tuple[Problem, ...]]]:
     """Read lines, whatever ends them, and what is wrong with each; one too long is the last."""
-    text = io.TextIOWrapper(
-        io.BufferedReader(_View(file)), "utf-8-sig", errors="surrogateescape", newline=""
-    )
+    raw = io.BufferedReader(_View(file))
+    text = io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline="")
     for number in itertools.count(1):
         line, reason = text.readline(LONGEST_LINE + 1), ""
         if not line:
@@ -192,7 +187,10 @@ def _lines(file: BinaryIO) -> "Iterator[tuple[str, Problem | None]]":
         elif not is_encodable(line):
             at = next(n for n, one in enumerate(line, 1) if not is_encodable(one))
             reason = f"character {at} is not UTF-8; save the file as UTF-8"
-        yield ("" if reason else line), Problem(line=number, reason=reason) if reason else None
+        if not reason:
+            yield number, line, ()
+        else:
+            yield number, "", (Problem(line=number, reason=reason),)
         if len(line) > LONGEST_LINE:
             return
 
@@ -210,28 +208,28 @@ class Table:
     header: dict[str, None] = attrs.field(factory=dict, init=False)
     _file: BinaryIO = attrs.field(repr=False)
 
-    def rows(self) -> "Iterator[Row]":
+    def rows(self) -> Iterator[Row]:
         """Read the rows from the beginning.
 
         Raises:
-            TableError: If the file is empty, or has a header that is none.
+            TableError: If the file is empty, or its header cannot be used.
         """
-        rows, is_empty = self._csv() if self.format is Format.CSV else self._json(), True
-        for row in rows:
-            is_empty = False
-            yield row
-        if is_empty and not self.header:
+        rows = self._csv() if self.format is Format.CSV else self._json()
+        if (first := next(rows, None)) is not None:
+            yield first
+            yield from rows
+        elif not self.header:
             raise TableError([Problem(line=1, reason="the file is empty")])
 
-    def _csv(self) -> "Iterator[Row]":
-        bad: list[Problem] = []
+    def _csv(self) -> Iterator[Row]:
+        bad = list[Problem]()
 
-        def texts() -> "Iterator[str]":
-            for text, problem in _lines(self._file):
-                bad.extend([problem] if problem else [])
+        def texts() -> Iterator[str]:
+            for _, text, problems in _lines(self._file):
+                bad.extend(problems)
                 yield text
 
-        reader, header, cells = csv.reader(texts(), strict=True), list[str](), list[str]()
+        reader, header, line, cells = csv.reader(texts(), strict=True), list[str](), 1, list[str]()
         while True:
             line = reader.line_num + 1
             try:
@@ -239,69 +237,68 @@ class Table:
             except StopIteration:
                 return
             except csv.Error as error:
-                bad = bad or [Problem(line=line, reason=f"not CSV from here on: {error}")]
-                yield Row(line, {}, tuple(bad))
+                broken = Problem(line=line, reason=f"not CSV from here on: {error}")
+                yield Row(line, {}, tuple(bad) or (broken,))
                 return
-            is_blank = len(cells) <= 1 and not any(cell.strip() for cell in cells)
-            if not header and not (is_blank and not bad):
+            if not bad and len(cells) <= 1 and not any(cell.strip() for cell in cells):
+                continue  # a blank line
+            if not header:
                 header = _checked(line, cells, bad)
                 self.header.update(dict.fromkeys(header))
-            elif bad or not is_blank:
-                if not bad and len(cells) != len(header):
-                    reason = f"{len(cells)} cells where the header has {len(header)}"
-                    bad.append(Problem(line=line, reason=reason))
-                row = {} if bad else dict(zip(header, cells, strict=True))
-                yield Row(line, row, tuple(bad))
-                bad.clear()
+                continue
+            if not bad and len(cells) != len(header):
+                reason = f"{len(cells)} cells where the header has {len(header)}"
+                bad.append(Problem(line=line, reason=reason))
+            yield Row(line, {} if bad else dict(zip(header, cells, strict=True)), tuple(bad))
+            bad.clear()
 
-    def _json(self) -> "Iterator[Row]":
+    def _json(self) -> Iterator[Row]:
         decoder = json.JSONDecoder(
             parse_float=_number,
             parse_int=_number,
             parse_constant=_no_number,
             object_pairs_hook=_object,
         )
-        for line, (text, problem) in enumerate(_lines(self._file), 1):
-            if problem is not None:
-                yield Row(line, {}, (problem,))
-            if not text.strip():
+        for line, text, unreadable in _lines(self._file):
+            if not unreadable and not text.strip():
                 continue
-            cells, reason = None, 'not an object; a line is like {"order_no": "O1"}'
-            try:
-                cells = decoder.decode(text)
-                to_json(cells)
-            except json.JSONDecodeError as error:
-                reason = f"not JSON: {error.msg}, at character {error.pos + 1}"
-            except orjson.JSONEncodeError:
-                reason = "half a surrogate pair, or nested too deeply: it cannot be written again"
-                cells = None
-            except ValueError as error:
-                reason = str(error)
-            except RecursionError:
-                reason = "nested too deeply"
-            if isinstance(cells, dict):
-                self.header.update(dict.fromkeys(cells))
-                if len(self.header) > _MOST_NAMES:
-                    reason = f"more than {_MOST_NAMES:,} different names in the file"
-                    raise TableError([Problem(line=line, reason=reason)])
-                yield Row(line, cells)
-            else:
-                yield Row(line, {}, (Problem(line=line, reason=reason),))
+            cells, reason = ({}, "") if unreadable else _decoded(decoder, text)
+            self.header.update(dict.fromkeys(cells))
+            if len(self.header) > _MOST_NAMES:
+                reason = f"more than {_MOST_NAMES:,} different names in the file"
+                raise TableError([Problem(line=line, reason=reason)])
+            yield Row(line, cells, (Problem(line=line, reason=reason),) if reason else unreadable)
+
+
+def _decoded(decoder: json.JSONDecoder, text: str) -> tuple[dict[str, Any], str]:
+    """Read an object that can be written again; of another text, say why not."""
+    try:
+        value = decoder.decode(text)
+        to_json(value)
+    except json.JSONDecodeError as error:
+        return {}, f"not JSON: {error.msg}, at character {error.pos + 1}"
+    except orjson.JSONEncodeError:
+        return {}, "half a surrogate pair, or nested too deeply: it cannot be written again"
+    except ValueError as error:
+        return {}, str(error)
+    except RecursionError:
+        return {}, "nested too deeply"
+    if not isinstance(value, dict):
+        return {}, 'not an object; a line is like {"order_no": "O1"}'
+    return value, ""
 
 
 def _checked(line: int, header: list[str], bad: list[Problem]) -> list[str]:
+    """Return a header that can be used."""
     if bad:
         raise TableError(bad)
     if len(header) == 1 and (separator := next((c for c in _SEPARATORS if c in header[0]), None)):
         reason = f"separate the cells by ',' in place of {separator!r}"
         raise TableError([Problem(line=line, reason=reason)])
     if twice := [name for name in dict.fromkeys(header) if header.count(name) > 1]:
+        reason = "more than one column has {} name"
         raise TableError(
-            Problem(
-                line=line,
-                column=name or None,
-                reason=f"more than one column has {'this' if name else 'no'} name",
-            )
+            Problem(line=line, column=name or None, reason=reason.format("this" if name else "no"))
             for name in twice
         )
     return header
@@ -313,9 +310,9 @@ def _number(text: str) -> int | Decimal:
         return int(text)
     with contextlib.suppress(InvalidOperation):  # for an exponent of twenty digits
         value = Decimal(text)
-        if abs(value.adjusted()) <= _MOST_DIGITS:
+        if abs(value.adjusted()) <= MOST_DIGITS:
             return value
-    raise ValueError(f"{text[:_SHOWN]} has more than {_MOST_DIGITS} digits")
+    raise ValueError(f"{text[:_SHOWN]} has more than {MOST_DIGITS} digits")
 
 
 def _no_number(text: str) -> object:
@@ -324,25 +321,15 @@ def _no_number(text: str) -> object:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
-    if len(made) == len(pairs):
-        return made
-    names = [name for name, _ in pairs]
-    twice = next(name for name in names if names.count(name) > 1)
-    raise ValueError(f"{twice!r} stands in one object more than once")
-
-
-def to_json(value: object) -> bytes:
-    """Write a value as JSON; a `Decimal` is a number, digit by digit."""
-    return orjson.dumps(value, default=_exact)
-
-
-def _exact(value: object) -> object:
-    is_short = isinstance(value, Decimal) and abs(value.adjusted()) <= _MOST_DIGITS
-    return orjson.Fragment(format(value, "f")) if is_short else str(value)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r} stands in one object more than once")
+    return made
 
 
 @contextlib.contextmanager
-def open_table(path: Path, stdio: Format) -> "Iterator[Table]":
+def open_table(path: Path, stdio: Format) -> Iterator[Table]:
     """Copy a file, or standard input, to where nothing changes it.
 
     Args:
@@ -373,6 +360,29 @@ def open_table(path: Path, stdio: Format) -> "Iterator[Table]":
 # Writing
 
 
+def to_text(value: object) -> str:
+    """Write the value of a cell as text; an empty one is none, lists and objects are JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | dict | bool):
+        return to_json(value).decode()
+    if isinstance(value, Decimal) and abs(value.adjusted()) <= MOST_DIGITS:
+        return format(value, "f")  # 1e99999999 would have as many digits
+    if isinstance(value, date):
+        return value.isoformat()
+    return "" if value is None else str(value)
+
+
+def to_json(value: object) -> bytes:
+    """Write a value as JSON; a `Decimal` is a number, digit by digit."""
+    return orjson.dumps(value, default=_exact)
+
+
+def _exact(value: object) -> object:
+    is_short = isinstance(value, Decimal) and abs(value.adjusted()) <= MOST_DIGITS
+    return orjson.Fragment(format(value, "f")) if is_short else str(value)
+
+
 @attrs.define(kw_only=True)
 class OutFile:
     """A file that is being written.
@@ -380,63 +390,49 @@ class OutFile:
     Attributes:
         name: What it is called in messages.
         format: Its format.
-        is_whole: Whether all rows were written: else it is not put in place.
-        problem: Why the rows are not where they were asked for; empty where they are.
+        is_whole: Whether all of it was written: else it is not put in place.
+        problem: Why it is not where it was asked for; empty where it is.
     """
 
     name: str
-    format: Format
+    format: Format = Format.CSV
     is_whole: bool = False
     problem: str = ""
     _file: IO[bytes] = attrs.field(repr=False)
 
     @contextlib.contextmanager
-    def writing(
-        self, columns: "Sequence[str]"
-    ) -> "Iterator[Callable[[Mapping[str, Any]], object]]":
+    def writing(self, columns: Sequence[str]) -> Iterator[Callable[[Mapping[str, Any]], object]]:
         """Write rows in UTF-8: of CSV all columns as text, of JSON Lines those that a row has.
 
         Where the block ends without an error, the file is whole.
         """
-        if self.format is Format.JSONL:
-            yield lambda row: self._file.write(
-                to_json({name: row[name] for name in row if name in columns}) + b"\n"
-            )
-        else:
-            text: Any = SimpleNamespace(
-                write=lambda text: self._file.write(text.encode(errors="backslashreplace"))
-            )
-            usual = csv.writer(text, lineterminator="\n")
-            quoting = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        text: Any = SimpleNamespace(
+            write=lambda text: self._file.write(text.encode(errors="backslashreplace"))
+        )
+        usual = csv.writer(text, lineterminator="\n")
+        quoting = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
 
-            def write(row: "Mapping[str, Any]") -> None:
-                cells = [_text(row.get(name)) for name in columns]
-                # A lone \r is not quoted by itself, and would end the row for its reader.
-                (quoting if any("\r" in cell for cell in cells) else usual).writerow(cells)
+        def write_csv(row: Mapping[str, Any]) -> None:
+            # A NUL is replaced: a file with one is refused when it is read again. A lone \r is not
+            # quoted by itself, and would end the row for its reader.
+            cells = [to_text(row.get(name)).replace("\0", "\ufffd") for name in columns]
+            (quoting if any("\r" in cell for cell in cells) else usual).writerow(cells)
 
+        def write_json(row: Mapping[str, Any]) -> None:
+            self._file.write(to_json({n: row[n] for n in row if n in columns}) + b"\n")
+
+        if self.format is Format.CSV:
             usual.writerow(columns)
-            yield write
+        yield write_csv if self.format is Format.CSV else write_json
+        self.end()
+
+    def end(self, text: str = "") -> None:
+        """Write the rest, if any: the file is whole."""
+        self._file.write(text.encode(errors="backslashreplace"))
         self._file.flush()
         if self._file is not sys.stdout.buffer:
             os.fsync(self._file.fileno())
         self.is_whole = True
-
-
-def _text(value: Any) -> str:  # noqa: ANN401  # any cell
-    """Write a value as the text of a cell; lists and objects are JSON.
-
-    A NUL is replaced: a file with one is refused when it is read again.
-    """
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value.replace("\0", "\ufffd")
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, list | dict | bool):
-        return to_json(value).decode()
-    is_short = isinstance(value, Decimal) and abs(value.adjusted()) <= _MOST_DIGITS
-    return format(value, "f") if is_short else str(value)  # 1e99999999 would have as many digits
 
 
 def check_place(path: Path, stdio: Format) -> Format:
@@ -450,20 +446,16 @@ def check_place(path: Path, stdio: Format) -> Format:
         ConfigurationError: If it could not be written there.
     """
     kind = format_of(path, stdio)
-    if path == STDIO:
-        return kind
-    if path.exists() and not path.is_file():
+    if path != STDIO and path.exists() and not path.is_file():
         raise ConfigurationError(f"{path} is no file; name one, or - for standard output")
-    if not path.parent.is_dir():
+    if path != STDIO and not path.parent.is_dir():
         raise ConfigurationError(f"cannot write {path}: there is no directory {path.parent}")
     return kind
 
 
 @contextlib.contextmanager
-def out_file(path: Path, stdio: Format, warn: "Callable[[str], None]") -> "Iterator[OutFile]":
-    """Open a file for what a command will write; it is put in place once it is whole.
-
-    A file of its name that is there by then is kept under another name.
+def out_file(path: Path, stdio: Format, warn: Callable[[str], None]) -> Iterator[OutFile]:
+    """Open a file of rows for what a command will write; see `new_file`.
 
     Args:
         path: The file; `-` for standard output.
@@ -477,30 +469,59 @@ def out_file(path: Path, stdio: Format, warn: "Callable[[str], None]") -> "Itera
     if path == STDIO:
         yield OutFile(name="standard output", format=kind, file=sys.stdout.buffer)
         return
+    with new_file(path, warn) as file:
+        file.format = kind
+        yield file
+
+
+@contextlib.contextmanager
+def new_file(
+    path: Path,
+    warn: Callable[[str], None],
+    *,
+    option: str = "",
+    is_private: bool = False,
+    replaces: Callable[[Path], bool] = lambda _: False,
+) -> Iterator[OutFile]:
+    """Begin a file beside its place; it is put there once it is whole.
+
+    Args:
+        path: The file.
+        warn: Called with what a person should know.
+        option: Begins the message where it cannot be written.
+        is_private: Whether only its owner may read it.
+        replaces: Whether it takes the place of a file that is there by then; else that one is
+            kept under another name.
+
+    Raises:
+        ConfigurationError: If it cannot be written.
+    """
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         file = beside.open("xb")
+        if is_private:
+            beside.chmod(0o600)
     except OSError as error:
-        raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
-    out = OutFile(name=str(path), format=kind, file=file)
+        raise ConfigurationError(f"{option}cannot write {path}: {error.strerror}") from None
+    out = OutFile(name=str(path), file=file)
     try:
         yield out
     finally:
         with contextlib.suppress(OSError):  # what a full disk takes no more of is not whole
             file.close()
-        if out.is_whole:
+        if not out.is_whole:
+            beside.unlink()
+            out.problem = f"{path} was not written"
+        else:
             try:
-                if path.exists():
+                if path.exists() and not (path.is_file() and replaces(path)):
                     other = _free_name(path)
                     path.rename(other)
                     warn(f"{path} was there already; it is now {other}")
-                beside.rename(path)
+                beside.replace(path)
             except OSError as error:
                 out.problem = f"{path} cannot be put in place: {error.strerror}"
                 warn(f"{out.problem}; what belongs there is {beside}")
-        else:
-            beside.unlink()
-            out.problem = f"{path} was not written"
 
 
 def _free_name(path: Path) -> Path:

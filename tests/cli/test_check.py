@@ -18,14 +18,15 @@ import trustme
 
 from gateway_async import Dialect, HmacSigner
 from gateway_async.cli.check import (
+    QUESTIONS,
     Finding,
     FindingStatus,
     describe_order,
     excerpt,
     exit_code,
     masked,
+    write_config,
 )
-from gateway_async.cli.questions import QUESTIONS, write_config
 from gateway_async.cli.settings import Settings, read_settings
 from gateway_async.errors import ReplyUnreadableError
 from gateway_async.models.orders import OrderRef, OutcomeStatus

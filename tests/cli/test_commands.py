@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway_async.batching.results import Outcome
+from gateway_async.batching.results import Exchange, Outcome
 from gateway_async.cli.app import COMMANDS, run as run_here
 from gateway_async.cli.orders import LAYOUTS
-from gateway_async.cli.outcomes import Results
-from gateway_async.cli.run import RunSummary
+from gateway_async.cli.run import Results, RunSummary
 from gateway_async.cli.settings import VARIABLES
 from gateway_async.models.orders import OutcomeStatus, RefundOrder
 from gateway_async.models.records import RefundRecord
@@ -206,7 +205,7 @@ def test_memory_does_not_grow_with_the_rows() -> None:
                 index=index,
                 status=OutcomeStatus.SUCCEEDED,
                 items=({"refund_status": "1", "refund_reference_id": f"T{index}-01"},),
-                record_class=RefundRecord,
+                exchange=Exchange(record_class=RefundRecord),
             )
         )
 

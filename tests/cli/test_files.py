@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gateway_async.cli.orders import LAYOUTS, InputFile, Reader, check_file, to_text
+from gateway_async.cli.orders import LAYOUTS, OrderFile
 from gateway_async.cli.tables import (
     KEPT_PROBLEMS,
     LONGEST_LINE,
@@ -27,6 +27,7 @@ from gateway_async.cli.tables import (
     format_of,
     open_table,
     out_file,
+    to_text,
 )
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError, InvalidOrderError
@@ -47,8 +48,8 @@ IBAN, ACCOUNT = "DE89370400440532013000", "1234567890123"
 
 def read(body: str | bytes, command: str = "refund", kind: Format = CSV, **dialect: Any) -> Any:
     raw = body.encode() if isinstance(body, str) else body
-    reader = Reader(LAYOUTS[command], Dialect(**dialect), repeats=False)
-    return check_file(Table(format=kind, file=io.BytesIO(raw)), reader)
+    table = Table(format=kind, file=io.BytesIO(raw))
+    return OrderFile(table, LAYOUTS[command], Dialect(**dialect), repeats=False)
 
 
 def rows(*lines: str) -> str:
@@ -175,9 +176,9 @@ def test_rows_of_outcomes_that_may_be_sent_again_and_look_ups() -> None:
     assert [*read(f"{HEADER},status\nT1,O1,EUR,1,1,,not_sent\nT2,O2,EUR,1,1,,declined").orders()]
     looked_up = read("order_no,transaction_id\nO1,\n,T2", "query").orders()
     assert [*looked_up] == [OrderRef(order_no="O1"), OrderRef(transaction_id="T2")]
-    reader = Reader(LAYOUTS["query"].by("transaction_id"), Dialect())
     table = Table(format=CSV, file=io.BytesIO(b"order_no,transaction_id\nO1,T1\n"))
-    assert [*check_file(table, reader).orders()] == [OrderRef(transaction_id="T1")]
+    chosen = OrderFile(table, LAYOUTS["query"].by("transaction_id"), Dialect())
+    assert [*chosen.orders()] == [OrderRef(transaction_id="T1")]
 
 
 def test_orders_that_the_client_refuses_are_named_by_line() -> None:
@@ -226,7 +227,7 @@ def test_json_lines_are_orders_and_numbers_are_exact() -> None:
         ('{"note": "' + "x" * LONGEST_LINE + '"}', "line 1: more than 65536 characters"),
         (json_lines(CELLS, {"order_no": "O2"}), "line 2, column transaction_id: missing; there"),
         (json_lines({**CELLS, "amount": "1,5"}), "line 1, column amount: '1,5' is not an amount"),
-        (json_lines({**CELLS, "amount": True}), "line 1, column amount: 'True' is not an amount"),
+        (json_lines({**CELLS, "amount": True}), "line 1, column amount: 'true' is not an amount"),
         (json_lines({**CELLS, "amount": 1.005}), "'1.005' has more than 2 decimal places"),
         (json_lines({**CELLS, "order_no": None}), "line 1, column order_no: empty"),
         (json_lines({**CELLS, "order_no": 1.5}), "line 1, column order_no: expected a text"),
@@ -244,7 +245,7 @@ def test_json_lines_that_are_wrong_are_named(body: str | bytes, words: str) -> N
 def test_a_line_without_an_end_is_not_read_to_its_end(kind: Format, size: int) -> None:
     file = io.BytesIO(b"x" * size + b"\n" + b"y" * size)
     with pytest.raises(TableError, match="line 1: more than 65536 characters"):
-        check_file(Table(format=kind, file=file), Reader(LAYOUTS["refund"], Dialect()))
+        OrderFile(Table(format=kind, file=file), LAYOUTS["refund"], Dialect())
     assert file.tell() <= 2 << 20
 
 
@@ -265,8 +266,8 @@ def payout(number: int = 1, /, **fields: Any) -> dict[str, Any]:
     return {"request_id": key, "payment_amount": "10", "payment_currency": "EUR", **fields}
 
 
-def read_payouts(*objects: dict[str, Any]) -> InputFile:
-    file: InputFile = read(json_lines(*objects), "payout", JSONL)
+def read_payouts(*objects: dict[str, Any]) -> OrderFile:
+    file: OrderFile = read(json_lines(*objects), "payout", JSONL)
     return file
 
 
@@ -400,7 +401,7 @@ def test_what_changes_in_a_file_meanwhile_does_not_matter(
     path = tmp_path / "orders.csv"
     path.write_text(",".join(CELLS) + "\n" + ",".join(CELLS.values()) + "\n")
     with open_table(path, CSV) as table:
-        file = check_file(table, Reader(LAYOUTS["refund"], Dialect()))
+        file = OrderFile(table, LAYOUTS["refund"], Dialect())
         path.write_text("order_no\nO1\n")  # so short that it stays in the buffer of its copy
         assert [*file.orders()] == [ORDER]
     monkeypatch.setattr(tempfile, "TemporaryFile", partial(Path("/dev/full").open, "r+b"))

@@ -201,7 +201,7 @@ main(["refund"])
     [
         (STOPPED.format(module="cyclopts"), 2, b""),
         (STOPPED.format(module="rich"), 2, b""),
-        (STOPPED.format(module="gateway_async.cli.commands.money"), 2, b""),
+        (STOPPED.format(module="gateway_async.cli.money"), 2, b""),
         (DEFECT, 3, b"RuntimeError: a defect\n"),  # 1 would say that orders were declined
         (
             MISSING,

@@ -21,7 +21,8 @@ from cyclopts import CycloptsError
 
 from gateway_async import Dialect
 from gateway_async.cli import app
-from gateway_async.cli.commands.sandboxes import (
+from gateway_async.cli.console import Console
+from gateway_async.cli.trying import (
     FaultOptions,
     OrderOptions,
     ServerOptions,
@@ -147,7 +148,7 @@ def test_a_file_that_exists_already_is_kept(
     listed, older = tmp_path / "orders.csv", tmp_path / "orders.csv.1"
     older.write_text("the oldest\n")
     listed.write_text("older\n")
-    OrderOptions(orders_csv=listed).write(Sandbox().seed(2, status="captured"))
+    OrderOptions(orders_csv=listed).write(Sandbox().seed(2, status="captured"), Console())
     assert len(listed.read_text().splitlines()) == 3
     assert older.read_text() == "the oldest\n"
     assert (tmp_path / "orders.csv.2").read_text() == "older\n"

@@ -180,7 +180,7 @@ def test_what_is_held_is_said_where_a_job_is_watched(
         )
 
     assert run(["submit", str(settings), "--job", "month-end", "--yes"]) == 0
-    monkeypatch.setattr("gateway_async.cli.commands.workers.watch_job", watched)
+    monkeypatch.setattr("gateway_async.cli.workers.watch_job", watched)
     assert run(["watch", "month-end"]) == 3
     assert "\n  gateway-async jobs show month-end\n" in capsys.readouterr().err
 

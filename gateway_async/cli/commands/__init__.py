@@ -1,1 +1,0 @@
-"""The commands, a module a group of them; `app` has the table of all."""

@@ -1,0 +1,393 @@
+"""Commands on a file of orders: `capture cancel review refund payout`, `query search-refunds`.
+
+A file whose orders move money is a job of the journal. The orders are kept before anything is sent,
+under a name that is made of them. The same file, given again after whatever happened, goes on where
+it was, and sends nothing that may have been sent.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import attrs
+import orjson
+from cyclopts import Parameter
+
+from gateway_async.batching.batch import check_size
+from gateway_async.batching.feed import Chunk, OrderFeed
+from gateway_async.cli.console import Console, print_json, standard_output
+from gateway_async.cli.jobs import KnownJob, find_job, jobs_with_payouts, name_of_orders
+from gateway_async.cli.orders import LAYOUTS, Layout, OrderFile, wording
+from gateway_async.cli.run import (
+    DONE,
+    RefusedError,
+    Results,
+    RunSummary,
+    Stop,
+    carry_out,
+    check_json,
+    collect,
+    confirm,
+    reporting,
+)
+from gateway_async.cli.settings import (
+    ConsoleArgument,
+    DryRunOption,
+    Duplicates,
+    FormatOption,
+    GatewayOptions,
+    JobOptions,
+    NameArgument,
+    Out,
+    PaceOptions,
+    ReportOption,
+    Settings,
+    Source,
+    YesOption,
+)
+from gateway_async.cli.tables import STDIO, Format, check_place, open_table
+from gateway_async.errors import InvalidOrderError, JournalError, NotSentError
+from gateway_async.models.orders import OutcomeStatus
+from gateway_async.models.values import MASK
+from gateway_async.operations import PAYOUT, Operation, OperationClass
+from gateway_async.wire.encode import JsonText, encode_chunk, encode_fields, written_fields
+
+_GIVE_AGAIN = (
+    OutcomeStatus.UNKNOWN,
+    "the run ended before it was looked at; give the command again",
+)
+_REQUESTS_SHOWN = 3
+_NOTHING_SENT = NotSentError("nothing was sent: this is the plan alone")
+
+
+def send(  # noqa: C901  # closures see what the command was given
+    orders: Source,
+    /,
+    *,
+    out: Out | None = None,
+    job: str | None = None,
+    again: bool = False,
+    duplicates: Duplicates = None,
+    json: bool = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    pace: PaceOptions = PaceOptions(),
+    stdio: FormatOption = Format.CSV,
+    report: ReportOption = None,
+    gateway: JobOptions = JobOptions(),
+    console: ConsoleArgument,
+    name: NameArgument,
+) -> int:
+    """Work on the orders of a file: the operation is the name of the command.
+
+    Args:
+        orders: The file with the orders, one a row: .csv or .jsonl, or - for standard input.
+        out: The file for the outcomes, in the order of the input; - for standard output.
+            Required but for --dry-run. A file that is there already is kept under another name.
+        job: A name for the job, in place of the one that is made of the operation, the
+            merchant, the gateway and the orders.
+        again: Make a job that is done once more: all of its orders are sent again. What was
+            done before is shown, and refunds alike are not held. A job with held orders is not
+            done.
+        duplicates: What to do with several rows of one transaction: refuse the file, or send
+            them one after the other.
+        json: Print one JSON object at the end: counts, job, files and the next commands.
+    """
+    if job is not None and again:
+        raise RefusedError(
+            "--again: a job with a name of its own is made again under another --job"
+        )
+    layout, settings = LAYOUTS[name], gateway.settings(pace, duplicates=duplicates)
+    if job is not None:
+        settings.open_journal(create=False).job(job)  # refuses what is no name
+    if again:  # an alike refund is what was asked for
+        recovery = attrs.evolve(settings.recovery, hold_alike_hours=None)
+        settings = attrs.evolve(settings, recovery=recovery)
+    summary = RunSummary(command=name, source=orders, out=out, format=stdio)
+    with _checked(summary, layout, settings, dry_run=dry_run) as file:
+        if dry_run:
+            _show_job(file, settings, console, job, again=again)
+            return _show_plan(file, settings, json=json)
+        credentials = settings.credentials(os.environ, console.warn)
+        known = _find(file, settings, job, again=again)
+        summary.job, summary.journal = known.name, known.place
+        total = file.totals.orders
+
+        def ask() -> None:
+            if known.is_done:
+                console.tell("job", f"{known.described}; nothing is sent", job=known.name)
+            elif layout.confirms or known.before:
+                what = wording(name, file.totals, settings.base_url, file.unread)
+                confirm(console, f"{known.asked}: {what}", yes=yes)
+
+        async def work(results: Results, stop: Stop) -> None:
+            async with settings.open_journal() as journal:
+                # A name that is made of the orders shows that they are the same.
+                if not known.is_done or job is not None:
+                    facts = {"is_new": known.status is None, "journal": known.place}
+                    console.tell("job", known.described, job=known.name, **facts)
+                    at_once = min(settings.policy.concurrency, total)
+                    policy = attrs.evolve(settings.policy, concurrency=at_once)
+                    paced = attrs.evolve(settings, policy=policy)
+                    async with paced.client(credentials, telemetry=summary.latencies) as client:
+                        kept = journal.job(known.name)
+                        batch = client.batch(layout.method, file.orders(), job=kept)
+                        await collect(batch, results, console, stop, total)
+                if results.count < total:  # an earlier run may have sent what this one left
+                    results.rest = _GIVE_AGAIN
+                    async for outcome in journal.outcomes(known.name):
+                        results.keep(outcome)
+
+        return _run(
+            *(file, summary, settings, console, work),
+            ask=ask,
+            report=report,
+            json=json,
+            options=gateway.again,
+        )
+
+
+def look_up(
+    orders: Source,
+    /,
+    *,
+    out: Out | None = None,
+    by: Literal["order_no", "transaction_id"] | None = None,
+    json: bool = False,
+    dry_run: Annotated[
+        DryRunOption, Parameter(help="Show what would be asked, and ask nothing.")
+    ] = False,
+    pace: PaceOptions = PaceOptions(),
+    stdio: FormatOption = Format.CSV,
+    report: ReportOption = None,
+    gateway: GatewayOptions = GatewayOptions(),
+    console: ConsoleArgument,
+    name: NameArgument,
+) -> int:
+    """Look up the orders of a file.
+
+    Args:
+        orders: The file with the orders, one a row: .csv or .jsonl, or - for standard input.
+        out: The file for the outcomes, in the order of the input; - for standard output.
+            Required but for --dry-run.
+        by: The column to look up by, where the file has both filled.
+        json: Print one JSON object at the end: counts and files.
+    """
+    layout = LAYOUTS[name].by(by) if by else LAYOUTS[name]
+    settings = gateway.settings(pace, duplicates="allow")  # it does no harm to ask twice
+    summary = RunSummary(command=name, source=orders, out=out, format=stdio)
+    with _checked(summary, layout, settings, dry_run=dry_run) as file:
+        if dry_run:
+            return _show_plan(file, settings, json=json)
+        credentials = settings.credentials(os.environ, console.warn)
+
+        async def work(results: Results, stop: Stop) -> None:
+            async with settings.client(credentials, telemetry=summary.latencies) as client:
+                batch = client.batch(layout.method, file.orders())
+                await collect(batch, results, console, stop, file.totals.orders)
+
+        return _run(file, summary, settings, console, work, report=report, json=json)
+
+
+@contextlib.contextmanager
+def _checked(
+    summary: RunSummary, layout: Layout, settings: Settings, *, dry_run: bool
+) -> Iterator[OrderFile]:
+    """Check a file of orders, and where its outcomes go.
+
+    Raises:
+        ConfigurationError: If one of the files cannot be used.
+        RefusedError: If no file is named for the outcomes, or that of the orders.
+        TableError: With every problem of the file.
+    """
+    source, out = summary.source or STDIO, summary.out
+    if out is None and not dry_run:
+        raise RefusedError("--out: say where the outcomes go, such as --out outcomes.csv")
+    is_payout = layout.operation is PAYOUT
+    repeats = settings.policy.duplicates != "reject" and not is_payout
+    with open_table(source, summary.format) as table:
+        file = OrderFile(table, layout, settings.dialect, repeats=repeats)
+        check_size(file.operation, settings.policy)
+        if out is not None:
+            check_place(out, summary.format)
+            if STDIO not in (out, source) and out.resolve() == source.resolve():
+                raise RefusedError(f"--out: {out} is the file with the orders; name another")
+        yield file
+
+
+def _run(
+    file: OrderFile,
+    summary: RunSummary,
+    settings: Settings,
+    console: Console,
+    work: Callable[[Results, Stop], Coroutine[Any, Any, None]],
+    *,
+    ask: Callable[[], None] = lambda: None,
+    report: Path | None,
+    json: bool,
+    options: tuple[str, ...] = (),
+) -> int:
+    """Do the work on a file, write every outcome beside its row, and return the exit code."""
+    check_json(summary.out, json=json)
+    summary.base_url = settings.base_url
+    with (
+        reporting(report, summary, console, settings.journal_file),
+        contextlib.closing(Results(file.layout, summary)) as results,
+    ):
+        try:
+            carry_out(
+                *(summary, console, lambda stop: work(results, stop)),
+                lambda out: results.write(out, file),
+                ask=ask,
+            )
+        except InvalidOrderError as error:
+            raise file.problems_of(error) from None
+        summary.advise(console, options)
+    if json:
+        print_json(summary.as_dict())
+    return summary.exit_code
+
+
+def _find(
+    file: OrderFile, settings: Settings, job: str | None, *, again: bool, create: bool = True
+) -> KnownJob:
+    """Find the job that a file is.
+
+    Raises:
+        RefusedError: For a new job with a payout that another job has.
+    """
+    if job is not None:
+        known = find_job(settings, job, create=create)
+    else:
+        name = name_of_orders(file.layout.command, settings, file.digest)
+        known = find_job(settings, name, again=again, create=create)
+    if known.status is not None or file.operation is not PAYOUT or known.before:
+        return known
+    keys = {order.request_id for order in file.orders()}
+    found = jobs_with_payouts(settings, known.name, keys)
+    if found and not again:
+        status, request_id = found[0]
+        raise RefusedError(
+            f"request_id {request_id} stands in job {status.name} of "
+            f"{status.created_at:%Y-%m-%d %H:%M}, which may have paid it: take the row out, or "
+            "give another payout a request_id of its own"
+        )
+    return attrs.evolve(known, before=tuple(status for status, _ in found))
+
+
+# Dry runs
+
+
+def _show_job(
+    file: OrderFile, settings: Settings, console: Console, job: str | None, *, again: bool
+) -> None:
+    """Show how far the job of a file has come, where its name is known; no journal is made."""
+    if job is None and not {"base_url", "merchant_id", "account_id"} <= {*settings.who}:
+        return
+    try:
+        known = _find(file, settings, job, again=again, create=False)
+    except JournalError as error:
+        console.warn(f"the job was not looked for: {error}")
+    else:
+        left = "; nothing would be sent" if known.is_done else ""
+        facts = {"is_new": known.status is None, "journal": known.place}
+        console.tell("job", f"{known.described}{left}", job=known.name, **facts)
+
+
+def _show_plan(file: OrderFile, settings: Settings, *, json: bool) -> int:
+    """Show what would be sent: totals, and the first requests, unsigned; no network at all."""
+    layout, operation, recovery = file.layout, file.operation, settings.recovery
+    sizes, first = asyncio.run(_chunks(file, settings))
+    url = f"{operation.path} of {settings.base_url}"
+    if "base_url" in settings.who:
+        url = f"{settings.base_url}{operation.path}"
+    if json:
+        amounts = {code: str(amount) for code, amount in sorted(file.totals.amounts.items())}
+        print_json(
+            {
+                "dry_run": True,
+                "command": layout.command,
+                "orders": file.totals.orders,
+                "amounts": amounts,
+                "url": url,
+                "requests": sizes.total(),
+                "orders_in_requests": {str(size): n for size, n in sizes.items()},
+                "first": first,
+            }
+        )
+        return DONE
+    count = sizes.total()
+    listed = ", ".join(f"{n:,} with {size} order{'s' * (size != 1)}" for size, n in sizes.items())
+    lines = [
+        f"{layout.command}: {file.totals}",
+        f"columns that are not sent: {file.unread}" if file.unread else "",
+        f"{count:,} request{'s' * (count != 1)} to {url}: {listed}",
+    ]
+    if layout.command == "refund" and recovery.record_baseline:
+        lines.append("before each of them, the refunds that there are by then are looked up")
+    if layout.command == "refund" and recovery.refund_evidence == "marker":
+        lines.append("each refund_reason will begin with a marker of the run")
+    for number, body in enumerate(first, 1):
+        lines.append(f"request {number}, without identity and signature:")
+        lines += [f"{name} = {text}" for name, text in body.items()]
+    more = f"... and {count - len(first):,} more requests" if count > len(first) else ""
+    for line in filter(None, [*lines, more, "nothing was sent"]):
+        standard_output().print(line, soft_wrap=True)
+    return DONE
+
+
+async def _chunks(file: OrderFile, settings: Settings) -> tuple[Counter[int], list[dict[str, str]]]:
+    """Cut the orders into the chunks that a batch would send; encode the first of them."""
+    feed = OrderFeed(file.operation, settings.dialect, settings.policy, file.orders())
+    sizes, first = Counter[int](), list[dict[str, str]]()
+    while not feed.is_done:
+        await feed.fill()
+        chunk = feed.take()
+        if chunk is None:
+            break
+        sizes[len(chunk)] += 1
+        if len(first) < _REQUESTS_SHOWN:
+            first.append(_body(file.operation, chunk, settings))
+        feed.release(chunk.failed(_NOTHING_SENT, OutcomeStatus.NOT_SENT))
+    return Counter(dict(sorted(sizes.items(), reverse=True))), first
+
+
+def _body(operation: Operation, chunk: Chunk, settings: Settings) -> dict[str, str]:
+    """Return the fields of a request, masked as in a repr: no account, identity or signature."""
+    dialect, orders = settings.dialect, [_masked(order) for order in chunk.orders]
+    if operation.kind is OperationClass.KEYED:
+        fields: Mapping[str, str] = encode_fields(orders[0], dialect)
+    else:
+        fields = encode_chunk(operation, orders, dialect).fields
+    body_format = dialect.body_formats.get(operation.name, operation.body)
+    written = written_fields(fields, body_format, dialect)
+    return {name: _laid_out(text) for name, text in written.items()}
+
+
+def _masked(value: Any) -> Any:
+    """Return a copy of a model that has a mask wherever its repr shows nothing."""
+    if isinstance(value, tuple):
+        return tuple(map(_masked, value))
+    if not attrs.has(type(value)):
+        return value
+    shown = {
+        field.name: _masked(found) if field.repr else MASK
+        for field in attrs.fields(type(value))
+        if (found := getattr(value, field.name)) is not None
+    }
+    return attrs.evolve(value, **shown)
+
+
+def _laid_out(text: str) -> str:
+    """Give each order of a list, or each field of an object, a line of its own."""
+    if not isinstance(text, JsonText):
+        return text
+    value = orjson.loads(text.encode())
+    if not isinstance(value, list):
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    lines = [orjson.dumps(one).decode() for one in value]
+    return "[\n  " + ",\n  ".join(lines) + "\n]"

@@ -1,0 +1,309 @@
+"""`submit`, `worker` and `watch`: jobs that many machines run, from one queue and one journal."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import attrs
+from cyclopts import Parameter
+
+from gateway_async.cli.console import gauged, print_json
+from gateway_async.cli.jobs import find_job
+from gateway_async.cli.orders import LAYOUTS, OrderFile, wording
+from gateway_async.cli.run import (
+    DONE,
+    NOT_ALL_DONE,
+    UNSETTLED,
+    RefusedError,
+    Stop,
+    confirm,
+    on_job,
+)
+from gateway_async.cli.settings import (
+    AtLeastOne,
+    ConsoleArgument,
+    Duplicates,
+    FormatOption,
+    JobOptions,
+    PaceOptions,
+    Settings,
+    Source,
+    check_no_password,
+)
+from gateway_async.cli.tables import Format, open_table
+from gateway_async.client import GatewayClient
+from gateway_async.errors import ConfigurationError, InvalidOrderError
+from gateway_async.journal import JobState
+from gateway_async.journal.location import locate
+from gateway_async.operations import OPERATIONS
+from gateway_async.settings import WorkerPolicy
+from gateway_async.signing import Credentials
+from gateway_async.workers import JobProgress, Workers
+from gateway_async.workers.workers import watch as watch_job
+
+_VARIABLE = "GATEWAY_BROKER"
+_EXTRA = frozenset({"taskiq", "taskiq_aio_pika", "aio_pika", "psycopg_pool", "pyrate_limiter"})
+_QUEUE_LOGS = ("aio_pika", "aiormq", "taskiq")
+_POLICY = WorkerPolicy()
+
+if TYPE_CHECKING:
+    Operation = str
+else:
+    Operation = Literal[tuple(name for name, row in OPERATIONS.items() if row.is_money_batch)]
+
+
+@Parameter(name="*", group="Queue")
+@attrs.frozen(kw_only=True)
+class QueueOptions:
+    """Which queue wakes the workers.
+
+    Attributes:
+        broker: The RabbitMQ, such as amqp://host/. A URL with a password goes into
+            GATEWAY_BROKER.
+        queue: The name of the queue: one for each merchant and journal.
+    """
+
+    broker: str | None = None
+    queue: str = "gateway_async"
+
+    def url(self) -> str | None:
+        """Return the URL of the broker; None where none is named.
+
+        Raises:
+            ConfigurationError: If an option holds a password, which others could see.
+        """
+        check_no_password("broker", self.broker, _VARIABLE)
+        return self.broker or os.environ.get(_VARIABLE) or None
+
+
+@attrs.frozen(kw_only=True)
+class _Factory:
+    """Makes what submits jobs, or works on them.
+
+    Attributes:
+        settings: Name the gateway and the journal.
+        credentials: Who speaks, and how it signs.
+        policy: How jobs are cut and worked on.
+        rate: Requests a second of all workers together; None for no limit.
+    """
+
+    settings: Settings
+    credentials: Credentials
+    policy: WorkerPolicy
+    rate: float | None = None
+
+    def make(self, broker: Any) -> Workers:
+        """Make it for a queue."""
+        self.settings.open_journal()  # refuses what is missing
+        url = locate(self.settings.journal).absolute_url
+        return Workers(broker, self._client, url, policy=self.policy)
+
+    @contextlib.asynccontextmanager
+    async def _client(self) -> AsyncIterator[GatewayClient]:
+        async with contextlib.AsyncExitStack() as opened:
+            limiter = None
+            if self.rate is not None:
+                from gateway_async.workers.rate import shared_rate
+
+                settings, credentials = self.settings, self.credentials
+                who = f"{credentials.merchant_id}/{credentials.account_id} at {settings.base_url}"
+                exact = Fraction(self.rate).limit_denominator(100)  # requests in so many seconds
+                requests, seconds = max(1, exact.numerator), float(exact.denominator)
+                shared = shared_rate(settings.journal, who, requests=requests, seconds=seconds)
+                limiter = await opened.enter_async_context(shared)
+            made = self.settings.client(self.credentials, limiter=limiter)
+            yield await opened.enter_async_context(made)
+
+
+@contextlib.contextmanager
+def _telling_what_is_missing() -> Iterator[None]:
+    """Say which extra a queue needs.
+
+    Raises:
+        ConfigurationError: If it is not installed.
+        RefusedError: If the queue cannot be reached.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] not in _EXTRA:
+            raise
+        raise ConfigurationError(
+            f"a queue needs {error.name}: pip install 'gateway-async[workers]'"
+        ) from None
+    except ConnectionError as error:
+        raise RefusedError(f"--broker: it cannot be reached ({type(error).__name__})") from None
+
+
+def submit(
+    orders: Source,
+    /,
+    *,
+    job: str,
+    operation: Operation = "refund",
+    slice_size: Annotated[int, AtLeastOne] = _POLICY.slice_size,
+    duplicates: Duplicates = None,
+    yes: bool = False,
+    queue: QueueOptions = QueueOptions(),
+    stdio: FormatOption = Format.CSV,
+    gateway: JobOptions = JobOptions(),
+    console: ConsoleArgument,
+) -> int:
+    """Keep the orders of a file in the journal, for workers to send.
+
+    Nothing is sent by this command. The queue, if one is named, hears of the job at once; else the
+    workers find it by themselves within seconds.
+
+    Args:
+        orders: The file with the orders, one a row: .csv or .jsonl, or - for standard
+            input.
+        job: The name of the job: the same command, given again, is harmless.
+        operation: What is done with them.
+        slice_size: How many orders a worker takes at a time.
+        duplicates: What to do with several rows of one transaction: refuse the file, or send them
+            one after the other.
+        yes: Do not ask before the job is handed to the workers.
+    """
+    layout, settings = LAYOUTS[operation], gateway.settings(duplicates=duplicates)
+    repeats = settings.policy.duplicates != "reject"
+    with open_table(orders, stdio) as table:
+        file = OrderFile(table, layout, settings.dialect, repeats=repeats)
+        factory = _Factory(
+            settings=settings,
+            credentials=settings.credentials(os.environ, console.warn),
+            policy=attrs.evolve(_POLICY, slice_size=slice_size),
+        )
+        known, url = find_job(settings, job), queue.url()
+        if layout.confirms:
+            what = wording(operation, file.totals, settings.base_url, file.unread)
+            confirm(console, f"{known.asked}: {what}", yes=yes)
+
+        async def wake_nobody(job: str, slice_number: int) -> None:
+            """Stand in for a queue that is not named."""
+
+        async def work() -> int:
+            broker: Any = wake_nobody
+            if url is not None:
+                from gateway_async.workers.rabbit import rabbit_broker
+
+                broker = rabbit_broker(url, queue=queue.queue, slices_at_once=1)
+            async with factory.make(broker) as jobs:
+                return await jobs.submit(operation, file.orders(), job=job, wake=url is not None)
+
+        try:
+            with _telling_what_is_missing():
+                count = asyncio.run(work())
+        except InvalidOrderError as error:
+            raise file.problems_of(error) from None
+    said = f"its {count:,} orders wait for workers"
+    if known.status is not None:
+        said = f"workers send what is left of its {count:,} orders"
+    facts = {"orders": count, "is_new": known.status is None, "journal": known.place}
+    console.tell("submitted", f"{known.described}; {said}", **facts)
+    return DONE
+
+
+def worker(
+    *,
+    slices: Annotated[int, AtLeastOne] = 10,
+    queue: QueueOptions = QueueOptions(),
+    pace: PaceOptions = PaceOptions(),
+    gateway: JobOptions = JobOptions(),
+    console: ConsoleArgument,
+) -> int:
+    """Run slices of jobs until it is stopped: the first signal lets those that run come to an end.
+
+    A rate is shared by all workers of this merchant, whatever machine they are on; it needs a
+    journal on PostgreSQL. A deadline is each slice's.
+
+    Args:
+        slices: How many slices are run at once.
+    """
+    settings, url = gateway.settings(pace), queue.url()
+    if url is None:
+        raise ConfigurationError(
+            f"--broker: say which queue to work for, such as amqp://host/ (or {_VARIABLE})"
+        )
+    factory = _Factory(
+        settings=settings,
+        credentials=settings.credentials(os.environ, console.warn),
+        policy=attrs.evolve(_POLICY, lease_seconds=settings.journal_lease_seconds),
+        rate=settings.rate,
+    )
+
+    async def work(stop: Stop) -> None:
+        from gateway_async.workers.rabbit import rabbit_broker, serve
+
+        broker = rabbit_broker(url, queue=queue.queue, slices_at_once=slices)
+        workers, until = factory.make(broker), asyncio.Event()
+        text = f"{workers!r}: working for queue {queue.queue}"
+        console.tell("working", text, queue=queue.queue)
+        working = asyncio.get_running_loop().create_task(
+            serve(broker, until, slices_at_once=slices)
+        )
+        with stop.cancelling():
+            try:
+                await asyncio.shield(working)
+            except asyncio.CancelledError:
+                until.set()  # the slices that run come to an end; a second signal does not wait
+                try:
+                    await asyncio.shield(working)
+                except asyncio.CancelledError:
+                    working.cancel()
+                    await asyncio.wait({working})
+
+    with (
+        Stop(console) as stop,
+        console.passing_on_logs(*_QUEUE_LOGS),
+        _telling_what_is_missing(),
+    ):
+        asyncio.run(work(stop))
+    return DONE
+
+
+def watch(
+    job: str,
+    /,
+    *,
+    json: bool = False,
+    gateway: JobOptions = JobOptions(),
+    console: ConsoleArgument,
+) -> int:
+    """Show how far a job has come that workers run, until it is done. Nothing is sent.
+
+    Args:
+        job: The name of the job.
+        json: Print one JSON object at the end: job, orders and states.
+    """
+    settings = gateway.settings()
+
+    async def work() -> JobProgress:
+        last: JobProgress | None = None
+        async with settings.open_journal(create=False) as journal:
+            total = (await journal.status(job)).total
+            with gauged(console, job, total) as gauge:
+                async for last in watch_job(journal, job, _POLICY.watch_seconds):
+                    gauge.counts.clear()
+                    gauge.counts.update({str(s): n for s, n in last.counts.items() if n})
+                    gauge.reach(last.settled)
+        if last is None:
+            raise RefusedError(f"job {job} was not looked at")
+        return last
+
+    last = asyncio.run(work())
+    counts = {str(state): count for state, count in last.counts.items() if count}
+    listed = ", ".join(f"{count:,} {state}" for state, count in counts.items())
+    console.tell("done", f"job {job}: {listed or 'no orders'}", counts=counts)
+    if json:
+        print_json({"job": job, "orders": last.total, "states": counts})
+    succeeded = last.counts[JobState.SUCCEEDED]
+    if succeeded == last.total:
+        return DONE
+    if succeeded + last.counts[JobState.DECLINED] == last.total:
+        return NOT_ALL_DONE
+    line = on_job(("show", job), gateway.again)
+    console.tell("next", f"what waits for your decision is listed by\n  {line}", command=line)
+    return UNSETTLED
