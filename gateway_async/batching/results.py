@@ -246,8 +246,8 @@ class FailedChunk:
     def outcomes(self) -> list[Outcome[Any, Any]]:
         """Make the outcomes."""
         exchange = Exchange(sending=self.sending, reply=self.envelope)
-        verdicts = repeat((self.status, self.error))
-        return _outcomes(self.orders, self.indices, verdicts, repeat(()), exchange)
+        shared = repeat(self.status), repeat(self.error), repeat(()), repeat(exchange)
+        return _outcomes(self.orders, self.indices, *shared)
 
 
 class AnsweredChunk:
@@ -326,13 +326,13 @@ class AnsweredChunk:
 
     def outcomes(self) -> list[Outcome[Any, Any]]:
         """Make the outcomes; those that succeeded in their order decode the reply when read."""
+        exchange = repeat(self.exchange)
         if self.is_echoed:
-            verdicts: Any = repeat((OutcomeStatus.SUCCEEDED, None))
-            items: Any = repeat(_EchoingReply(self))
-        else:
-            judgement = self.judgement()
-            verdicts, items = judgement.verdicts, judgement.items
-        return _outcomes(self.orders, self.indices, verdicts, items, self.exchange)
+            done = repeat(OutcomeStatus.SUCCEEDED), repeat(None), repeat(_EchoingReply(self))
+            return _outcomes(self.orders, self.indices, *done, exchange)
+        judgement = self.judgement()
+        verdicts = zip(*judgement.verdicts, strict=True)
+        return _outcomes(self.orders, self.indices, *verdicts, judgement.items, exchange)
 
     def judgement(self) -> Judgement:
         """Read the reply once more, and judge it as before."""
@@ -383,18 +383,11 @@ class _EchoingReply:
         return hash(self._reply)
 
 
-def _outcomes(
-    orders: Sequence[Any],
-    indices: Sequence[int],
-    verdicts: "Iterable[tuple[OutcomeStatus, GatewayError | None]]",
-    items: Iterable[Any],
-    exchange: Exchange,
-) -> list[Outcome[Any, Any]]:
-    made: list[Outcome[Any, Any]] = []
-    for order, index, (status, error), found in zip(orders, indices, verdicts, items, strict=False):
-        outcome = _Draft(order, index, status, error, found, exchange)
-        outcome.__class__ = Outcome
-        made.append(outcome)
+def _outcomes(*fields: Iterable[Any]) -> list[Outcome[Any, Any]]:
+    """Make outcomes of the values of each field, in the order in which they are declared."""
+    made: list[Outcome[Any, Any]] = list(map(_Draft, *fields))
+    for outcome in made:
+        outcome.__class__ = Outcome  # a draft, until here
     return made
 
 
