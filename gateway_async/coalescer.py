@@ -6,10 +6,9 @@ disturbs no other: its order is withdrawn if it has not left, and else its outco
 """
 
 import asyncio
+import contextlib
 import contextvars
 import logging
-from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import attrs
@@ -57,18 +56,33 @@ _log = logging.getLogger("gateway_async.coalescer")
 
 
 @attrs.define(eq=False)
+class _Request:
+    """Orders that leave together: it takes more until it is full, or has left.
+
+    Attributes:
+        waiting: The orders, by identity; the first to come first.
+        is_ready: Set once it is full, or is to wait no longer.
+    """
+
+    waiting: "dict[Identity, _Pending]" = attrs.field(factory=dict)
+    is_ready: asyncio.Event = attrs.field(factory=asyncio.Event)
+
+
+@attrs.define(eq=False)
 class _Pending:
     """One order, and the awaiters of its outcome.
 
     Attributes:
+        identity: What names it.
         order: The order.
-        due_at: Loop time at which it has lingered long enough.
+        request: The request that it leaves with.
         waiters: The awaiters; several, where they look up the same.
         has_left: Whether its request is on its way, or over.
     """
 
+    identity: "Identity"
     order: Any
-    due_at: float
+    request: _Request
     waiters: set[_Waiter] = attrs.field(factory=set)
     has_left: bool = False
 
@@ -92,36 +106,29 @@ class _Queue:
     Attributes:
         operation: The operation.
         size: Orders in one request at most.
-        waiting: The orders that wait, the first to leave first.
-        in_flight: The identities of orders that move money and are on their way.
-        alarm: What wakes the coalescer when the first of them has lingered long enough.
+        under_way: The orders that wait or have left, by identity.
+        forming: The request that takes the next order, if there is one.
     """
 
     operation: Operation
     size: int
-    waiting: "dict[Identity, _Pending]" = attrs.field(factory=dict)
-    in_flight: "set[Identity]" = attrs.field(factory=set)
-    alarm: asyncio.TimerHandle | None = None
+    under_way: "dict[Identity, _Pending]" = attrs.field(factory=dict)
+    forming: _Request | None = None
 
-    @property
-    def due_at(self) -> float:
-        """When its first order has lingered long enough."""
-        return next(iter(self.waiting.values())).due_at
+    def forget(self, pending: _Pending) -> None:
+        """Let the same order be asked for again."""
+        pending.request.waiting.pop(pending.identity, None)
+        if self.under_way.get(pending.identity) is pending:
+            del self.under_way[pending.identity]
 
-    def is_due(self, now: float) -> bool:
-        """Return whether a request may leave: full, or its first order has lingered."""
-        return len(self.waiting) >= self.size or (bool(self.waiting) and self.due_at <= now)
-
-    def cut(self) -> list[_Pending]:
-        """Take the orders of one request; they have left."""
-        self.waiting = {name: one for name, one in self.waiting.items() if one.is_wanted}
-        identities = list(islice(self.waiting, self.size))
-        entries = [self.waiting.pop(identity) for identity in identities]
-        for entry in entries:
-            entry.has_left = True
-        if not self.operation.is_look_up:
-            self.in_flight.update(identities)
-        return entries
+    def cut(self, request: _Request) -> list[_Pending]:
+        """Take the orders of a request that are still wanted; they have left."""
+        if self.forming is request:
+            self.forming = None
+        leaving = [pending for pending in request.waiting.values() if pending.is_wanted]
+        for pending in leaving:
+            pending.has_left = True
+        return leaving
 
 
 class Coalescer:
@@ -168,7 +175,7 @@ class Coalescer:
         self._linger_seconds = linger_seconds
         # One chunk has one request at a time; equal orders never meet in it.
         self._policy = attrs.evolve(policy, concurrency=1, duplicates="reject")
-        self._concurrency = policy.concurrency
+        self._places = asyncio.Semaphore(policy.concurrency)
         self._recovery = recovery
         self._queues: dict[tuple[str, str], _Queue] = {}
         self._requests: set[asyncio.Task[Any]] = set()
@@ -177,9 +184,11 @@ class Coalescer:
         self._is_open = False
 
     def __repr__(self) -> str:
-        waiting = sum(len(queue.waiting) for queue in self._queues.values())
+        orders = [
+            one.has_left for queue in self._queues.values() for one in queue.under_way.values()
+        ]
         state = "open" if self._is_open else "closed" if self._loop else "new"
-        return f"<Coalescer {state}: {waiting} orders wait, {len(self._requests)} requests>"
+        return f"<Coalescer {state}: {orders.count(False)} orders wait, {sum(orders)} have left>"
 
     # Single orders
 
@@ -222,71 +231,74 @@ class Coalescer:
     # Waiting
 
     async def _ask(self, operation: str, order: object) -> Outcome[Any, Any]:
-        loop = self._checked_loop()
-        queue, pending = self._join(OPERATIONS[operation], order, loop.time())
+        loop = asyncio.get_running_loop()
+        if self._loop is None or not self._is_open:
+            raise ConfigurationError(
+                "this coalescer is not open: use `async with gateway.coalesced() as single:`"
+            )
+        if loop is not self._loop:
+            raise ConfigurationError(
+                "this coalescer was entered on another event loop; enter one on each"
+            )
+        queue, pending = self._join(OPERATIONS[operation], order)
         waiter: _Waiter = loop.create_future()
         pending.waiters.add(waiter)
-        is_told = False
         try:
-            outcome = await waiter
-            is_told = True
-        finally:
-            if not is_told:
-                self._forsake(queue, pending, waiter)
-        return outcome
+            return await waiter
+        except asyncio.CancelledError:
+            pending.waiters.discard(waiter)
+            if not (pending.waiters or pending.has_left):
+                queue.forget(pending)
+            is_told = waiter.done() and not waiter.cancelled()
+            if is_told and pending.has_left and not queue.operation.is_look_up:
+                self._keep([waiter.result()])  # it came in the very moment of the cancellation
+            raise
 
-    def _join(self, operation: "Operation", order: Any, now: float) -> tuple[_Queue, _Pending]:  # noqa: ANN401  # anything may come in
+    def _join(self, operation: "Operation", order: Any) -> tuple[_Queue, _Pending]:  # noqa: ANN401  # anything may come in
         """Let an order wait in its queue, or beside an equal one that waits to be looked up."""
         error = check_order(operation, order, self._session.dialect)
         if error is not None:
             raise error
         identity = identity_of(operation)(order)
         kind, value = name_of(operation, identity)
-        queue = self._queue(operation, kind)
-        pending = queue.waiting.get(identity)
-        if pending is not None and not pending.is_wanted:
-            del queue.waiting[identity]
+        queue = self._queues.get((operation.name, kind))
+        if queue is None:
+            check_size(operation, self._policy)
+            queue = _Queue(operation, self._policy.chunk_size or operation.limit or 1)
+            self._queues[operation.name, kind] = queue
+        pending = queue.under_way.get(identity)
+        if pending is not None and not (pending.has_left or pending.is_wanted):
+            queue.forget(pending)
             pending = None
-        if pending is not None and operation.is_look_up:
-            return queue, pending
-        if pending is not None or identity in queue.in_flight:
+        if pending is not None and not operation.is_look_up:
             raise DuplicateOrderError(
                 f"{describe(order)}: a {operation} of {kind} {value!r} is under "
                 "way in this coalescer; await its outcome first"
             )
-        pending = queue.waiting[identity] = _Pending(order, now + self._linger_seconds)
-        if len(queue.waiting) in (1, queue.size):
-            self._set_alarm(queue, now)
+        if pending is None or pending.has_left:
+            request = queue.forming or self._begin(queue)
+            pending = _Pending(identity, order, request)
+            queue.under_way[identity] = request.waiting[identity] = pending
+            if len(request.waiting) >= queue.size:
+                queue.forming = None
+                request.is_ready.set()
         return queue, pending
 
-    def _queue(self, operation: "Operation", kind: str) -> _Queue:
-        name = (operation.name, kind)
-        if name not in self._queues:
-            check_size(operation, self._policy)
-            self._queues[name] = _Queue(operation, self._policy.chunk_size or operation.limit or 1)
-        return self._queues[name]
-
-    def _forsake(self, queue: _Queue, pending: _Pending, waiter: _Waiter) -> None:
-        """Note that an awaiter went without its outcome."""
-        pending.waiters.discard(waiter)
-        identity = identity_of(queue.operation)(pending.order)
-        if not pending.waiters and queue.waiting.get(identity) is pending:
-            del queue.waiting[identity]
-        is_told = waiter.done() and not waiter.cancelled()
-        if is_told and pending.has_left and not queue.operation.is_look_up:
-            self._keep(waiter.result())  # it came in the very moment of the cancellation
-
-    def _keep(self, *outcomes: Outcome[Any, Any]) -> None:
+    def _keep(self, outcomes: "list[Outcome[Any, Any]]") -> None:
         self.unclaimed += outcomes  # all of them, before anything may go wrong with the log
         forgotten = self.unclaimed[:-UNCLAIMED_KEPT]
         del self.unclaimed[:-UNCLAIMED_KEPT]
         for outcome in outcomes:
-            order, amounts = outcome.order, ("amount", "refund_amount")
-            told = [f"{n}={getattr(order, n)}" for n in amounts if hasattr(order, n)]
+            order = outcome.order
+            amounts = [
+                f"{name}={getattr(order, name)}"
+                for name in ("amount", "refund_amount")
+                if hasattr(order, name)
+            ]
             _log.warning(
                 "unclaimed, since the caller was cancelled: %s (%s %s) is %s%s",
                 describe(order),
-                ", ".join(told),
+                ", ".join(amounts),
                 order.currency,
                 outcome.status,
                 f": {outcome.error}" if outcome.error else "",
@@ -296,67 +308,65 @@ class Coalescer:
 
     # Sending
 
-    def _set_alarm(self, queue: _Queue, now: float) -> None:
-        """Look again when a queue is due; a full one after those that come in the same moment."""
-        if queue.alarm is not None:
-            queue.alarm.cancel()
-        at = now if queue.is_due(now) else queue.due_at
-        queue.alarm = asyncio.get_running_loop().call_at(at, self._send_due)
-
-    def _send_due(self) -> None:
-        """Send what is due, the longest waiting first, as far as requests may be on their way."""
-        now = asyncio.get_running_loop().time()
-        while len(self._requests) < self._concurrency:
-            due = [queue for queue in self._queues.values() if queue.is_due(now)]
-            if not due:
-                break
-            queue = min(due, key=lambda one: one.due_at)
-            if leaving := queue.cut():
-                self._send(queue, leaving)
-        for queue in self._queues.values():
-            if queue.waiting and not queue.is_due(now):
-                self._set_alarm(queue, now)
-
-    def _send(self, queue: _Queue, leaving: list[_Pending]) -> None:
-        batch = plain_batch(
-            self._session,
-            queue.operation,
-            [pending.order for pending in leaving],
-            policy=self._policy,
-            recovery=self._recovery,
-        )
-        # In a context of its own: a request belongs to no single awaiter, and to no other request.
-        request = asyncio.get_running_loop().create_task(
-            batch,
+    def _begin(self, queue: _Queue) -> _Request:
+        """Let a request form, and leave once it is full or its first order has lingered."""
+        request = queue.forming = _Request()
+        # In a context of its own: it belongs to no single awaiter, and to no other request.
+        task = asyncio.get_running_loop().create_task(
+            self._run(queue, request),
             name=f"gateway_async coalesced {queue.operation}",
             context=self._context.copy(),
         )
-        self._requests.add(request)
-        request.add_done_callback(partial(self._settle, queue, leaving, batch))
+        self._requests.add(task)
+        task.add_done_callback(self._note_end)
+        return request
 
-    def _settle(
-        self,
-        queue: _Queue,
-        leaving: list[_Pending],
-        batch: Batch[Any, Any],
-        request: asyncio.Task[Any],
-    ) -> None:
-        self._requests.discard(request)
-        queue.in_flight.difference_update(
-            identity_of(queue.operation)(pending.order) for pending in leaving
+    async def _run(self, queue: _Queue, request: _Request) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._linger_seconds):
+                await request.is_ready.wait()
+        async with self._places:
+            if leaving := queue.cut(request):
+                await self._send(queue, leaving)
+
+    async def _send(self, queue: _Queue, leaving: list[_Pending]) -> None:
+        operation, refusal = queue.operation, None
+        orders = [pending.order for pending in leaving]
+        batch: Batch[Any, Any] = plain_batch(
+            self._session, operation, orders, policy=self._policy, recovery=self._recovery
         )
-        failure = None if request.cancelled() else request.exception()
-        outcomes = _alike(leaving, OutcomeUnknownError("its outcome could not be read"))
         try:
-            outcomes = _read(batch, leaving, failure)
+            await batch
+        except InvalidOrderError as error:  # it was refused whole, and has no result
+            refusal = NotSentError(f"nothing was sent: {error}")
         finally:  # no defect may leave anybody waiting, nor one of the program's own logging
-            told = [pending.deliver(one) for pending, one in zip(leaving, outcomes, strict=True)]
-            self._send_due()
-            if not queue.operation.is_look_up:
-                self._keep(
-                    *(one for one, is_told in zip(outcomes, told, strict=True) if not is_told)
-                )
-        _report(queue.operation, batch, failure)
+            unread = OutcomeUnknownError("its outcome could not be read")
+            outcomes = _alike(leaving, refusal or unread)
+            try:
+                outcomes = outcomes if refusal else list(batch.result)
+            finally:
+                self._deliver(queue, leaving, outcomes)
+        if refusal is None and batch.result.unexpected:
+            _log.warning(
+                "the reply to a %s listed %d records of orders that were not asked for",
+                operation,
+                len(batch.result.unexpected),
+            )
+
+    def _deliver(
+        self, queue: _Queue, leaving: list[_Pending], outcomes: "list[Outcome[Any, Any]]"
+    ) -> None:
+        unclaimed = []
+        for pending, outcome in zip(leaving, outcomes, strict=True):
+            queue.forget(pending)
+            if not pending.deliver(outcome) and not queue.operation.is_look_up:
+                unclaimed.append(outcome)
+        self._keep(unclaimed)
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        self._requests.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            _log.error("%s was cut short by a collaborator", task.get_name(), exc_info=failure)
 
     # Life
 
@@ -370,14 +380,11 @@ class Coalescer:
 
     async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
         self._is_open = False
-        for queue in self._queues.values():
-            if queue.alarm is not None:
-                queue.alarm.cancel()
-            for pending in queue.waiting.values():
-                pending.due_at = 0.0
         if error is not None:
             self._give_up("the coalescer was left by an exception")
-        self._send_due()
+        for queue in self._queues.values():
+            if queue.forming is not None:
+                queue.forming.is_ready.set()
         interruption = await self._wait(self._policy.drain_seconds)
         self._give_up("the coalescer was closed")
         while self._requests:
@@ -388,14 +395,10 @@ class Coalescer:
             raise interruption
 
     async def _wait(self, seconds: float) -> asyncio.CancelledError | None:
-        """Wait for all requests, those that leave meanwhile too; a cancellation ends it."""
-        loop = asyncio.get_running_loop()
-        ends = loop.time() + seconds
+        """Wait for all requests; a cancellation ends it."""
         try:
-            while self._requests and (left := ends - loop.time()) > 0:
-                await asyncio.wait(
-                    self._requests, timeout=left, return_when=asyncio.FIRST_COMPLETED
-                )
+            if self._requests and seconds > 0:
+                await asyncio.wait(self._requests, timeout=seconds)
         except asyncio.CancelledError as cancelled:
             return cancelled
         return None
@@ -403,23 +406,11 @@ class Coalescer:
     def _give_up(self, reason: str) -> None:
         """Tell those who still wait that nothing was sent."""
         for queue in self._queues.values():
-            leaving = list(queue.waiting.values())
-            queue.waiting.clear()
-            told = _alike(leaving, NotSentError(f"nothing was sent: {reason}"))
-            for pending, outcome in zip(leaving, told, strict=True):
+            waiting = [one for one in queue.under_way.values() if not one.has_left]
+            told = _alike(waiting, NotSentError(f"nothing was sent: {reason}"))
+            for pending, outcome in zip(waiting, told, strict=True):
+                queue.forget(pending)
                 pending.deliver(outcome)
-
-    def _checked_loop(self) -> asyncio.AbstractEventLoop:
-        loop = asyncio.get_running_loop()
-        if self._loop is None or not self._is_open:
-            raise ConfigurationError(
-                "this coalescer is not open: use `async with gateway.coalesced() as single:`"
-            )
-        if loop is not self._loop:
-            raise ConfigurationError(
-                "this coalescer was entered on another event loop; enter one on each"
-            )
-        return loop
 
 
 def _alike(
@@ -431,25 +422,3 @@ def _alike(
         Outcome(order=pending.order, index=index, status=status, error=error)
         for index, pending in enumerate(leaving)
     ]
-
-
-def _read(
-    batch: Batch[Any, Any], leaving: "Sequence[_Pending]", failure: BaseException | None
-) -> list[Outcome[Any, Any]]:
-    """Return the outcomes of a batch that is over; one that was refused whole has no result."""
-    if isinstance(failure, InvalidOrderError):
-        return _alike(leaving, NotSentError(f"nothing was sent: {failure}"))
-    return list(batch.result)
-
-
-def _report(operation: "Operation", batch: Batch[Any, Any], failure: BaseException | None) -> None:
-    """Write down what concerns no order in particular."""
-    if failure is not None:
-        _log.error("a %s was cut short by a collaborator", operation, exc_info=failure)
-        return
-    if batch.result.unexpected:
-        _log.warning(
-            "the reply to a %s listed %d records of orders that were not asked for",
-            operation,
-            len(batch.result.unexpected),
-        )

@@ -65,7 +65,7 @@ async def test_nothing_is_sent_where_every_awaiter_was_cancelled() -> None:
         tasks = [start(single.refund(order)) for order in refunds(2)]
         await settle_down()
         await _cancel(*tasks)
-        assert repr(single) == "<Coalescer open: 0 orders wait, 0 requests>"
+        assert repr(single) == "<Coalescer open: 0 orders wait, 0 have left>"
     assert transport.asked == []
 
 
