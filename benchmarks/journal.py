@@ -233,7 +233,7 @@ async def compare(url: str, journal_url: str, path: Path, rounds: int) -> Sides:
                 await import_orders(first, orders)
             lease = await first.take("benchmark")
             with now.commits.measured():
-                await refund_with(gateway, orders, IntentRecorder(lease, REFUND, lambda _: None))
+                await refund_with(gateway, orders, IntentRecorder(lease, REFUND))
             await lease.release()
             with now.hand.measured():
                 await refund_with(gateway, orders, hand)

@@ -10,6 +10,7 @@ end, under the lease: while another process has the job, nothing of it is called
 """
 
 import asyncio
+import contextlib
 import functools
 import hashlib
 import logging
@@ -58,6 +59,7 @@ from gateway_async.wire.decode import identifier
 if TYPE_CHECKING:
     from collections.abc import (
         AsyncIterator,
+        Awaitable,
         Callable,
         Collection,
         Coroutine,
@@ -77,6 +79,8 @@ if TYPE_CHECKING:
     from gateway_async.session import Session
     from gateway_async.settings import BatchPolicy, RecoveryPolicy
 
+    Beside = dict[str, dict[int, JobState]]
+    """The states of orders, by transaction and position."""
     Group = tuple[Sequence[int], Sequence[Any]]
     """The orders of one chunk that are new, with their positions."""
 
@@ -86,8 +90,6 @@ _log = logging.getLogger("gateway_async.jobs")
 
 _ROWS_AT_ONCE = 1000
 _READ_AHEAD = 500
-_PATIENCE_SECONDS = 0.01
-"""So long is the next page left, for what was taken to be recorded and sent before it is read."""
 _SETTLED = (JobState.SUCCEEDED, JobState.DECLINED)
 _MAY_BE_MADE = (JobState.INTENT, JobState.UNKNOWN, JobState.SUCCEEDED)
 _FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
@@ -160,15 +162,8 @@ def resumed_batch(
             )
         operation = OPERATIONS[head.operation]
         check_size(operation, policy)
-        run = JobRunner(
-            session,
-            operation,
-            known,
-            None,
-            policy=policy,
-            recovery=recovery,
-            slice_number=slice_number,
-        )
+        given = (session, operation, known, None)
+        run = JobRunner(*given, policy=policy, recovery=recovery, slice_number=slice_number)
         name = operation.name
         return run.reported(session.observer.batch(name, None, policy, job=known.name))
 
@@ -197,10 +192,7 @@ async def submit_orders(  # noqa: PLR0913  # one keyword a setting
     feed = OrderFeed(operation, session.dialect, policy, orders)
     try:
         await feed.check_all()
-        repeats = policy.duplicates == "allow"
-        return await _submit(
-            session, operation, known, feed, repeats=repeats, slice_size=slice_size
-        )
+        return await _submit(session, operation, known, feed, policy, slice_size)
     finally:
         await feed.aclose()
 
@@ -213,28 +205,15 @@ def _checked(job: object) -> Job:
     return job
 
 
-async def _submit(  # noqa: PLR0913  # what is submitted, and how
+async def _submit(  # noqa: PLR0913, PLR0917  # what is submitted, and how
     session: "Session",
     operation: "Operation",
     job: "Job",
     feed: "OrderFeed",
-    *,
-    repeats: bool,
+    policy: "BatchPolicy",
     slice_size: int = 0,
 ) -> int:
-    """Keep the orders of a job, or find that they are the ones that it has.
-
-    Args:
-        session: Whose credentials and dialect they are checked for.
-        operation: What the job is made of.
-        job: The job.
-        feed: Its orders; a collection was checked whole.
-        repeats: Whether payouts may have a `request_id` that another job has.
-        slice_size: How many orders a slice has; 0 where the job stays in one piece.
-
-    Returns:
-        How many they are.
-    """
+    """Keep the orders of a job, or find that they are the ones that it has."""
     who = session.credentials
     return await job.submit(
         operation.name,
@@ -244,7 +223,7 @@ async def _submit(  # noqa: PLR0913  # what is submitted, and how
         gateway=session.gateway,
         chunk_size=feed.chunk_size,
         slice_size=slice_size,
-        repeats=repeats or session.dialect.payout_deduplicates,
+        repeats=session.dialect.payout_deduplicates or policy.duplicates == "allow",
     )
 
 
@@ -368,27 +347,25 @@ class JobRunner(Runner):
 
     async def _conduct(self) -> None:
         if self._feed is not None:
-            given = (self._session, self._operation, self._job, self._feed)
-            repeats = self._policy.duplicates == "allow"
-            if await self._patiently(functools.partial(_submit, *given, repeats=repeats)) is None:
+            given = (self._session, self._operation, self._job, self._feed, self._policy)
+            if await self._patiently(lambda: _submit(*given)) is None:
                 return
-        lease = await self._patiently(self._take)
+        owner = f"{socket.gethostname()}:{os.getpid()} {uuid.uuid4()}"
+        take = functools.partial(self._job.take, owner, self._slice_number)
+        lease = await self._patiently(lambda: take(gateway=self._session.gateway))
         if lease is None:
             return
+        lease.on_lost = self._lose
         keeper = asyncio.get_running_loop().create_task(self._keep_lease(lease))
         try:
             await self._work_through(lease)
         finally:
             keeper.cancel()
             await asyncio.wait({keeper})
-            await self._release(lease)
+            with contextlib.suppress(JournalError):  # it runs out by itself
+                await lease.release()
         if self._lost is not None:
             raise self._lost
-
-    async def _take(self) -> "Lease":
-        owner = f"{socket.gethostname()}:{os.getpid()} {uuid.uuid4()}"
-        gateway = self._session.gateway
-        return await self._job.take(owner, self._slice_number, gateway=gateway)
 
     async def _patiently(self, attempt: "Callable[[], Coroutine[Any, Any, T]]") -> T | None:
         """Wait for the lease of a process that may have died; a living one renews it."""
@@ -425,9 +402,6 @@ class JobRunner(Runner):
                     break
             if self._slice_number:
                 await lease.finish()
-        except LeaseLostError as error:
-            self._lose(error)
-            raise
         finally:
             if self._run is not None:  # cut short from outside, by a signal handler for one
                 await self._run.drain("the job was cut short")  # what is yielded must stay true
@@ -442,7 +416,9 @@ class JobRunner(Runner):
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
         source = NewOrders(lease, self._collection, self._yielded.has)
-        log = IntentRecorder(lease, self._operation, self._lose)
+        named = (
+            f"{head.name} {head.created_at.isoformat()}"  # the same in every process that runs it
+        )
         run = self._run = BatchRunner(
             self._session,
             self._operation,
@@ -450,9 +426,9 @@ class JobRunner(Runner):
             policy=policy,
             recovery=self._recovery,
             part_of=self,
-            recorder=log,
+            recorder=IntentRecorder(lease, self._operation),
             pick=self._pick,
-            marker=_marker(head),
+            marker=f"ga-{hashlib.sha256(named.encode()).hexdigest()[:12]}",
             began_at=head.created_at.timestamp(),
         )
         if not is_open:
@@ -465,7 +441,7 @@ class JobRunner(Runner):
         run.add_unsent()
         await run.close_input()
         self._run = None
-        failure = run.failure or log.failure or source.failure
+        failure = run.failure or lease.failure or source.failure
         if failure is not None:
             raise failure
 
@@ -482,8 +458,10 @@ class JobRunner(Runner):
             found = await self._aside(recovery.look(rows))
             if found is None:
                 break
-            self.results.requests += found.requests
-            again += await recovery.keep(found, hold=hold)
+            result, beside = found
+            self.results.requests += result.requests
+            wanted = {row.index for row in rows}
+            again += await recovery.keep(result, beside, wanted, hold=hold)
         return again
 
     async def _rows(
@@ -507,7 +485,8 @@ class JobRunner(Runner):
 
     async def _yield_left(self, lease: "Lease") -> None:
         """Yield what was not yielded so far, as it stands in the journal."""
-        await self._look_at_lease(lease)
+        with contextlib.suppress(LeaseLostError):  # `_lose` was called
+            await self._renewed(lease, lease.confirm)
         for first, last in self._yielded.gaps(_ROWS_AT_ONCE):
             rows = await lease.rows_between(first, last)
             for block in self._yielded.left(
@@ -518,14 +497,6 @@ class JobRunner(Runner):
                 reason=self.gate.stop_reason,
             ):
                 await self._yield(block)
-
-    async def _look_at_lease(self, lease: "Lease") -> None:
-        try:
-            await lease.confirm()
-        except LeaseLostError as error:
-            self._lose(error)
-        except JournalError as error:
-            self._lose_if_over(lease, error)
 
     def _pick(self, chunk: "ChunkResult") -> "ChunkResult | None":
         """Return what of a chunk may be yielded at once."""
@@ -553,19 +524,21 @@ class JobRunner(Runner):
     # The lease
 
     async def _keep_lease(self, lease: "Lease") -> None:
-        while self._lost is None:
-            await asyncio.sleep(self._job.journal.lease_seconds / _RENEWALS_A_LEASE)
-            try:
-                await lease.renew()
-            except LeaseLostError as error:
-                self._lose(error)
-            except JournalError as error:
-                self._lose_if_over(lease, error)
+        with contextlib.suppress(LeaseLostError):  # `_lose` was called
+            while self._lost is None:
+                await asyncio.sleep(self._job.journal.lease_seconds / _RENEWALS_A_LEASE)
+                await self._renewed(lease, lease.renew)
 
-    def _lose_if_over(self, lease: "Lease", error: JournalError) -> None:
-        if lease.expires_in() <= 0:  # until then the next renewal may be in time
-            text = f"the lease could not be renewed: {error}"
-            self._lose(LeaseLostError(text, job=lease.job))
+    async def _renewed(self, lease: "Lease", ask: "Callable[[], Awaitable[None]]") -> None:
+        """Ask for the lease; what fails is no loss as long as some of it is left."""
+        try:
+            await ask()
+        except LeaseLostError:
+            raise
+        except JournalError as error:
+            if lease.expires_in() <= 0:  # until then the next renewal may be in time
+                text = f"the lease could not be renewed: {error}"
+                self._lose(LeaseLostError(text, job=lease.job))
 
     def _lose(self, error: LeaseLostError) -> None:
         """Send nothing more: the job is another process's."""
@@ -573,12 +546,6 @@ class JobRunner(Runner):
             self._lost = error
             self.gate.stop("the lease of the job was lost")
             self._end_unsent()
-
-    async def _release(self, lease: "Lease") -> None:
-        try:
-            await lease.release()
-        except JournalError:
-            return  # it runs out by itself
 
     async def _aside(self, work: "Coroutine[Any, Any, T]") -> T | None:
         """Do what sends nothing, until the job is left or its time is over; then return None."""
@@ -596,25 +563,15 @@ class JobRunner(Runner):
         return None if task.cancelled() else task.result()
 
 
-def _marker(head: "JobHead") -> str:
-    """Return what the markers of a job begin with: the same in every process that runs it."""
-    text = f"{head.name} {head.created_at.isoformat()}"
-    return f"ga-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-
-
 # What is recorded, before the first byte and before an outcome is seen
 
 
+@attrs.frozen
 class IntentRecorder(Recorder):
     """The journal of a job, written under a lease."""
 
-    def __init__(
-        self, lease: "Lease", operation: "Operation", lose: "Callable[[LeaseLostError], None]"
-    ) -> None:
-        self.failure: JournalError | None = None
-        self._lease = lease
-        self._operation = operation
-        self._lose = lose
+    _lease: "Lease"
+    _operation: "Operation"
 
     def intend(
         self,
@@ -624,10 +581,9 @@ class IntentRecorder(Recorder):
         marker: str | None,
         alone: bool,
     ) -> "asyncio.Future[int]":
-        """Keep that a chunk is about to be sent."""
-        return self._noticing_loss(
-            self._lease.intend(chunk.indices, references=references, marker=marker, alone=alone)
-        )
+        """Record that a chunk is about to be sent."""
+        noted = {"references": references, "marker": marker, "alone": alone}
+        return self._lease.intend(chunk.indices, **noted)  # type: ignore[arg-type]  # as above
 
     async def made_beside(self, index: int, order: Any) -> "tuple[Collection[str], int] | None":  # noqa: ANN401  # a refund
         """Return which refunds like an order this job may have made."""
@@ -643,7 +599,7 @@ class IntentRecorder(Recorder):
         )
         return {row.known.reference for row in beside if row.known.reference}, more
 
-    async def hold(self, chunk: "Chunk", errors: "Sequence[AlikeRefundError]") -> None:
+    def hold(self, chunk: "Chunk", errors: "Sequence[AlikeRefundError]") -> "asyncio.Future[None]":
         """Record that orders are not sent before a person decides."""
         held = {
             index: Known(
@@ -655,33 +611,28 @@ class IntentRecorder(Recorder):
             )
             for index, error in zip(chunk.indices, errors, strict=True)
         }
-        await self._noticing_loss(self._lease.hold(held))
+        return self._lease.hold(held)
 
-    async def withdraw(self, request: int, chunk: "Chunk") -> None:
-        """Keep that nothing of it was sent."""
-        await self._noticing_loss(self._lease.withdraw(request, chunk.indices))
+    def withdraw(self, request: int, chunk: "Chunk") -> "asyncio.Future[None]":
+        """Record that nothing of it was sent."""
+        return self._lease.withdraw(request, chunk.indices)
 
-    async def settle(
-        self,
-        request: int,
-        chunk: "Chunk",
-        verdicts: "Verdicts",
-        items: "Items",
-        *,
-        ended_at: float,
-    ) -> None:
+    def settle(
+        self, request: int, chunk: "Chunk", verdicts: "Verdicts", items: "Items", *, ended_at: float
+    ) -> "asyncio.Future[None]":
         """Record the outcome of each order."""
         if {status for status, _ in verdicts} == {OutcomeStatus.SUCCEEDED}:
             references = _references(self._operation.reference_field, items)
-            await self._noticing_loss(
-                self._lease.succeed(request, chunk.indices, references, ended_at=ended_at)
-            )
-            return
+            return self._lease.succeed(request, chunk.indices, references, ended_at=ended_at)
         known = {
             index: self._known(*verdict, found)
             for index, verdict, found in zip(chunk.indices, verdicts, items, strict=True)
         }
-        await self._noticing_loss(self._lease.settle(request, known, ended_at=ended_at))
+        return self._lease.settle(request, known, ended_at=ended_at)
+
+    def check(self) -> None:
+        """Raise unless some of the lease is left."""
+        self._lease.check()
 
     def _known(
         self,
@@ -699,28 +650,6 @@ class IntentRecorder(Recorder):
             text=said if isinstance(error, RejectedError) else str(error or ""),
             said="" if isinstance(error, RejectedError) else said,
         )
-
-    def check(self) -> None:
-        """Raise unless some of the lease is left."""
-        try:
-            self._lease.check()
-        except JournalError as error:
-            self._note(error)
-            raise
-
-    def _noticing_loss(self, work: "asyncio.Future[T]") -> "asyncio.Future[T]":
-        work.add_done_callback(self._note_end)
-        return work
-
-    def _note_end(self, work: "asyncio.Future[Any]") -> None:
-        error = None if work.cancelled() else work.exception()
-        if isinstance(error, JournalError):
-            self._note(error)
-
-    def _note(self, error: JournalError) -> None:
-        self.failure = self.failure or error  # a worker's cancellation must not hide it
-        if isinstance(error, LeaseLostError):
-            self._lose(error)
 
 
 def _references(field: str, found: "Sequence[Sequence[Mapping[str, Any]]]") -> list[str]:
@@ -766,10 +695,8 @@ class NewOrders(Source):
         self._lease = lease
         self._given = given
         self._has = has
-        self._last = -1
         self._page: deque[Group] = deque()
         self._ahead: asyncio.Task[list[Group]] | None = None
-        self._timer: asyncio.TimerHandle | None = None
 
     async def pull(self, most: int) -> "Group":
         """Return the next orders, as many chunks as are at hand and fit."""
@@ -794,19 +721,17 @@ class NewOrders(Source):
         return indices, orders
 
     async def _turn(self) -> bool:
-        """Read the next page, and return whether there was one."""
+        """Take the next page, begin to read the one behind it, and return whether there was one."""
+        ahead = self._ahead or asyncio.ensure_future(self._read(-1))
         try:
-            page = await self._reading()
+            page = await ahead
         except JournalError as error:
             self.failure = error
             raise
-        self._ahead = None
         if not page:
             self.ended = True
             return False
-        self._last = page[-1][0][-1]
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(_PATIENCE_SECONDS, self._reading)
+        self._ahead = asyncio.ensure_future(self._read(page[-1][0][-1]))
         self._page.extend(filter(None, map(self._left, page)))
         return True
 
@@ -818,25 +743,15 @@ class NewOrders(Source):
         left = [(p, o) for p, o in zip(positions, orders, strict=True) if not self._has(p)]
         return ([p for p, _ in left], [o for _, o in left]) if left else None
 
-    def _reading(self) -> "asyncio.Task[list[Group]]":
-        """Begin to read the next page, if that was not begun."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._ahead is None:
-            self._ahead = asyncio.ensure_future(self._read())
-        return self._ahead
-
-    async def _read(self) -> "list[Group]":
+    async def _read(self, after: int) -> "list[Group]":
         given = self._given
-        page = await self._lease.new(after=self._last, limit=_READ_AHEAD, orders=given is None)
+        page = await self._lease.new(after=after, limit=_READ_AHEAD, orders=given is None)
         return (
             page if given is None else [(found, [given[at] for at in found]) for found, _ in page]
         )
 
     async def aclose(self) -> None:
         """End what is being read; the lease is ended elsewhere."""
-        if self._timer is not None:
-            self._timer.cancel()
         if self._ahead is not None:
             self._ahead.cancel()
             (page,) = await asyncio.gather(self._ahead, return_exceptions=True)
@@ -845,22 +760,6 @@ class NewOrders(Source):
 
 
 # Recovery
-
-
-@attrs.frozen
-class Found:
-    """What a look at some unknown orders found.
-
-    Attributes:
-        outcomes: What is known of them now.
-        beside: The states, before, of all orders of their transactions: an operator may decide
-            on one of them meanwhile, and then another claims what was found.
-        requests: How many requests it took.
-    """
-
-    outcomes: "list[Outcome[Any, Any]]"
-    beside: "Mapping[str, Mapping[int, JobState]]"
-    requests: int
 
 
 def _for_a_person(operation: "Operation", row: "Row") -> Known:
@@ -894,60 +793,55 @@ class JobRecovery:
     batch: "BatchPolicy"
     started_at: float
 
-    async def look(self, rows: "Sequence[Row]") -> Found:
-        """Look some unknown orders up, and say what is known of them now."""
-        beside = await self._beside(rows)
-        known = {row.index: row for row in [*rows, *beside]}
-        outcomes = [self._outcome(known[index]) for index in sorted(known)]
-        block = ListedOutcomes(tuple(outcomes))
-        given: BatchResult[Any, Any] = BatchResult(
-            counts=count_statuses(block.statuses), chunks=(block,)
-        )
+    async def look(self, rows: "Sequence[Row]") -> "tuple[BatchResult[Any, Any], Beside]":
+        """Look some unknown orders up.
+
+        Returns:
+            What is known of them now, and of those that must be known besides: a witness, and the
+            other orders of their transactions, which may claim a refund. And the states, before, of
+            all orders of their transactions: an operator may decide on one of them meanwhile, and
+            then another claims what was found.
+        """
+        names = {row.order.transaction_id for row in rows}
+        beside: Beside = defaultdict(dict)
+        known = {row.index: row for row in rows}
+        for row in await self.lease.rows_of(names, tuple(JobState)):
+            known[row.index] = row
+            beside[row.order.transaction_id][row.index] = row.state
+        if (witness := await self.lease.witness()) is not None:
+            known[witness.index] = witness
+        block = ListedOutcomes(tuple(self._outcome(known[index]) for index in sorted(known)))
+        counts = count_statuses(block.statuses)
+        given: BatchResult[Any, Any] = BatchResult(counts=counts, chunks=(block,))
         # The run resends by itself: it records an intent first.
         policy = attrs.evolve(self.policy, resend_absent=False)
-        found = await Recovery(self.session, policy, self.batch).recover(given)
-        wanted = {row.index for row in rows}
-        return Found(
-            outcomes=[outcome for outcome in found if outcome.index in wanted],
-            beside=_states(beside),
-            requests=found.requests,
-        )
+        return await Recovery(self.session, policy, self.batch).recover(given), beside
 
-    async def keep(self, found: Found, *, hold: bool) -> int:
+    async def keep(
+        self, found: "BatchResult[Any, Any]", beside: "Beside", wanted: "set[int]", *, hold: bool
+    ) -> int:
         """Keep what was found.
 
         Args:
             found: What is known now.
+            beside: The states of the orders of each transaction before.
+            wanted: The positions of the orders that were looked up.
             hold: Whether what stays unclear is held for a person; else it stays unknown.
 
         Returns:
             How many orders are to be sent again.
         """
         together: dict[str, dict[int, Known]] = defaultdict(dict)
-        for outcome in found.outcomes:
-            name, known = outcome.order.transaction_id, self._known(outcome, hold=hold)
-            was_unknown = found.beside[name].get(outcome.index) is JobState.UNKNOWN
-            if known is not None and was_unknown:
-                together[name][outcome.index] = known
-        kept = await asyncio.gather(
-            *(
-                self.lease.recover(known, beside=found.beside[name])
-                for name, known in together.items()
-            )
-        )
-        return sum(
-            known.state is JobState.NEW
-            for is_kept, of_one in zip(kept, together.values(), strict=True)
-            if is_kept
-            for known in of_one.values()
-        )
-
-    async def _beside(self, rows: "Sequence[Row]") -> "list[Row]":
-        """Read what a recovery must know besides: a witness, and who else may claim a refund."""
-        names = {row.order.transaction_id for row in rows}
-        beside = await self.lease.rows_of(names, tuple(JobState))
-        witness = await self.lease.witness()
-        return [*beside, *([witness] if witness else [])]
+        for outcome in found:
+            name, index = outcome.order.transaction_id, outcome.index
+            known = self._known(outcome, hold=hold) if index in wanted else None
+            if known is not None and beside[name].get(index) is JobState.UNKNOWN:
+                together[name][index] = known
+        names = list(together)
+        writes = [self.lease.recover(together[name], beside=beside[name]) for name in names]
+        kept = await asyncio.gather(*writes)
+        again = [name for name, is_kept in zip(names, kept, strict=True) if is_kept]
+        return sum(one.state is JobState.NEW for name in again for one in together[name].values())
 
     def _outcome(self, row: "Row") -> "Outcome[Any, Any]":
         """Make an outcome whose request ended no earlier than this process took the job over.
@@ -976,14 +870,6 @@ class JobRecovery:
             said=getattr(error, "text", ""),
             proof=NOT_DONE if is_absent and not again else "",
         )
-
-
-def _states(rows: "Sequence[Row]") -> "dict[str, dict[int, JobState]]":
-    """Return, by transaction, the state of each of its orders."""
-    states: dict[str, dict[int, JobState]] = defaultdict(dict)
-    for row in rows:
-        states[row.order.transaction_id][row.index] = row.state
-    return states
 
 
 # What is yielded

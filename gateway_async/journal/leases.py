@@ -8,6 +8,7 @@ goes on.
 """
 
 import asyncio
+import functools
 import itertools
 import time
 from types import MappingProxyType
@@ -122,6 +123,10 @@ class LeaseKey:
 class Lease:
     """The right to write to a job, or to one slice of it.
 
+    Attributes:
+        failure: Why a change could not be recorded, the first time that happened.
+        on_lost: Called when the lease turns out to be lost, by any of its methods.
+
     Args:
         database: Where operations run.
         key: What names it.
@@ -138,6 +143,8 @@ class Lease:
         self._runs_from = taken_at
         self._is_lost = False
         self._requests = itertools.count(1)
+        self.failure: JournalError | None = None
+        self.on_lost: Callable[[LeaseLostError], None] = lambda _: None
 
     def __repr__(self) -> str:
         return f"<Lease on job {self.job!r}, slice {self.slice_number}, epoch {self.epoch}>"
@@ -179,7 +186,10 @@ class Lease:
             LeaseLostError: If it ran out, or was found to be lost.
         """
         if self.expires_in() <= 0:
-            raise LeaseLostError(f"the lease on job {self.job!r} ran out or is lost", job=self.job)
+            text = f"the lease on job {self.job!r} ran out or is lost"
+            error = self.failure = LeaseLostError(text, job=self.job)
+            self.on_lost(error)
+            raise error
 
     async def renew(self) -> None:
         """Let it run for its whole time from now.
@@ -290,25 +300,21 @@ class Lease:
         """
         request, sent = next(self._requests), noted(references, marker, alone=alone)
 
-        def intend(transaction: "Transaction") -> int:
-            verify(transaction, self._key, alive=True)
-            chunks.intend(transaction, *self._place, request, indices, sent)
+        def intend(transaction: "Transaction", job_id: int, slice_number: int) -> int:
+            chunks.intend(transaction, job_id, slice_number, request, indices, sent)
             return request
 
-        return self._run("keep what is about to be sent", intend)
+        return self._change("keep what is about to be sent", intend, alive=True)
 
     def withdraw(self, request: int, indices: "Sequence[int]") -> "asyncio.Future[None]":
         """Record that nothing of orders in flight was sent, which is proved: they are new."""
-        return self._change("keep that nothing was sent", chunks.withdraw, request, indices)
+        withdraw = functools.partial(chunks.withdraw, request=request, indices=indices)
+        return self._change("keep that nothing was sent", withdraw)
 
     def hold(self, found: "Mapping[int, Known]") -> "asyncio.Future[None]":
         """Record that new orders are not sent before a person decides."""
-
-        def hold(transaction: "Transaction") -> None:
-            verify(transaction, self._key, alive=True)
-            chunks.settle(transaction, *self._place, Transition.HOLD, found)
-
-        return self._run("hold orders", hold)
+        hold = functools.partial(chunks.settle, transition=Transition.HOLD, found=found)
+        return self._change("hold orders", hold, alive=True)
 
     def settle(
         self, request: int, found: "Mapping[int, Known]", *, ended_at: float
@@ -320,8 +326,14 @@ class Lease:
             found: What is known of each, by position.
             ended_at: When the request ended, in seconds since the epoch.
         """
-        what, transition = "keep the outcomes", Transition.SETTLE
-        return self._change(what, chunks.settle, transition, found, request, ended_at)
+        settle = functools.partial(
+            chunks.settle,
+            transition=Transition.SETTLE,
+            found=found,
+            request=request,
+            ended_at=ended_at,
+        )
+        return self._change("keep the outcomes", settle)
 
     def succeed(
         self,
@@ -339,8 +351,14 @@ class Lease:
             references: The gateway's reference of each, or "".
             ended_at: When the request ended, in seconds since the epoch.
         """
-        what = "keep the outcomes"
-        return self._change(what, chunks.succeed, request, indices, references, ended_at)
+        succeed = functools.partial(
+            chunks.succeed,
+            request=request,
+            indices=indices,
+            references=references,
+            ended_at=ended_at,
+        )
+        return self._change("keep the outcomes", succeed)
 
     async def recover(
         self,
@@ -359,25 +377,22 @@ class Lease:
             Whether they were still unknown, and those beside in their states; an operator may
             have decided.
         """
-        return await self._change("keep what was found out", chunks.recover, found, beside)
-
-    @property
-    def _place(self) -> tuple[int, int]:
-        return self._key.job_id, self._key.slice_number
+        recover = functools.partial(chunks.recover, found=found, beside=beside)
+        return await self._change("keep what was found out", recover)
 
     def _change(
-        self,
-        what: str,
-        operation: "Callable[Concatenate[Transaction, int, int, P], T]",
-        /,
-        *arguments: P.args,
-        **named: P.kwargs,
+        self, what: str, operation: "Callable[[Transaction, int, int], T]", *, alive: bool = False
     ) -> "asyncio.Future[T]":
-        def change(transaction: "Transaction") -> T:
-            verify(transaction, self._key)
-            return operation(transaction, *self._place, *arguments, **named)
+        """Change orders of the slice, in a transaction that finds the lease to be ours."""
+        key = self._key
 
-        return self._run(what, change)
+        def change(transaction: "Transaction") -> T:
+            verify(transaction, key, alive=alive)
+            return operation(transaction, key.job_id, key.slice_number)
+
+        done = self._run(what, change)
+        done.add_done_callback(self._note_failure)
+        return done
 
     def _read(
         self,
@@ -402,8 +417,15 @@ class Lease:
         return done
 
     def _note_loss(self, done: "asyncio.Future[Any]") -> None:
-        if not done.cancelled() and isinstance(done.exception(), LeaseLostError):
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, LeaseLostError):
             self._is_lost = True
+            self.on_lost(error)
+
+    def _note_failure(self, done: "asyncio.Future[Any]") -> None:
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, JournalError):
+            self.failure = self.failure or error
 
 
 async def take_lease(  # noqa: PLR0913, PLR0917  # which lease, and for whom

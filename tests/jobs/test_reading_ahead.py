@@ -1,12 +1,9 @@
-"""The orders of a job are read a page ahead, and not before what was taken is on its way."""
+"""The orders of a job are read a page ahead."""
 
 import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
-from gateway_async import jobs
 from gateway_async.jobs import NewOrders
 
 PAGES: dict[int, list[tuple[Sequence[int], Sequence[object]]]] = {
@@ -51,31 +48,17 @@ async def turns_of_the_loop() -> None:
         await asyncio.sleep(0)
 
 
-async def test_the_next_page_waits_until_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "_PATIENCE_SECONDS", 3600.0)
-    book = Book()
-    orders = orders_of(book)
-    assert await pulled(orders, 2) == [(0, "a"), (1, "b")]
-    await turns_of_the_loop()
-    assert book.asked == [-1]
-    assert await pulled(orders, 1) == [(2, "c")]
-    assert await pulled(orders, 1) == []
-    assert orders.ended
-    assert book.asked == [-1, 1, 2]
-
-
-async def test_the_next_page_is_read_while_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "_PATIENCE_SECONDS", 0.0)
+async def test_the_next_page_is_read_while_this_one_is_sent() -> None:
     book = Book()
     orders = orders_of(book)
     await pulled(orders, 1)
     await turns_of_the_loop()
     assert book.asked == [-1, 1]
-    assert await pulled(orders, 2) == [(1, "b"), (2, "c")]
+    assert await pulled(orders, 3) == [(1, "b"), (2, "c")]
+    assert orders.ended
 
 
-async def test_nothing_is_read_once_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "_PATIENCE_SECONDS", 0.0)
+async def test_nothing_is_read_once_it_is_closed() -> None:
     book = Book()
     orders = orders_of(book)
     await pulled(orders, 1)
