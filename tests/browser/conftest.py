@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from tests.browser.site import Site, open_site
 from tests.browsers import Visit, open_browser, open_visit
 
 
@@ -21,9 +20,3 @@ async def visit(browser: Browser) -> AsyncIterator[Visit]:
     async with open_visit(browser) as visit:
         yield visit
     assert visit.alarms == []
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def site() -> AsyncIterator[Site]:
-    async with open_site() as site:
-        yield site

@@ -11,11 +11,16 @@ from playwright.async_api import Page, expect
 
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.ledger import PaymentStatus, Transaction
-from tests.browser.test_scene import NASTY
-from tests.browsers import Visit
+from tests.browsers import Visit, form_of
 from tests.examples.loading import load_example
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NASTY = (
+    '"quotes" and \'apostrophes\' </script><script>alert("run")</script><!--<script> & &amp; &lt; '
+    "<img src=x onerror=alert('run')> ${1} {{1}} \\u003c %3C + ; # 🎉👩‍👩‍👧 中文 Ünlü "
+    "\u2028 \u202e end"
+)
 
 
 @attrs.frozen
@@ -62,6 +67,7 @@ async def test_from_the_catalogue_to_a_refund(story: Story) -> None:
     await story.visit.keep_screenshots("shop-order")
     await story.press("Pay 12.50 EUR")
     await expect(story.page.locator("h1")).to_have_text("Pay Leaf & Kettle")
+    await story.visit.keep_screenshots("payment")
     assert story.payment().amount == story.orders[story.payment().order_no].amount
     await story.page.click("button[value=pay]")
     await story.expect_state("paid")
@@ -114,6 +120,10 @@ async def test_a_shopper_who_declines_leaves_or_goes_back(story: Story) -> None:
     await story.page.click("button[value=decline]")
     await story.expect_state("declined")
     assert story.payment().status is PaymentStatus.DECLINED
+    await story.page.go_back()
+    await expect(story.page.locator("h1")).to_have_text("Declined")
+    assert await story.page.locator("button").count() == 0
+    await story.visit.keep_screenshots("declined")
 
 
 async def test_double_clicks_reloads_and_back_act_once(story: Story) -> None:
@@ -140,7 +150,16 @@ async def test_what_a_shopper_writes_stays_text(story: Story) -> None:
     assert [text.split() for text in shown].count(NASTY[:200].split()) == 2
     await story.visit.keep_screenshots("shop-hostile-texts")
     assert not await story.visit.is_too_wide()
-    await story.press("Pay 12.50 EUR")
+    async with story.page.expect_request("**/v1/checkout") as posted:
+        await story.press("Pay 12.50 EUR")
+    inputs = form_of(await posted.value)
+    assert [inputs[name] for name in ("note", "remark", "firstName")] == [NASTY[:200]] * 3
+    await story.page.wait_for_url("**/pay/*")
+    shown = await story.page.locator("dd").all_inner_texts()
+    assert [text.split() for text in shown].count(NASTY[:200].split()) == 2
+    assert await story.page.locator("script, img, dl *:not(dt, dd, bdi)").count() == 0
+    await story.visit.keep_screenshots("payment-hostile-texts")
+    assert not await story.visit.is_too_wide()
     await story.page.click("button[value=pay]")
     await story.expect_state("paid")
     assert await story.page.locator("script, img").count() == 0

@@ -5,23 +5,26 @@ import re
 from decimal import Decimal
 from typing import Any
 
-import attrs
 import pytest
 
 from gateway_async import DirectPaymentResult, RefundRecord, TransactionRecord
 from gateway_async.sandbox import PaymentStatus, Sandbox, SeededOrder
-from tests.sandbox.conftest import CARD, DIRECT, PAYMENT, PAYOUT, Merchant, item, sign
+from tests.sandbox.conftest import (
+    CARD,
+    DIRECT,
+    PAYMENT,
+    PAYOUT,
+    Merchant,
+    item,
+    listed_in,
+    sign,
+)
 
 OF_A_SEARCH = {"payment_status", "refund_date", "refund_processing_date"}
 
 
 def one(merchant: Merchant, status: str = "captured") -> SeededOrder:
     return merchant.sandbox.seed(1, status=status)[0]
-
-
-def listed_in(model: type[Any]) -> set[str]:
-    """Return the interface's fields of a record."""
-    return {field.name for field in attrs.fields(model)} - {"extra", "unreadable"}
 
 
 # Batches

@@ -8,33 +8,58 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
+from gateway_async import RedirectPayment
 from gateway_async.sandbox import PaymentStatus, Sandbox
 from gateway_async.sandbox.checkout import to_location
-from tests.sandbox.conftest import APM, NASTY, PAYMENT, Merchant
+from tests.sandbox.conftest import APM, NASTY, PAYMENT, Merchant, listed_in, sign
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-INPUTS = (
-    *("gbc_id", "connector_code", "account_name", "webSite", "pm_id", "apm_type"),
-    *("descriptor", "orderprefix", "rrtimezone", "ordernumlength", "sendbgoods"),
-    *("replacename", "send_bank_website", "replace_up_id", "replace_match_address"),
-    *("to_pass_page", "source_request_ip", "default_lang", "defaultLang"),
-    *("verifyBillingAddress", "verify_billing_address", "merSendLogoNo", "logo_name"),
-    *("gatewayNo", "order_no", "amount", "currency", "notify_url", "shopper_email"),
-    *("items", "encryption_data", "open3d", "token_flag", "token_id", "price_id"),
-    *("quote_id", "quote_price", "color_depth", "platform_source", "device_type"),
-    *("custom", "note", "discount", "shipping", "handling", "insurance", "item_total"),
-    *("tax_total", "shipping_discount", "shopper_id", "shopper_level", "first_name"),
-    *("last_name", "shopper_phone", "merchant_id", "account_id", "orderNo"),
-    *("orderAmount", "orderCurrency", "merNo", "signInfo", "firstName", "lastName"),
-    *("email", "phone", "country", "state", "city", "zip", "address", "shipFirstName"),
-    *("shipLastName", "shipCountry", "shipState", "shipCity", "shipZip", "shipAddress"),
-    *("shipFee", "itemTotal", "taxTotal", "shippingDiscount", "goodsInfo", "remark"),
-    *("notifyUrl", "returnUrl", "return_url", "cancelUrl", "cancel_url"),
-    *("source_notify_url", "paymentToken", "cardType", "card_type", "token", "shopperId"),
-    *("shopperLevel", "isOpen3D", "APMType", "payment_method", "allParams"),
+GATEWAY_SET = (
+    *("gbc_id", "connector_code", "account_name", "webSite", "pm_id", "apm_type", "descriptor"),
+    *("orderprefix", "rrtimezone", "ordernumlength", "sendbgoods", "replacename"),
+    *("send_bank_website", "replace_up_id", "replace_match_address", "to_pass_page"),
+    *("source_request_ip", "default_lang", "defaultLang", "verifyBillingAddress"),
+    *("verify_billing_address", "merSendLogoNo", "logo_name", "gatewayNo"),
 )
+OTHER_NAMES = {
+    "orderNo": "order_no",
+    "orderAmount": "amount",
+    "orderCurrency": "currency",
+    "merNo": "merchant_id",
+    "signInfo": "encryption_data",
+    "firstName": "first_name",
+    "lastName": "last_name",
+    "email": "shopper_email",
+    "phone": "shopper_phone",
+    "country": "billing_country",
+    "state": "billing_state",
+    "city": "billing_city",
+    "zip": "billing_postal_code",
+    "address": "billing_address",
+    "shipFirstName": "delivery_firstname",
+    "shipLastName": "delivery_lastname",
+    "shipCountry": "delivery_country",
+    "shipState": "delivery_state",
+    "shipCity": "delivery_city",
+    "shipZip": "delivery_postal_code",
+    "shipAddress": "delivery_address",
+    "shipFee": "shipping",
+    "itemTotal": "item_total",
+    "taxTotal": "tax_total",
+    "shippingDiscount": "shipping_discount",
+    "goodsInfo": "items",
+    "remark": "note",
+    "notifyUrl": "notify_url",
+    "source_notify_url": "notify_url",
+    "paymentToken": "token_id",
+    "token": "token_id",
+    "shopperId": "shopper_id",
+    "shopperLevel": "shopper_level",
+    "isOpen3D": "open3d",
+}
+OF_NO_REDIRECT = ("cardType", "card_type", "APMType", "payment_method")
 SHOP = "http://127.0.0.1:1"
 
 
@@ -70,13 +95,17 @@ async def test_the_loading_page_has_every_input_and_leads_to_the_payment_page(
     merchant: Merchant,
 ) -> None:
     names = ("order_no", "website", "first_name", "last_name", "note", "currency", "items")
-    url, inputs = await begin(
-        merchant, {**PAYMENT, **dict.fromkeys(names, NASTY), "shopper_email": "a@b.c"}
-    )
-    assert [name for name in INPUTS if name not in inputs] == []
-    assert inputs["order_no"] == inputs["orderNo"] == inputs["remark"] == NASTY
-    assert inputs["signInfo"] == inputs["encryption_data"]
-    assert "shopper_email=a@b.c" in inputs["allParams"]
+    fields = {name: f"{name} text" for name in listed_in(RedirectPayment)}
+    fields |= {**PAYMENT, **dict.fromkeys(names, NASTY), "subscription": "", "notify_url": ""}
+    url, inputs = await begin(merchant, fields)
+    sent = {**fields, "merchant_id": "M1", "account_id": "A1"}
+    sent["encryption_data"] = sign(sent)
+    assert [inputs[name] for name in sent] == [*sent.values()]
+    assert [inputs[name] for name in OTHER_NAMES] == [sent[of] for of in OTHER_NAMES.values()]
+    assert {inputs[name] for name in OF_NO_REDIRECT} == {""}
+    assert inputs["webSite"] == sent["website"]
+    assert {"returnUrl", "return_url", "cancelUrl", "cancel_url", *GATEWAY_SET} < {*inputs}
+    assert all(f"{name}={text}" in inputs["allParams"] for name, text in sent.items())
     assert merchant.sandbox.requests["checkout"] == 1
     page = await read_page(merchant, url)
     assert "<script" not in page
