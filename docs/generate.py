@@ -23,6 +23,8 @@ from gateway_async.reconciliation import KINDS
 from gateway_async.sandbox import faults
 
 DOCS = Path(__file__).parent
+sys.path.append(str(DOCS.parent))
+ROWS = import_module("tests.support.faults").ROWS
 
 API: dict[str, tuple[str, Sequence[str]]] = {
     "client": (
@@ -249,13 +251,21 @@ def kinds_of_faults() -> list[type[faults.Fault]]:
 
 def _faults() -> str:
     """Write every fault below the first sentence of its group."""
-    groups: dict[str, list[tuple[str, str]]] = {}
+    groups: dict[str, list[tuple[str, ...]]] = {}
     for kind in kinds_of_faults():
         group = next(group for group in _FAULT_GROUPS if issubclass(kind, group))
         title = "It strikes before the effect." if group is faults.Fault else _first(group)
-        groups.setdefault(title, []).append((f"`{_call(kind)}`", _sentences(kind)))
-    rows = [row for title, rows in groups.items() for row in ((f"**{title}**", ""), *rows)]
-    return table(("fault", "what happens"), rows)
+        row = (f"`{_call(kind)}`", _sentences(kind), *_statuses(kind))
+        groups.setdefault(title, []).append(row)
+    rows = [row for title, rows in groups.items() for row in ((f"**{title}**", "", "", ""), *rows)]
+    return table(("fault", "what happens", "look-up", "money"), rows)
+
+
+def _statuses(kind: type[faults.Fault]) -> tuple[str, str]:
+    """Return what the first order comes to, as the tests of the client have it."""
+    found = next((row for row in ROWS if type(row.fault) is kind), None)
+    read, money = (found.read, found.money) if found else ((), ())
+    return f"`{read[0]}`" if read else "", f"`{money[0]}`" if money else ""
 
 
 def _call(fault: type[faults.Fault]) -> str:

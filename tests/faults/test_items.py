@@ -3,89 +3,17 @@
 import json
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gateway_async import (
-    OutcomeUnknownError,
     RecoveryPolicy,
     RejectedError,
     ReplyUnreadableError,
 )
 from gateway_async.sandbox import faults
-from tests.faults.deeds import ABSENT, DECLINED, SUCCEEDED, UNKNOWN, Refund, Told, Trial
+from tests.faults.deeds import DECLINED, SUCCEEDED, UNKNOWN, Told, Trial
 from tests.support.servers import Proxy, Rewrite, body_of, with_body
-
-if TYPE_CHECKING:
-    from gateway_async import OutcomeStatus
-    from gateway_async.sandbox import Sandbox
-    from gateway_async.sandbox.faults import Fault
-
-REFUND_REPLIES: "list[tuple[Fault, list[OutcomeStatus], int]]" = [
-    (faults.MissingItems(), [UNKNOWN, SUCCEEDED, SUCCEEDED], 0),
-    (faults.MissingItems(3), [UNKNOWN] * 3, 0),
-    (faults.DoubledItems(3), [SUCCEEDED] * 3, 0),
-    (faults.DoubledItems(1, status="0"), [UNKNOWN, SUCCEEDED, SUCCEEDED], 0),
-    (faults.ReorderedItems(), [SUCCEEDED] * 3, 0),
-    (faults.ExtraItems(2), [SUCCEEDED] * 3, 2),
-    (faults.UnknownItemStatus(count=1), [UNKNOWN, SUCCEEDED, SUCCEEDED], 0),
-    (faults.UnknownItemStatus("1", "2001:no", count=1), [UNKNOWN, SUCCEEDED, SUCCEEDED], 0),
-    (faults.ChangedAmount("amount"), [UNKNOWN, SUCCEEDED, SUCCEEDED], 0),
-    (faults.ChangedAmount("refund_amount", count=2), [UNKNOWN, UNKNOWN, SUCCEEDED], 0),
-    (faults.ChangedCurrency(), [UNKNOWN, SUCCEEDED, SUCCEEDED], 0),
-    (faults.ChangedIdentity(), [UNKNOWN, UNKNOWN, SUCCEEDED], 0),
-    (faults.NullList(), [UNKNOWN] * 3, 0),
-    (faults.ReturnStatus(), [UNKNOWN] * 3, 0),
-    (faults.ReturnStatus(after_effect=False), [UNKNOWN] * 3, 0),
-    (faults.ReturnStatus(listed=1), [SUCCEEDED, UNKNOWN, UNKNOWN], 0),
-]
-
-
-@pytest.mark.parametrize(("fault", "statuses", "strangers"), REFUND_REPLIES, ids=repr)
-async def test_a_refund_reply_that_does_not_fit(
-    sandbox: "Sandbox", fault: "Fault", statuses: "list[OutcomeStatus]", strangers: int
-) -> None:
-    trial = Trial(sandbox, Refund)
-    sandbox.faults.add("refund", fault)
-    told = await trial.run()
-    assert told.statuses == statuses
-    assert trial.requests == 1
-    assert told.result is not None
-    assert told.result.unexpected.count == strangers
-    assert told.result.ok == (set(statuses) == {SUCCEEDED} and not strangers)
-    assert all(isinstance(error, OutcomeUnknownError) for error in told.errors if error)
-
-
-LOOK_UP_REPLIES: "list[tuple[Fault, list[OutcomeStatus], int]]" = [
-    (faults.MissingItems(), [ABSENT, SUCCEEDED, SUCCEEDED], 0),
-    (faults.EmptyLookUp(), [ABSENT] * 3, 0),
-    (faults.DoubledItems(3), [SUCCEEDED] * 3, 0),
-    (faults.DoubledItems(1, status="0"), [UNKNOWN, SUCCEEDED, SUCCEEDED], 0),
-    (faults.ReorderedItems(), [SUCCEEDED] * 3, 0),
-    (faults.ExtraItems(2), [SUCCEEDED] * 3, 2),
-    (faults.UnknownItemStatus(count=1), [UNKNOWN, SUCCEEDED, SUCCEEDED], 0),
-    (faults.NullList(), [ABSENT] * 3, 0),
-    (faults.ReturnStatus(), [UNKNOWN] * 3, 0),
-    (faults.ReturnStatus(listed=1), [SUCCEEDED, UNKNOWN, UNKNOWN], 0),
-]
-
-
-@pytest.mark.parametrize(("fault", "statuses", "strangers"), LOOK_UP_REPLIES, ids=repr)
-@pytest.mark.parametrize("trial", ["query"], indirect=True)
-async def test_a_look_up_reply_that_does_not_fit(
-    trial: Trial, fault: "Fault", statuses: "list[OutcomeStatus]", strangers: int
-) -> None:
-    """An order that is not listed is `absent`, which describes the reply and proves nothing."""
-    trial.sandbox.faults.add("query", fault)
-    told = await trial.run()
-    assert told.statuses == statuses
-    assert told.result is not None
-    assert told.result.unexpected.count == strangers
-    sizes = [len(outcome.record or ()) for outcome in told.result.succeeded]
-    assert set(sizes) <= (
-        {2} if isinstance(fault, faults.DoubledItems) and not fault.status else {1}
-    )
 
 
 @pytest.mark.parametrize("trial", ["query"], indirect=True)

@@ -1,0 +1,45 @@
+"""Every fault of the sandbox leads to the statuses that the table of faults names."""
+
+import pytest
+
+from gateway_async import OutcomeUnknownError, Timeouts
+from gateway_async.sandbox import Sandbox, faults
+from tests.faults.deeds import DEEDS, SUCCEEDED, Trial
+from tests.support.faults import LARGE, ROWS, Row
+
+HASTY = Timeouts(connect_seconds=5, reply_seconds=0.3, total_seconds=20)
+
+
+def _tried(row: Row) -> list[tuple[str, Row]]:
+    return [("query", row)] * bool(row.read) + [(row.operation, row)]
+
+
+@pytest.mark.parametrize(("operation", "row"), [one for row in ROWS for one in _tried(row)])
+async def test_what_a_fault_leads_to(sandbox: Sandbox, operation: str, row: Row) -> None:
+    trial, fault = Trial(sandbox, DEEDS[operation]), row.fault
+    sandbox.faults.add(operation, fault)
+    told = await trial.run(timeouts=HASTY, max_reply_bytes=LARGE)
+    assert set(sandbox.faults.struck) == {type(fault).__name__}
+    assert told.statuses == [*(row.read if trial.kind.is_read else row.money)]
+    if not trial.kind.is_read:
+        assert trial.requests == 1
+        assert set(trial.effects) == {row.effects}
+        assert all(isinstance(error, OutcomeUnknownError) for error in told.errors if error)
+    if told.result is not None:
+        assert told.result.unexpected.count == row.strangers
+        assert told.result.ok == (set(told.statuses) == {SUCCEEDED} and not row.strangers)
+    if told.result is not None and trial.kind.is_read:
+        is_doubled = isinstance(fault, faults.DoubledItems) and not fault.status
+        sizes = {len(outcome.record or ()) for outcome in told.result.succeeded}
+        assert sizes <= ({2} if is_doubled else {1})
+
+
+def test_the_table_has_every_fault_that_strikes_requests() -> None:
+    kinds = {getattr(faults, name) for name in faults.__all__}
+    bases = {faults.Fault, faults.Ending, faults.AnswerFault, faults.ReplyFault}
+    played = {
+        kind
+        for kind in kinds - bases
+        if issubclass(kind, faults.Fault) and not issubclass(kind, faults.NotificationFault)
+    }
+    assert {type(row.fault) for row in ROWS} == played
