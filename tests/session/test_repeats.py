@@ -1,22 +1,23 @@
 """What is repeated, how often, and after which pause."""
 
 import asyncio
+import contextlib
 import random
 import time
-from collections.abc import Coroutine
-from decimal import Decimal
+from collections.abc import Awaitable, Callable, Coroutine
 from email.utils import formatdate
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import given, strategies as st
 
 from gateway_async import (
     BatchPolicy,
     CertificateError,
     ConfigurationError,
     Dialect,
+    DirectPayment,
     EvidenceError,
+    GatewayClient,
     GatewayError,
     InvalidOrderError,
     NotSentError,
@@ -31,68 +32,59 @@ from gateway_async import (
     RetryPolicy,
     Timeouts,
 )
-from gateway_async.operations import OPERATIONS, OperationClass
-from gateway_async.session import (
-    Attempts,
-    Gate,
-    Request,
-    may_repeat,
-    retry_after,
-)
 from gateway_async.transport import HttpResponse
+from tests.client.payments import CARD, PAYMENT
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import refunds
 from tests.session.http import VirtualLoop
 
 T = TypeVar("T")
-READ, MONEY, KEYED = OperationClass.READ, OperationClass.MONEY, OperationClass.KEYED
-EVERYWHERE, READS, NOWHERE = {READ, MONEY, KEYED}, {READ}, set[OperationClass]()
+ZONES = ("GMT", "-0000", "")
 
-ERRORS: list[tuple[GatewayError | None, set[OperationClass]]] = [
-    (None, NOWHERE),
-    (ConfigurationError(), NOWHERE),
-    (InvalidOrderError(), NOWHERE),
-    (NotSentError(), EVERYWHERE),
-    (CertificateError(), NOWHERE),
-    (OutcomeUnknownError(), READS),
-    (ReplyUnreadableError(), READS),
-    (ReplyTooLargeError(), NOWHERE),
-    (EvidenceError(), READS),
-    (RejectedError(), NOWHERE),
-    *(
-        (ReplyStatusError(status=status), READS)
+FAILURES: dict[str, tuple[GatewayError | HttpResponse, bool, bool]] = {
+    "not sent": (NotSentError(), True, True),
+    "a wrong certificate": (CertificateError(), False, False),
+    "unknown": (OutcomeUnknownError(), True, False),
+    "unreadable": (ReplyUnreadableError(), True, False),
+    "too large": (ReplyTooLargeError(), False, False),
+    "a reply to nothing": (EvidenceError(), True, False),
+    **{
+        f"HTTP {status}": (HttpResponse(status, {}, b""), True, False)
         for status in (201, 301, 302, 308, 400, 404, 429, 503)
-    ),
-]
-
-
-@pytest.mark.parametrize("kind", OperationClass)
-@pytest.mark.parametrize(
-    ("error", "repeated"),
-    ERRORS,
-    ids=[f"{type(e).__name__} {getattr(e, 'status', '')}".strip() for e, _ in ERRORS],
+    },
+}
+"""What goes wrong, and whether reads and what moves money are tried again after it."""
+PAYOUT = PayoutRequest(
+    request_id="5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11", payment_amount=1, payment_currency="EUR"
 )
-def test_what_may_be_repeated(
-    kind: OperationClass, error: GatewayError | None, repeated: set[OperationClass]
-) -> None:
-    assert may_repeat(kind, error) is (kind in repeated)
+CALLS: dict[str, tuple[Callable[[GatewayClient], Awaitable[Any]], bool]] = {
+    "query": (lambda gateway: gateway.query([OrderRef(transaction_id="T1")]), True),
+    "page": (lambda gateway: gateway.recent_refunds(), True),
+    "repeatable call": (lambda gateway: gateway.call("/v1/payout", {}, repeatable=True), True),
+    "call": (lambda gateway: gateway.call("/v1/payout", {}), False),
+    "refund": (lambda gateway: gateway.refund(refunds(1)), False),
+    "pay_direct": (lambda gateway: gateway.pay_direct(DirectPayment(**PAYMENT, **CARD)), False),
+    "payout": (lambda gateway: gateway.payout(PAYOUT), False),
+    "payouts": (lambda gateway: gateway.payouts([PAYOUT]), False),
+}
+"""Calls, and whether each of them only reads."""
 
 
 @pytest.mark.parametrize("deduplicates", [True, False])
-@pytest.mark.parametrize("name", OPERATIONS)
-@pytest.mark.parametrize(("error", "repeated"), ERRORS[:12])
-async def test_payouts_are_repeated_like_reads_where_the_gateway_deduplicates(
-    name: str, deduplicates: bool, error: GatewayError | None, repeated: set[OperationClass]
-) -> None:
-    operation = OPERATIONS[name]
-    gateway = client_over(
-        MemoryTransport(lambda _: {}), dialect=Dialect(payout_deduplicates=deduplicates)
-    )
-    request: Request[object] = Request(operation=operation, fields={}, decode=lambda raw: raw)
-    call = Attempts(gateway._session, request, Gate())
-    as_read = operation.kind is READ or (name == "payout" and deduplicates)
-    expected = bool(READ in repeated if as_read else operation.kind in repeated)
-    assert call._may_repeat(error) is expected
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("call", CALLS)
+async def test_what_is_tried_again(call: str, failure: str, *, deduplicates: bool) -> None:
+    """Payouts are like reads where the gateway deduplicates them, and like refunds elsewhere."""
+    act, reads = CALLS[call]
+    failing, if_read, if_money = FAILURES[failure]
+    transport = MemoryTransport(_Failing(failing, 1000))
+    retry = RetryPolicy(attempts=2, first_pause_seconds=0, max_pause_seconds=0)
+    dialect = Dialect(payout_deduplicates=deduplicates)
+    gateway = client_over(transport, retry=retry, dialect=dialect)
+    with contextlib.suppress(GatewayError):
+        await act(gateway)
+    is_like_a_read = reads or (call.startswith("payout") and deduplicates)
+    assert len(transport.asked) == 1 + (if_read if is_like_a_read else if_money)
 
 
 # On virtual time
@@ -168,15 +160,25 @@ def test_pauses_are_drawn_below_a_bound_that_doubles_up_to_the_cap(
     [
         *(("7", 7), ("0", 0), ("3600", 30), ("9" * 400, 30), ("-5", 0), ("soon", 0), ("", 0)),
         *(("1.5", 0), ("1 2", 0), ("٣", 0), ("Sun, 99 Nov 1994", 0)),
-        ("Sun, 06 Nov 1994 08:49:37 GMT", 0),
-        ("Sunday, 06-Nov-94 08:49:37 GMT", 0),
+        ("Thu, 01 Jan 1970 00:00:01 GMT", 0),
+        ("Thursday, 01-Jan-70 00:00:01 GMT", 0),
         ("Sun, 06 Nov 2994 08:49:37 GMT", 30),
+        *((formatdate(1020, usegmt=True).replace("GMT", zone).strip(), 20) for zone in ZONES),
     ],
 )
-def test_retry_after_is_honoured_up_to_the_cap(header: str, pause: float) -> None:
+@pytest.mark.parametrize("here", ["UTC", "Asia/Shanghai", "America/New_York"])
+def test_retry_after_is_honoured_up_to_the_cap(
+    here: str, header: str, pause: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A date is in UTC, wherever it is read."""
+    monkeypatch.setattr(time, "time", lambda: 1000.0)
+    monkeypatch.setenv("TZ", here)
+    time.tzset()
     failing = _Failing(_status(503, **{"Retry-After": header}), 1)
     retry = RetryPolicy(first_pause_seconds=0, max_pause_seconds=30)
     result, passed = run(_query(failing, retry=retry))
+    monkeypatch.undo()
+    time.tzset()
     assert result.ok
     assert passed == pytest.approx(pause)
 
@@ -258,60 +260,11 @@ def test_a_payout_that_was_sent_once_is_not_called_unsent_later() -> None:
 
     async def work() -> None:
         gateway = client_over(transport, dialect=Dialect(payout_deduplicates=True))
-        await gateway.payout(
-            PayoutRequest(
-                request_id="5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11",
-                payment_amount=Decimal(1),
-                payment_currency="EUR",
-            )
-        )
+        await gateway.payout(PAYOUT)
 
     with pytest.raises(OutcomeUnknownError, match="the reply was lost"):
         run(work())
     assert len(transport.asked) == 4
-
-
-# Retry-After
-
-
-@given(
-    text=st.text()
-    | st.from_regex(r"[A-Z][a-z]{2}, \d{1,2} [A-Z][a-z]{2} \d{1,5} [\d:]{0,8} [+-]?\w{0,9}")
-)
-def test_any_retry_after_is_read_or_ignored(text: str) -> None:
-    seconds = retry_after({"Retry-After": text})
-    assert seconds is None or seconds >= 0
-
-
-@pytest.mark.parametrize(
-    ("text", "low", "high"),
-    [("120", 120, 120), (" 5 ", 5, 5), (formatdate(0, usegmt=True), 0, 0)],
-)
-def test_retry_after_in_seconds_or_as_a_date(text: str, low: float, high: float) -> None:
-    seconds = retry_after({"Retry-After": text})
-    assert seconds is not None
-    assert low <= seconds <= high
-
-
-def test_retry_after_may_lie_in_the_future(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "time", lambda: 1000.0)
-    text = formatdate(1060, usegmt=True)
-    assert retry_after({"Retry-After": text}) == 60
-
-
-@pytest.mark.parametrize("zone", ["GMT", "-0000", ""])
-@pytest.mark.parametrize("here", ["UTC", "Asia/Shanghai", "America/New_York"])
-def test_retry_after_is_in_utc_wherever_it_is_read(
-    here: str, zone: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(time, "time", lambda: 1000.0)
-    text = formatdate(1060, usegmt=True).replace("GMT", zone).strip()
-    with monkeypatch.context() as patch:
-        patch.setenv("TZ", here)
-        time.tzset()
-        seconds = retry_after({"Retry-After": text})
-    time.tzset()
-    assert seconds == 60
 
 
 # What others raise beside the reply
@@ -335,7 +288,13 @@ class _Raising:
             raise self._errors.pop()
 
 
-RAISED = [error for error, _ in ERRORS if error is not None]
+RAISED: list[GatewayError] = [
+    *(error for error, _, _ in FAILURES.values() if isinstance(error, GatewayError)),
+    ConfigurationError(),
+    InvalidOrderError(),
+    RejectedError(),
+    ReplyStatusError(status=429),
+]
 
 
 @pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
