@@ -3,94 +3,32 @@
 Also what identifies a refund: its reference, or our marker in `refund_reason`.
 """
 
-import functools
 import re
 from collections.abc import Iterable
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
 from gateway_async.errors import InvalidOrderError
-from gateway_async.models.values import (
-    CONVERTER,
-    SensitiveText,
-    as_amount,
-    as_identifier,
-    as_text,
-    describe,
-    identifier_field,
-    text_field,
-    to_amount,
-    to_identifier,
-    to_text,
-)
+from gateway_async.models.values import Identifier, Model, as_amount, checked, describe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gateway_async.models.records import RefundRecord
 
 
-_PLAIN = {
-    to_identifier: "type(o.{0}) is str and o.{0} and o.{0}.isascii() and o.{0}.strip() is o.{0}",
-    to_text: "type(o.{0}) is str and o.{0}.isascii()",
-    to_amount: "type(o.{0}) is Decimal and o.{0}.is_finite() and not o.{0}.is_signed()",
-}
-"""By converter, when a value is right as it is, as most are."""
-
-
-def _converted_at_once(
-    _: type, fields: "list[attrs.Attribute[Any]]"
-) -> "list[attrs.Attribute[Any]]":
-    """Set the converters of an order aside: usual values are checked at once, in half the time."""
-    return [
-        field
-        if field.converter is None
-        else field.evolve(
-            converter=None,
-            metadata={**field.metadata, CONVERTER: field.converter.converter},  # type: ignore[attr-defined]  # an attrs.Converter
-        )
-        for field in fields
-    ]
-
-
-@functools.cache
-def _plain_check(model: type) -> "Callable[[object], bool]":
-    """Compile the check whether every field of an order is right as it is."""
-    checks = [
-        _PLAIN.get(field.metadata[CONVERTER], "False").format(field.name)
-        for field in attrs.fields(model)
-        if CONVERTER in field.metadata  # a field of a subclass has a converter of its own
-    ]
-    source = f"lambda o: {' and '.join(checks)}"
-    check: Callable[[object], bool] = eval(source, {"Decimal": Decimal})  # noqa: S307  # from the table above
-    return check
-
-
-@attrs.frozen(kw_only=True, field_transformer=_converted_at_once)
-class _Order:
+@attrs.frozen(kw_only=True, field_transformer=checked)
+class _Order(Model):
     """What capture, cancel, review and refund orders share."""
 
-    transaction_id: str = attrs.field(converter=as_identifier)
-    order_no: str = attrs.field(converter=as_identifier)
-    currency: str = attrs.field(converter=as_identifier)
+    transaction_id: Identifier
+    order_no: Identifier
+    currency: Identifier
     amount: Decimal = attrs.field(converter=as_amount)
 
-    def __attrs_post_init__(self) -> None:
-        model = type(self)
-        if _plain_check(model)(self):  # type: ignore[arg-type]  # classes can be hashed
-            return
-        for field in attrs.fields(model):
-            if convert := field.metadata.get(CONVERTER):
-                value = convert(getattr(self, field.name), self, field)
-                if isinstance(value, SensitiveText):  # an order is shown, and holds no secret
-                    value = value.reveal()
-                object.__setattr__(self, field.name, value)
 
-
-@attrs.frozen(kw_only=True, field_transformer=_converted_at_once)
+@attrs.frozen(kw_only=True, field_transformer=checked)
 class CaptureOrder(_Order):
     """One order to capture (section 2.7).
 
@@ -106,7 +44,7 @@ class CaptureOrder(_Order):
     """
 
 
-@attrs.frozen(kw_only=True, field_transformer=_converted_at_once)
+@attrs.frozen(kw_only=True, field_transformer=checked)
 class CancelOrder(_Order):
     """One order to cancel (section 2.7).
 
@@ -122,7 +60,7 @@ class CancelOrder(_Order):
     """
 
 
-@attrs.frozen(kw_only=True, field_transformer=_converted_at_once)
+@attrs.frozen(kw_only=True, field_transformer=checked)
 class ReviewOrder(_Order):
     """One order to review (section 2.7).
 
@@ -139,10 +77,10 @@ class ReviewOrder(_Order):
             or negative, or any value of another type, such as an amount that is a `float`.
     """
 
-    review_flag: str = attrs.field(converter=as_text)
+    review_flag: str
 
 
-@attrs.frozen(kw_only=True, field_transformer=_converted_at_once)
+@attrs.frozen(kw_only=True, field_transformer=checked)
 class RefundOrder(_Order):
     """One order to refund, in whole or in part (section 4, row 8).
 
@@ -162,7 +100,7 @@ class RefundOrder(_Order):
     """
 
     refund_amount: Decimal = attrs.field(converter=as_amount)
-    refund_reason: str = text_field(default="")
+    refund_reason: str = ""
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -173,8 +111,8 @@ class RefundOrder(_Order):
             )
 
 
-@attrs.frozen(kw_only=True)
-class OrderRef:
+@attrs.frozen(kw_only=True, field_transformer=checked)
+class OrderRef(Model):
     """One order to look up: by its order number or by its transaction, never by both.
 
     Attributes:
@@ -185,10 +123,11 @@ class OrderRef:
         InvalidOrderError: For a reference that is empty or no text, for both of them, or none.
     """
 
-    order_no: str | None = identifier_field(default=None)
-    transaction_id: str | None = identifier_field(default=None)
+    order_no: Identifier | None = None
+    transaction_id: Identifier | None = None
 
     def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
         if (self.order_no is None) == (self.transaction_id is None):
             raise InvalidOrderError(
                 f"{describe(self)}: give order_no or transaction_id, one of the two"

@@ -5,36 +5,30 @@ without; everything else is optional, and left out of the request where it is No
 array. The merchant's identity and the signature are added when a payment is sent.
 """
 
-# ruff: noqa: RUF009  # the calls declare fields; attrs makes no default of them
-
 import inspect
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import attrs
 
 from gateway_async.errors import InvalidOrderError, hide_arguments
 from gateway_async.models.values import (
     JOINED,
+    MODEL,
+    Identifier,
+    Model,
+    Secret,
     as_amount,
-    as_identifier,
     as_optional_amount,
     as_optional_number,
-    card_field,
-    converter,
+    checked,
     describe,
-    integer_field,
-    object_field,
-    objects_field,
-    secret_field,
-    text_field,
+    to_card,
+    to_objects,
     to_text,
+    wrong,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from decimal import Decimal
-
 
 ITEM_SEPARATOR = "#;#"
 PART_SEPARATOR = "#,#"
@@ -59,11 +53,11 @@ if TYPE_CHECKING:
     def _as_parts(value: Iterable[str]) -> tuple[str, ...]: ...  # as in `values`
 
 else:
-    _as_parts = converter(_to_parts)
+    _as_parts = _to_parts
 
 
-@attrs.frozen(kw_only=True)
-class Item:
+@attrs.frozen(kw_only=True, field_transformer=checked)
+class Item(Model):
     """One entry of `items`.
 
     On the wire the parts are joined by `#,#` and the entries by `#;#`. The interface shows four
@@ -89,7 +83,7 @@ def join_items(items: tuple[Item, ...]) -> str:
     """
     parts = tuple(item.parts for item in items)
     text = ITEM_SEPARATOR.join(PART_SEPARATOR.join(entry) for entry in parts)
-    if split_items(text) != parts:
+    if items and split_items(text) != parts:
         raise InvalidOrderError(
             f"items: a part holds {PART_SEPARATOR!r} or {ITEM_SEPARATOR!r}, or forms one with its "
             "neighbour; the text would be split elsewhere than you mean, so change that part"
@@ -97,8 +91,8 @@ def join_items(items: tuple[Item, ...]) -> str:
     return text
 
 
-@attrs.frozen(kw_only=True)
-class Price:
+@attrs.frozen(kw_only=True, field_transformer=checked)
+class Price(Model):
     """The price of a cart item.
 
     Attributes:
@@ -107,15 +101,13 @@ class Price:
         currency: Currency code.
     """
 
-    amount_usd: "Decimal | None" = attrs.field(default=None, converter=as_optional_number)
-    amount_local_currency: "Decimal | None" = attrs.field(
-        default=None, converter=as_optional_number
-    )
-    currency: str | None = text_field(default=None)
+    amount_usd: Decimal | None = attrs.field(default=None, converter=as_optional_number)
+    amount_local_currency: Decimal | None = attrs.field(default=None, converter=as_optional_number)
+    currency: str | None = None
 
 
-@attrs.frozen(kw_only=True)
-class BasicItemData:
+@attrs.frozen(kw_only=True, field_transformer=checked)
+class BasicItemData(Model):
     """What a cart item is.
 
     Attributes:
@@ -127,27 +119,27 @@ class BasicItemData:
         price: Its price.
     """
 
-    name: str | None = text_field(default=None)
-    quantity: str | None = text_field(default=None)
-    type: str | None = text_field(default=None)
-    category: str | None = text_field(default=None)
-    productId: str | None = text_field(default=None)  # noqa: N815  # the interface's own name
-    price: Price | None = object_field(Price, default=None)
+    name: str | None = None
+    quantity: str | None = None
+    type: str | None = None
+    category: str | None = None
+    productId: str | None = None  # noqa: N815  # the interface's own name
+    price: Price | None = None
 
 
-@attrs.frozen(kw_only=True)
-class CartItem:
+@attrs.frozen(kw_only=True, field_transformer=checked)
+class CartItem(Model):
     """One element of `cart_items`.
 
     Attributes:
         basic_item_data: What the item is.
     """
 
-    basic_item_data: BasicItemData | None = object_field(BasicItemData, default=None)
+    basic_item_data: BasicItemData | None = None
 
 
-@attrs.frozen(kw_only=True)
-class AccountOwner:
+@attrs.frozen(kw_only=True, field_transformer=checked)
+class AccountOwner(Model):
     """One element of `account_owner`: the shopper's account with the merchant.
 
     Attributes:
@@ -162,19 +154,19 @@ class AccountOwner:
         registration_ip: The IP address of the registration.
     """
 
-    first_name: str | None = text_field(default=None)
-    last_name: str | None = text_field(default=None)
-    email: str | None = text_field(default=None)
-    account_id: str | None = text_field(default=None)
-    created: "Decimal | None" = attrs.field(default=None, converter=as_optional_number)
-    past_orders_count: "Decimal | None" = attrs.field(default=None, converter=as_optional_number)
-    past_orders_sum: "Decimal | None" = attrs.field(default=None, converter=as_optional_number)
-    lastLogin_ip: str | None = text_field(default=None)  # noqa: N815  # the interface's own name
-    registration_ip: str | None = text_field(default=None)
+    first_name: str | None = None
+    last_name: str | None = None
+    email: str | None = None
+    account_id: str | None = None
+    created: Decimal | None = attrs.field(default=None, converter=as_optional_number)
+    past_orders_count: Decimal | None = attrs.field(default=None, converter=as_optional_number)
+    past_orders_sum: Decimal | None = attrs.field(default=None, converter=as_optional_number)
+    lastLogin_ip: str | None = None  # noqa: N815  # the interface's own name
+    registration_ip: str | None = None
 
 
-@attrs.frozen(kw_only=True)
-class Discount:
+@attrs.frozen(kw_only=True, field_transformer=checked)
+class Discount(Model):
     """One element of `total_discount`.
 
     Attributes:
@@ -182,13 +174,13 @@ class Discount:
         discount_type: The kind of discount.
     """
 
-    coupon_code_used: str | None = text_field(default=None)
-    discount_type: str | None = text_field(default=None)
+    coupon_code_used: str | None = None
+    discount_type: str | None = None
 
 
 @hide_arguments
-@attrs.frozen(kw_only=True)
-class MpiInfo:
+@attrs.frozen(kw_only=True, field_transformer=checked)
+class MpiInfo(Model):
     """What the merchant's own 3-D Secure authentication came to.
 
     Attributes:
@@ -198,25 +190,25 @@ class MpiInfo:
         dsTransID: Transaction identifier of the directory server.
     """
 
-    eci: str | None = text_field(default=None)
-    cavv: str | None = secret_field(default=None)
-    xid: str | None = text_field(default=None)
-    dsTransID: str | None = text_field(default=None)  # noqa: N815  # the interface's own name
+    eci: str | None = None
+    cavv: Secret | None = None
+    xid: str | None = None
+    dsTransID: str | None = None  # noqa: N815  # the interface's own name
 
 
-@attrs.frozen(kw_only=True)
-class AdditionalInformation:
+@attrs.frozen(kw_only=True, field_transformer=checked)
+class AdditionalInformation(Model):
     """One element of `additional_information`.
 
     Attributes:
         mpi_info: What the merchant's own 3-D Secure authentication came to.
     """
 
-    mpi_info: MpiInfo | None = object_field(MpiInfo, default=None)
+    mpi_info: MpiInfo | None = None
 
 
-@attrs.frozen(kw_only=True)
-class Subscription:
+@attrs.frozen(kw_only=True, field_transformer=checked)
+class Subscription(Model):
     """A subscription that the payment begins or belongs to.
 
     Attributes:
@@ -232,20 +224,20 @@ class Subscription:
         price_id: The identifier of a price.
     """
 
-    contract: str | None = text_field(default=None)
-    contract_name: str | None = text_field(default=None)
-    contract_amount: "Decimal | None" = attrs.field(default=None, converter=as_optional_amount)
-    interval: str | None = text_field(default=None)
-    interval_count: str | None = text_field(default=None)
-    billing_cycle: int | None = integer_field(default=None)
-    promotion_cycle: int | None = integer_field(default=None)
-    contract_start: str | None = text_field(default=None)
-    contract_end: str | None = text_field(default=None)
-    price_id: str | None = text_field(default=None)
+    contract: str | None = None
+    contract_name: str | None = None
+    contract_amount: Decimal | None = attrs.field(default=None, converter=as_optional_amount)
+    interval: str | None = None
+    interval_count: str | None = None
+    billing_cycle: int | None = None
+    promotion_cycle: int | None = None
+    contract_start: str | None = None
+    contract_end: str | None = None
+    price_id: str | None = None
 
 
-@attrs.frozen(kw_only=True)
-class Bank:
+@attrs.frozen(kw_only=True, field_transformer=checked)
+class Bank(Model):
     """A bank.
 
     Attributes:
@@ -253,12 +245,12 @@ class Bank:
         name: Its name.
     """
 
-    code: str | None = text_field(default=None)
-    name: str | None = text_field(default=None)
+    code: str | None = None
+    name: str | None = None
 
 
-@attrs.frozen(kw_only=True)
-class BankAccount:
+@attrs.frozen(kw_only=True, field_transformer=checked)
+class BankAccount(Model):
     """A bank account of the person.
 
     Attributes:
@@ -272,18 +264,18 @@ class BankAccount:
         bank: The bank.
     """
 
-    account_type: str | None = text_field(default=None)
-    account_number: str | None = text_field(default=None, repr=False)
-    branch_number: str | None = text_field(default=None)
-    owner_document_number: str | None = text_field(default=None, repr=False)
-    owner_name: str | None = text_field(default=None)
-    branch_country: str | None = text_field(default=None)
-    currency: str | None = text_field(default=None)
-    bank: Bank | None = object_field(Bank, default=None)
+    account_type: str | None = None
+    account_number: str | None = attrs.field(default=None, repr=False)
+    branch_number: str | None = None
+    owner_document_number: str | None = attrs.field(default=None, repr=False)
+    owner_name: str | None = None
+    branch_country: str | None = None
+    currency: str | None = None
+    bank: Bank | None = None
 
 
-@attrs.frozen(kw_only=True)
-class Labels:
+@attrs.frozen(kw_only=True, field_transformer=checked)
+class Labels(Model):
     """What a document belongs to.
 
     Attributes:
@@ -291,12 +283,12 @@ class Labels:
         bank_account: The bank account itself.
     """
 
-    person_bank_account_id: str | None = text_field(default=None)
-    bank_account: BankAccount | None = object_field(BankAccount, default=None)
+    person_bank_account_id: str | None = None
+    bank_account: BankAccount | None = None
 
 
-@attrs.frozen(kw_only=True)
-class PersonDocuments:
+@attrs.frozen(kw_only=True, field_transformer=checked)
+class PersonDocuments(Model):
     """A document of the person.
 
     Attributes:
@@ -306,14 +298,14 @@ class PersonDocuments:
         labels: What the document belongs to.
     """
 
-    file_type: str | None = text_field(default=None)
-    file_data: str | None = text_field(default=None, repr=False)
-    file_url: str | None = text_field(default=None)
-    labels: Labels | None = object_field(Labels, default=None)
+    file_type: str | None = None
+    file_data: str | None = attrs.field(default=None, repr=False)
+    file_url: str | None = None
+    labels: Labels | None = None
 
 
-@attrs.frozen(kw_only=True)
-class Person:
+@attrs.frozen(kw_only=True, field_transformer=checked)
+class Person(Model):
     """The person who pays.
 
     Attributes:
@@ -337,24 +329,24 @@ class Person:
         documents: A document of the person.
     """
 
-    document_number: str | None = text_field(default=None, repr=False)
-    document_type: str | None = text_field(default=None)
-    social_name: str | None = text_field(default=None)
-    email: str | None = text_field(default=None)
-    phone_country_code: str | None = text_field(default=None)
-    phone_area_code: str | None = text_field(default=None)
-    phone_number: str | None = text_field(default=None)
-    birth_date: str | None = text_field(default=None)
-    net_monthly_average_income: str | None = text_field(default=None)
-    address_street: str | None = text_field(default=None)
-    address_number: str | None = text_field(default=None)
-    address_complement: str | None = text_field(default=None)
-    address_postal_code: str | None = text_field(default=None)
-    address_city: str | None = text_field(default=None)
-    address_state: str | None = text_field(default=None)
-    address_country: str | None = text_field(default=None)
-    fiscal_country: str | None = text_field(default=None)
-    documents: PersonDocuments | None = object_field(PersonDocuments, default=None)
+    document_number: str | None = attrs.field(default=None, repr=False)
+    document_type: str | None = None
+    social_name: str | None = None
+    email: str | None = None
+    phone_country_code: str | None = None
+    phone_area_code: str | None = None
+    phone_number: str | None = None
+    birth_date: str | None = None
+    net_monthly_average_income: str | None = None
+    address_street: str | None = None
+    address_number: str | None = None
+    address_complement: str | None = None
+    address_postal_code: str | None = None
+    address_city: str | None = None
+    address_state: str | None = None
+    address_country: str | None = None
+    fiscal_country: str | None = None
+    documents: PersonDocuments | None = None
 
 
 _Model = TypeVar("_Model", bound=type)
@@ -369,26 +361,22 @@ def _shows_all_fields(model: _Model) -> _Model:
     return model
 
 
-def _check_items(
-    instance: object, field: "attrs.Attribute[Any]", items: tuple[Item, ...] | str | None
-) -> None:
-    if not items or isinstance(items, str):
-        return
+def _to_items(
+    value: object, instance: object, field: "attrs.Attribute[Any]"
+) -> tuple[Item, ...] | str:
+    """Make a tuple of items; refused unless they can be told apart again on the wire."""
+    if isinstance(value, str):
+        return to_text(value, instance, field)
+    items = to_objects(value, instance, field, ", or a str")
     try:
         join_items(items)
     except InvalidOrderError as error:
-        raise InvalidOrderError(f"{describe(instance)}.{field.name}: {error}") from None
+        raise wrong(instance, field, str(error)) from None
+    return items
 
 
-def _items_field(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare `items`: refused unless they can be told apart again on the wire."""
-    return objects_field(
-        Item, or_text=True, validator=_check_items, metadata={JOINED: join_items}, **options
-    )
-
-
-@attrs.frozen(kw_only=True)
-class _Payment:
+@attrs.frozen(kw_only=True, field_transformer=checked)
+class _Payment(Model):
     """What every payment carries.
 
     Attributes:
@@ -443,56 +431,58 @@ class _Payment:
         notify_url: Where the gateway sends the result.
     """
 
-    order_no: str = attrs.field(converter=as_identifier)
-    currency: str = attrs.field(converter=as_identifier)
-    amount: "Decimal" = attrs.field(converter=as_amount)
-    item_total: "Decimal | None" = attrs.field(default=None, converter=as_optional_amount)
-    shipping: "Decimal | None" = attrs.field(default=None, converter=as_optional_amount)
-    handling: "Decimal | None" = attrs.field(default=None, converter=as_optional_amount)
-    tax_total: "Decimal | None" = attrs.field(default=None, converter=as_optional_amount)
-    insurance: "Decimal | None" = attrs.field(default=None, converter=as_optional_amount)
-    shipping_discount: "Decimal | None" = attrs.field(default=None, converter=as_optional_amount)
-    discount: "Decimal | None" = attrs.field(default=None, converter=as_optional_amount)
-    website: str | None = text_field(default=None)
-    items: "Sequence[Item] | str | None" = _items_field(default=None)
-    note: str | None = text_field(default=None)
-    custom: str | None = text_field(default=None)
-    shopper_id: str | None = text_field(default=None)
-    shopper_email: str | None = text_field(default=None)
-    shopper_ip: str | None = text_field(default=None)
-    shopper_phone: str | None = text_field(default=None)
-    shopper_level: str | None = text_field(default=None)
-    first_name: str | None = text_field(default=None)
-    last_name: str | None = text_field(default=None)
-    document: str | None = text_field(default=None, repr=False)
-    birth_date: str | None = text_field(default=None)
-    billing_country: str | None = text_field(default=None)
-    billing_state: str | None = text_field(default=None)
-    billing_city: str | None = text_field(default=None)
-    billing_address: str | None = text_field(default=None)
-    billing_postal_code: str | None = text_field(default=None)
-    os: str | None = text_field(default=None)
-    browser: str | None = text_field(default=None)
-    browser_lang: str | None = text_field(default=None)
-    time_zone: str | None = text_field(default=None)
-    resolution: str | None = text_field(default=None)
-    cookie_new: str | None = text_field(default=None)
-    cookie_old: str | None = text_field(default=None)
-    color_depth: str | None = text_field(default=None)
-    delivery_firstname: str | None = text_field(default=None)
-    delivery_lastname: str | None = text_field(default=None)
-    delivery_country: str | None = text_field(default=None)
-    delivery_state: str | None = text_field(default=None)
-    delivery_city: str | None = text_field(default=None)
-    delivery_address: str | None = text_field(default=None)
-    delivery_postal_code: str | None = text_field(default=None)
-    device_fingerprint: str | None = text_field(default=None)
-    platform_source: str | None = text_field(default=None)
-    device_type: str | None = text_field(default=None)
-    notify_url: str | None = text_field(default=None)
+    order_no: Identifier
+    currency: Identifier
+    amount: Decimal = attrs.field(converter=as_amount)
+    item_total: Decimal | None = attrs.field(default=None, converter=as_optional_amount)
+    shipping: Decimal | None = attrs.field(default=None, converter=as_optional_amount)
+    handling: Decimal | None = attrs.field(default=None, converter=as_optional_amount)
+    tax_total: Decimal | None = attrs.field(default=None, converter=as_optional_amount)
+    insurance: Decimal | None = attrs.field(default=None, converter=as_optional_amount)
+    shipping_discount: Decimal | None = attrs.field(default=None, converter=as_optional_amount)
+    discount: Decimal | None = attrs.field(default=None, converter=as_optional_amount)
+    website: str | None = None
+    items: Annotated[Sequence[Item] | str, _to_items] | None = attrs.field(
+        default=None, metadata={JOINED: join_items, MODEL: Item}
+    )
+    note: str | None = None
+    custom: str | None = None
+    shopper_id: str | None = None
+    shopper_email: str | None = None
+    shopper_ip: str | None = None
+    shopper_phone: str | None = None
+    shopper_level: str | None = None
+    first_name: str | None = None
+    last_name: str | None = None
+    document: str | None = attrs.field(default=None, repr=False)
+    birth_date: str | None = None
+    billing_country: str | None = None
+    billing_state: str | None = None
+    billing_city: str | None = None
+    billing_address: str | None = None
+    billing_postal_code: str | None = None
+    os: str | None = None
+    browser: str | None = None
+    browser_lang: str | None = None
+    time_zone: str | None = None
+    resolution: str | None = None
+    cookie_new: str | None = None
+    cookie_old: str | None = None
+    color_depth: str | None = None
+    delivery_firstname: str | None = None
+    delivery_lastname: str | None = None
+    delivery_country: str | None = None
+    delivery_state: str | None = None
+    delivery_city: str | None = None
+    delivery_address: str | None = None
+    delivery_postal_code: str | None = None
+    device_fingerprint: str | None = None
+    platform_source: str | None = None
+    device_type: str | None = None
+    notify_url: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, field_transformer=checked)
 class _CardPayment(_Payment):
     """What payments by card carry, entered here or on the gateway's page.
 
@@ -520,33 +510,31 @@ class _CardPayment(_Payment):
         subscription: A subscription.
     """
 
-    open3d: str | None = text_field(default=None)
-    token_flag: str | None = text_field(default=None)
-    token_id: str | None = secret_field(default=None)
-    challenge_window_size: str | None = text_field(default=None)
-    session_id: str | None = text_field(default=None)
-    installments: str | None = text_field(default=None)
-    installments_id: str | None = text_field(default=None)
-    order_type: str | None = text_field(default=None)
-    checkout_time: int | None = integer_field(default=None)
-    user_agent: str | None = text_field(default=None)
-    price_id: str | None = text_field(default=None)
-    quote_id: str | None = text_field(default=None)
-    quote_price: str | None = text_field(default=None)
-    storefront_domains: str | None = text_field(default=None)
-    antifraud_token_cookie: str | None = secret_field(default=None)
-    cart_items: "Sequence[CartItem] | None" = objects_field(CartItem, default=None)
-    account_owner: "Sequence[AccountOwner] | None" = objects_field(AccountOwner, default=None)
-    total_discount: "Sequence[Discount] | None" = objects_field(Discount, default=None)
-    additional_information: "Sequence[AdditionalInformation] | None" = objects_field(
-        AdditionalInformation, default=None
-    )
-    subscription: Subscription | None = object_field(Subscription, default=None)
+    open3d: str | None = None
+    token_flag: str | None = None
+    token_id: Secret | None = None
+    challenge_window_size: str | None = None
+    session_id: str | None = None
+    installments: str | None = None
+    installments_id: str | None = None
+    order_type: str | None = None
+    checkout_time: int | None = None
+    user_agent: str | None = None
+    price_id: str | None = None
+    quote_id: str | None = None
+    quote_price: str | None = None
+    storefront_domains: str | None = None
+    antifraud_token_cookie: Secret | None = None
+    cart_items: Sequence[CartItem] | None = None
+    account_owner: Sequence[AccountOwner] | None = None
+    total_discount: Sequence[Discount] | None = None
+    additional_information: Sequence[AdditionalInformation] | None = None
+    subscription: Subscription | None = None
 
 
 @_shows_all_fields
 @hide_arguments
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, field_transformer=checked)
 class DirectPayment(_CardPayment):
     """A payment by card, with the card data in the request, or `token_id` in its place.
 
@@ -565,13 +553,14 @@ class DirectPayment(_CardPayment):
             another type.
     """
 
-    card: str | None = card_field(default=None)
-    expiration_month: str | None = text_field(default=None)
-    expiration_year: str | None = text_field(default=None)
-    security_code: str | None = secret_field(default=None)
-    accept: str | None = text_field(default=None)
+    card: Annotated[str, to_card] | None = None
+    expiration_month: str | None = None
+    expiration_year: str | None = None
+    security_code: Secret | None = None
+    accept: str | None = None
 
     def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
         if not any(text and text.strip() for text in (self.card, self.token_id)):
             raise InvalidOrderError(
                 f"{describe(self)}.card: missing; give the card's number, or token_id for a card "
@@ -581,7 +570,7 @@ class DirectPayment(_CardPayment):
 
 @_shows_all_fields
 @hide_arguments
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, field_transformer=checked)
 class RedirectPayment(_CardPayment):
     """A payment on the gateway's own page, where the shopper enters the card.
 
@@ -591,7 +580,7 @@ class RedirectPayment(_CardPayment):
 
 
 @_shows_all_fields
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, field_transformer=checked)
 class ApmPayment(_Payment):
     """A payment by an alternative payment method, which sends the shopper elsewhere.
 
@@ -607,9 +596,9 @@ class ApmPayment(_Payment):
         person: The person who pays.
     """
 
-    payment_method: str = attrs.field(converter=as_identifier)
-    delivery_district_name: str | None = text_field(default=None)
-    delivery_street_name: str | None = text_field(default=None)
-    return_url: str | None = text_field(default=None)
-    bank_code: str | None = text_field(default=None)
-    person: Person | None = object_field(Person, default=None)
+    payment_method: Identifier
+    delivery_district_name: str | None = None
+    delivery_street_name: str | None = None
+    return_url: str | None = None
+    bank_code: str | None = None
+    person: Person | None = None

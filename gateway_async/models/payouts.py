@@ -4,34 +4,28 @@ A payout is known to the gateway by its `request_id`, which is all that is requi
 fields the gateway requires is not shown. What is None is left out of the request.
 """
 
-# ruff: noqa: RUF009  # the calls declare fields; attrs makes no default of them
-
+from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import attrs
 
 from gateway_async.models.records import Message, Record
 from gateway_async.models.values import (
     AMOUNT_IN,
+    Identifier,
+    Model,
     SignatureText,
     as_optional_amount,
     as_optional_date,
     as_optional_texts,
     as_uuid_text,
-    identifier_field,
-    object_field,
-    objects_field,
-    text_field,
+    checked,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
-
-@attrs.frozen(kw_only=True, slots=False)
-class BeneficiaryInfo:
+@attrs.frozen(kw_only=True, slots=False, field_transformer=checked)
+class BeneficiaryInfo(Model):
     """Particulars of a beneficiary.
 
     Attributes:
@@ -48,21 +42,21 @@ class BeneficiaryInfo:
         personal_fiscal_country: The country where the person is taxed.
     """
 
-    business_area: str | None = text_field(default=None)
-    business_phone_number: str | None = text_field(default=None)
-    business_registration_number: str | None = text_field(default=None)
-    personal_email: str | None = text_field(default=None)
-    personal_id_number: str | None = text_field(default=None, repr=False)
-    personal_id_type: str | None = text_field(default=None)
-    personal_mobile_number: str | None = text_field(default=None)
-    personal_net_monthly_average_income: str | None = text_field(default=None)
-    personal_phone_country_code: str | None = text_field(default=None)
-    personal_phone_area_code: str | None = text_field(default=None)
-    personal_fiscal_country: str | None = text_field(default=None)
+    business_area: str | None = None
+    business_phone_number: str | None = None
+    business_registration_number: str | None = None
+    personal_email: str | None = None
+    personal_id_number: str | None = attrs.field(default=None, repr=False)
+    personal_id_type: str | None = None
+    personal_mobile_number: str | None = None
+    personal_net_monthly_average_income: str | None = None
+    personal_phone_country_code: str | None = None
+    personal_phone_area_code: str | None = None
+    personal_fiscal_country: str | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
-class BeneficiaryAddress:
+@attrs.frozen(kw_only=True, slots=False, field_transformer=checked)
+class BeneficiaryAddress(Model):
     """The address of a beneficiary.
 
     Attributes:
@@ -76,18 +70,18 @@ class BeneficiaryAddress:
         complement: Further address line.
     """
 
-    city: str | None = text_field(default=None)
-    country_code: str | None = text_field(default=None)
-    postcode: str | None = text_field(default=None)
-    state: str | None = text_field(default=None)
-    street: str | None = text_field(default=None)
-    number: str | None = text_field(default=None)
-    street_address: str | None = text_field(default=None)
-    complement: str | None = text_field(default=None)
+    city: str | None = None
+    country_code: str | None = None
+    postcode: str | None = None
+    state: str | None = None
+    street: str | None = None
+    number: str | None = None
+    street_address: str | None = None
+    complement: str | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
-class PersonDocument:
+@attrs.frozen(kw_only=True, slots=False, field_transformer=checked)
+class PersonDocument(Model):
     """A document of a beneficiary.
 
     Attributes:
@@ -96,13 +90,13 @@ class PersonDocument:
         labels: What the document is, in words; any iterable of `str`.
     """
 
-    file_type: str | None = text_field(default=None)
-    file_url: str | None = text_field(default=None)
+    file_type: str | None = None
+    file_url: str | None = None
     labels: tuple[str, ...] | None = attrs.field(default=None, converter=as_optional_texts)
 
 
-@attrs.frozen(kw_only=True, slots=False)
-class BankDetailsBase:
+@attrs.frozen(kw_only=True, slots=False, field_transformer=checked)
+class BankDetailsBase(Model):
     """What the bank details of a request and of a reply share.
 
     Attributes:
@@ -121,22 +115,22 @@ class BankDetailsBase:
         transaction_reference: A reference for the statement.
     """
 
-    account_currency: str | None = text_field(default=None)
-    account_name: str | None = text_field(default=None)
-    owner_document_number: str | None = text_field(default=None, repr=False)
-    account_number: str | None = text_field(default=None, repr=False)
-    bank_account_category: str | None = text_field(default=None)
-    bank_branch: str | None = text_field(default=None)
-    bank_country_code: str | None = text_field(default=None)
-    bank_name: str | None = text_field(default=None)
-    bank_street_address: str | None = text_field(default=None)
-    binding_mobile_number: str | None = text_field(default=None)
-    iban: str | None = text_field(default=None, repr=False)
-    swift_code: str | None = text_field(default=None)
-    transaction_reference: str | None = text_field(default=None)
+    account_currency: str | None = None
+    account_name: str | None = None
+    owner_document_number: str | None = attrs.field(default=None, repr=False)
+    account_number: str | None = attrs.field(default=None, repr=False)
+    bank_account_category: str | None = None
+    bank_branch: str | None = None
+    bank_country_code: str | None = None
+    bank_name: str | None = None
+    bank_street_address: str | None = None
+    binding_mobile_number: str | None = None
+    iban: str | None = attrs.field(default=None, repr=False)
+    swift_code: str | None = None
+    transaction_reference: str | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, slots=False, field_transformer=checked)
 class BankDetails(BankDetailsBase):
     """The account that is paid to.
 
@@ -157,11 +151,11 @@ class BankDetails(BankDetailsBase):
         transaction_reference: A reference for the statement.
     """
 
-    bank_code: str | None = text_field(default=None)
+    bank_code: str | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
-class PartyBase:
+@attrs.frozen(kw_only=True, slots=False, field_transformer=checked)
+class PartyBase(Model):
     """What beneficiary and payer share, in requests and replies.
 
     Attributes:
@@ -172,14 +166,14 @@ class PartyBase:
         entity_type: COMPANY occurs.
     """
 
-    first_name: str | None = text_field(default=None)
-    last_name: str | None = text_field(default=None)
-    company_name: str | None = text_field(default=None)
+    first_name: str | None = None
+    last_name: str | None = None
+    company_name: str | None = None
     date_of_birth: date | None = attrs.field(default=None, converter=as_optional_date)
-    entity_type: str | None = text_field(default=None)
+    entity_type: str | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, slots=False, field_transformer=checked)
 class Beneficiary(PartyBase):
     """Who is paid.
 
@@ -195,16 +189,14 @@ class Beneficiary(PartyBase):
         bank_details: The account that is paid to.
     """
 
-    additional_info: BeneficiaryInfo | None = object_field(BeneficiaryInfo, default=None)
-    address: BeneficiaryAddress | None = object_field(BeneficiaryAddress, default=None)
-    person_documents: "Sequence[PersonDocument] | None" = objects_field(
-        PersonDocument, default=None
-    )
-    bank_details: BankDetails | None = object_field(BankDetails, default=None)
+    additional_info: BeneficiaryInfo | None = None
+    address: BeneficiaryAddress | None = None
+    person_documents: Sequence[PersonDocument] | None = None
+    bank_details: BankDetails | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
-class PayerInfo:
+@attrs.frozen(kw_only=True, slots=False, field_transformer=checked)
+class PayerInfo(Model):
     """Particulars of a payer.
 
     Attributes:
@@ -216,16 +208,16 @@ class PayerInfo:
         job: Profession.
     """
 
-    business_registration_number: str | None = text_field(default=None)
-    business_registration_type: str | None = text_field(default=None)
-    external_id: str | None = text_field(default=None)
-    personal_email: str | None = text_field(default=None)
-    personal_id_number: str | None = text_field(default=None, repr=False)
-    job: str | None = text_field(default=None)
+    business_registration_number: str | None = None
+    business_registration_type: str | None = None
+    external_id: str | None = None
+    personal_email: str | None = None
+    personal_id_number: str | None = attrs.field(default=None, repr=False)
+    job: str | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
-class PayerAddress:
+@attrs.frozen(kw_only=True, slots=False, field_transformer=checked)
+class PayerAddress(Model):
     """The address of a payer.
 
     Attributes:
@@ -236,14 +228,14 @@ class PayerAddress:
         street_address: Street and number.
     """
 
-    city: str | None = text_field(default=None)
-    country_code: str | None = text_field(default=None)
-    postcode: str | None = text_field(default=None)
-    state: str | None = text_field(default=None)
-    street_address: str | None = text_field(default=None)
+    city: str | None = None
+    country_code: str | None = None
+    postcode: str | None = None
+    state: str | None = None
+    street_address: str | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, slots=False, field_transformer=checked)
 class Payer(PartyBase):
     """Who pays.
 
@@ -257,12 +249,12 @@ class Payer(PartyBase):
         address: The address.
     """
 
-    additional_info: PayerInfo | None = object_field(PayerInfo, default=None)
-    address: PayerAddress | None = object_field(PayerAddress, default=None)
+    additional_info: PayerInfo | None = None
+    address: PayerAddress | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
-class PayoutRequest:
+@attrs.frozen(kw_only=True, slots=False, field_transformer=checked)
+class PayoutRequest(Model):
     """A payout to make.
 
     Attributes:
@@ -294,23 +286,23 @@ class PayoutRequest:
     payment_amount: Decimal | None = attrs.field(
         default=None, converter=as_optional_amount, metadata={AMOUNT_IN: "payment_currency"}
     )
-    payment_currency: str | None = identifier_field(default=None)
-    beneficiary: Beneficiary | None = object_field(Beneficiary, default=None)
-    beneficiary_id: str | None = text_field(default=None)
-    client_data: str | None = text_field(default=None)
-    fee_paid_by: str | None = text_field(default=None)
-    payer: Payer | None = object_field(Payer, default=None)
+    payment_currency: Identifier | None = None
+    beneficiary: Beneficiary | None = None
+    beneficiary_id: str | None = None
+    client_data: str | None = None
+    fee_paid_by: str | None = None
+    payer: Payer | None = None
     source_amount: Decimal | None = attrs.field(
         default=None, converter=as_optional_amount, metadata={AMOUNT_IN: "source_currency"}
     )
-    source_currency: str | None = text_field(default=None)
+    source_currency: str | None = None
     payment_date: date | None = attrs.field(default=None, converter=as_optional_date)
-    payment_method: str | None = text_field(default=None)
-    reason: str | None = text_field(default=None)
-    reference: str | None = text_field(default=None)
-    swift_charge_option: str | None = text_field(default=None)
-    fund_source: str | None = text_field(default=None)
-    notify_url: str | None = text_field(default=None)
+    payment_method: str | None = None
+    reason: str | None = None
+    reference: str | None = None
+    swift_charge_option: str | None = None
+    fund_source: str | None = None
+    notify_url: str | None = None
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)

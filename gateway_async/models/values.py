@@ -1,32 +1,45 @@
-"""The values that fields are made of, how fields of them are declared, and what must not be shown.
+"""The values that fields are made of, how models check them, and what must not be shown.
 
-A field that must be given, and one that takes other types than it holds, is an `attrs.field` with
-one of the converters `as_...`: of these, type checkers know what `__init__` takes. The other fields
-are declared by one function a kind of value. Nothing here knows which model a field belongs to,
-except for naming it in an error.
+A `Model` converts and checks each field by the function in its metadata under `CONVERTER`. A field
+gets it by its type: `str`, `int`, `Identifier`, `Secret`, a nested model, or a sequence of models.
+Where type checkers are to allow more than a field holds, such as text for an amount, it is named:
+``attrs.field(converter=as_amount)``. None passes where it is the default. Nothing here knows which
+model a field belongs to, except for naming it in an error.
 """
 
 import contextlib
+import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    NoReturn,
+    Self,
+    SupportsIndex,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+)
 from uuid import UUID
 
 import attrs
 
 from gateway_async.errors import InvalidOrderError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
+_Field: TypeAlias = "attrs.Attribute[Any]"
+_Convert = Callable[[Any, Any, Any], Any]
 
 AMOUNT_HINT = 'use Decimal("12.50") or "12.50"'
 AMOUNT_IN = "currency field"
 """Metadata of an amount whose currency stands in another field than `currency`: its name."""
 CONVERTER = "converter"
-"""Metadata of a field of an order: what converts and checks its value."""
+"""Metadata of a field: what converts and checks its value."""
 JOINED = "joined"
 """Metadata of an array that goes out as one text: what makes the text."""
 MODEL = "model"
@@ -166,37 +179,22 @@ def describe(instance: object) -> str:
     return f"{type(instance).__name__}({', '.join(parts)})"
 
 
-def _wrong(instance: object, field: str, reason: str) -> InvalidOrderError:
-    return InvalidOrderError(f"{describe(instance)}.{field}: {reason}")
+def wrong(instance: object, field: "_Field", reason: str) -> InvalidOrderError:
+    """Return an error that names the field of a wrong value."""
+    return InvalidOrderError(f"{describe(instance)}.{field.name}: {reason}")
 
 
-def wrong_type(
-    instance: object, field: "attrs.Attribute[Any]", expected: str, value: object, advice: str = ""
+def _wrong_type(
+    instance: object, field: "_Field", expected: str, value: object, advice: str = ""
 ) -> InvalidOrderError:
-    """Name the field that a value is of the wrong type for, and the type that would be right."""
+    """Name the type that would be right, too."""
     reason = f"expected {expected}, got {type(value).__name__}"
-    return _wrong(instance, field.name, f"{reason}; {advice}" if advice else reason)
+    return wrong(instance, field, f"{reason}; {advice}" if advice else reason)
 
 
 def _shown(value: Decimal | str | int) -> str:
     """Show the beginning of a value; Python refuses to write out an `int` of many digits."""
     return (str(Decimal(value)) if isinstance(value, int) else repr(value))[:_LONGEST_SHOWN]
-
-
-def _decimal(value: Decimal | str | int) -> Decimal | None:
-    """Read a number; None for text that is none."""
-    # Decimal also takes digits of other scripts, underscores and white space around them.
-    if isinstance(value, str) and (not value.isascii() or "_" in value or value != value.strip()):
-        return None
-    try:
-        return Decimal(value)
-    except (InvalidOperation, ValueError):
-        return None
-
-
-def is_left_out(value: object, field: "attrs.Attribute[Any]") -> bool:
-    """Say whether the value is the None of a field that is None where it is not given."""
-    return value is None and field.default is None
 
 
 def is_encodable(text: str) -> bool:
@@ -208,252 +206,138 @@ def is_encodable(text: str) -> bool:
     return True
 
 
-def check_encodable(text: str, instance: object, name: str) -> None:
-    """Refuse text that UTF-8 cannot carry.
-
-    Raises:
-        InvalidOrderError: For half a surrogate pair.
-    """
-    if not is_encodable(text):
-        raise _wrong(instance, name, "holds half a surrogate pair, which UTF-8 cannot carry")
-
-
-def to_text(value: object, instance: object, field: "attrs.Attribute[Any]") -> str | None:
-    """Let text pass, and None where the field may be left out.
-
-    Raises:
-        InvalidOrderError: For anything else, and for text that UTF-8 cannot carry.
-    """
-    if isinstance(value, str):
-        check_encodable(value, instance, field.name)
-        return value if isinstance(value, SensitiveText) else plain_text(value)
-    if is_left_out(value, field):
-        return None
-    raise wrong_type(instance, field, 'str, such as "12"', value)
+def to_text(value: object, instance: object, field: "_Field") -> str:
+    """Let text pass that UTF-8 can carry."""
+    if not isinstance(value, str):
+        raise _wrong_type(instance, field, 'str, such as "12"', value)
+    if not is_encodable(value):
+        raise wrong(instance, field, "holds half a surrogate pair, which UTF-8 cannot carry")
+    return plain_text(value)
 
 
-def to_identifier(value: object, instance: object, field: "attrs.Attribute[Any]") -> str | None:
-    """Let non-empty text pass: an identifier.
-
-    Raises:
-        InvalidOrderError: For anything but text, for empty text, and for white space around it,
-            which no reply would match.
-    """
+def to_identifier(value: object, instance: object, field: "_Field") -> str:
+    """Let non-empty text pass, without white space around it, which no reply would match."""
     text = to_text(value, instance, field)
-    if text is not None and (not text or text != text.strip()):
-        raise _wrong(
-            instance,
-            field.name,
-            f"{text!r} must be a non-empty identifier without white space around it",
-        )
+    if not text or text != text.strip():
+        reason = f"{text!r} must be a non-empty identifier without white space around it"
+        raise wrong(instance, field, reason)
     return text
 
 
-def to_secret(
-    value: object, instance: object, field: "attrs.Attribute[Any]"
-) -> SensitiveText | None:
-    """Convert text to `SensitiveText`, which shows as `***`.
+def to_secret(value: object, instance: object, field: "_Field") -> SensitiveText:
+    """Convert text to `SensitiveText`, which shows as `***`; no error quotes it."""
+    secret = SensitiveText(to_text(value, instance, field))
+    return value if isinstance(value, SensitiveText) else secret
 
-    Raises:
-        InvalidOrderError: For anything but text that UTF-8 can carry. The text is not in the
-            message.
+
+def to_card(value: object, instance: object, field: "_Field") -> CardNumber:
+    """Convert digits to `CardNumber`, which shows the first six and last four; no error quotes it.
+
+    What is a `CardNumber` already passes.
     """
-    if isinstance(value, str) and not isinstance(value, SensitiveText):
-        value = SensitiveText(plain_text(value))
-    to_text(value, instance, field)
-    return value  # type: ignore[return-value]  # `to_text` let it pass
+    number = to_secret(value, instance, field)
+    if isinstance(number, CardNumber):
+        return number
+    if not (number.isascii() and number.isdigit()):
+        raise wrong(instance, field, "a card number is digits only; take spaces and hyphens out")
+    return CardNumber(number.reveal())
 
 
-def to_card(value: object, instance: object, field: "attrs.Attribute[Any]") -> CardNumber | None:
-    """Convert text to `CardNumber`, which shows its first six and last four digits.
-
-    Raises:
-        InvalidOrderError: For anything but text of digits. The text is not in the message.
-    """
-    value = to_secret(value, instance, field)
-    if value is None or isinstance(value, CardNumber):
-        return value
-    if not (value.isascii() and value.isdigit()):
-        raise _wrong(
-            instance, field.name, "a card number is digits only; take spaces and hyphens out"
-        )
-    return CardNumber(value.reveal())
-
-
-def to_number(value: object, instance: object, field: "attrs.Attribute[Any]") -> Decimal | None:
-    """Convert `str` and `int` to `Decimal`, of either sign.
-
-    Raises:
-        InvalidOrderError: For a `float`, which cannot hold cents exactly, for any other type, for
-            text that is no number, and for NaN and infinite numbers.
-    """
-    if is_left_out(value, field):
-        return None
+def to_number(value: object, instance: object, field: "_Field") -> Decimal:
+    """Convert `str` and `int` to `Decimal`; a `float` cannot hold cents exactly, and is refused."""
     if isinstance(value, bool) or not isinstance(value, Decimal | str | int):
-        raise wrong_type(instance, field, "Decimal, str or int", value, AMOUNT_HINT)
-    number = _decimal(value)
+        raise _wrong_type(instance, field, "Decimal, str or int", value, AMOUNT_HINT)
+    number = None
+    # Decimal also takes digits of other scripts, underscores and white space around them.
+    text = value if isinstance(value, str) else ""
+    if text.isascii() and "_" not in text and text == text.strip():
+        with contextlib.suppress(InvalidOperation, ValueError):
+            number = Decimal(value)
     if number is None or not number.is_finite():
-        raise _wrong(instance, field.name, f"{_shown(value)} is not a finite number; {AMOUNT_HINT}")
+        raise wrong(instance, field, f"{_shown(value)} is not a finite number; {AMOUNT_HINT}")
     return number
 
 
-def to_amount(value: object, instance: object, field: "attrs.Attribute[Any]") -> Decimal | None:
-    """Convert `str` and `int` to `Decimal`, not below zero.
-
-    Raises:
-        InvalidOrderError: As `to_number`, and for a negative amount.
-    """
+def to_amount(value: object, instance: object, field: "_Field") -> Decimal:
+    """Convert as `to_number`, and refuse what is negative."""
     amount = to_number(value, instance, field)
-    if amount is not None and amount.is_signed():
-        raise _wrong(instance, field.name, f"{_shown(amount)} is negative; an amount never is")
+    if amount.is_signed():
+        raise wrong(instance, field, f"{_shown(amount)} is negative; an amount never is")
     return amount
 
 
-def to_integer(value: object, instance: object, field: "attrs.Attribute[Any]") -> int | None:
-    """Let an `int` pass.
-
-    Raises:
-        InvalidOrderError: For anything else, `bool` included.
-    """
-    if is_left_out(value, field):
-        return None
+def to_integer(value: object, instance: object, field: "_Field") -> int:
+    """Let an `int` pass, and no `bool`."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise wrong_type(instance, field, "int", value)
+        raise _wrong_type(instance, field, "int", value)
     return int(value)  # of a number with a name, only the number
 
 
-def to_date(value: object, instance: object, field: "attrs.Attribute[Any]") -> date | None:
-    """Let a `date` pass, and read one from text as it is on the wire: `YYYY-MM-DD`.
+def to_date(value: object, instance: object, field: "_Field") -> date:
+    """Let a `date` pass, and read text as it is on the wire: `YYYY-MM-DD`.
 
-    Raises:
-        InvalidOrderError: For other text and types; for a `datetime` too, whose time of day would
-            be lost.
+    A `datetime` is refused: its time of day would be lost.
     """
-    if is_left_out(value, field):
-        return None
     if isinstance(value, datetime):
-        raise wrong_type(instance, field, "a date without a time of day", value, "use its date()")
+        expected = "a date without a time of day"
+        raise _wrong_type(instance, field, expected, value, "use its date()")
     if isinstance(value, date):
         return value
     if not isinstance(value, str):
-        raise wrong_type(instance, field, "date or str", value, 'use "2026-01-31"')
+        raise _wrong_type(instance, field, "date or str", value, 'use "2026-01-31"')
     with contextlib.suppress(ValueError):
         found = date.fromisoformat(value)
         if found.isoformat() == value:  # Python reads weeks and bare digits, too
             return found
-    raise _wrong(instance, field.name, f"{_shown(value)} is not a date; write it like '2026-01-31'")
+    raise wrong(instance, field, f"{_shown(value)} is not a date; write it like '2026-01-31'")
 
 
-def to_uuid_text(value: object, instance: object, field: "attrs.Attribute[Any]") -> str:
-    """Let text in UUID format pass as it is, and write a `UUID` as text.
-
-    Raises:
-        InvalidOrderError: For text in another format, and for any other type.
-    """
+def to_uuid_text(value: object, instance: object, field: "_Field") -> str:
+    """Let text in UUID format pass as it is, and write a `UUID` as text."""
     if not isinstance(value, UUID | str):
-        raise wrong_type(instance, field, "UUID or str", value)
+        raise _wrong_type(instance, field, "UUID or str", value)
     text = plain_text(str(value))
-    try:
-        canonical = str(UUID(text))
-    except ValueError:
-        canonical = None
-    if canonical != text.lower():
-        raise _wrong(instance, field.name, f"{_shown(text)} is no UUID; use uuid.uuid4()")
-    return text
+    with contextlib.suppress(ValueError):
+        if str(UUID(text)) == text.lower():
+            return text
+    raise wrong(instance, field, f"{_shown(text)} is no UUID; use uuid.uuid4()")
 
 
-def converter(convert: "Callable[[Any, Any, attrs.Attribute[Any]], object]") -> Any:  # noqa: ANN401  # typed below
-    """Return what attrs calls with a value, its model and its field."""
-    return attrs.Converter(convert, takes_self=True, takes_field=True)
+def to_object(value: object, instance: object, field: "_Field") -> object:
+    """Let an instance of the field's class pass."""
+    model = field.metadata[MODEL]
+    if not isinstance(value, model):
+        raise _wrong_type(instance, field, f"{model.__name__}(...)", value)
+    return value
 
 
-def converter_of(field: "attrs.Attribute[Any]") -> object:
-    """Return the function that converts the values of a field; None for a field without one."""
-    return field.metadata.get(CONVERTER) or getattr(field.converter, "converter", None)
-
-
-def currency_field(field: "attrs.Attribute[Any]") -> str | None:
-    """Return the name of the field that holds an amount's currency; None if it is no amount."""
-    is_amount = converter_of(field) is to_amount
-    return field.metadata.get(AMOUNT_IN, "currency") if is_amount else None
-
-
-def _declare(convert: "Callable[[Any, Any, attrs.Attribute[Any]], object]") -> "Callable[..., Any]":
-    """Return what declares fields of one kind of value; it takes what `attrs.field` takes."""
-
-    def declare(**options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-        return attrs.field(converter=converter(convert), **options)
-
-    return declare
-
-
-text_field: "Callable[..., Any]" = _declare(to_text)
-identifier_field: "Callable[..., Any]" = _declare(to_identifier)
-secret_field: "Callable[..., Any]" = _declare(to_secret)
-card_field: "Callable[..., Any]" = _declare(to_card)
-integer_field: "Callable[..., Any]" = _declare(to_integer)
-
-
-def object_field(model: type, **options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare a nested object: an instance of `model`."""
-
-    def to_object(value: object, instance: object, field: "attrs.Attribute[Any]") -> object:
-        if isinstance(value, model) or is_left_out(value, field):
-            return value
-        raise wrong_type(instance, field, f"{model.__name__}(...)", value)
-
-    return _declare(to_object)(metadata={MODEL: model}, **options)
-
-
-def objects_field(model: type, *, or_text: bool = False, **options: Any) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare an array: any iterable of `model`, kept as a tuple.
-
-    Args:
-        model: What its elements are.
-        or_text: Whether a text may stand in its place.
-        options: What `attrs.field` takes.
-    """
-
-    def to_objects(
-        value: object, instance: object, field: "attrs.Attribute[Any]"
-    ) -> tuple[Any, ...] | str | None:
-        if or_text and isinstance(value, str):
-            return to_text(value, instance, field)
-        return _to_tuple(value, instance, field, model, ", or a str" if or_text else "")
-
-    metadata = {MODEL: model, **options.pop("metadata", {})}
-    return _declare(to_objects)(metadata=metadata, **options)
-
-
-def _to_tuple(
-    value: object,
-    instance: object,
-    field: "attrs.Attribute[Any]",
-    model: type,
-    alternative: str = "",
-) -> tuple[Any, ...] | None:
-    if is_left_out(value, field):
-        return None
+def to_objects(
+    value: object, instance: object, field: "_Field", alternative: str = ""
+) -> tuple[Any, ...]:
+    """Make a tuple of any iterable of instances of the field's class."""
+    model = field.metadata.get(MODEL, str)
     expected = f"an iterable of {model.__name__}{alternative}"
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise wrong_type(instance, field, expected, value)
+        raise _wrong_type(instance, field, expected, value)
     elements = tuple(value)
     for element in elements:
         if not isinstance(element, model):
-            raise wrong_type(instance, field, f"{expected}, every one", element)
+            raise _wrong_type(instance, field, f"{expected}, every one", element)
     return elements
 
 
-def _to_texts(
-    value: object, instance: object, field: "attrs.Attribute[Any]"
-) -> tuple[str, ...] | None:
-    texts = _to_tuple(value, instance, field, str)
-    for text in texts or ():
-        check_encodable(text, instance, field.name)
-    return texts
+def to_texts(value: object, instance: object, field: "_Field") -> tuple[str, ...]:
+    """Make a tuple of any iterable of text."""
+    return tuple([to_text(text, instance, field) for text in to_objects(value, instance, field)])
 
 
-if TYPE_CHECKING:  # type checkers read what a plain function takes, and not what a Converter does
+Identifier = Annotated[str, to_identifier]
+"""Text that is not empty, and has no white space around it."""
+Secret = Annotated[str, to_secret]
+"""Text that is never shown."""
+_BY_TYPE: dict[object, _Convert] = {str: to_text, int: to_integer}
+
+if TYPE_CHECKING:  # type checkers read here what `__init__` takes
 
     def as_amount(value: Decimal | str | int) -> Decimal:
         """Convert an amount that must be given; see `to_amount`."""
@@ -468,21 +352,80 @@ if TYPE_CHECKING:  # type checkers read what a plain function takes, and not wha
         """Convert a date; see `to_date`."""
 
     def as_optional_texts(value: Iterable[str] | None) -> tuple[str, ...] | None:
-        """Convert an array of texts."""
-
-    def as_identifier(value: str) -> str:
-        """Check an identifier that must be given; see `to_identifier`."""
-
-    def as_text(value: str) -> str:
-        """Check a text that must be given; see `to_text`."""
+        """Convert an array of texts; see `to_texts`."""
 
     def as_uuid_text(value: UUID | str) -> str:
         """Convert an identifier in UUID format; see `to_uuid_text`."""
 else:
-    as_amount = as_optional_amount = converter(to_amount)
-    as_optional_number = converter(to_number)
-    as_optional_date = converter(to_date)
-    as_optional_texts = converter(_to_texts)
-    as_identifier = converter(to_identifier)
-    as_text = converter(to_text)
-    as_uuid_text = converter(to_uuid_text)
+    as_amount = as_optional_amount = to_amount
+    as_optional_number, as_optional_date = to_number, to_date
+    as_optional_texts, as_uuid_text = to_texts, to_uuid_text
+
+
+def checked(_: type, fields: "list[_Field]") -> "list[_Field]":
+    """Note how a `Model` converts each field: its `field_transformer`."""
+    return [field if CONVERTER in field.metadata else _noted(field) for field in fields]
+
+
+def _noted(field: "_Field") -> "_Field":
+    is_union = get_origin(field.type) in (Union, UnionType)
+    parts = get_args(field.type) if is_union else (field.type,)
+    wanted: Any = next(part for part in parts if part is not NoneType)
+    convert: Any = field.converter or _BY_TYPE.get(wanted)
+    metadata = {**field.metadata}
+    if get_origin(wanted) is Annotated:
+        convert = get_args(wanted)[1]
+    elif attrs.has(wanted):
+        convert, metadata[MODEL] = to_object, wanted
+    elif get_origin(wanted) is Sequence:
+        convert, metadata[MODEL] = to_objects, get_args(wanted)[0]
+    return field.evolve(converter=None, metadata={**metadata, CONVERTER: convert})
+
+
+class Model:
+    """What has its fields converted and checked; usual values are checked all at once."""
+
+    __slots__ = ()
+
+    def __attrs_post_init__(self) -> None:
+        model: Any = type(self)
+        if _plain_check(model)(self):
+            return
+        for field in attrs.fields(model):
+            value = getattr(self, field.name)
+            if CONVERTER in field.metadata and not (value is None and field.default is None):
+                converted = field.metadata[CONVERTER](value, self, field)
+                object.__setattr__(self, field.name, converted)
+
+
+_PLAIN = {
+    to_identifier: "type(o.{0}) is str and o.{0} and o.{0}.isascii() and o.{0}.strip() is o.{0}",
+    to_text: "type(o.{0}) is str and o.{0}.isascii()",
+    to_amount: "type(o.{0}) is Decimal and o.{0}.is_finite() and not o.{0}.is_signed()",
+}
+"""By converter, when a value is right as it is, as most are."""
+
+
+@functools.cache
+def _plain_check(model: type) -> Callable[[object], bool]:
+    """Compile the check whether every field is right as it is."""
+    checks = []
+    for field in attrs.fields(model):
+        if CONVERTER in field.metadata:  # a subclass may have fields of another kind
+            check = _PLAIN.get(field.metadata[CONVERTER], "False").format(field.name)
+            is_optional = field.default is None
+            checks.append(f"(o.{field.name} is None or {check})" if is_optional else check)
+    source = f"lambda o: {' and '.join(checks)}"
+    plain: Callable[[object], bool] = eval(source, {"Decimal": Decimal})  # noqa: S307  # from the table above
+    return plain
+
+
+def converter_of(field: "_Field") -> object:
+    """Return the function that converts the values of a field; None for a field without one."""
+    return field.metadata.get(CONVERTER)
+
+
+def currency_field(field: "_Field") -> str | None:
+    """Return the name of the field that holds an amount's currency; None if it is no amount."""
+    is_amount = converter_of(field) is to_amount
+    return field.metadata.get(AMOUNT_IN, "currency") if is_amount else None

@@ -15,13 +15,7 @@ import attrs
 from gateway_async.errors import ConfigurationError, GatewayError, InvalidOrderError
 from gateway_async.models.orders import OrderRef
 from gateway_async.models.records import Record, RefundRecord, TransactionRecord
-from gateway_async.models.values import (
-    as_amount,
-    as_identifier,
-    describe,
-    identifier_field,
-    text_field,
-)
+from gateway_async.models.values import Identifier, Model, as_amount, checked, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,16 +78,8 @@ def is_summable(amount: Decimal | None) -> bool:
     return amount.adjusted() < LONGEST_AMOUNT and int(exponent) >= -LONGEST_AMOUNT
 
 
-def _summable(instance: object, attribute: "attrs.Attribute[Any]", value: Decimal) -> None:
-    if not is_summable(value):
-        raise InvalidOrderError(
-            f"{describe(instance)}.{attribute.name}: {value!r} has more than "
-            f"{LONGEST_AMOUNT} digits before or after the point"
-        )
-
-
-@attrs.frozen(kw_only=True)
-class LedgerEntry:
+@attrs.frozen(kw_only=True, field_transformer=checked)
+class LedgerEntry(Model):
     """One payment as the merchant's books have it.
 
     An entry with a `transaction_id` is looked up by it, and one without by its `order_no`, which
@@ -108,14 +94,21 @@ class LedgerEntry:
         state: The merchant's own word for where it stands; None is not compared.
     """
 
-    order_no: str | None = identifier_field(default=None)
-    transaction_id: str | None = identifier_field(default=None)
-    currency: str = attrs.field(converter=as_identifier)
-    amount: Decimal = attrs.field(converter=as_amount, validator=_summable)
-    refunded: Decimal = attrs.field(default=Decimal(0), converter=as_amount, validator=_summable)
-    state: str | None = text_field(default=None)
+    order_no: Identifier | None = None
+    transaction_id: Identifier | None = None
+    currency: Identifier
+    amount: Decimal = attrs.field(converter=as_amount)
+    refunded: Decimal = attrs.field(default=Decimal(0), converter=as_amount)
+    state: str | None = None
 
     def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        for name in ("amount", "refunded"):
+            if not is_summable(getattr(self, name)):
+                raise InvalidOrderError(
+                    f"{describe(self)}.{name}: {getattr(self, name)!r} has more than "
+                    f"{LONGEST_AMOUNT} digits before or after the point"
+                )
         if self.order_no is None and self.transaction_id is None:
             raise InvalidOrderError(
                 f"{describe(self)}: order_no and transaction_id are both None; give one of them"

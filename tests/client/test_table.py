@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 ORDER = '''
 
-@attrs.frozen(kw_only=True, field_transformer=_converted_at_once)
+@attrs.frozen(kw_only=True, field_transformer=checked)
 class AdjustOrder(_Order):
     """One order to adjust."""
 
@@ -41,7 +41,7 @@ ROW = """            _batch(
                 echo_fields=(*_ORDER_ECHO, "adjusted_amount"),
             ),
 """
-FIELD = '    refund_note: str = text_field(default="")\n'
+FIELD = '    refund_note: str = ""\n'
 
 
 def copy_library(target: Path, **added: tuple[str, str]) -> Path:
@@ -86,7 +86,7 @@ def test_an_eleventh_batch_operation_is_its_models_and_one_row(tmp_path: Path) -
 @pytest.mark.slow
 async def test_a_new_field_of_an_order_is_one_line(tmp_path: Path) -> None:
     await rooms.keep_refunds(tmp_path)
-    behind = '    refund_reason: str = text_field(default="")\n'
+    behind = '    refund_reason: str = ""\n'
     show("show_the_field", copy_library(tmp_path, models__orders=(behind, FIELD)), tmp_path)
 
 

@@ -36,7 +36,7 @@ from gateway_async.models.payouts import (
     PayoutRequest,
     PersonDocument,
 )
-from gateway_async.models.values import to_amount, to_number
+from gateway_async.models.values import converter_of, to_amount, to_number
 
 CARD = "4111111111111111"
 SECURITY_CODE = "9753"
@@ -58,8 +58,8 @@ def full(model: type[_Model], **given: Any) -> _Model:
 
 
 def _sample(field: "attrs.Attribute[Any]") -> object:
-    converter = getattr(field.converter, "converter", None)
-    return Decimal("1.5") if converter in (to_amount, to_number) else f"<{field.name}>"
+    is_number = converter_of(field) in (to_amount, to_number)
+    return Decimal("1.5") if is_number else f"<{field.name}>"
 
 
 def _card_fields() -> dict[str, Any]:
