@@ -78,7 +78,7 @@ API: dict[str, tuple[str, Sequence[str]]] = {
     "errors": (
         "Errors",
         sorted(
-            (name for name in gateway_async.__all__ if name.endswith("Error")),
+            (name for name in vars(gateway_async)["__all__"] if name.endswith("Error")),
             key=lambda name: name != "GatewayError",
         ),
     ),

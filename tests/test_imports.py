@@ -71,9 +71,9 @@ def test_a_client_loads_what_it_needs_before_anything_is_sent(stages: list[set[s
 
 @pytest.mark.slow
 def test_every_public_name_is_there_in_order(stages: list[set[str]]) -> None:
-    assert sorted(gateway_async.__all__) == gateway_async.__all__
-    assert set(gateway_async.__all__) <= set(dir(gateway_async))
-    assert set(gateway_async.__all__) <= stages[3]
+    assert sorted(vars(gateway_async)["__all__"]) == vars(gateway_async)["__all__"]
+    assert set(vars(gateway_async)["__all__"]) <= set(dir(gateway_async))
+    assert set(vars(gateway_async)["__all__"]) <= stages[3]
 
 
 def test_names_that_load_later_are_the_very_classes() -> None:
