@@ -12,7 +12,6 @@ from gateway_async.models import payments
 
 SELDOM = (
     "cattrs",
-    "defusedxml",
     "gateway_async.payments",
     "gateway_async.coalescer",
     "gateway_async.jobs",

@@ -8,10 +8,9 @@ import contextlib
 import re
 from html.parser import HTMLParser
 from typing import Any, NoReturn
+from xml.parsers.expat import ExpatError, ParserCreate
 
 import orjson
-from defusedxml import DefusedXmlException
-from defusedxml.ElementTree import DefusedXMLParser, ParseError
 
 from gateway_async.errors import ReplyUnreadableError
 from gateway_async.models.records import CheckoutPage
@@ -57,8 +56,19 @@ def decode_respon(body: bytes) -> dict[str, Any]:
             declaration, and for elements nested more than 32 deep.
     """
     trimmed = _in_utf8(body)
-    plain = _plain_fields(trimmed) if len(trimmed) < _LONGEST_PLAIN else None
-    return _parsed_fields(trimmed, len(body)) if plain is None else plain
+    if len(trimmed) < _LONGEST_PLAIN and (plain := _plain_fields(trimmed)) is not None:
+        return plain
+    try:
+        return _Builder().parse(trimmed)
+    except _RefusedError as refusal:
+        problem = str(refusal)
+    except (ExpatError, ValueError, LookupError):
+        # The last two: an encoding that is not known, or that the bytes do not fit.
+        problem = "broken or truncated XML"
+    kind = kind_of(trimmed)
+    raise ReplyUnreadableError(
+        f"expected XML <respon>, got {problem if kind == XML else kind} ({len(body)} bytes)"
+    )
 
 
 def _in_utf8(body: bytes) -> bytes:
@@ -99,87 +109,63 @@ def _plain_fields(trimmed: bytes) -> dict[str, Any] | None:
     return fields if size == len(names) else None
 
 
-def _parsed_fields(trimmed: bytes, size: int) -> dict[str, Any]:
-    builder = _ElementBuilder()
-    parser = DefusedXMLParser(
-        target=builder, forbid_dtd=True, forbid_entities=True, forbid_external=True
-    )
-    # Straight from expat: the layer between would only write names that are taken apart again.
-    parser.parser.StartElementHandler = builder.start
-    parser.parser.EndElementHandler = builder.end
-    try:
-        parser.feed(trimmed)
-        parser.close()
-    except _NestedTooDeepError:
-        problem = f"XML nested more than {_DEEPEST} deep"
-    except DefusedXmlException:
-        problem = "XML with a document type definition or an entity declaration"
-    except (ParseError, ValueError, LookupError):
-        # The last two: an encoding that is not known, or that the bytes do not fit.
-        problem = "broken or truncated XML"
-    else:
-        if builder.root == "respon":
-            return builder.fields()
-        problem = "XML with another root element"
-    kind = kind_of(trimmed)
-    raise ReplyUnreadableError(
-        f"expected XML <respon>, got {problem if kind == XML else kind} ({size} bytes)"
-    )
+class _RefusedError(Exception):
+    """XML that is well-formed, and no reply."""
 
 
-class _NestedTooDeepError(Exception):
-    """Elements are nested deeper than any reply of the interface."""
-
-
-class _ElementBuilder:
-    """Builds plain values from parser events, without recursion.
-
-    Attributes:
-        root: The name of the root element, without its namespace.
-    """
+class _Builder:
+    """Builds plain values from what the parser finds, without recursion."""
 
     def __init__(self) -> None:
-        self.root = ""
         self._open: list[tuple[dict[str, Any], list[str]]] = [({}, [])]
+        """The children and texts of each element that is not closed; at first, of the document."""
 
-    def start(self, tag: str, attributes: object) -> None:
-        del attributes
+    def parse(self, body: bytes) -> dict[str, Any]:
+        """Return what stands in the root of a whole document.
+
+        Raises:
+            _RefusedError: For what no reply has; a document type alone can declare entities.
+            ExpatError, ValueError, LookupError: For what is broken.
+        """
+        parser = ParserCreate(namespace_separator="}")
+        parser.buffer_text = True
+        parser.StartDoctypeDeclHandler = self._refuse_doctype
+        parser.StartElementHandler = self._start
+        parser.CharacterDataHandler = self._add_text
+        parser.EndElementHandler = self._end
+        parser.Parse(body, True)  # noqa: FBT003  # it takes no keyword
+        ((root, value),) = self._open[0][0].items()
+        if root != "respon":
+            raise _RefusedError("XML with another root element")
+        return value if isinstance(value, dict) else {"#text": value} if value.strip() else {}
+
+    def _refuse_doctype(self, *declared: object) -> NoReturn:
+        del declared
+        raise _RefusedError("XML with a document type definition")
+
+    def _start(self, tag: str, attributes: object) -> None:
+        del tag, attributes
         if len(self._open) > _DEEPEST:
-            raise _NestedTooDeepError
-        if not self.root:
-            self.root = _local_name(tag)
+            raise _RefusedError(f"XML nested more than {_DEEPEST} deep")
         self._open.append(({}, []))
 
-    def data(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         self._open[-1][1].append(text)
 
-    def end(self, tag: str) -> None:
+    def _end(self, tag: str) -> None:
         children, texts = self._open.pop()
         text = "".join(texts)
-        value = _element_value(children, text) if children else text
+        value: Any = text
+        if children:
+            value = {**children, "#text": text} if text.strip() else children
         siblings = self._open[-1][0]
-        name = _local_name(tag) if "}" in tag else tag
+        name = tag.rpartition("}")[2] if "}" in tag else tag
         if name not in siblings:
             siblings[name] = value
         elif isinstance(siblings[name], list):
             siblings[name].append(value)
         else:
             siblings[name] = [siblings[name], value]
-
-    def close(self) -> None:
-        """Do nothing: the parser asks for it."""
-
-    def fields(self) -> dict[str, Any]:
-        value = self._open[0][0][self.root]
-        return value if isinstance(value, dict) else {"#text": value} if value.strip() else {}
-
-
-def _local_name(tag: str) -> str:
-    return tag.rpartition("}")[2]
-
-
-def _element_value(children: dict[str, Any], text: str) -> dict[str, Any]:
-    return {**children, "#text": text} if text.strip() else children
 
 
 def reply_fields(body: bytes) -> dict[str, str]:
