@@ -343,7 +343,7 @@ class NotificationReceiver:
             taken = handler(subject)
             if inspect.isawaitable(taken):
                 await taken
-        except Exception:
+        except Exception:  # noqa: BLE001  # the application's code: the gateway is to repeat it
             _log.exception("the handler of notifications raised; the gateway is to repeat it")
             raise _Answer(500, "it was not taken") from None
         self._known[name] = news, next(self._moments)
