@@ -141,7 +141,7 @@ class _Builder:
 
     def _refuse_doctype(self, *declared: object) -> NoReturn:
         del declared
-        raise _RefusedError("XML with a document type definition")
+        raise _RefusedError("XML with a document type definition or an entity declaration")
 
     def _start(self, tag: str, attributes: object) -> None:
         del tag, attributes
