@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway_async import OutcomeUnknownError, Timeouts
+from gateway_async import OutcomeUnknownError, RejectedError, Timeouts
 from gateway_async.sandbox import Sandbox, faults
-from tests.faults.deeds import DEEDS, SUCCEEDED, Trial
+from tests.faults.deeds import DECLINED, DEEDS, SUCCEEDED, Trial
 from tests.support.faults import LARGE, ROWS, Row
 
 HASTY = Timeouts(connect_seconds=5, reply_seconds=0.3, total_seconds=20)
@@ -43,3 +43,14 @@ def test_the_table_has_every_fault_that_strikes_requests() -> None:
         if issubclass(kind, faults.Fault) and not issubclass(kind, faults.NotificationFault)
     }
     assert {type(row.fault) for row in ROWS} == played
+
+
+@pytest.mark.parametrize("trial", ["refund"], indirect=True)
+async def test_what_the_gateway_declines_item_by_item(trial: Trial) -> None:
+    """The refunds ask for 4.00 of 10.00: the third of each is above what is left."""
+    deed = trial.kind(trial.sandbox)
+    async with trial.client() as gateway:
+        said = [await deed.do(gateway) for _ in range(3)]
+    assert [told.status for told in said] == [SUCCEEDED, SUCCEEDED, DECLINED]
+    assert all(isinstance(error, RejectedError) for error in said[-1].errors)
+    assert deed.effects() == [2, 2, 2]

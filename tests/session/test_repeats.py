@@ -35,7 +35,7 @@ from gateway_async import (
 from gateway_async.transport import HttpResponse
 from tests.client.payments import CARD, PAYMENT
 from tests.memory import Asked, MemoryTransport, client_over
-from tests.orders import refunds
+from tests.orders import made_up, orders_for, refunds
 from tests.session.http import VirtualLoop
 
 T = TypeVar("T")
@@ -181,6 +181,45 @@ def test_retry_after_is_honoured_up_to_the_cap(
     time.tzset()
     assert result.ok
     assert passed == pytest.approx(pause)
+
+
+@pytest.mark.parametrize("operation", ["query", "refund"])
+@pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.parametrize("status", [429, 503])
+def test_the_whole_batch_pauses(operation: str, status: int, *, trusted: bool) -> None:
+    """Nothing leaves in a pause, and a pause takes no place of the limiter."""
+    inside: list[float] = []
+
+    class _Limiter:
+        async def __aenter__(self) -> None:
+            inside.append(asyncio.get_running_loop().time())
+
+        async def __aexit__(self, *_: object) -> None: ...
+
+    async def answer(asked: Asked) -> Any:
+        reply = failing(asked)
+        await asyncio.sleep(1)
+        return reply
+
+    failing = _Failing(_status(status, **{"Retry-After": "20"}), 1)
+    gateway = client_over(
+        MemoryTransport(answer),
+        policy=BatchPolicy(concurrency=3, chunk_size=1),
+        retry=RetryPolicy(first_pause_seconds=0, max_pause_seconds=30),
+        timeouts=Timeouts(total_seconds=1000),
+        limiter=_Limiter(),
+        dialect=Dialect(nothing_done_http_statuses={status} if trusted else ()),
+    )
+    batch = getattr(gateway, operation)(orders_for(operation, made_up(12)))
+    result, _ = run(batch)
+    reads = operation == "query"
+    assert failing.at == inside
+    assert inside[:3] == [0, 0, 0]
+    assert min(inside[3:]) == 21
+    assert len(inside) == (13 if reads else 12)
+    first = OutcomeStatus.DECLINED if trusted else OutcomeStatus.UNKNOWN
+    assert result.counts[OutcomeStatus.SUCCEEDED] == (12 if reads else 11)
+    assert reads or result.counts[first] == 1
 
 
 def test_no_attempt_begins_after_the_total_time() -> None:

@@ -155,6 +155,27 @@ async def test_what_cannot_be_read_is_none_with_its_text(
     assert record.payment_status == "3000"
 
 
+@pytest.mark.parametrize("number", ["9" * 300, "18446744073709551616", "2.02e21"])
+async def test_only_an_integer_keeps_its_digits(number: str) -> None:
+    body = f'{{"return_status":"1","orders_list":[{{"reference_no":{number}}}]}}'.encode()
+    (record,) = (await client_over(MemoryTransport(lambda _: body)).recent_transactions()).records
+    is_kept = number.isdigit()
+    assert record.reference_no == (number if is_kept else None)
+    assert ("reference_no" in record.unreadable) is not is_kept
+
+
+async def test_one_bad_entry_of_a_list_loses_that_entry() -> None:
+    labels: list[Any] = [["a", 1, None, {"b": 2}], None, "c"]
+    documents = [{"labels": each} for each in labels]
+    record = await payout_of({"beneficiary": {"person_documents": documents}})
+    assert record.beneficiary is not None
+    first, second, third = record.beneficiary.person_documents
+    assert first.labels == ("a", "1")
+    assert first.unreadable == {"labels[2]": "null", "labels[3]": '{"b":2}'}
+    assert (second.labels, second.unreadable) == (None, {})
+    assert third.labels == ("c",)
+
+
 async def test_one_bad_element_does_not_spoil_a_list() -> None:
     record = await transaction_of({"fraud_check_result": [{"status": "ACCEPT"}, "x"]})
     assert record.fraud_check_result == (
