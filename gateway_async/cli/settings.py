@@ -58,7 +58,7 @@ _WHO = {
 }
 """Settings without which nothing can be sent, and what each should hold."""
 
-_SECRET_PLACES = ("secret_file", "keyring")
+_SECRET_PLACES = ("secret_file", "keyring", "secret")
 _FLAGS = ("allow_http", "trust_env")
 VARIABLES = {
     name: f"GATEWAY_{name.upper()}"
@@ -313,7 +313,6 @@ def read_settings(options: Mapping[str, Any], environment: Mapping[str, str]) ->
     given = {name: one for name, one in options.items() if one not in (None, False)}
     path = given.pop("config", None) or environment.get("GATEWAY_CONFIG")
     profile = given.pop("profile", None) or environment.get("GATEWAY_PROFILE")
-    source, file = _read_file(path, profile, environment)
     said: dict[str, Any] = {
         name: text
         for name, variable in VARIABLES.items()
@@ -325,28 +324,22 @@ def read_settings(options: Mapping[str, Any], environment: Mapping[str, str]) ->
                 f"{VARIABLES[name]}: expected true or false, got {said[name]!r}"
             )
         said[name] = said[name].lower() == "true"
-    policy = {**file.get("policy", {}), **given.pop("policy", {})}
-    recovery = {
-        "record_baseline": file.get("recovery", {}).get("refund_evidence") != "marker",
-        **file.get("recovery", {}),
-    }
-    merged = {"journal": default_journal(environment), **file, **said, **given}
-    merged |= {"policy": policy, "recovery": recovery}
-    if "journal" not in given and isinstance(merged["journal"], str):
-        locate(merged["journal"]).check_absolute()
-    has_secret = bool(environment.get(_SECRET_VARIABLE, "").strip())
-    for where, names, is_in_variable in (
-        ("the command", given, False),
-        ("the environment", said, has_secret),
-        (source, file, False),
+    source, parts = _read_file(path, profile, environment)
+    merged: dict[str, Any] = {"journal": default_journal(environment)}
+    for where, part in (
+        *((source, one) for one in parts),
+        ("the environment", said),
+        ("the command", given),
     ):
-        places = [name for name in _SECRET_PLACES if names.get(name)]
-        if len(places) + is_in_variable > 1:
+        if sum(bool(part.get(name)) for name in _SECRET_PLACES) > 1:
             raise ConfigurationError(f"the secret: {where} names more than one place; name one")
-        if places or is_in_variable:
-            merged = {name: one for name, one in merged.items() if name not in _SECRET_PLACES}
-            merged |= {name: names[name] for name in places}
-            break
+        merged = _over(merged, part)
+    merged.pop("secret", None)  # the variable is read last
+    if "journal" not in given:
+        locate(merged["journal"]).check_absolute()
+    recovery = merged.get("recovery", {})
+    has_references = recovery.get("refund_evidence") != "marker"
+    merged["recovery"] = {"record_baseline": has_references, **recovery}
     return _structured(merged, source)
 
 
@@ -370,8 +363,8 @@ def _read_file(
     path: Any,
     profile: str | None,
     environment: Mapping[str, str],
-) -> tuple[str, dict[str, Any]]:
-    """Return the name of the TOML file, and its settings with those of the profile over them.
+) -> tuple[str, list[dict[str, Any]]]:
+    """Return the name of the TOML file, and its settings: of all of it, and of the profile.
 
     Raises:
         ConfigurationError: If it cannot be read, or any part of it is wrong.
@@ -381,7 +374,7 @@ def _read_file(
         document = tomllib.loads(chosen.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         if not path and not profile:
-            return "no file", {}
+            return "no file", []
         raise ConfigurationError(f"cannot read {chosen}: there is no such file") from None
     except OSError as error:
         raise ConfigurationError(f"cannot read {chosen}: {error.strerror}") from None
@@ -399,7 +392,7 @@ def _read_file(
         place = f"{chosen}: [profiles.{name}]" if name else str(chosen)
         _refuse_secrets(part, place)
         _structured(_over(document, part), place)
-    return str(chosen), _over(document, profiles.get(profile, {}))
+    return str(chosen), [document, profiles[profile]] if profile else [document]
 
 
 def _refuse_secrets(part: Mapping[str, Any], place: str) -> None:
@@ -412,10 +405,10 @@ def _refuse_secrets(part: Mapping[str, Any], place: str) -> None:
         )
 
 
-def _over(document: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """Put a profile over a document: tables field by field, and one place of the secret."""
-    has_place = any(name in part for name in _SECRET_PLACES)
-    kept = {n: one for n, one in document.items() if not (has_place and n in _SECRET_PLACES)}
+def _over(below: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """Put settings over others: tables field by field, and one place of the secret."""
+    has_place = any(part.get(name) for name in _SECRET_PLACES)
+    kept = {n: one for n, one in below.items() if not (has_place and n in _SECRET_PLACES)}
     tables = {
         name: {**kept[name], **one}
         for name, one in part.items()

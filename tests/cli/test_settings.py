@@ -243,6 +243,8 @@ def test_a_profile_goes_over_the_rest(write: Write) -> None:
         ("[signer]\nfactory = 'a:b'\ndigest = 'md5'", "expected nothing beside it"),
         ("[signer]\nfactory = 'nowhere_at_all:make'", "has no module 'nowhere_at_all'; install it"),
         ("[signer]\nfactory = 'hmac'", 'signer: factory: expected "module:function"'),
+        ("journal = 'sqlite:///j.db'", "sqlite:///j.db depends on the working directory"),
+        ("[profiles.b]\nprofile = 1", "[profiles.b]: profile: not known"),
         ("a = = 1", "not TOML: at line 1, column 5"),
         (f"secret = {SECRET}", "not TOML: at line 1"),
         (f"secret = '{SECRET}'", "no secret may stand in this file"),
@@ -269,6 +271,9 @@ def test_what_is_wrong_in_the_file_is_named_and_no_secret(
 def test_everything_that_is_wrong_is_named_at_once(write: Write) -> None:
     message = refused("rate = 'x'\n[retry]\nattempts = 'y'\n[dialect]\ndone_status = 1", write)
     assert len(message.splitlines()) == 3
+    words = "sqlite:///j.db depends on the working directory"
+    assert words in refused("", write, {**ENVIRONMENT, "GATEWAY_JOURNAL": "sqlite:///j.db"})
+    assert read(journal="sqlite:///j.db").journal == "sqlite:///j.db"  # of the command, it is meant
     words = "GATEWAY_TRUST_ENV: expected true or false"
     assert words in refused("", write, {**ENVIRONMENT, "GATEWAY_TRUST_ENV": "maybe"})
 
