@@ -5,7 +5,7 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -44,14 +44,12 @@ from gateway_async.cli.tables import Format, OutFile, out_file
 from gateway_async.errors import JobNotFoundError
 from gateway_async.journal import JobState, JobStatus, Journal
 from gateway_async.journal.rows import Row
-from gateway_async.models.orders import OutcomeStatus
-from gateway_async.operations import PAYOUT
+from gateway_async.settings import place_of_gateway
 
 _PAGE = 1000
 _DIGITS = 16
 """Of the digest of a file's orders in the name of its job."""
 _LONGEST_PART = 80
-_PORTS = {"https": 443, "http": 80}
 _MOST_TIMES = 100
 """So often the same orders are made again at most."""
 
@@ -121,13 +119,11 @@ def name_of_orders(operation: str, settings: Settings, orders: str) -> str:
     Raises:
         ConfigurationError: If the gateway's address is wrong.
     """
-    url, who = urlsplit(settings.base_url), settings.who
-    host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname or ""
-    host += "" if url.port in (None, _PORTS.get(url.scheme)) else f":{url.port}"
-    address = host + url.path.rstrip("/")
-    parts = (operation, address, who["merchant_id"], who["account_id"], orders)
+    gateway, who = place_of_gateway(settings.base_url), settings.who
+    parts = (operation, gateway, who["merchant_id"], who["account_id"], orders)
     digest = hashlib.sha256(orjson.dumps(parts)).hexdigest()[:_DIGITS]
-    return "-".join((operation, who["merchant_id"][:_LONGEST_PART], host[:_LONGEST_PART], digest))
+    shown = (who["merchant_id"], urlsplit(gateway).netloc)
+    return "-".join((operation, *(one[:_LONGEST_PART] for one in shown), digest))
 
 
 def find_job(
@@ -149,60 +145,26 @@ def find_job(
     numbers = () if again is None else range(2, _MOST_TIMES + 1)
     names, found = (name, *(f"{name}-again-{number}" for number in numbers)), list[JobStatus]()
 
-    async def read(journal: Journal) -> None:
-        for one in names:
-            journal.job(one)  # refuses what is no name
-            try:
-                status = await journal.status(one)
-            except JobNotFoundError:
-                return
-            if not status.imported:  # what a killed import left is as good as new
-                return
-            found.append(status)
+    async def read() -> None:
+        async with settings.open_journal(create=create) as journal:
+            for one in names:
+                journal.job(one)  # refuses what is no name
+                try:
+                    status = await journal.status(one)
+                except JobNotFoundError:
+                    return
+                if not status.imported:  # what a killed import left is as good as new
+                    return
+                found.append(status)
 
-    _read(settings, read, create=create)
+    if (file := settings.journal_file) is None or file.exists():  # a server is asked
+        asyncio.run(read())
     if not found:
         return KnownJob(name=name, place=settings.place)
     if again and _is_done(found[-1]):
         after = f"{name}-again-{len(found) + 1}"
         return KnownJob(name=after, place=settings.place, before=tuple(found))
     return KnownJob(name=found[-1].name, place=settings.place, status=found[-1])
-
-
-def jobs_with_payouts(
-    settings: Settings, name: str, request_ids: Collection[str]
-) -> list[tuple[JobStatus, str]]:
-    """Return the other jobs of this merchant with payouts of these, each with the first of them.
-
-    One that the gateway declined does not count: it was not paid, and never will be.
-    """
-    found, wanted = list[tuple[JobStatus, str]](), {one.lower() for one in request_ids}
-    who = (settings.who["merchant_id"], settings.who["account_id"])
-
-    async def read(journal: Journal) -> None:
-        for status in await journal.jobs():
-            whose = (status.merchant_id, status.account_id)
-            if status.name == name or status.operation != PAYOUT.name or whose != who:
-                continue
-            async for row in rows_of(journal, status.name):
-                is_open = row.status is not OutcomeStatus.DECLINED
-                if is_open and row.order.request_id.lower() in wanted:
-                    found.append((status, row.order.request_id))
-                    break
-
-    _read(settings, read, create=False)
-    return found
-
-
-def _read(settings: Settings, read: Callable[[Journal], Awaitable[None]], *, create: bool) -> None:
-    """Read a journal, if there can be one; that of a server is asked."""
-
-    async def opened() -> None:
-        async with settings.open_journal(create=create) as journal:
-            await read(journal)
-
-    if (file := settings.journal_file) is None or file.exists():
-        asyncio.run(opened())
 
 
 async def rows_of(journal: Journal, name: str) -> AsyncIterator[Row]:

@@ -20,7 +20,7 @@ from cyclopts import Parameter
 from gateway_async.batching.batch import check_size
 from gateway_async.batching.feed import Chunk, OrderFeed
 from gateway_async.cli.console import Console, print_json, standard_output
-from gateway_async.cli.jobs import KnownJob, find_job, jobs_with_payouts, name_of_orders
+from gateway_async.cli.jobs import KnownJob, find_job, name_of_orders
 from gateway_async.cli.orders import LAYOUTS, Layout, OrderFile, wording
 from gateway_async.cli.run import (
     DONE,
@@ -104,9 +104,13 @@ def send(  # noqa: C901  # closures see what the command was given
     layout, settings = LAYOUTS[name], gateway.settings(pace, duplicates=duplicates)
     if job is not None:
         settings.open_journal(create=False).job(job)  # refuses what is no name
-    if again:  # an alike refund is what was asked for
+    is_payout = layout.operation is PAYOUT
+    if again:  # alike refunds, and payouts that other jobs have, are what was asked for
         recovery = attrs.evolve(settings.recovery, hold_alike_hours=None)
-        settings = attrs.evolve(settings, recovery=recovery)
+        allowed = (
+            attrs.evolve(settings.policy, duplicates="allow") if is_payout else settings.policy
+        )
+        settings = attrs.evolve(settings, recovery=recovery, policy=allowed)
     summary = RunSummary(command=name, source=orders, out=out, format=stdio)
     with _checked(summary, layout, settings, dry_run=dry_run) as file:
         if dry_run:
@@ -122,6 +126,7 @@ def send(  # noqa: C901  # closures see what the command was given
                 console.tell("job", f"{known.described}; nothing is sent", job=known.name)
             elif layout.confirms or known.before:
                 what = wording(name, file.totals, settings.base_url, file.unread)
+                what += "; payouts that other jobs have are paid again" * (is_payout and again)
                 confirm(console, f"{known.asked}: {what}", yes=yes)
 
         async def work(results: Results, stop: Stop) -> None:
@@ -255,28 +260,11 @@ def _run(
 def _find(
     file: OrderFile, settings: Settings, job: str | None, *, again: bool, create: bool = True
 ) -> KnownJob:
-    """Find the job that a file is.
-
-    Raises:
-        RefusedError: For a new job with a payout that another job has.
-    """
+    """Find the job that a file is."""
     if job is not None:
-        known = find_job(settings, job, create=create)
-    else:
-        name = name_of_orders(file.layout.command, settings, file.digest)
-        known = find_job(settings, name, again=again, create=create)
-    if known.status is not None or file.operation is not PAYOUT or known.before:
-        return known
-    keys = {order.request_id for order in file.orders()}
-    found = jobs_with_payouts(settings, known.name, keys)
-    if found and not again:
-        status, request_id = found[0]
-        raise RefusedError(
-            f"request_id {request_id} stands in job {status.name} of "
-            f"{status.created_at:%Y-%m-%d %H:%M}, which may have paid it: take the row out, or "
-            "give another payout a request_id of its own"
-        )
-    return attrs.evolve(known, before=tuple(status for status, _ in found))
+        return find_job(settings, job, create=create)
+    name = name_of_orders(file.layout.command, settings, file.digest)
+    return find_job(settings, name, again=again, create=create)
 
 
 # Dry runs

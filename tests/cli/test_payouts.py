@@ -1,5 +1,6 @@
 """`payout`: every payout once, by its `request_id`."""
 
+import asyncio
 import re
 import shlex
 import uuid
@@ -78,15 +79,33 @@ async def test_a_payout_of_another_job_is_not_paid_again_unasked_however_it_is_w
     assert (await run(sandbox, *LINE, *named, cwd=tmp_path)).code == 0
     rows = [(key(2).upper(), *cells(2)[1:]), cells(3), cells(4)]
     write(tmp_path / "payouts.csv", HEADER, rows)
-    for more in ((), ("--job", "december"), ("--dry-run",)):
+    for more in ((), ("--job", "december")):
         ended = await run(sandbox, *LINE, *more, cwd=tmp_path)
         assert ended.code == 2, ended.stderr
-        assert f"request_id {key(2)} stands in job payout-" in ended.stderr
+        assert (
+            f"request_id {key(2)!r}, which stands in job 'payout-{sandbox.merchant_id}-november'"
+            in ended.stderr
+        )
     assert paid(sandbox, 5) == [1, 1, 1, 0, 0]
     ended = await run(sandbox, *LINE, "--again", cwd=tmp_path)
     assert ended.code == 0, ended.stderr
     assert paid(sandbox, 2) == [1, 1]
     assert sandbox.requests["payout"] == 6
+
+
+async def test_two_files_with_one_request_id_started_together_pay_it_once(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    write(tmp_path / "one.csv", HEADER, [cells(number) for number in range(3)])
+    write(tmp_path / "other.csv", HEADER, [cells(number) for number in range(2, 5)])
+    ended = await asyncio.gather(
+        *(
+            run(sandbox, "payout", f"{name}.csv", "--out", f"{name}.out", *LINE[4:], cwd=tmp_path)
+            for name in ("one", "other")
+        )
+    )
+    assert sorted(one.code or 0 for one in ended) == [0, 2], [one.stderr for one in ended]
+    assert len(sandbox.ledger.payouts_of(key(2))) == 1
 
 
 async def test_payouts_from_standard_input_go_on_from_their_journal(
