@@ -5,6 +5,7 @@ was seen, what it may mean, and the question to ask.
 """
 
 import asyncio
+import contextlib
 import json as json_format
 import os
 import re
@@ -132,16 +133,19 @@ def check(  # noqa: C901  # a question, a file, two ways of printing
             )
         if not console.ask(f"{write} exists. Replace it?"):
             raise RefusedError(f"--write: {write} was left as it is")
-    findings = asyncio.run(GatewayCheck(settings=settings, credentials=credentials).run(refs))
-    config, code = write_config(settings), exit_code(findings)
-    if write is not None:
-        option = "--write: "
-        with new_file(
-            write, console.warn, option=option, is_private=True, replaces=Path.is_file
-        ) as file:
+    with contextlib.ExitStack() as opened:
+        file = None
+        if write is not None:
+            begun = new_file(
+                write, console.warn, option="--write: ", is_private=True, replaces=Path.is_file
+            )
+            file = opened.enter_context(begun)
+        findings = asyncio.run(GatewayCheck(settings=settings, credentials=credentials).run(refs))
+        config, code = write_config(settings), exit_code(findings)
+        if file is not None:
             file.end(config)
-        if file.problem:
-            raise ConfigurationError(f"{option}{file.problem}")
+    if file is not None and file.problem:
+        raise ConfigurationError(f"--write: {file.problem}")
     if json:
         shown = [attrs.asdict(one) for one in findings]
         print_json({"exit_code": code, "findings": shown, "config": config})

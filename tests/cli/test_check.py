@@ -85,7 +85,7 @@ async def test_people_read_lines_and_then_a_config(sandbox: Sandbox, tmp_path: P
     assert load(config, tmp_path / "c.toml").dialect == Dialect()
 
 
-async def test_nothing_listens(sandbox: Sandbox) -> None:
+async def test_an_address_that_leads_nowhere(sandbox: Sandbox) -> None:
     with bind() as bound:
         address = f"http://127.0.0.1:{bound.getsockname()[1]}"
         ended, found = await check(sandbox, "--base-url", address)
@@ -93,15 +93,13 @@ async def test_nothing_listens(sandbox: Sandbox) -> None:
     assert "refused" in found["connection"]["seen"]
     assert address.removeprefix("http://") in found["connection"]["advice"]
     assert set(statuses_of(found).values()) == {"unknown", "skipped"}
-    assert not sandbox.requests.total()
-
-
-async def test_a_host_without_an_address(sandbox: Sandbox) -> None:
     host = ".".join(["x" * 60] * 5)  # longer than a name can be, so that no resolver is asked
     ended, found = await check(sandbox, "--base-url", f"https://{host}")
-    assert ended.code == 3
-    assert found["address"]["status"] == "unknown"
+    assert (ended.code, found["address"]["status"]) == (3, "unknown")
     assert "the host in base_url" in found["address"]["advice"]
+    ended, found = await check(sandbox, "--base-url", sandbox.base_url.replace("http:", "https:"))
+    assert (ended.code, found["tls"]["status"]) == (3, "unknown")
+    assert not sandbox.requests.total()
 
 
 @pytest.fixture
@@ -132,41 +130,37 @@ async def test_a_certificate_of_an_unknown_authority(
     assert re.match(r"TLSv1\.\d, certificate by trustme.*, valid until ", found["tls"]["seen"])
 
 
-async def test_no_tls_where_tls_is_expected(sandbox: Sandbox) -> None:
-    ended, found = await check(sandbox, "--base-url", sandbox.base_url.replace("http:", "https:"))
-    assert ended.code == 3
-    assert found["tls"]["status"] == "unknown"
-
-
-@pytest.mark.parametrize("is_tls", [False, True])
-async def test_a_proxy_that_wants_another_password(
-    sandbox: Sandbox, tls: ssl.SSLContext, tmp_path: Path, *, is_tls: bool
+@pytest.mark.parametrize(
+    ("is_tls", "password"), [(False, "wrong-pa55"), (True, "wrong-pa55"), (True, "right")]
+)
+async def test_a_proxy_that_wants_a_password(
+    sandbox: Sandbox,
+    tls: ssl.SSLContext,
+    authority: trustme.CA,
+    tmp_path: Path,
+    *,
+    is_tls: bool,
+    password: str,
 ) -> None:
-    config = tmp_path / "config.toml"
+    config, ca_file = tmp_path / "config.toml", tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(ca_file)
     async with (
         Proxy(sandbox.base_url, tls=tls if is_tls else None) as gateway,
         ForwardProxy(login="me:right") as proxy,
     ):
-        config.write_text(f'proxy = "{proxy.with_login("me:wrong-pa55")}"\n')
+        config.write_text(
+            f'proxy = "{proxy.with_login(f"me:{password}")}"\nca_file = "{ca_file}"\n'
+        )
         ended, found = await check(sandbox, "--base-url", gateway.base_url, "--config", config)
-    assert ended.code == 3
-    assert "407" in found["proxy"]["seen"]
-    assert "GATEWAY_PROXY" in found["proxy"]["advice"]
-    assert "wrong-pa55" not in ended.stdout
-    assert not sandbox.requests.total()
-
-
-async def test_a_proxy_that_lets_requests_through(
-    sandbox: Sandbox, tls: ssl.SSLContext, authority: trustme.CA, tmp_path: Path
-) -> None:
-    config, ca_file = tmp_path / "config.toml", tmp_path / "ca.pem"
-    authority.cert_pem.write_to_path(ca_file)
-    async with Proxy(sandbox.base_url, tls=tls) as gateway, ForwardProxy(login="me:pa55") as proxy:
-        config.write_text(f'proxy = "{proxy.with_login("me:pa55")}"\nca_file = "{ca_file}"\n')
-        ended, found = await check(sandbox, "--base-url", gateway.base_url, "--config", config)
-    assert (ended.code, statuses_of(found)) == (0, {})
-    assert proxy.base_url in found["proxy"]["seen"]
-    assert "pa55" not in ended.stdout
+    assert password not in ended.stdout
+    if password == "right":
+        assert (ended.code, statuses_of(found)) == (0, {})
+        assert proxy.base_url in found["proxy"]["seen"]
+    else:
+        assert ended.code == 3
+        assert "407" in found["proxy"]["seen"]
+        assert "GATEWAY_PROXY" in found["proxy"]["advice"]
+        assert not sandbox.requests.total()
 
 
 # What answers
@@ -218,7 +212,10 @@ async def test_a_wrong_signature(sandbox: Sandbox, tmp_path: Path) -> None:
     assert "another-secret" not in ended.stdout
 
 
-async def test_an_address_that_is_not_registered(sandbox: Sandbox) -> None:
+async def test_a_refusal_is_not_explained_by_a_guess(sandbox: Sandbox) -> None:
+    ended, found = await check(sandbox, "--transaction-id", "T-404")
+    assert (ended.code, statuses_of(found)) == (1, {"query of transaction_id 'T-404'": "wrong"})
+
     sandbox.faults.add("query", Status(403))
     ended, found = await check(sandbox)
     assert ended.code == 1
@@ -226,8 +223,6 @@ async def test_an_address_that_is_not_registered(sandbox: Sandbox) -> None:
     assert "/v1/retrievalTrans is refused" in found["registered address"]["seen"]
     assert "127.0.0.1" in found["registered address"]["advice"]
 
-
-async def test_a_refusal_of_everything_is_not_explained_by_a_guess(sandbox: Sandbox) -> None:
     sandbox.faults.add("*", Status(403))
     ended, found = await check(sandbox)
     assert ended.code == 1
@@ -240,15 +235,13 @@ async def test_a_refusal_of_everything_is_not_explained_by_a_guess(sandbox: Sand
     assert "ask the gateway" in found["reply"]["advice"]
 
 
-async def test_an_order_that_is_not_known(sandbox: Sandbox) -> None:
-    ended, found = await check(sandbox, "--transaction-id", "T-404")
-    assert (ended.code, statuses_of(found)) == (1, {"query of transaction_id 'T-404'": "wrong"})
-
-
-async def test_a_setting_that_is_missing_sends_nothing(sandbox: Sandbox) -> None:
+async def test_what_cannot_be_done_sends_nothing(sandbox: Sandbox, tmp_path: Path) -> None:
     ended = await run(None, "check", "--base-url", sandbox.base_url)
     assert ended.code == 2
     assert "GATEWAY_MERCHANT_ID" in ended.stderr
+    ended = await run(sandbox, "check", "--write", tmp_path / "missing" / "config.toml")
+    assert ended.code == 2
+    assert "--write" in ended.stderr
     assert not sandbox.requests.total()
 
 
@@ -288,12 +281,6 @@ async def test_no_file_is_replaced_without_asking(sandbox: Sandbox, tmp_path: Pa
     assert path.read_text() == "# mine\n"
     assert (await run(sandbox, "check", "--write", path, "--yes")).code == 0
     assert "merchant_id" in path.read_text()
-
-
-async def test_a_file_that_cannot_be_written(sandbox: Sandbox, tmp_path: Path) -> None:
-    ended = await run(sandbox, "check", "--write", tmp_path / "missing" / "config.toml")
-    assert ended.code == 2
-    assert "--write" in ended.stderr
 
 
 def test_every_open_question_is_asked() -> None:
@@ -345,70 +332,32 @@ def look(
     return list(describe_order(operation, outcome, dialect or Dialect(), NOW))
 
 
+def paid(**fields: Any) -> TransactionRecord:
+    return TransactionRecord(**fields)
+
+
+KWD = paid(amount=Decimal("1.234"), currency="KWD")
+JPY = paid(amount=Decimal(100), currency="JPY")
+REFUND = RefundRecord(refund_reference_id="R", refund_status="2")
+LATER = datetime(2026, 11, 23, 20)  # noqa: DTZ001  # as the wire has it
+
+
 @pytest.mark.parametrize(
     ("record", "dialect", "status", "field", "shown"),
     [
-        (TransactionRecord(payment_status="4100"), {}, "ask", "payment_states", "'4100'"),
-        (
-            TransactionRecord(payment_status="4100"),
-            {"payment_states": {"4100": "captured"}},
-            "ok",
-            "",
-            "payment_status 4100",
-        ),
-        (TransactionRecord(query_result="7"), {}, "wrong", "absent_query_results", "'7'"),
-        (TransactionRecord(query_result="7"), {"absent_query_results": {"7"}}, "ok", "", "7"),
-        (
-            RefundRecord(refund_reference_id="R", refund_status="2"),
-            {},
-            "ask",
-            "declined_statuses",
-            "'2'",
-        ),
-        (
-            TransactionRecord(amount=Decimal("1.234"), currency="KWD"),
-            {},
-            "wrong",
-            "currency_places",
-            "1.234 KWD has 3 decimal places",
-        ),
-        (
-            TransactionRecord(amount=Decimal(100), currency="JPY"),
-            {},
-            "ask",
-            "currency_places",
-            "100 JPY has 0 decimal places",
-        ),
-        (
-            TransactionRecord(amount=Decimal(100), currency="JPY"),
-            {"currency_places": {"JPY": 0}},
-            "ok",
-            "",
-            "amount 100",
-        ),
-        (
-            TransactionRecord(unreadable={"transaction_date": "23.11.2026"}),
-            {},
-            "wrong",
-            "",
-            "transaction_date '23.11.2026'",
-        ),
-        (TransactionRecord(extra={"channel": "web"}), {}, "ask", "", "channel"),
-        (
-            TransactionRecord(transaction_date=datetime(2026, 11, 23, 20)),  # noqa: DTZ001  # as the wire has it
-            {},
-            "wrong",
-            "utc_offset_hours",
-            "2026-11-23 20:00:00",
-        ),
-        (
-            TransactionRecord(transaction_date=datetime(2026, 11, 23, 20)),  # noqa: DTZ001  # as the wire has it
-            {"utc_offset_hours": 8},
-            "ok",
-            "",
-            "2026-11-23 20:00:00",
-        ),
+        (paid(payment_status="4100"), {}, "ask", "payment_states", "'4100'"),
+        (paid(payment_status="4100"), {"payment_states": {"4100": "captured"}}, "ok", "", "4100"),
+        (paid(query_result="7"), {}, "wrong", "absent_query_results", "'7'"),
+        (paid(query_result="7"), {"absent_query_results": {"7"}}, "ok", "", "7"),
+        (REFUND, {}, "ask", "declined_statuses", "'2'"),
         (RefundRecord(refund_status="1"), {}, "wrong", "", "refund_reference_id"),
+        (KWD, {}, "wrong", "currency_places", "1.234 KWD has 3 decimal places"),
+        (JPY, {}, "ask", "currency_places", "100 JPY has 0 decimal places"),
+        (JPY, {"currency_places": {"JPY": 0}}, "ok", "", "amount 100"),
+        (paid(unreadable={"transaction_date": "23.11.2026"}), {}, "wrong", "", "'23.11.2026'"),
+        (paid(extra={"channel": "web"}), {}, "ask", "", "channel"),
+        (paid(transaction_date=LATER), {}, "wrong", "utc_offset_hours", "2026-11-23 20:00:00"),
+        (paid(transaction_date=LATER), {"utc_offset_hours": 8}, "ok", "", "2026-11-23 20:00:00"),
     ],
 )
 def test_what_does_not_fit_names_the_field_of_the_dialect(
