@@ -79,10 +79,10 @@ if TYPE_CHECKING:
     from gateway_async.session import Session
     from gateway_async.settings import BatchPolicy, RecoveryPolicy
 
+    # The states of orders, by transaction and position.
     Beside = dict[str, dict[int, JobState]]
-    """The states of orders, by transaction and position."""
+    # The orders of one chunk that are new, with their positions.
     Group = tuple[Sequence[int], Sequence[Any]]
-    """The orders of one chunk that are new, with their positions."""
 
 T = TypeVar("T")
 

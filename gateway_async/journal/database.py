@@ -35,8 +35,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _MOST_TOGETHER = 32
+# After so many turns of the event loop without another operation, those that came go together.
 _QUIET_TURNS = 4
-"""After so many turns of the event loop without another operation, those that came go together."""
 _LONGEST_TEXT = 300
 _ELSEWHERE = "the journal was entered in another event loop, and can be used only there"
 _PARAMETER = re.compile(r":([a-z_]+)")
@@ -311,12 +311,12 @@ def make_engine(location: "Location") -> "_Sqlite | _Postgres":
 
 _BUSY_SECONDS = 30.0
 _MOST_SECONDS_BETWEEN = 0.02
+# The second: on macOS, a plain fsync leaves what was written in the drive's cache.
 _SQLITE_SETTINGS = (
     "PRAGMA synchronous = FULL",
     "PRAGMA fullfsync = 1",
     "PRAGMA journal_mode",
 )
-"""The second: on macOS, a plain fsync leaves what was written in the drive's cache."""
 _NOT_THERE = "was deleted, moved or replaced while the journal was open"
 
 
@@ -425,8 +425,11 @@ def _number_of(path: Path) -> tuple[int, int] | None:
 
 # PostgreSQL
 
+# Above PostgreSQL's own limit for a statement.
 _SILENT_SECONDS = 75.0
-"""Above PostgreSQL's own limit for a statement."""
+# A process that is frozen inside a transaction loses its locks before one that waits for them
+# gives up; and a commit is on the server's disk, however the server, database or user is
+# configured.
 _POSTGRES_SETTINGS = (
     "SET statement_timeout = '60s'",
     "SET lock_timeout = '20s'",
@@ -436,9 +439,7 @@ _POSTGRES_SETTINGS = (
         "WHERE current_setting('synchronous_commit') = 'off'"
     ),
 )
-"""A process that is frozen inside a transaction loses its locks before one that waits for them
-gives up; and a commit is on the server's disk, however the server, database or user is
-configured."""
+# So that no call waits for ever; what the URL says itself goes before.
 _POSTGRES_CONNECTION: "dict[str, int | str]" = {
     "connect_timeout": 10,
     "keepalives": 1,
@@ -448,7 +449,6 @@ _POSTGRES_CONNECTION: "dict[str, int | str]" = {
     "tcp_user_timeout": 30_000,
     "application_name": "gateway_async",
 }
-"""So that no call waits for ever; what the URL says itself goes before."""
 
 
 class _Postgres:

@@ -17,7 +17,8 @@ from gateway_async.errors import (
     JournalError,
     hide_given,
 )
-from gateway_async.journal import chunks, leases, schema
+from gateway_async.journal import leases, schema
+from gateway_async.journal.chunks import Orders
 from gateway_async.journal.database import Database, make_engine
 from gateway_async.journal.leases import Lease, take_lease
 from gateway_async.journal.location import locate
@@ -51,8 +52,8 @@ T = TypeVar("T")
 _EXTRA = frozenset({"alembic", "sqlalchemy", "psycopg", "psycopg_binary", "psycopg_c"})
 _PAGE = 1000
 _LONGEST_NAME = 200
+# More than any database's column of their numbers holds.
 _SLICES_AT_MOST = 2**31
-"""More than any database's column of their numbers holds."""
 _LONGEST_LEASE_SECONDS = 86_400
 
 _DECISIONS = {
@@ -211,7 +212,8 @@ class Journal:
         Raises:
             JobNotFoundError: If there is no job of this name.
         """
-        return await self._read(name, chunks.read_rows, -1, frozenset(JobState), after, limit)
+        states = frozenset(JobState)
+        return await self._read(name, lambda tx, at: Orders(tx, at).rows(states, after, limit))
 
     def _read(
         self,
@@ -412,13 +414,13 @@ slice_size, total, EXISTS (
 )"""
 _JOBS = f"SELECT {_COLUMNS} FROM gateway_jobs WHERE id BETWEEN :lowest AND :highest ORDER BY id"
 _JOB = f"SELECT {_COLUMNS} FROM gateway_jobs WHERE name = :name"
+# Both in one look: meanwhile a chunk may come by an exception.
 _COUNTS = """
 SELECT job_id, state, '', sum(last - first + 1) FROM gateway_chunks
 WHERE exceptions = '' AND job_id BETWEEN :lowest AND :highest GROUP BY job_id, state
 UNION ALL
 SELECT job_id, state, exceptions, last - first + 1 FROM gateway_chunks
 WHERE exceptions <> '' AND job_id BETWEEN :lowest AND :highest"""
-"""Both in one look: meanwhile a chunk may come by an exception."""
 
 
 def find_job(transaction: "Transaction", name: str) -> "tuple[Any, ...]":
@@ -484,9 +486,9 @@ def decide(
     named = order if isinstance(order, list | tuple | range) else [order]
     if not named:
         raise JournalError("no order is named that could be decided on", job=name)
-    find = functools.partial(chunks.find_position, transaction, job_id, name, total)
-    positions = sorted(set(map(find, named)))
-    numbers = chunks.slices_of(transaction, job_id, positions)
+    orders = Orders(transaction, job_id)
+    positions = sorted({orders.find(each, total) for each in named})
+    numbers = orders.slices(positions)
     leases.lock_slices(transaction, job_id, numbers)  # before their orders, as a lease does
 
     def change(known: Known, position: int) -> Known:
@@ -510,7 +512,7 @@ def decide(
             note=storable(note),
         )
 
-    chunks.decide(transaction, job_id, positions, change)
+    orders.decide(positions, change)
     for number in numbers:
         leases.wake_slice(transaction, job_id, number, reopen=state is JobState.NEW)
 

@@ -8,7 +8,6 @@ goes on.
 """
 
 import asyncio
-import functools
 import itertools
 import time
 from types import MappingProxyType
@@ -24,7 +23,7 @@ from gateway_async.errors import (
     JournalError,
     LeaseLostError,
 )
-from gateway_async.journal import chunks
+from gateway_async.journal.chunks import Orders
 from gateway_async.journal.rows import SliceStatus, noted, storable
 from gateway_async.journal.states import UNFINISHED, JobState, Transition
 from gateway_async.operations import OPERATIONS
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# The lease of a process that submits a job.
 IMPORT_SLICE = -1
-"""The lease of a process that submits a job."""
 _ALL = frozenset(JobState)
 _MOST_DOUBLINGS = 6
 _TAKEN = "another process took it"
@@ -53,11 +52,11 @@ _RELEASE_OF = f"UPDATE gateway_slices SET expires_at = 0 {_OF_SLICE} AND owner =
 _LOOK = f"""
 SELECT first, last, total, epoch, owner, expires_at - NOW_SECONDS FROM gateway_slices
 {_OF_SLICE} FOR UPDATE"""
+# It is due again when the lease is over: else a worker that was handed it, and died, would leave
+# it for good. A finished one has something to do again: what is held is looked at.
 _TAKE = f"""
 UPDATE gateway_slices SET epoch = epoch + 1, owner = :owner, expires_at = NOW_SECONDS + :seconds,
 due_at = NOW_SECONDS + :seconds, finished = FALSE {_OF_SLICE}"""
-"""It is due again when the lease is over: else a worker that was handed it, and died, would leave
-it for good. A finished one has something to do again: what is held is looked at."""
 _JOB = "SELECT id, imported, slice_size, operation, gateway FROM gateway_jobs WHERE name = :name"
 _ADOPT = "UPDATE gateway_jobs SET gateway = :gateway WHERE id = :job"
 _TRIES = f"SELECT tries FROM gateway_slices {_OF_SLICE} FOR UPDATE"
@@ -113,6 +112,10 @@ class LeaseKey:
     first: int = 0
     last: int = -1
     total: int = 0
+
+    def orders(self, transaction: "Transaction") -> Orders:
+        """Return the orders that it is about."""
+        return Orders(transaction, self.job_id, self.slice_number)
 
     @property
     def named(self) -> "dict[str, Any]":
@@ -244,12 +247,12 @@ class Lease:
             after: Behind which position to begin.
             limit: How many at most.
         """
-        return await self._read(chunks.read_rows, self.slice_number, states, after, limit)
+        return await self._read(lambda orders: orders.rows(states, after, limit))
 
     async def rows_between(self, first: int, last: int) -> "list[Row]":
         """Return the rows from one position to another, both included, in all states."""
-        read, most = chunks.read_rows, last - first + 1
-        return await self._read(read, self.slice_number, _ALL, first - 1, most, last)
+        most = last - first + 1
+        return await self._read(lambda orders: orders.rows(_ALL, first - 1, most, last))
 
     async def new(
         self, *, after: int, limit: int, orders: bool
@@ -261,18 +264,17 @@ class Lease:
             limit: After how many orders no further chunk is begun.
             orders: Whether the orders are read, too; else there are only positions.
         """
-        read = chunks.read_new
-        return await self._read(read, self.slice_number, after, limit, orders=orders)
+        return await self._read(lambda own: own.new(after, limit, orders=orders))
 
     async def rows_of(
         self, transaction_ids: "Collection[str]", states: "Collection[JobState]"
     ) -> "list[Row]":
         """Return the rows of these transactions in these states, by position, of all slices."""
-        return await self._read(chunks.read_identities, transaction_ids, states)
+        return await self._read(lambda orders: orders.of(transaction_ids, states))
 
     async def witness(self) -> "Row | None":
-        """Return a row that succeeded and has a reference; None if none is found."""
-        return await self._read(chunks.read_witness)
+        """Return a row of any slice that succeeded and has a reference; None if none is found."""
+        return await self._read(lambda own: attrs.evolve(own, slice_number=-1).witness())
 
     # Changes: each raises `LeaseLostError` if the lease is no longer ours, and `JournalError` if an
     # order is in no state that may change so; then nothing was changed.
@@ -300,21 +302,21 @@ class Lease:
         """
         request, sent = next(self._requests), noted(references, marker, alone=alone)
 
-        def intend(transaction: "Transaction", job_id: int, slice_number: int) -> int:
-            chunks.intend(transaction, job_id, slice_number, request, indices, sent)
+        def intend(orders: Orders) -> int:
+            orders.intend(request, indices, sent)
             return request
 
         return self._change("keep what is about to be sent", intend, alive=True)
 
     def withdraw(self, request: int, indices: "Sequence[int]") -> "asyncio.Future[None]":
         """Record that nothing of orders in flight was sent, which is proved: they are new."""
-        withdraw = functools.partial(chunks.withdraw, request=request, indices=indices)
-        return self._change("keep that nothing was sent", withdraw)
+        what = "keep that nothing was sent"
+        return self._change(what, lambda orders: orders.withdraw(request, indices))
 
     def hold(self, found: "Mapping[int, Known]") -> "asyncio.Future[None]":
         """Record that new orders are not sent before a person decides."""
-        hold = functools.partial(chunks.settle, transition=Transition.HOLD, found=found)
-        return self._change("hold orders", hold, alive=True)
+        hold = Transition.HOLD
+        return self._change("hold orders", lambda orders: orders.settle(hold, found), alive=True)
 
     def settle(
         self, request: int, found: "Mapping[int, Known]", *, ended_at: float
@@ -326,14 +328,10 @@ class Lease:
             found: What is known of each, by position.
             ended_at: When the request ended, in seconds since the epoch.
         """
-        settle = functools.partial(
-            chunks.settle,
-            transition=Transition.SETTLE,
-            found=found,
-            request=request,
-            ended_at=ended_at,
+        return self._change(
+            "keep the outcomes",
+            lambda orders: orders.settle(Transition.SETTLE, found, request, ended_at),
         )
-        return self._change("keep the outcomes", settle)
 
     def succeed(
         self,
@@ -351,14 +349,10 @@ class Lease:
             references: The gateway's reference of each, or "".
             ended_at: When the request ended, in seconds since the epoch.
         """
-        succeed = functools.partial(
-            chunks.succeed,
-            request=request,
-            indices=indices,
-            references=references,
-            ended_at=ended_at,
+        return self._change(
+            "keep the outcomes",
+            lambda orders: orders.succeed(request, indices, references, ended_at),
         )
-        return self._change("keep the outcomes", succeed)
 
     async def recover(
         self,
@@ -377,31 +371,24 @@ class Lease:
             Whether they were still unknown, and those beside in their states; an operator may
             have decided.
         """
-        recover = functools.partial(chunks.recover, found=found, beside=beside)
-        return await self._change("keep what was found out", recover)
+        what = "keep what was found out"
+        return await self._change(what, lambda orders: orders.recover(found, beside))
 
     def _change(
-        self, what: str, operation: "Callable[[Transaction, int, int], T]", *, alive: bool = False
+        self, what: str, operation: "Callable[[Orders], T]", *, alive: bool = False
     ) -> "asyncio.Future[T]":
         """Change orders of the slice, in a transaction that finds the lease to be ours."""
-        key = self._key
 
         def change(transaction: "Transaction") -> T:
-            verify(transaction, key, alive=alive)
-            return operation(transaction, key.job_id, key.slice_number)
+            verify(transaction, self._key, alive=alive)
+            return operation(self._key.orders(transaction))
 
         done = self._run(what, change)
         done.add_done_callback(self._note_failure)
         return done
 
-    def _read(
-        self,
-        operation: "Callable[Concatenate[Transaction, int, P], T]",
-        /,
-        *arguments: P.args,
-        **named: P.kwargs,
-    ) -> "asyncio.Future[T]":
-        return self._run("read the orders", operation, self._key.job_id, *arguments, **named)
+    def _read(self, operation: "Callable[[Orders], T]") -> "asyncio.Future[T]":
+        return self._run("read the orders", lambda tx: operation(self._key.orders(tx)))
 
     def _run(
         self,
@@ -493,7 +480,7 @@ def take_job(  # noqa: PLR0913, PLR0917  # which lease, and for whom
     if gateway and not known:  # a job of an earlier version
         transaction.run(_ADOPT, job=job_id, gateway=gateway)
     look_up = bool(OPERATIONS[operation].recovered_by)
-    chunks.reopen(transaction, job_id, slice_number, look_up=look_up)
+    key.orders(transaction).reopen(look_up=look_up)
     return key
 
 
@@ -589,7 +576,7 @@ def finish_slice(transaction: "Transaction", key: LeaseKey, seconds: float) -> b
     named = {"job": key.job_id, "slice": key.slice_number}
     # Locked before it is looked at: an operator may decide at this very moment.
     (tries,) = transaction.run(_TRIES, **named).fetchone()
-    if chunks.has_any(transaction, key.job_id, key.slice_number, UNFINISHED):
+    if key.orders(transaction).has_any(UNFINISHED):
         transaction.run(_LEAVE, **named, seconds=seconds * 2 ** min(tries, _MOST_DOUBLINGS))
         return False
     transaction.run(_FINISH, **named)

@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 
     from gateway_async.operations import Operation
 
+# The proof of a held order that was not done: it may be sent again once a person says so.
 NOT_DONE = "not done"
-"""The proof of a held order that was not done: it may be sent again once a person says so."""
+# The proof of a held order that was not sent, since the gateway lists a refund like it.
 ALIKE = "alike"
-"""The proof of a held order that was not sent, since the gateway lists a refund like it."""
+# The proof of an order on which a person decided.
 BY_OPERATOR = "operator"
-"""The proof of an order on which a person decided."""
 
+# How many orders the database stores together; the last block of a job may have fewer.
 BLOCK = 50
-"""How many orders the database stores together; the last block of a job may have fewer."""
 _LONGEST_TEXT = 1000
 _NO_TEXT = str.maketrans(dict.fromkeys([0, *range(0xD800, 0xE000)], "\ufffd"))
 
@@ -194,8 +194,8 @@ def _made(model: type[Any], values: "Mapping[str, Any]") -> Any:  # noqa: ANN401
     return model(**made)
 
 
+# The operations that a job may be of.
 JOB_OPERATIONS = tuple(name for name, operation in OPERATIONS.items() if operation.takes_jobs)
-"""The operations that a job may be of."""
 
 
 @functools.cache

@@ -19,7 +19,7 @@ from gateway_async.errors import (
     JobConflictError,
     JournalError,
 )
-from gateway_async.journal.chunks import read_blocks, read_position
+from gateway_async.journal.chunks import Orders
 from gateway_async.journal.leases import IMPORT_SLICE, LeaseKey, release_of, renew, take
 from gateway_async.journal.rows import BLOCK, OrderCodec, lookup_key, pack_keys, storable
 from gateway_async.journal.states import JobState
@@ -278,7 +278,7 @@ class Submission:
         for position, request_id, job_id, at, name in transaction.run(
             _PAID_ELSEWHERE, job=key.job_id
         ).fetchall():
-            if read_position(transaction, job_id, at).state != JobState.DECLINED:
+            if Orders(transaction, job_id).known_at(at).state != JobState.DECLINED:
                 raise JobConflictError(
                     f"job {self.name!r}: its order {position} has the request_id {request_id!r}, "
                     f"which stands in job {name!r}, and may be paid by it; nothing was kept. "
@@ -303,14 +303,17 @@ class Submission:
             raise self._conflict(f"it {kind}, and is run as such only")
 
     async def _compare(self, job: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> None:
+        def read(transaction: "Transaction", first: int, last: int) -> list[str]:
+            return Orders(transaction, job.job_id).blocks(first, last)
+
         given = 0
         if job.total:  # also where no order is given: this release may not know what it has
-            self.codec.decode((await self._run(read_blocks, job.job_id, 0, 0))[0], self.name)
+            self.codec.decode((await self._run(read, 0, 0))[0], self.name)
         async for piece in _pieces(pages):
             end = given + len(piece)
             if end > job.total:
                 raise self._conflict(f"it has {job.total} orders, and more were given")
-            blocks = await self._run(read_blocks, job.job_id, given, end - 1)
+            blocks = await self._run(read, given, end - 1)
             for number, block in enumerate(blocks):
                 orders = piece[number * BLOCK : (number + 1) * BLOCK]
                 if self.codec.encode(orders) != block:  # usually it is the same text
