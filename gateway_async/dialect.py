@@ -4,20 +4,22 @@ The interface marks many facts "not shown". Each such fact is a field here, with
 guesses as little as possible. This module knows no model, no reply and no network.
 """
 
+# ruff: noqa: RUF009  # the calls declare fields; attrs makes no default of them
+
 import re
-from collections.abc import Iterable, Mapping, Set as AbstractSet
+from collections.abc import Mapping, Set as AbstractSet
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.values import plain_text
 from gateway_async.operations import OPERATIONS, BodyFormat
-from gateway_async.settings import check, is_flag, is_list, is_text, to_set
+from gateway_async.settings import check, is_flag, is_list, is_text, one_of, to_set
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
 
 class PaymentState(StrEnum):
@@ -32,8 +34,6 @@ class PaymentState(StrEnum):
     CANCELLED = "cancelled"
     """Cancelled before capture."""
 
-
-_Member = TypeVar("_Member", bound=StrEnum)
 
 _TAKEN = frozenset({"merchant_id", "account_id", "encryption_data"})
 """Names that no other field of a request may have: those of identity and signature."""
@@ -71,13 +71,6 @@ def _check_operations(
             )
 
 
-def _only(kind: type[StrEnum]) -> "Callable[[object, attrs.Attribute[Any], Any], None]":
-    return check(
-        lambda value: all(isinstance(one, kind) for one in value.values()),
-        f"values out of {', '.join(repr(str(member)) for member in kind)}",
-    )
-
-
 def _are_texts(value: object) -> bool:
     return isinstance(value, frozenset | tuple) and all(isinstance(one, str) for one in value)
 
@@ -99,78 +92,8 @@ def _is_media_type(value: object) -> bool:
     return isinstance(value, str) and _MEDIA_TYPE.fullmatch(value) is not None
 
 
-def _text_tuple(value: "Iterable[str]") -> "tuple[str, ...] | Iterable[str]":
-    return tuple(value) if is_list(value) else value
-
-
-# What is no table is passed on as it is: the validators say what is wrong with it.
-
-
 def _is_table(value: object) -> bool:
     return isinstance(value, Mapping) and all(isinstance(key, str) and key for key in value)
-
-
-_table = check(_is_table, "a mapping from texts")
-_text_table = check(
-    lambda value: _is_table(value) and all(isinstance(v, str) and v for v in value.values()),
-    "a mapping from texts to non-empty texts",
-)
-
-
-def _texts(value: "Mapping[str, str]") -> dict[str, str]:
-    if not _is_table(value):
-        return value  # type: ignore[return-value]  # see above
-    return {_plain(name): _plain(text) for name, text in value.items()}
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401  # text, unless a validator is to refuse it
-    return plain_text(value) if isinstance(value, str) else value
-
-
-def _places(value: "Mapping[str, int]") -> dict[str, int]:
-    if not _is_table(value):
-        return value  # type: ignore[return-value]  # see above
-    return {currency.upper(): places for currency, places in value.items()}
-
-
-def _selections(value: "Mapping[str, str]") -> dict[str, str]:
-    if not _is_table(value):
-        return value  # type: ignore[return-value]  # see above
-    return {**_SELECTION_FIELDS, **_texts(value)}
-
-
-def _member(kind: type[_Member], value: _Member) -> _Member:
-    """Return the member that a text names; a text that names none is left to the validator."""
-    return next((member for member in kind if member == value), value)
-
-
-def _formats(value: "Mapping[str, BodyFormat]") -> dict[str, BodyFormat]:
-    if not _is_table(value):
-        return value  # type: ignore[return-value]  # see above
-    return {name: _member(BodyFormat, one) for name, one in value.items()}
-
-
-def _fields(
-    value: "Mapping[str, Iterable[str]]", defaults: "Mapping[str, tuple[str, ...]]"
-) -> dict[str, tuple[str, ...]]:
-    if not _is_table(value):
-        return value  # type: ignore[return-value]  # see above
-    given = {name: _text_tuple(fields) for name, fields in value.items()}
-    return {**defaults, **given}  # type: ignore[dict-item]  # see above
-
-
-def _echoes(value: "Mapping[str, Iterable[str]]") -> dict[str, tuple[str, ...]]:
-    return _fields(value, _ECHO_FIELDS)
-
-
-def _notification_names(value: "Mapping[str, Iterable[str]]") -> dict[str, tuple[str, ...]]:
-    return _fields(value, _NOTIFICATION_FIELDS)
-
-
-def _states(value: "Mapping[str, PaymentState]") -> dict[str, PaymentState]:
-    if not _is_table(value):
-        return value  # type: ignore[return-value]  # see above
-    return {status: _member(PaymentState, one) for status, one in value.items()}
 
 
 def _are_echoes(value: "Mapping[str, Any]") -> bool:
@@ -187,6 +110,59 @@ def _are_places(value: "Mapping[str, object]") -> bool:
 def _are_names(value: "Mapping[str, str]") -> bool:
     names = list(value.values())
     return len(set(names)) == len(names) and not _TAKEN & {*names, *value}
+
+
+# What cannot be converted is passed on as it is: the validators say what is wrong with it.
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401  # any value
+    return plain_text(value) if isinstance(value, str) else value
+
+
+def _text_tuple(value: "Iterable[str]") -> "tuple[str, ...] | Iterable[str]":
+    return tuple(value) if is_list(value) else value
+
+
+def _member_of(kind: type[StrEnum]) -> "Callable[[Any], Any]":
+    """Return what makes a member of a text that names one."""
+    return lambda value: next((member for member in kind if member == value), value)
+
+
+def _mapping(
+    *validators: "Callable[[object, attrs.Attribute[Any], Any], None]",
+    read: "Callable[[Any], Any]" = _plain,
+    key: "Callable[[str], str]" = _plain,
+    defaults: "Mapping[str, Any] | None" = None,
+) -> Any:  # noqa: ANN401  # as attrs.field
+    """Declare a mapping.
+
+    Args:
+        validators: What checks it.
+        read: What converts a value.
+        key: What converts a key.
+        defaults: What stands in it unless another value is given for the key.
+    """
+
+    def convert(value: Any) -> Any:  # noqa: ANN401  # likewise
+        if not _is_table(value):
+            return value
+        return {**(defaults or {}), **{key(name): read(one) for name, one in value.items()}}
+
+    validator = [check(_is_table, "a mapping from texts"), *validators]
+    return attrs.field(factory=dict, converter=convert, validator=validator)
+
+
+def _only(kind: type[StrEnum]) -> "Callable[[object, attrs.Attribute[Any], Any], None]":
+    return check(
+        lambda value: all(isinstance(one, kind) for one in value.values()),
+        f"values out of {', '.join(repr(str(member)) for member in kind)}",
+    )
+
+
+_text_values = check(
+    lambda value: all(isinstance(one, str) and one for one in value.values()),
+    "a mapping from texts to non-empty texts",
+)
 
 
 def _codes(*default: str) -> AbstractSet[str]:
@@ -252,63 +228,42 @@ class Dialect:
         notification_answer: The body of the reply that takes a notification.
     """
 
-    body_formats: "Mapping[str, BodyFormat]" = attrs.field(
-        factory=dict, converter=_formats, validator=[_table, _check_operations, _only(BodyFormat)]
+    body_formats: "Mapping[str, BodyFormat]" = _mapping(
+        _check_operations, _only(BodyFormat), read=_member_of(BodyFormat)
     )
     json_content_type: str = attrs.field(
         default=BodyFormat.JSON.value,
         validator=check(_is_media_type, "a media type such as 'application/json'"),
     )
-    form_nesting: str = attrs.field(
-        default=FORM_NESTINGS[0],
-        validator=check(
-            lambda value: value in FORM_NESTINGS, f"one of {', '.join(map(repr, FORM_NESTINGS))}"
-        ),
-    )
-    wire_names: "Mapping[str, str]" = attrs.field(
-        factory=dict,
-        converter=_texts,
-        validator=[
-            _text_table,
-            check(_are_names, "distinct names, none of them of identity or signature"),
-        ],
+    form_nesting: str = attrs.field(default=FORM_NESTINGS[0], validator=one_of(*FORM_NESTINGS))
+    wire_names: "Mapping[str, str]" = _mapping(
+        _text_values, check(_are_names, "distinct names, none of them of identity or signature")
     )
     amount_places: int = attrs.field(default=2, validator=check(_is_count, "an int of 0 or more"))
-    currency_places: "Mapping[str, int]" = attrs.field(
-        factory=dict,
-        converter=_places,
-        validator=[
-            _table,
-            check(lambda value: all(map(_is_count, value.values())), "ints of 0 or more"),
-        ],
+    currency_places: "Mapping[str, int]" = _mapping(
+        check(lambda value: all(map(_is_count, value.values())), "ints of 0 or more"), key=str.upper
     )
-    selection_fields: "Mapping[str, str]" = attrs.field(
-        factory=dict,
-        converter=_selections,
-        validator=[
-            _text_table,
-            check(
-                lambda value: set(value) == set(_SELECTION_FIELDS),
-                f"fields out of {', '.join(_SELECTION_FIELDS)}",
-            ),
-            check(
-                lambda value: not _TAKEN & set(value.values()),
-                "names that are none of identity or signature",
-            ),
-        ],
+    selection_fields: "Mapping[str, str]" = _mapping(
+        _text_values,
+        check(
+            lambda value: set(value) == set(_SELECTION_FIELDS),
+            f"fields out of {', '.join(_SELECTION_FIELDS)}",
+        ),
+        check(
+            lambda value: not _TAKEN & set(value.values()),
+            "names that are none of identity or signature",
+        ),
+        defaults=_SELECTION_FIELDS,
     )
     selection_separator: str = attrs.field(
         default=",",
         validator=check(lambda value: isinstance(value, str) and value != "", "a non-empty str"),
     )
-    echo_fields: "Mapping[str, tuple[str, ...]]" = attrs.field(
-        factory=dict,
-        converter=_echoes,
-        validator=[
-            _table,
-            _check_operations,
-            check(_are_echoes, "tuples of fields out of those that each operation repeats"),
-        ],
+    echo_fields: "Mapping[str, Sequence[str]]" = _mapping(
+        _check_operations,
+        check(_are_echoes, "tuples of fields out of those that each operation repeats"),
+        read=_text_tuple,
+        defaults=_ECHO_FIELDS,
     )
     done_statuses: AbstractSet[str] = _codes("1")
     declined_statuses: AbstractSet[str] = _codes()
@@ -332,17 +287,14 @@ class Dialect:
     utc_offset_hours: float = attrs.field(
         default=0.0, validator=check(_is_offset, "a number of hours from -24 to 24")
     )
-    payment_states: "Mapping[str, PaymentState]" = attrs.field(
-        factory=dict, converter=_states, validator=[_table, _only(PaymentState)]
+    payment_states: "Mapping[str, PaymentState]" = _mapping(
+        _only(PaymentState), read=_member_of(PaymentState)
     )
     payout_deduplicates: bool = attrs.field(default=False, validator=is_flag)
-    notification_fields: "Mapping[str, tuple[str, ...]]" = attrs.field(
-        factory=dict,
-        converter=_notification_names,
-        validator=[
-            _table,
-            check(_are_places, f"tuples of names by {', '.join(_NOTIFICATION_FIELDS)}"),
-        ],
+    notification_fields: "Mapping[str, Sequence[str]]" = _mapping(
+        check(_are_places, f"tuples of names by {', '.join(_NOTIFICATION_FIELDS)}"),
+        read=_text_tuple,
+        defaults=_NOTIFICATION_FIELDS,
     )
     notification_answer: str = attrs.field(default="OK", validator=is_text)
 

@@ -94,7 +94,8 @@ _not_negative = check(is_duration, "a number of seconds, 0 or more")
 _count = check(_is_count, "an int of 1 or more")
 
 
-def _one_of(*values: str) -> "Callable[[object, attrs.Attribute[Any], Any], None]":
+def one_of(*values: str) -> "Callable[[object, attrs.Attribute[Any], Any], None]":
+    """Return a validator of a text that must be one of several."""
     return check(lambda value: value in values, "one of " + ", ".join(map(repr, values)))
 
 
@@ -159,7 +160,7 @@ class BatchPolicy:
     )
     drain_seconds: float = attrs.field(default=30.0, validator=_not_negative)
     stop_after_unknown: int = attrs.field(default=3, validator=_count)
-    duplicates: str = attrs.field(default="reject", validator=_one_of(*DUPLICATE_RULES))
+    duplicates: str = attrs.field(default="reject", validator=one_of(*DUPLICATE_RULES))
 
 
 @attrs.frozen(kw_only=True)
@@ -188,7 +189,7 @@ class RecoveryPolicy:
 
     settle_seconds: float = attrs.field(default=60.0, validator=_not_negative)
     resend_absent: bool = attrs.field(default=False, validator=is_flag)
-    refund_evidence: str = attrs.field(default="references", validator=_one_of(*REFUND_EVIDENCE))
+    refund_evidence: str = attrs.field(default="references", validator=one_of(*REFUND_EVIDENCE))
     record_baseline: bool = attrs.field(default=False, validator=is_flag)
     hold_alike_hours: float | None = attrs.field(
         default=24.0,

@@ -30,7 +30,7 @@ from gateway_async.wire.documents import decode_respon, reply_fields
 from gateway_async.wire.records import without_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Awaitable, Iterable, Mapping
 
 MAX_BYTES = 64 * 1024
 _MOST_FIELDS = 1000
@@ -211,7 +211,7 @@ def _read_form(text: str, charset: str) -> "dict[str, tuple[str, Any]]":
 
 
 def _identifier(
-    kind: str, names: tuple[str, ...], values: "Mapping[str, tuple[str, Any]]"
+    kind: str, names: "Iterable[str]", values: "Mapping[str, tuple[str, Any]]"
 ) -> str | None:
     """Return what the notification names, under whichever of the names."""
     found = {
