@@ -338,7 +338,7 @@ class _Sqlite:
 
         self._module = sqlite3
         self.errors: tuple[type[Exception], ...] = (sqlite3.Error,)
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self._log = Path(f"{self.path.resolve()}-wal")  # SQLite has it beside what a link leads to
         self._file_number: tuple[int, int] | None = None
         self._log_number: tuple[int, int] | None = None
