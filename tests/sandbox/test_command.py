@@ -93,26 +93,6 @@ def served(
 
 
 @pytest.mark.slow
-def test_it_says_how_to_reach_it() -> None:
-    with served("--merchant-id", "a shop's") as it:
-        assert re.match(r"sandbox listening on http://127\.0\.0\.1:\d+\nexport ", it.said)
-        variables = it.environment
-    assert variables["GATEWAY_BASE_URL"] in it.said.splitlines()[0]
-    assert variables["GATEWAY_MERCHANT_ID"] == "a shop's"
-    assert variables["GATEWAY_ACCOUNT_ID"] == "A1"
-    assert variables["GATEWAY_SECRET"] == "sandbox-secret"
-    dialect = tomllib.loads("[dialect]" + it.said.partition("[dialect]")[2])["dialect"]
-    assert Dialect(**dialect).declined_statuses == Sandbox().dialect.declined_statuses
-
-
-@pytest.mark.slow
-def test_a_secret_of_yours_is_named_and_not_shown() -> None:
-    with served("--secret-env", "OWN_SECRET") as it:
-        assert "another" not in it.said
-        assert it.environment["GATEWAY_SECRET"] == "another"
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_where_a_loop_takes_none(number: int) -> None:
     with served(program=(sys.executable, "-c", AS_ON_WINDOWS), ended_by=number) as it:
@@ -120,16 +100,28 @@ def test_a_signal_ends_it_where_a_loop_takes_none(number: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("status", "command"), [("captured", "refund"), ("authorised", "capture")])
-def test_its_file_of_orders_is_one_for_the_command_line(
-    tmp_path: Path, status: str, command: str
+@pytest.mark.parametrize(
+    ("options", "command", "secret"),
+    [
+        (["--orders-status", "captured"], "refund", "sandbox-secret"),
+        (
+            ["--orders-status", "authorised", "--secret-env", "OWN_SECRET"],
+            "capture",
+            OWN_SECRET["OWN_SECRET"],
+        ),
+    ],
+)
+def test_it_says_how_to_reach_it_and_its_file_is_one_for_the_command_line(
+    tmp_path: Path, options: list[str], command: str, secret: str
 ) -> None:
     orders, out = tmp_path / "orders.csv", tmp_path / "out.csv"
-    with served("--orders", 3, "--orders-status", status, "--orders-csv", orders) as it:
+    with served("--merchant-id", "a shop's", "--orders", 3, "--orders-csv", orders, *options) as it:
+        assert re.match(r"sandbox listening on http://127\.0\.0\.1:\d+\nexport ", it.said)
         assert b"\r" not in orders.read_bytes()
+        variables = it.environment
         done = subprocess.run(  # noqa: S603  # our own command
             (SCRIPT, command, orders, "--yes", "--out", out),
-            env={**os.environ, **it.environment, "XDG_STATE_HOME": str(tmp_path)},
+            env={**os.environ, **variables, "XDG_STATE_HOME": str(tmp_path)},
             capture_output=True,
             text=True,
             check=False,
@@ -140,6 +132,10 @@ def test_its_file_of_orders_is_one_for_the_command_line(
     assert [(row["order_no"], row["status"]) for row in rows] == [
         (f"S0000000{number}", "succeeded") for number in (1, 2, 3)
     ]
+    assert (variables["GATEWAY_MERCHANT_ID"], variables["GATEWAY_SECRET"]) == ("a shop's", secret)
+    assert (secret in it.said) is (secret == "sandbox-secret")
+    dialect = tomllib.loads("[dialect]" + it.said.partition("[dialect]")[2])["dialect"]
+    assert Dialect(**dialect).declined_statuses == Sandbox().dialect.declined_statuses
 
 
 def test_a_file_that_exists_already_is_kept(
