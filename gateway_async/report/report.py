@@ -77,7 +77,7 @@ _NOUNS = {
     "query": "look-ups",
     "search_refunds": "look-ups",
 }
-_URGENCY = ("unknown", "unanswered", "not_sent", "declined", "absent")
+_URGENCY = {"unknown": 0, "unanswered": 1, "not_sent": 2, "declined": 3, "absent": 4}
 _UNKNOWN = {
     **dict.fromkeys(("capture", "cancel", "refund"), "recover"),
     **dict.fromkeys(("query", "search_refunds"), "look_again"),
@@ -320,11 +320,7 @@ class Report:
         entry = difference.entry
         step = self._step(difference.kind, difference.kind, 1)
         _add_money(step, entry.currency, entry.amount)
-        reason = ""
-        if difference.error is not None:
-            reason = str(difference.error)
-        elif difference.field is not None:
-            reason = difference.field
+        reason = difference.field or "" if difference.error is None else str(difference.error)
         order_no, transaction_id = _references(entry)
         example = Example(
             index=difference.index,
@@ -443,11 +439,10 @@ def render(report: Report, head: Head, summary: "Summary | None" = None) -> str:
         "digest": lambda css: b64encode(hashlib.sha256(css.encode()).digest()).decode(),
         "number": lambda number: f"{number:,}",
         "seconds": _seconds,
-        "sums": _sums,
         "words": lambda name: name.replace("_", " "),
     }
     steps = [step for step in report.steps.values() if step.advice]
-    steps.sort(key=lambda step: (_urgency(step.kind), -step.count))
+    steps.sort(key=lambda step: (_URGENCY.get(step.kind, len(_URGENCY)), -step.count))
     for group in (group for step in steps for group in step.groups.values()):
         group.examples.sort(key=lambda one: one.index)
     money = {} if summary is not None else _totals(report.steps.values())
@@ -462,7 +457,6 @@ def render(report: Report, head: Head, summary: "Summary | None" = None) -> str:
         kinds=kinds,
         longest_on_a_line=_LONGEST_ON_A_LINE,
         money=money,
-        noun="entries" if summary is not None else _NOUNS.get(report.operation, "orders"),
         steps=steps,
         summary=summary,
         is_urgent=any(step.kind in ("unknown", "not_sent", "unanswered") for step in steps),
@@ -516,10 +510,6 @@ def _sums(money: "Mapping[str, Sum]") -> str:
 
 def _listing(words: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
-
-
-def _urgency(kind: str) -> int:
-    return _URGENCY.index(kind) if kind in _URGENCY else len(_URGENCY)
 
 
 def _printable(value: object) -> str:

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from gateway_async import BatchPolicy, ConfigurationError
-from gateway_async.reconciliation import LedgerEntry, Summary, reconcile
+from gateway_async.reconciliation import LedgerEntry, Reconciliation, Summary, reconcile
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.reconciliation.books import Books, entries, entry
 from tests.reconciliation.planting import found
@@ -57,6 +57,10 @@ class _Held:
         return EVERY_TENTH(asked)
 
 
+def _begin(ledger: Any, answers: Any = EVERY_TENTH, **options: Any) -> Reconciliation:
+    return reconcile(client_over(MemoryTransport(answers)), ledger, **options)
+
+
 def _check(summary: Summary, taken: int) -> None:
     """Check that every entry taken in is counted, once."""
     assert summary.entries == taken
@@ -70,8 +74,7 @@ def _no_task_left() -> None:
 
 
 async def test_it_is_used_once() -> None:
-    gateway = client_over(MemoryTransport(Books()))
-    reconciliation = reconcile(gateway, entries(3))
+    reconciliation = _begin(entries(3), Books())
     assert repr(reconciliation) == "<Reconciliation of a ledger new>"
     assert reconciliation.progress.entries == 0
     with pytest.raises(RuntimeError, match="no result"):
@@ -117,10 +120,9 @@ async def test_no_more_requests_are_in_flight_than_concurrency_says(
 @pytest.mark.parametrize("later", [False, True])
 async def test_a_slow_consumer_holds_the_ledger_back(later: bool) -> None:
     ledger = _Counted(1000)
-    gateway = client_over(MemoryTransport(EVERY_TENTH))
     source = ledger.later() if later else ledger
     most_ahead = 0
-    async with reconcile(gateway, source, window=20) as reconciliation:
+    async with _begin(source, window=20) as reconciliation:
         async for difference in reconciliation:
             for _ in range(100):
                 await asyncio.sleep(0)
@@ -134,9 +136,8 @@ async def test_a_slow_consumer_holds_the_ledger_back(later: bool) -> None:
 @pytest.mark.parametrize("later", [False, True])
 async def test_left_early(later: bool) -> None:
     ledger = _Counted(1000)
-    gateway = client_over(MemoryTransport(EVERY_TENTH))
     source = ledger.later() if later else ledger
-    async with reconcile(gateway, source, window=50) as reconciliation:
+    async with _begin(source, window=50) as reconciliation:
         first = await anext(reconciliation)
     assert (first.index, first.kind) == (0, "absent_at_gateway")
     summary = reconciliation.summary
@@ -151,8 +152,7 @@ async def test_left_early(later: bool) -> None:
 
 
 async def test_left_before_the_end_nothing_is_ok() -> None:
-    gateway = client_over(MemoryTransport(Books()))
-    async with reconcile(gateway, entries(40), window=10) as reconciliation:
+    async with _begin(entries(40), Books(), window=10) as reconciliation:
         await asyncio.sleep(0)
     summary = reconciliation.summary
     assert (summary.differing, summary.exhausted, summary.ok) == (0, False, False)
@@ -166,9 +166,8 @@ async def test_left_before_the_end_nothing_is_ok() -> None:
 async def test_cancelled_while_look_ups_are_out(streamed: bool, answered: int) -> None:
     ledger = _Counted(1000)
     handler = _Held(answered)
-    gateway = client_over(MemoryTransport(handler))
     policy = BatchPolicy(chunk_size=10, concurrency=4)
-    reconciliation = reconcile(gateway, ledger, window=40, policy=policy)
+    reconciliation = _begin(ledger, handler, window=40, policy=policy)
     seen = []
 
     async def stream() -> None:
@@ -210,7 +209,7 @@ async def test_a_time_limit_around_the_yields_of_the_ledger_ends_nothing_in_sile
             for one in entries(100):
                 yield one
 
-    reconciliation = reconcile(client_over(MemoryTransport(answer)), ledger(), window=20)
+    reconciliation = _begin(ledger(), answer, window=20)
     with pytest.raises(RuntimeError, match="inside a time limit"):
         await reconciliation
     assert not reconciliation.summary.exhausted
@@ -226,7 +225,7 @@ async def test_cancelled_while_the_ledger_is_waited_for() -> None:
         waits.set()
         await asyncio.Event().wait()
 
-    reconciliation = reconcile(client_over(MemoryTransport(EVERY_TENTH)), ledger(), window=5)
+    reconciliation = _begin(ledger(), window=5)
     task = asyncio.create_task(reconciliation)
     await waits.wait()
     task.cancel()
@@ -276,8 +275,7 @@ async def test_a_client_that_is_closed() -> None:
 async def test_after_the_deadline_nothing_more_is_asked() -> None:
     books = Books()
     policy = BatchPolicy(deadline_seconds=1e-9)
-    gateway = client_over(MemoryTransport(books))
-    result = await reconcile(gateway, (entry(n) for n in range(50)), policy=policy, window=20)
+    result = await _begin((entry(n) for n in range(50)), books, policy=policy, window=20)
     assert books.requests == 0
     _check(result.summary, 50)
     assert (result.summary.unanswered, result.summary.exhausted) == (50, True)
@@ -293,8 +291,7 @@ async def test_a_ledger_is_not_waited_for_beyond_the_deadline() -> None:
         await asyncio.Event().wait()
 
     policy = BatchPolicy(deadline_seconds=0.05)
-    gateway = client_over(MemoryTransport(EVERY_TENTH))
-    result = await reconcile(gateway, ledger(), policy=policy)
+    result = await _begin(ledger(), policy=policy)
     _check(result.summary, taken.taken)
     assert (result.summary.unanswered, result.summary.exhausted) == (taken.taken, False)
     _no_task_left()
