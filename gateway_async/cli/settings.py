@@ -597,7 +597,7 @@ def check_no_password(option: str, url: str | None, place: str) -> None:
         )
 
 
-AtLeastOne = Parameter(validator=Number(gte=1))
+AtLeastOne: Parameter = Parameter(validator=Number(gte=1))
 Source = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
 Out = Source
 Seconds = Annotated[float, Parameter(converter=_to_seconds, metavar="DURATION")]
