@@ -40,7 +40,7 @@ from gateway_async.models.values import mask_cards
 from gateway_async.operations import OPERATIONS
 from gateway_async.payments import recent_request
 from gateway_async.session import Session
-from gateway_async.settings import checked_proxy
+from gateway_async.settings import RecoveryPolicy, checked_proxy
 from gateway_async.signing import SIGNATURE_FIELD, Credentials, HmacSigner
 from gateway_async.telemetry import Instrumentation
 from gateway_async.transport import AiohttpTransport, ConnectionOptions, SendTracker
@@ -631,48 +631,39 @@ def write_config(settings: Settings) -> str:
 
     No secret is in it, and neither is a URL that may hold a password.
     """
-    values: dict[str, Any] = {}
-    tables: dict[str, dict[str, Any]] = {name: {} for name in QUESTIONS}
-    defaults: dict[str, dict[str, Any]] = {
-        "signer": {field.name: field.default for field in attrs.fields(HmacSigner)}
-    }
-    for field in attrs.fields(Settings):
-        value, default = getattr(settings, field.name), getattr(Settings(), field.name)
-        if attrs.has(type(value)):
-            defaults[field.name] = attrs.asdict(default, recurse=False)
-            tables[field.name] = _differing(value, default)
-        elif field.name == "signer":
-            tables["signer"] = dict(value)
-        elif value != default and field.name != "journal":
-            values[field.alias or field.name] = value
-    if "@" in values.get("proxy", ""):
-        del values["proxy"]
-    if tables["recovery"].get("record_baseline"):  # the command line's own default
-        del tables["recovery"]["record_baseline"]
-    lines = ["# Settings of gateway-async. Ask the gateway each question; where its answer differs"]
-    lines += ["# from the default that is shown, take the # away and write the answer.", ""]
-    lines += [f"{name} = {_toml(value)}" for name, value in values.items()]
+    usual = Settings(recovery=RecoveryPolicy(record_baseline=True))  # as the command line has it
+    given, defaults = (attrs.asdict(one, recurse=False) for one in (settings, usual))
+    signer = {field.name: field.default for field in attrs.fields(HmacSigner)}
+    lines = [
+        "# Settings of gateway-async. Ask the gateway each question; where its answer differs",
+        "# from the default that is shown, take the # away and write the answer.",
+        "",
+    ]
+    tables: dict[str, tuple[dict[str, Any], dict[str, Any]]] = dict.fromkeys(QUESTIONS, ({}, {}))
+    for name, value in given.items():
+        if name == "signer":
+            tables[name] = value, signer
+        elif attrs.has(type(value)):
+            found, default = (attrs.asdict(one, recurse=False) for one in (value, defaults[name]))
+            said = {k: one for k, one in found.items() if one is not None and one != default[k]}
+            tables[name] = said, default
+        elif value != defaults[name] and name != "journal" and "@" not in str(value):
+            lines.append(f"{name.lstrip('_')} = {_toml(value)}")
     lines += [
         "",
         "# rate: How many requests a second may we send? (section 8) Without it, there is",
+        "# no limit.",
     ]
-    lines += ["# no limit."]
-    for table, given in tables.items():
-        is_open = not (table == "signer" and "factory" in given)  # which answers for all of it
+    for table, (said, default) in tables.items():
+        is_open = not (table == "signer" and "factory" in said)  # which answers for all of it
         questions = QUESTIONS.get(table, {}) if is_open else {}
-        rest = [f"{name} = {_toml(one)}" for name, one in given.items() if name not in questions]
+        rest = [f"{name} = {_toml(one)}" for name, one in said.items() if name not in questions]
         if questions or rest:
             lines += ["", f"[{table}]", *rest]
         for name, question in questions.items():
-            line = f"{name} = {_toml(given.get(name, defaults[table][name]))}"
-            lines += [f"# {question}", line if name in given else f"# {line}"]
+            line = f"{name} = {_toml(said.get(name, default[name]))}"
+            lines += [f"# {question}", line if name in said else f"# {line}"]
     return "\n".join(lines) + "\n"
-
-
-def _differing(given: Any, default: Any) -> dict[str, Any]:
-    """Return the fields that differ from their default, and can stand in TOML."""
-    fields = attrs.asdict(given, recurse=False).items()
-    return {k: v for k, v in fields if v is not None and v != getattr(default, k)}
 
 
 def _toml(value: Any) -> str:

@@ -375,13 +375,13 @@ def resolve(
 
     async def work(found: Journal) -> int:
         *named, decision = which or ("",)
-        spans = [_span(text) for one in named for text in one.split(",")]
+        positions = [text for one in named for text in one.split(",")]
         if decision not in _DECISIONS:
             got = f", got {decision[:_LONGEST_SHOWN]!r}" if decision else ""
             raise RefusedError(
                 f"status: expected one of {', '.join(_DECISIONS)} behind the positions{got}"
             )
-        if not spans and not state:
+        if not positions and not state:
             raise RefusedError(
                 "index: say which orders, by their positions as `jobs show` prints them, such as "
                 "17 or 151-199, or by --state held"
@@ -389,7 +389,7 @@ def resolve(
         if note is None or not note.strip():
             raise RefusedError('--note: say why, such as --note "seen in the merchant portal"')
         status = await found.status(name)
-        orders = await _orders(found, status, spans, state)
+        orders = await _orders(found, status, positions, state)
         await found.resolve(name, orders, decision, note)
         how_many = "1 order is" if len(orders) == 1 else f"{len(orders):,} orders are"
         column = LAYOUTS[status.operation].naming[-1]  # a position is soon mistaken for another
@@ -405,42 +405,34 @@ def resolve(
     return _on_journal(gateway, work)
 
 
-def _span(text: str) -> range:
-    """Read positions: one, or the first and the last of several."""
-    found = _SPAN.fullmatch(text.strip())
-    if found is None:
-        raise RefusedError(
-            f"index: expected positions such as 17 or 151-199, got {text[:_LONGEST_SHOWN]!r}"
-        )
-    first, last = int(found[1]), int(found[2] or found[1])
-    if last < first:
-        raise RefusedError(
-            f"index: expected the lower position first, got {text[:_LONGEST_SHOWN]!r}"
-        )
-    return range(first, last + 1)
-
-
 async def _orders(
-    journal: Journal, job: JobStatus, spans: Sequence[range], state: Sequence[str]
+    journal: Journal, job: JobStatus, named: Iterable[str], state: Sequence[str]
 ) -> list[int]:
-    """Return the positions that are meant."""
-    beyond = [span[-1] for span in spans if span[-1] >= job.total]
-    if beyond:
-        raise RefusedError(
-            f"index: job {job.name} has {job.total:,} orders, from 0 to {job.total - 1}; there is "
-            f"no {beyond[0]}"
-        )
-    meant = {index for span in spans for index in span}
-    if not state:
-        return sorted(meant)
-    found = [
-        row.index
-        async for row in rows_of(journal, job.name)
-        if row.state.value in state and (not spans or row.index in meant)
-    ]
-    if not found:
+    """Return the positions that are meant.
+
+    Raises:
+        RefusedError: If there are none, or one that is beyond the last.
+    """
+    meant = set[int]()
+    for text in named:
+        found = _SPAN.fullmatch(text.strip())
+        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        if last < first:
+            raise RefusedError(
+                f"index: expected positions such as 17 or 151-199, got {text[:_LONGEST_SHOWN]!r}"
+            )
+        if last >= job.total:
+            raise RefusedError(
+                f"index: job {job.name} has {job.total:,} orders, from 0 to {job.total - 1}; there "
+                f"is no {last}"
+            )
+        meant.update(range(first, last + 1))
+    if state:
+        rows = [row async for row in rows_of(journal, job.name) if row.state.value in state]
+        meant = {row.index for row in rows if not meant or row.index in meant}
+    if not meant:
         raise RefusedError(f"--state: no order of them in job {job.name} is {' or '.join(state)}")
-    return found
+    return sorted(meant)
 
 
 # Going on
@@ -462,13 +454,6 @@ async def _head(settings: Settings, name: str) -> tuple[JobStatus, Totals]:
                 if row.state is JobState.NEW:
                     totals.add(layout.moved(row.order))
     return status, totals
-
-
-async def _write_rows(journal: Journal, name: str, layout: Layout, file: OutFile) -> None:
-    """Write all orders of a job."""
-    with file.writing(job_columns(layout)) as write:
-        async for row in rows_of(journal, name):
-            write(job_cells(name, row, layout))
 
 
 @jobs.command
@@ -525,11 +510,13 @@ def resume(
                 await collect(batch, results, console, stop, status.total)
 
     def write(file: OutFile) -> None:
-        async def written(journal: Journal) -> int:
-            await _write_rows(journal, name, layout, file)
-            return DONE
+        async def written() -> None:
+            with file.writing(job_columns(layout)) as add:
+                async with settings.open_journal(create=False) as journal:
+                    async for row in rows_of(journal, name):
+                        add(job_cells(name, row, layout))
 
-        _on_journal(gateway, written)
+        asyncio.run(written())
 
     with reporting(report, summary, console, settings.journal_file):
         carry_out(summary, console, work, write, ask=ask)

@@ -143,7 +143,7 @@ async def test_several_orders_are_decided_on_at_once(sandbox: Sandbox, tmp_path:
     for words, reason in (
         ("45-55 declined --note no", "order 50 of job 'night' is 'succeeded'"),
         ("0 60 declined --note no", "has 60 orders, from 0 to 59; there is no 60"),
-        ("9-3 declined --note no", "the lower position first, got '9-3'"),
+        ("9-3 declined --note no", "such as 17 or 151-199, got '9-3'"),
         ("3- declined --note no", "such as 17 or 151-199, got '3-'"),
         ("declined --note no", "index: say which orders"),
         ("3 --note no", "status: expected one of succeeded, declined, not_sent, unknown"),

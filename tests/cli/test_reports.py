@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gateway_async.cli.console import Console
 from gateway_async.cli.run import RunSummary, reporting
 from gateway_async.sandbox.faults import Latency, NoReply, ResetBeforeEffect
-from tests.cli.running import COLUMNS, outcomes, run, start, write, write_refunds
+from tests.cli.running import COLUMNS, names, outcomes, run, start, write, write_refunds
 from tests.report.test_page import Read
 
 if TYPE_CHECKING:
@@ -112,55 +112,32 @@ async def test_a_reconciliation_lists_its_differences(sandbox: "Sandbox", tmp_pa
     assert read.tables["money"][0][1] == ["EUR payments", "271.0131", "270.0030", "1.01"]
 
 
-async def test_a_report_is_written_over_a_report_alone(
+async def test_a_report_takes_the_place_of_a_report_alone(
     sandbox: "Sandbox", tmp_path: "Path"
 ) -> None:
     orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 1), tmp_path / "out.csv"
-    record = tmp_path / "yesterday.csv"
+    record, journal = tmp_path / "yesterday.csv", tmp_path / "night.db"
     record.write_text("the only record")
     before = orders.read_bytes()
-    for page in (out, orders, tmp_path / "." / "out.csv", record):
-        ended = await run(sandbox, "refund", orders, "--yes", "--out", out, "--report", page)
+    job = ("--job", "night", "--journal", f"sqlite:///{journal}", "--out", out)
+    wrong = (out, orders, tmp_path / "." / "out.csv", record, journal)
+    for page in (*wrong, tmp_path / "nowhere" / "night.html", "-"):
+        ended = await run(sandbox, "refund", orders, "--yes", *job, f"--report={page}")
         assert ended.code == 2
         assert "--report: " in ended.stderr
+    never_began = await run(sandbox, "refund", orders, *job, "--report", tmp_path / "r.html")
+    assert never_began.code == 2
+    assert names(tmp_path) == ["orders.csv", "yesterday.csv"]
     assert (orders.read_bytes(), record.read_text()) == (before, "the only record")
     assert sandbox.requests["refund"] == 0
 
-
-async def test_a_report_takes_the_place_of_no_journal_and_of_no_file_that_came_meanwhile(
-    sandbox: "Sandbox", tmp_path: "Path"
-) -> None:
-    orders, journal = write_refunds(sandbox, tmp_path / "orders.csv", 1), tmp_path / "night.db"
-    job = ("--job", "night", "--journal", f"sqlite:///{journal}", "--out", tmp_path / "out.csv")
-    ended = await run(sandbox, "refund", orders, "--yes", *job, "--report", journal)
-    assert ended.code == 2
-    assert (sandbox.requests["refund"], journal.exists()) == (0, False)
-
     page, summary = tmp_path / "night.html", RunSummary(command="refund")
+    page.write_text("")
     with reporting(page, summary, Console()):
         summary.counts["succeeded"] += 1
-        page.write_text("the only record")
+        page.write_text("another record, meanwhile")
     assert "<!DOCTYPE html>" in page.read_text()
-    assert (tmp_path / "night.html.1").read_text() == "the only record"
-
-
-async def test_nothing_is_sent_where_the_report_could_not_be_written(
-    sandbox: "Sandbox", tmp_path: "Path"
-) -> None:
-    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 1), tmp_path / "out.csv"
-    for page in (tmp_path / "nowhere" / "night.html", "-"):
-        ended = await run(sandbox, "refund", orders, "--yes", "--out", out, f"--report={page}")
-        assert ended.code == 2
-        assert "--report: " in ended.stderr
-    assert sandbox.requests["refund"] == 0
-
-
-async def test_a_run_that_never_began_leaves_the_last_report_alone(
-    sandbox: "Sandbox", tmp_path: "Path"
-) -> None:
-    orders, page = write_refunds(sandbox, tmp_path / "orders.csv", 1), tmp_path / "night.html"
-    page.write_text("yesterday's")
-    ended = await run(sandbox, "refund", orders, "--out", tmp_path / "out.csv", "--report", page)
-    assert ended.code == 2
-    assert page.read_text() == "yesterday's"
-    assert {path.name for path in tmp_path.iterdir()} == {"night.html", "orders.csv"}
+    assert (tmp_path / "night.html.1").read_text() == "another record, meanwhile"
+    with reporting(page, summary, Console()):
+        pass
+    assert not (tmp_path / "night.html.2").exists()
