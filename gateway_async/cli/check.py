@@ -263,7 +263,7 @@ class GatewayCheck:
         settings = self.settings
         self.proxy, authorization = checked_proxy(
             settings.proxy,
-            base_url=settings.base_url,
+            base_url=settings.address,
             trust_env=settings.trust_env,
             allow_http=settings.allow_http,
         )
@@ -273,7 +273,7 @@ class GatewayCheck:
             proxy=self.proxy,
             proxy_authorization=authorization,
         )
-        parts = urlsplit(self.proxy or settings.base_url)
+        parts = urlsplit(self.proxy or settings.address)
         self.host = parts.hostname or ""
         self.port = parts.port or {"http": 80, "https": 443}[parts.scheme]
         is_tls = parts.scheme == "https" and self.proxy is None
@@ -347,7 +347,7 @@ class GatewayCheck:
         """Make a look-up that asks for no order, once, over a connection of its own."""
         settings, started = self.settings, datetime.now(UTC)
         transport = AiohttpTransport(
-            settings.base_url,
+            settings.address,
             timeouts=settings.timeouts,
             max_reply_bytes=DEFAULT_MAX_REPLY_BYTES,
             options=options,
@@ -360,7 +360,7 @@ class GatewayCheck:
             timeouts=settings.timeouts,
             retry=settings.retry,
             limiter=None,
-            observer=Instrumentation(None, settings.base_url),
+            observer=Instrumentation(None, settings.address),
         )
         request = recent_request(OPERATIONS[name], session)
         message, seconds = session.compose(request), settings.timeouts.total_seconds
@@ -410,7 +410,7 @@ class GatewayCheck:
         return UNKNOWN, f"no connection to {to} ({self.problem}){hint}"
 
     def _tls(self) -> _Seen:
-        if self.settings.base_url.lower().startswith("http:"):
+        if self.settings.address.lower().startswith("http:"):
             if self.proxy is None and all(map(_is_loopback, self.addresses)):
                 return OK, "plain HTTP, which does not leave this machine"
             return WRONG, "plain HTTP: everything on the way can be read and changed"
@@ -643,12 +643,14 @@ def write_config(settings: Settings) -> str:
     for name, value in given.items():
         if name == "signer":
             tables[name] = value, signer
+        elif name == "journal":  # it may hold a password
+            continue
         elif attrs.has(type(value)):
             found, default = (attrs.asdict(one, recurse=False) for one in (value, defaults[name]))
             said = {k: one for k, one in found.items() if one is not None and one != default[k]}
             tables[name] = said, default
-        elif value != defaults[name] and name != "journal" and "@" not in str(value):
-            lines.append(f"{name.lstrip('_')} = {_toml(value)}")
+        elif value != defaults[name] and not (name == "proxy" and "@" in value):
+            lines.append(f"{name} = {_toml(value)}")
     lines += [
         "",
         "# rate: How many requests a second may we send? (section 8) Without it, there is",

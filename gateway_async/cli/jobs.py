@@ -14,7 +14,7 @@ import orjson
 from cyclopts import App, Parameter
 
 from gateway_async.cli.console import plain_table, print_json, standard_output
-from gateway_async.cli.orders import LAYOUTS, Layout, Totals, wording
+from gateway_async.cli.orders import LAYOUTS, Totals, wording
 from gateway_async.cli.run import (
     DONE,
     UNSETTLED,
@@ -119,7 +119,7 @@ def name_of_orders(operation: str, settings: Settings, orders: str) -> str:
     Raises:
         ConfigurationError: If the gateway's address is wrong.
     """
-    gateway, who = place_of_gateway(settings.base_url), settings.who
+    gateway, who = place_of_gateway(settings.address), settings.who
     parts = (operation, gateway, who["merchant_id"], who["account_id"], orders)
     digest = hashlib.sha256(orjson.dumps(parts)).hexdigest()[:_DIGITS]
     shown = (who["merchant_id"], urlsplit(gateway).netloc)
@@ -487,7 +487,7 @@ def resume(
     job = KnownJob(name=name, place=settings.place, status=status)
     summary = RunSummary(
         command="jobs resume",
-        base_url=settings.base_url,
+        base_url=settings.address,
         out=out,
         format=stdio,
         job=name,
@@ -496,7 +496,7 @@ def resume(
 
     def ask() -> None:
         if layout.confirms and totals.orders:
-            what = wording(layout.command, totals, settings.base_url)
+            what = wording(layout.command, totals, settings.address)
             confirm(console, f"{job.asked}: {what}", yes=yes)
         console.tell("resume", job.described, is_new=False, journal=job.place)
 

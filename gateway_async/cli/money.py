@@ -125,7 +125,7 @@ def send(  # noqa: C901  # closures see what the command was given
             if known.is_done:
                 console.tell("job", f"{known.described}; nothing is sent", job=known.name)
             elif layout.confirms or known.before:
-                what = wording(name, file.totals, settings.base_url, file.unread)
+                what = wording(name, file.totals, settings.address, file.unread)
                 what += "; payouts that other jobs have are paid again" * (is_payout and again)
                 confirm(console, f"{known.asked}: {what}", yes=yes)
 
@@ -238,7 +238,7 @@ def _run(
 ) -> int:
     """Do the work on a file, write every outcome beside its row, and return the exit code."""
     check_json(summary.out, json=json)
-    summary.base_url = settings.base_url
+    summary.base_url = settings.address
     with (
         reporting(report, summary, console, settings.journal_file),
         contextlib.closing(Results(file.layout, summary)) as results,
@@ -290,9 +290,9 @@ def _show_plan(file: OrderFile, settings: Settings, *, json: bool) -> int:
     """Show what would be sent: totals, and the first requests, unsigned; no network at all."""
     layout, operation, recovery = file.layout, file.operation, settings.recovery
     sizes, first = asyncio.run(_chunks(file, settings))
-    url = f"{operation.path} of {settings.base_url}"
+    url = f"{operation.path} of {settings.address}"
     if "base_url" in settings.who:
-        url = f"{settings.base_url}{operation.path}"
+        url = f"{settings.address}{operation.path}"
     if json:
         amounts = {code: str(amount) for code, amount in sorted(file.totals.amounts.items())}
         print_json(

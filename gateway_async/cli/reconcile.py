@@ -81,7 +81,7 @@ def reconcile(
             )
         credentials = settings.credentials(os.environ, console.warn)
         summary = RunSummary(
-            command="reconcile", base_url=settings.base_url, source=ledger, out=out, format=stdio
+            command="reconcile", base_url=settings.address, source=ledger, out=out, format=stdio
         )
         columns = file.passed_through(_COLUMNS)
 

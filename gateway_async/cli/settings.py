@@ -60,19 +60,54 @@ _WHO = {
 
 _SECRET_PLACES = ("secret_file", "keyring", "secret")
 _FLAGS = ("allow_http", "trust_env")
-VARIABLES = {
-    name: f"GATEWAY_{name.upper()}"
-    for name in (
-        *(*_WHO, *_SECRET_PLACES, *_FLAGS, "journal"),
-        *("ca_file", "client_cert", "client_key", "proxy"),
-    )
-}
-"""By setting, the environment variable that holds it."""
-
-
 _positive = check(
     lambda value: value is None or (is_duration(value) and value > 0), "a number above 0"
 )
+
+
+@attrs.frozen(kw_only=True)
+class Network:
+    """Which gateway, as whom, and the way to it.
+
+    Attributes:
+        base_url: The gateway's address (GATEWAY_BASE_URL).
+        merchant_id: The merchant identifier (GATEWAY_MERCHANT_ID).
+        account_id: The merchant account identifier (GATEWAY_ACCOUNT_ID).
+        secret_file: The file that holds the signing secret (GATEWAY_SECRET_FILE); GATEWAY_SECRET
+            holds the secret itself.
+        keyring: The service under which the system's keyring holds the signing secret
+            (GATEWAY_KEYRING).
+        allow_http: Let plain http:// go to another machine, over a network that you trust
+            (GATEWAY_ALLOW_HTTP=true).
+        ca_file: The certificates, in PEM, of the authorities to trust in place of the system's
+            (GATEWAY_CA_FILE).
+        client_cert: The certificate, in PEM, that is shown to the gateway, with its key
+            (GATEWAY_CLIENT_CERT).
+        client_key: Its key, if that is in another file; without a password
+            (GATEWAY_CLIENT_KEY).
+        proxy: The proxy to go through, such as http://proxy.example:3128. A URL with a password
+            goes into GATEWAY_PROXY or the TOML file.
+        trust_env: Go through the proxy that HTTP_PROXY, HTTPS_PROXY and NO_PROXY name
+            (GATEWAY_TRUST_ENV=true).
+    """
+
+    base_url: str | None = None
+    merchant_id: str | None = None
+    account_id: str | None = None
+    secret_file: Path | None = None
+    keyring: str | None = None
+    allow_http: bool = False
+    ca_file: Path | None = None
+    client_cert: Path | None = None
+    client_key: Path | None = None
+    proxy: str | None = attrs.field(default=None, repr=False)
+    trust_env: bool = False
+
+
+VARIABLES = {
+    name: f"GATEWAY_{name.upper()}" for name in (*attrs.fields_dict(Network), "secret", "journal")
+}
+"""By setting, the environment variable that holds it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -89,25 +124,14 @@ class Reconcile:
 
 
 @attrs.frozen(kw_only=True)
-class Settings:
+class Settings(Network):
     """The settings of one command, by their names in the TOML file.
 
     Attributes:
-        base_url: The gateway's address.
-        merchant_id: The merchant identifier.
-        account_id: The merchant account identifier.
-        secret_file: The file that holds the signing secret.
-        keyring: The service under which a keyring holds the signing secret.
         journal: The URL of the journal; it may hold a password.
         journal_lease_seconds: Lease duration: without renewal for so long, another process may
             take a job over.
         rate: Requests a second at most; None for no limit.
-        allow_http: Whether plain `http://` may go to another machine.
-        ca_file: The certificates of the authorities that are trusted, in place of the system's.
-        client_cert: The certificate that is shown to the gateway, with its key.
-        client_key: Its key, where that is in a file of its own; without a password.
-        proxy: The URL of a proxy; it may hold a password.
-        trust_env: Whether HTTP_PROXY, HTTPS_PROXY and NO_PROXY are looked at.
         timeouts: See `Timeouts`.
         retry: See `RetryPolicy`.
         policy: See `BatchPolicy`.
@@ -118,20 +142,9 @@ class Settings:
         reconcile: See `Reconcile`.
     """
 
-    _base_url: str | None = attrs.field(default=None, alias="base_url")
-    merchant_id: str | None = None
-    account_id: str | None = None
-    secret_file: Path | None = None
-    keyring: str | None = None
     journal: str = attrs.field(default="", repr=False)
     journal_lease_seconds: float = attrs.field(default=15.0, validator=_positive)
     rate: float | None = attrs.field(default=None, validator=_positive)
-    allow_http: bool = False
-    ca_file: Path | None = None
-    client_cert: Path | None = None
-    client_key: Path | None = None
-    proxy: str | None = attrs.field(default=None, repr=False)
-    trust_env: bool = False
     timeouts: Timeouts = attrs.field(factory=Timeouts)
     retry: RetryPolicy = attrs.field(factory=RetryPolicy)
     policy: BatchPolicy = attrs.field(factory=BatchPolicy)
@@ -143,20 +156,19 @@ class Settings:
     @property
     def who(self) -> dict[str, str]:
         """Address, merchant and account, as far as they are known."""
-        found = (self._base_url, self.merchant_id, self.account_id)
-        return {name: text for name, text in zip(_WHO, found, strict=True) if text is not None}
+        return {name: text for name in _WHO if (text := getattr(self, name)) is not None}
 
     @property
-    def base_url(self) -> str:
-        """The gateway's address, or what stands for it.
+    def address(self) -> str:
+        """The gateway's address, checked, or what stands for it.
 
         Raises:
             ConfigurationError: If it is no URL, holds credentials, which would be shown, or cannot
                 be reached by the settings of the network.
         """
-        if self._base_url is None:
+        if self.base_url is None:
             return "a gateway that is not named yet"
-        address = checked_base_url(self._base_url, allow_http=self.allow_http)
+        address = checked_base_url(self.base_url, allow_http=self.allow_http)
         checked_proxy(
             self.proxy, base_url=address, trust_env=self.trust_env, allow_http=self.allow_http
         )
@@ -213,7 +225,7 @@ class Settings:
                 ) from None
             limiter = AsyncLimiter(1, 1 / self.rate)  # requests leave evenly
         return GatewayClient(
-            self.base_url,
+            self.address,
             credentials,
             timeouts=self.timeouts,
             retry=self.retry,
@@ -450,7 +462,7 @@ def _made_of(kind: type[Any], table: Mapping[str, Any], source: str, path: str =
 @functools.cache
 def _converter() -> Converter:
     """Return what makes classes of tables; it converts no value, which might hide a mistake."""
-    converter = Converter(forbid_extra_keys=True, prefer_attrib_converters=True, use_alias=True)
+    converter = Converter(forbid_extra_keys=True, prefer_attrib_converters=True)
     converter.register_structure_hook(
         Path, lambda value, _: Path(_only(str | Path, "a text", value))
     )
@@ -486,7 +498,7 @@ def _described(error: BaseException, _: object) -> str:
     if not isinstance(error, ForbiddenExtraKeysError):
         return str(error)
     beside = {Settings: ["profiles"], HmacSigner: ["factory"]}.get(error.cl, [])
-    known = [*(one.alias for one in attrs.fields(error.cl) if one.alias != "secret"), *beside]
+    known = [*(name for name in attrs.fields_dict(error.cl) if name != "secret"), *beside]
     near = {name: get_close_matches(name, known, 1) for name in sorted(error.extra_fields)}
     return "; ".join(
         f"{name}: not known; did you mean {found[0]}?"
@@ -634,33 +646,14 @@ DryRunOption = Annotated[
 
 @Parameter(name="*", group="Gateway")
 @attrs.frozen(kw_only=True)
-class GatewayOptions:
-    """Which gateway, and as whom.
+class GatewayOptions(Network):
+    """Which gateway, as whom, and how messages are written.
 
     Attributes:
         config: The TOML file with settings (GATEWAY_CONFIG); by default
             ~/.config/gateway-async/config.toml, if there is one.
         profile: A part of that file, [profiles.NAME], which goes over the rest of it, and
             not over the environment (GATEWAY_PROFILE).
-        base_url: The gateway's address (GATEWAY_BASE_URL).
-        merchant_id: The merchant identifier (GATEWAY_MERCHANT_ID).
-        account_id: The merchant account identifier (GATEWAY_ACCOUNT_ID).
-        secret_file: The file that holds the signing secret (GATEWAY_SECRET_FILE); GATEWAY_SECRET
-            holds the secret itself.
-        keyring: The service under which the system's keyring holds the signing secret
-            (GATEWAY_KEYRING).
-        allow_http: Let plain http:// go to another machine, over a network that you trust
-            (GATEWAY_ALLOW_HTTP=true).
-        ca_file: The certificates, in PEM, of the authorities to trust in place of the system's
-            (GATEWAY_CA_FILE).
-        client_cert: The certificate, in PEM, that is shown to the gateway, with its key
-            (GATEWAY_CLIENT_CERT).
-        client_key: Its key, if that is in another file; without a password
-            (GATEWAY_CLIENT_KEY).
-        proxy: The proxy to go through, such as http://proxy.example:3128. A URL with a password
-            goes into GATEWAY_PROXY or the TOML file.
-        trust_env: Go through the proxy that HTTP_PROXY, HTTPS_PROXY and NO_PROXY name
-            (GATEWAY_TRUST_ENV=true).
         log_format: How everything on standard error is written: for people, or one JSON object a
             line.
         quiet: Say only how it ended, and what is wrong: no progress.
@@ -669,17 +662,6 @@ class GatewayOptions:
 
     config: Path | None = None
     profile: str | None = None
-    base_url: str | None = None
-    merchant_id: str | None = None
-    account_id: str | None = None
-    secret_file: Path | None = None
-    keyring: str | None = None
-    allow_http: bool = False
-    ca_file: Path | None = None
-    client_cert: Path | None = None
-    client_key: Path | None = None
-    proxy: str | None = None
-    trust_env: bool = False
     log_format: Literal["text", "json"] = "text"
     quiet: Annotated[bool, Parameter(alias="-q")] = False
     verbose: Annotated[bool, Parameter(alias="-v")] = False

@@ -109,7 +109,7 @@ class _Factory:
                 from gateway_async.workers.rate import shared_rate
 
                 settings, credentials = self.settings, self.credentials
-                who = f"{credentials.merchant_id}/{credentials.account_id} at {settings.base_url}"
+                who = f"{credentials.merchant_id}/{credentials.account_id} at {settings.address}"
                 exact = Fraction(self.rate).limit_denominator(100)  # requests in so many seconds
                 requests, seconds = max(1, exact.numerator), float(exact.denominator)
                 shared = shared_rate(settings.journal, who, requests=requests, seconds=seconds)
@@ -178,7 +178,7 @@ def submit(
         )
         known, url = find_job(settings, job), queue.url()
         if layout.confirms:
-            what = wording(operation, file.totals, settings.base_url, file.unread)
+            what = wording(operation, file.totals, settings.address, file.unread)
             confirm(console, f"{known.asked}: {what}", yes=yes)
 
         async def wake_nobody(job: str, slice_number: int) -> None:

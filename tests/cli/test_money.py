@@ -230,15 +230,15 @@ async def test_the_default_journal_is_for_its_user_alone(sandbox: Sandbox, tmp_p
 )
 def test_a_gateway_has_one_name_however_its_address_is_written(url: str) -> None:
     who = {"merchant_id": "M1", "account_id": "A1"}
-    settings: Any = SimpleNamespace(base_url=url, who=who)
+    settings: Any = SimpleNamespace(address=url, who=who)
     name = name_of_orders("refund", settings, "digest")
-    settings.base_url = "https://gateway.example"
+    settings.address = "https://gateway.example"
     assert name == name_of_orders("refund", settings, "digest")
     for other in (
         *("https://gateway.example:8443", "http://gateway.example:443"),
         "https://gateway.example/test",
     ):
-        settings.base_url = other
+        settings.address = other
         assert name != name_of_orders("refund", settings, "digest")
 
 

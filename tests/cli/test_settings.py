@@ -56,7 +56,7 @@ def refused(
 ) -> str:
     def use() -> None:
         settings = read_settings({"config": write(text), **given}, environment)
-        assert settings.base_url
+        assert settings.address
         credentials(settings)
 
     with pytest.raises(ConfigurationError) as caught:
@@ -76,7 +76,7 @@ SIGNED = HmacSigner(SECRET).sign(REFUND, {"order_no": "O1"})
 def test_settings_come_from_the_environment_and_hide_the_secret() -> None:
     settings = read()
     made = credentials(settings)
-    assert settings.base_url == "https://gateway.example"
+    assert settings.address == "https://gateway.example"
     assert (made.merchant_id, made.account_id, signature(made)) == ("M1", "A1", SIGNED)
     assert SECRET not in repr(settings) + repr(made)
 
