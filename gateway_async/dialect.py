@@ -7,7 +7,7 @@ guesses as little as possible. This module knows no model, no reply and no netwo
 # ruff: noqa: RUF009  # the calls declare fields; attrs makes no default of them
 
 import re
-from collections.abc import Mapping, Set as AbstractSet
+from collections.abc import Mapping, Sequence, Set as AbstractSet  # cattrs resolves types
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from gateway_async.operations import OPERATIONS, BodyFormat
 from gateway_async.settings import check, is_flag, is_list, is_text, one_of, to_set
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
 
 class PaymentState(StrEnum):
