@@ -7,6 +7,7 @@ the caller is cancelled; then the outcome hangs on the original `CancelledError`
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -152,7 +153,8 @@ def _without_card(body: bytes, card: SensitiveText | None) -> bytes:
     number = plain_text(card or "")
     if len(number) < SHORTEST_CARD:  # which may be a part of anything
         return body
-    return without_text(body, number, mask_card(number))
+    spaced = re.compile("[ -]?".join(number).encode())
+    return spaced.sub(mask_card(number).encode(), without_text(body, number, mask_card(number)))
 
 
 def _check_type(value: object, wanted: type) -> None:

@@ -237,13 +237,14 @@ async def test_a_payment_keeps_no_secret_of_a_reply(net: Dragnet, more: dict[str
     await _catch(net, client.payout(payout_request()))
 
 
+@pytest.mark.parametrize("said", [CARD, SPACED, SPACED.replace(" ", "-")])
 @pytest.mark.parametrize("name", ["result_info", "note", "transaction_id", "order_no", "amount"])
 async def test_a_payment_shows_no_card_number_that_stands_in_a_text(
-    net: Dragnet, name: str
+    net: Dragnet, name: str, said: str
 ) -> None:
     def rewrite(_: "HttpRequest", reply: "HttpResponse") -> "HttpResponse":
         fields = {"order_no": "N-1", "amount": "12.30", "currency": "EUR"}
-        body = _xml({"respon": {**fields, name: f"0005: {CARD} is refused"}})
+        body = _xml({"respon": {**fields, name: f"0005: {said} is refused"}})
         return attrs.evolve(reply, body=body.encode())
 
     client = client_of(MemoryGateway(rewrite))
