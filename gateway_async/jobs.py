@@ -90,6 +90,7 @@ _log = logging.getLogger("gateway_async.jobs")
 
 _ROWS_AT_ONCE = 1000
 _READ_AHEAD = 500
+_PATIENCE_SECONDS = 0.01
 _SETTLED = (JobState.SUCCEEDED, JobState.DECLINED)
 _MAY_BE_MADE = (JobState.INTENT, JobState.UNKNOWN, JobState.SUCCEEDED)
 _FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
@@ -695,6 +696,8 @@ class NewOrders(Source):
         self._lease = lease
         self._given = given
         self._has = has
+        self._last = -1
+        self._timer: asyncio.TimerHandle | None = None
         self._page: deque[Group] = deque()
         self._ahead: asyncio.Task[list[Group]] | None = None
 
@@ -721,17 +724,21 @@ class NewOrders(Source):
         return indices, orders
 
     async def _turn(self) -> bool:
-        """Take the next page, begin to read the one behind it, and return whether there was one."""
-        ahead = self._ahead or asyncio.ensure_future(self._read(-1))
+        """Take the next page, and return whether there was one.
+
+        The one behind it is read once what was taken has been recorded and sent.
+        """
         try:
-            page = await ahead
+            page = await self._reading()
         except JournalError as error:
             self.failure = error
             raise
+        self._ahead = None
         if not page:
             self.ended = True
             return False
-        self._ahead = asyncio.ensure_future(self._read(page[-1][0][-1]))
+        self._last = page[-1][0][-1]
+        self._timer = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._reading)
         self._page.extend(filter(None, map(self._left, page)))
         return True
 
@@ -743,15 +750,25 @@ class NewOrders(Source):
         left = [(p, o) for p, o in zip(positions, orders, strict=True) if not self._has(p)]
         return ([p for p, _ in left], [o for _, o in left]) if left else None
 
-    async def _read(self, after: int) -> "list[Group]":
+    def _reading(self) -> "asyncio.Task[list[Group]]":
+        """Begin to read the next page, if that was not begun."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._ahead is None:
+            self._ahead = asyncio.ensure_future(self._read())
+        return self._ahead
+
+    async def _read(self) -> "list[Group]":
         given = self._given
-        page = await self._lease.new(after=after, limit=_READ_AHEAD, orders=given is None)
+        page = await self._lease.new(after=self._last, limit=_READ_AHEAD, orders=given is None)
         return (
             page if given is None else [(found, [given[at] for at in found]) for found, _ in page]
         )
 
     async def aclose(self) -> None:
         """End what is being read; the lease is ended elsewhere."""
+        if self._timer is not None:
+            self._timer.cancel()
         if self._ahead is not None:
             self._ahead.cancel()
             (page,) = await asyncio.gather(self._ahead, return_exceptions=True)

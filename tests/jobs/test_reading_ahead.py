@@ -4,6 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
+from gateway_async import jobs
 from gateway_async.jobs import NewOrders
 
 PAGES: dict[int, list[tuple[Sequence[int], Sequence[object]]]] = {
@@ -46,6 +49,11 @@ async def pulled(orders: NewOrders, count: int) -> list[tuple[int, object]]:
 async def turns_of_the_loop() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "_PATIENCE_SECONDS", 0.0)
 
 
 async def test_the_next_page_is_read_while_this_one_is_sent() -> None:
