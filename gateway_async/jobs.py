@@ -417,9 +417,8 @@ class JobRunner(Runner):
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
         source = NewOrders(lease, self._collection, self._yielded.has)
-        named = (
-            f"{head.name} {head.created_at.isoformat()}"  # the same in every process that runs it
-        )
+        # The same in every process that runs the job.
+        named = f"{head.name} {head.created_at.isoformat()}"
         run = self._run = BatchRunner(
             self._session,
             self._operation,

@@ -116,7 +116,7 @@ class Journal:
 
         Raises:
             ConfigurationError: If the extra is not installed.
-            JournalError: If the database cannot be opened, or is of another version, or there is no
+            JournalError: If the database cannot be opened, or is of a newer version, or there is no
                 journal and `create` is not set.
         """
         if self._database is not None:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from gateway_async.errors import ConfigurationError, require_extra
+from gateway_async.errors import ConfigurationError, hide_given, require_extra
 from gateway_async.settings import checked_count
 
 _PACKAGES = ("aio_pika", "taskiq", "taskiq_aio_pika")
@@ -52,6 +52,7 @@ class _Broker(AioPikaBroker):
             ) from None
 
 
+@hide_given
 def rabbit_broker(
     url: object, *, queue: str = DEFAULT_QUEUE, slices_at_once: int = DEFAULT_SLICES_AT_ONCE
 ) -> AioPikaBroker:
@@ -68,7 +69,7 @@ def rabbit_broker(
     """
     if not isinstance(url, str) or not _is_address(url):
         raise ConfigurationError("broker: expected amqp://user:password@host/ or amqps://")
-    if not _is_name(queue):
+    if not queue or not isinstance(queue, str):
         raise ConfigurationError(f"queue: expected a non-empty str, got {queue!r}")
     if "heartbeat=" not in url:
         url = f"{url}{'&' if '?' in url else '?'}heartbeat={_HEARTBEAT_SECONDS}"
@@ -79,10 +80,6 @@ def rabbit_broker(
         task_queues=[Queue(name=queue, durable=True)],
         dead_letter_queue=Queue(name=f"{queue}.dead", durable=True),
     )
-
-
-def _is_name(queue: object) -> bool:
-    return isinstance(queue, str) and queue != ""
 
 
 def _is_address(url: str) -> bool:

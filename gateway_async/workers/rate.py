@@ -41,14 +41,13 @@ _SETTINGS = (
     "SET lock_timeout = '5s'",
     "SET statement_timeout = '10s'",
     "SET idle_in_transaction_session_timeout = '5s'",
-)
-"""Who is frozen with the table locked loses it soon."""
+)  # a process that is frozen with the table locked loses it soon
 _CONNECT_SECONDS = 10
 _TURN_SECONDS = 1.0
 _BUFFER_MILLISECONDS = 5
+# A request leaves a moment after its turn: so much longer, at most, is the window of turns.
 _LATE_SHARE = 0.1
 _LATE_SECONDS = 0.1
-"""A request leaves a moment after its turn: so much longer, at most, is the window of turns."""
 
 
 class _Bucket(PostgresBucket):

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 TASK_NAME = "gateway_async.run_slice"
 _HANDED_AT_ONCE = 100
+# How long a queue may take for one slice: one that cannot be reached may never say so.
 _LONGEST_SECONDS = 10.0
-"""How long a queue may take for one slice: one that cannot be reached may never say so."""
 _ROWS_AT_ONCE = 1000
 _SHARE_OF_LOOKING = 10
 

@@ -1,6 +1,7 @@
 """A journal outlives the release that wrote it: a newer one reads, resumes and finishes its jobs.
 
-`make_dump` wrote `journal_version_2.sql` with the last state of the library that had that version.
+`journal_version_2.sql` is what the last state of the library with that version left when it was
+killed, with jobs in every state; its program is in the history of this folder, `make_dump.py`.
 """
 
 import asyncio
