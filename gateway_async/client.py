@@ -265,7 +265,7 @@ class GatewayClient:
             InvalidOrderError: If `orders` is no iterable of orders.
             ConfigurationError: If the policy does not fit the operation, or `job` is none.
         """
-        return self._batch("capture", orders, policy, job)
+        return self.batch("capture", orders, policy=policy, job=job)
 
     def cancel(
         self,
@@ -275,7 +275,7 @@ class GatewayClient:
         job: "Job | None" = None,
     ) -> "Batch[CancelOrder, CancelRecord]":
         """Cancel any number of orders (section 4, row 7); see `capture`."""
-        return self._batch("cancel", orders, policy, job)
+        return self.batch("cancel", orders, policy=policy, job=job)
 
     def review(
         self,
@@ -285,7 +285,7 @@ class GatewayClient:
         job: "Job | None" = None,
     ) -> "Batch[ReviewOrder, ReviewRecord]":
         """Review any number of orders (section 4, row 6); see `capture`."""
-        return self._batch("review", orders, policy, job)
+        return self.batch("review", orders, policy=policy, job=job)
 
     def refund(
         self,
@@ -295,7 +295,7 @@ class GatewayClient:
         job: "Job | None" = None,
     ) -> "Batch[RefundOrder, RefundRecord]":
         """Refund any number of orders, in whole or in part (section 4, row 8); see `capture`."""
-        return self._batch("refund", orders, policy, job)
+        return self.batch("refund", orders, policy=policy, job=job)
 
     def query(
         self, orders: "Orders[OrderRef]", *, policy: BatchPolicy | None = None
@@ -304,13 +304,13 @@ class GatewayClient:
 
         The merchant's addresses must be registered with the gateway first (section 5).
         """
-        return self._batch("query", orders, policy)
+        return self.batch("query", orders, policy=policy)
 
     def search_refunds(
         self, orders: "Orders[OrderRef]", *, policy: BatchPolicy | None = None
     ) -> "Batch[OrderRef, tuple[RefundRecord, ...]]":
         """Look up refunds (section 4, row 9); an order may have several; see `capture`."""
-        return self._batch("search_refunds", orders, policy)
+        return self.batch("search_refunds", orders, policy=policy)
 
     def payouts(
         self,
@@ -329,7 +329,7 @@ class GatewayClient:
         `request_id` twice is a `DuplicateOrderError` whatever `policy` says. In a job, an unknown
         one is held for a person; see `Journal.resolve`.
         """
-        return self._batch("payout", requests, policy, job)
+        return self.batch("payout", requests, policy=policy, job=job)
 
     def batch(
         self,
@@ -346,7 +346,18 @@ class GatewayClient:
         Raises:
             ConfigurationError: If there is no such operation, or it takes no batch.
         """
-        return self._batch(operation, orders, policy, job)
+        self._check_open()
+        row, policy = OPERATIONS.get(operation), self._batch_policy(policy)
+        if row is None or row.order_class is object:
+            names = [each.name for each in OPERATIONS.values() if each.order_class is not object]
+            raise ConfigurationError(
+                f"operation: expected one of {', '.join(names)}, got {operation!r}"
+            )
+        if job is None:
+            return plain_batch(self._session, row, orders, policy=policy, recovery=self._recovery)
+        from gateway_async.jobs import job_batch
+
+        return job_batch(self._session, row, orders, job, policy=policy, recovery=self._recovery)
 
     async def submit(
         self,
@@ -596,24 +607,6 @@ class GatewayClient:
         make = payments.custom_request
         request = make(path, given.pop(), body=body, reply=reply, repeatable=repeatable)
         return await self._single(request)
-
-    def _batch(
-        self, name: str, orders: object, policy: BatchPolicy | None, job: "Job | None" = None
-    ) -> "Batch[Any, Any]":
-        self._check_open()
-        operation, policy = OPERATIONS.get(name), self._batch_policy(policy)
-        if operation is None or operation.order_class is object:
-            names = [row.name for row in OPERATIONS.values() if row.order_class is not object]
-            raise ConfigurationError(f"operation: expected one of {', '.join(names)}, got {name!r}")
-        if job is None:
-            return plain_batch(
-                self._session, operation, orders, policy=policy, recovery=self._recovery
-            )
-        from gateway_async.jobs import job_batch
-
-        return job_batch(
-            self._session, operation, orders, job, policy=policy, recovery=self._recovery
-        )
 
     def _batch_policy(self, policy: BatchPolicy | None) -> BatchPolicy:
         policy = self._policy if policy is None else setting("policy", policy, BatchPolicy)
