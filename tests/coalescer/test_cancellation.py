@@ -48,15 +48,29 @@ async def test_an_awaiter_that_is_cancelled_before_its_request_leaves_is_withdra
     assert single.unclaimed == []
 
 
-async def test_an_awaiter_that_is_cancelled_as_its_request_leaves_is_withdrawn_too() -> None:
-    transport = MemoryTransport(all_done)
+@pytest.mark.parametrize("turns", range(5))
+async def test_an_awaiter_that_is_cancelled_as_its_request_leaves_is_withdrawn_too(
+    turns: int,
+) -> None:
+    """In whichever turn of the loop: also in that in which both leave."""
+    transport, had_left = MemoryTransport(all_done), list[bool]()
+
+    def cancel(in_turns: int) -> None:
+        if in_turns:
+            asyncio.get_running_loop().call_soon(cancel, in_turns - 1)
+        else:
+            had_left.append("2 have left" in repr(single))
+            first.cancel()
+
     async with client_over(transport).coalesced(linger_seconds=0) as single:
         first, second = (start(single.refund(order)) for order in refunds(2))
         await asyncio.sleep(0)
-        asyncio.get_running_loop().call_soon(first.cancel)  # in the step in which both leave
+        cancel(turns)
         assert (await second).status is SUCCEEDED
     assert first.cancelled()
-    assert [asked.transactions for asked in transport.asked] == [["T000001"]]
+    left = ["T000000"] if had_left[0] else []
+    assert [asked.transactions for asked in transport.asked] == [[*left, "T000001"]]
+    assert _named(single.unclaimed) == left
 
 
 async def test_nothing_is_sent_where_every_awaiter_was_cancelled() -> None:
