@@ -147,7 +147,7 @@ class Wire:
 async def show_the_field(folder: Path) -> None:
     """Use the new field of a refund by client, journal and command line."""
     async with Sandbox() as sandbox, client_of(sandbox) as gateway, journal_in(folder) as journal:
-        earlier: Any = [outcome.order for outcome in await gateway.resume(journal.job("before"))]
+        earlier: Any = [outcome.order async for outcome in journal.outcomes("before")]
         assert [order.refund_note for order in earlier] == [""] * 3
         seeded = sandbox.seed(3, status="captured")
         orders: list[Any] = [_refund(one, refund_note=f"note {one.order_no}") for one in seeded]
