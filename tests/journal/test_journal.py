@@ -192,6 +192,18 @@ async def test_an_unknown_version_is_refused(url: str, tables: Tables) -> None:
     assert tables.snapshot() == known
 
 
+async def test_tables_of_before_versions_were_numbered_are_left_alone(
+    url: str, tables: Tables
+) -> None:
+    async with Journal.open(url) as journal:
+        await submitted(journal)
+    tables.run("DROP TABLE gateway_journal_version")
+    known = tables.snapshot()
+    with pytest.raises(JournalError, match=r"is of version 1, .* reads versions 2 to 3"):
+        await Journal.open(url).__aenter__()
+    assert tables.snapshot() == known
+
+
 async def test_many_that_make_the_tables_at_once(url: str) -> None:
     journals = [Journal.open(url) for _ in range(6)]
     await asyncio.gather(*(journal.__aenter__() for journal in journals))
