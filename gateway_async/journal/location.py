@@ -5,7 +5,7 @@ A password is in no message and in no repr.
 
 import re
 from pathlib import Path
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import attrs
 
@@ -14,10 +14,6 @@ from gateway_async.errors import ConfigurationError, JournalError
 _EXPECTED = 'expected "sqlite:////path/to/file.db" or "postgresql://user@host/database"'
 _POSTGRES = frozenset({"postgresql", "postgres", "postgresql+psycopg"})
 _SQLITE = "sqlite:///"
-_OF_THE_DRIVER = frozenset(
-    {"autocommit", "context", "cursor_factory", "prepare_threshold", "row_factory"}
-)
-"""What psycopg takes beside the parameters of PostgreSQL, and not as text."""
 _UNUSABLE = re.compile("\0|%00|[\ud800-\udfff]")
 
 
@@ -111,9 +107,6 @@ def _split(url: str) -> SplitResult:
         raise ConfigurationError(
             f"journal URL: {_EXPECTED}; this one cannot be read or names no database"
         )
-    for name, _ in parse_qsl(parts.query, keep_blank_values=True):
-        if name in _OF_THE_DRIVER:
-            raise ConfigurationError(f"journal URL: {name} is no parameter of PostgreSQL")
     return parts
 
 

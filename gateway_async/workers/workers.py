@@ -186,8 +186,7 @@ class Workers:
         policy: WorkerPolicy | None = None,
     ) -> None:
         self._policy = setting("policy", policy, WorkerPolicy)
-        _check_broker(broker)
-        _check_factory(gateway_factory)
+        _check_collaborators(broker, gateway_factory)
         self._make_gateway = gateway_factory
         self._url = journal_url
         self._new_journal()  # a wrong URL is refused at once
@@ -424,30 +423,21 @@ class Workers:
         return self._journal, self._gateway
 
 
-def _check_broker(broker: object) -> None:
-    """Check that slices can be handed to something.
+def _check_collaborators(broker: object, factory: object) -> None:
+    """Check that slices can be handed to something, and that a client can be made and entered.
 
     Raises:
-        ConfigurationError: If it is neither a taskiq broker nor an asynchronous function.
+        ConfigurationError: If the broker is neither a taskiq broker nor an asynchronous function,
+            or the factory cannot be called, or is asynchronous itself.
     """
-    if hasattr(broker, "register_task"):
-        return
-    if callable(broker) and (inspect.iscoroutinefunction(broker) or not _is_function(broker)):
-        return
-    raise ConfigurationError(
-        "broker: expected a taskiq broker, such as gateway_async.workers.rabbit.rabbit_broker(url) "
-        f"makes, or an `async def enqueue(job, slice_number)`, got {_named(broker)}"
-    )
-
-
-def _check_factory(factory: object) -> None:
-    """Check that something can be called for a client to be entered.
-
-    Raises:
-        ConfigurationError: If it cannot.
-    """
-    is_bare = inspect.iscoroutinefunction(factory) or inspect.isasyncgenfunction(factory)
-    if not callable(factory) or is_bare:
+    is_queue = callable(broker) and (_is_async(broker) or not _is_function(broker))
+    if not (hasattr(broker, "register_task") or is_queue):
+        raise ConfigurationError(
+            "broker: expected a taskiq broker, such as "
+            "gateway_async.workers.rabbit.rabbit_broker(url) makes, or an `async def enqueue(job, "
+            f"slice_number)`, got {_named(broker)}"
+        )
+    if not callable(factory) or _is_async(factory):
         raise ConfigurationError(
             "gateway_factory: expected a function that makes a client, such as `lambda: "
             "GatewayClient(...)`, or one decorated with contextlib.asynccontextmanager, got "
@@ -455,17 +445,20 @@ def _check_factory(factory: object) -> None:
         )
 
 
+def _is_async(value: object) -> bool:
+    return inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value)
+
+
 def _is_function(value: object) -> bool:
     while isinstance(value, functools.partial):
         value = value.func
-    return inspect.isfunction(value) or inspect.ismethod(value)
+    return inspect.isroutine(value)
 
 
 def _named(value: object) -> str:
     if not _is_function(value):
         return type(value).__name__
-    is_async = inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value)
-    return "an `async def` alone" if is_async else "a function that is not `async def`"
+    return "an `async def` alone" if _is_async(value) else "a function that is not `async def`"
 
 
 async def _end(task: "asyncio.Task[None]") -> None:
