@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
     from gateway_async.models.orders import OutcomeStatus
-    from gateway_async.telemetry import Attempt, BatchEnd, BatchStart, RequestEnd, RequestStart
+    from gateway_async.telemetry import BatchEnd, BatchStart, RequestEnd, RequestStart
+
+    Attributes = dict[str, AttributeValue]
+    Facts = Mapping[str, AttributeValue | None]
 
 __all__ = ["OpenTelemetry"]
 
@@ -82,59 +85,46 @@ class OpenTelemetry(Telemetry):
 
     def batch_began(self, batch: "BatchStart") -> _Open:
         """Begin the span of a batch."""
-        attributes = _known(
-            {
-                "gateway_async.operation": batch.operation,
-                "gateway_async.job.name": batch.job,
-                "gateway_async.batch.orders": batch.orders,
-                "gateway_async.batch.concurrency": batch.concurrency,
-                "server.address": batch.server_address,
-                "server.port": batch.server_port,
-            }
-        )
-        return self._begin(f"{batch.operation} batch", trace.SpanKind.INTERNAL, attributes)
+        facts = {
+            "gateway_async.job.name": batch.job,
+            "gateway_async.batch.orders": batch.orders,
+            "gateway_async.batch.concurrency": batch.concurrency,
+        }
+        return self._begin(f"{batch.operation} batch", trace.SpanKind.INTERNAL, batch, facts)
 
     def batch_ended(self, batch: "BatchStart", end: "BatchEnd", token: object) -> None:
         """End the span of a batch."""
         del batch  # its span says the same
-        attributes = _outcomes(end.counts) | {
+        facts = {
             "gateway_async.batch.requests": end.requests,
             "gateway_async.batch.retries": end.retries,
         }
-        _end(token, attributes, end.error, end.counts)
+        _end(token, end, facts)
 
     def request_began(self, request: "RequestStart") -> _Open:
         """Begin the span of a request."""
         self._active.add(1, {"gateway_async.operation": request.operation})
-        attributes = _known(
-            {
-                "gateway_async.operation": request.operation,
-                "gateway_async.request.orders": request.orders,
-                "server.address": request.server_address,
-                "server.port": request.server_port,
-            }
-        )
-        return self._begin(request.operation, trace.SpanKind.CLIENT, attributes)
+        facts = {"gateway_async.request.orders": request.orders}
+        return self._begin(request.operation, trace.SpanKind.CLIENT, request, facts)
 
     def request_ended(self, request: "RequestStart", end: "RequestEnd", token: object) -> None:
         """End the span of a request, and count it."""
-        operation: dict[str, AttributeValue] = {"gateway_async.operation": request.operation}
+        operation: Attributes = {"gateway_async.operation": request.operation}
         self._active.add(-1, operation)
-        last = _known({"http.response.status_code": _last_status(end.attempts)})
-        attributes = _outcomes(end.counts) | {
+        status = end.attempts[-1].http_status if end.attempts else None
+        last = _known({"http.response.status_code": status})
+        facts = {
             **last,
             "gateway_async.request.attempts": end.tries,
             "gateway_async.request.sent": end.sent,
         }
-        _end(token, attributes, end.error, end.counts)
+        _end(token, end, facts)
         self._requests.add(1, {**operation, **last, **_error_type(end.error)})
         if end.tries > 1:
             self._retries.add(end.tries - 1, operation)
         for attempt in end.attempts:
-            facts = _known(
-                {"http.response.status_code": attempt.http_status, "error.type": attempt.error}
-            )
-            self._duration.record(attempt.seconds, {**operation, **facts})
+            facts = {"http.response.status_code": attempt.http_status, "error.type": attempt.error}
+            self._duration.record(attempt.seconds, {**operation, **_known(facts)})
 
     def orders_settled(self, batch: "BatchStart", counts: "Mapping[OutcomeStatus, int]") -> None:
         """Count outcomes of orders."""
@@ -147,44 +137,40 @@ class OpenTelemetry(Telemetry):
                 self._outcomes.add(count, facts)
 
     def _begin(
-        self, name: str, kind: trace.SpanKind, attributes: "Mapping[str, AttributeValue]"
+        self, name: str, kind: trace.SpanKind, start: "BatchStart | RequestStart", facts: "Facts"
     ) -> _Open:
+        attributes = _known(
+            {
+                "gateway_async.operation": start.operation,
+                "server.address": start.server_address,
+                "server.port": start.server_port,
+                **facts,
+            }
+        )
         span = self._tracer.start_span(name, kind=kind, attributes=attributes)
         return _Open(span, context.attach(trace.set_span_in_context(span)))
 
 
-def _end(
-    token: object,
-    attributes: "Mapping[str, AttributeValue]",
-    error: BaseException | None,
-    counts: "Mapping[OutcomeStatus, int]",
-) -> None:
+def _end(token: object, end: "BatchEnd | RequestEnd", facts: "Facts") -> None:
     """End a span; a failure is one that raised, or left orders without an answer."""
     if not isinstance(token, _Open):
         raise TypeError(f"expected what the beginning returned, got {type(token).__name__}")
-    left = {status: counts.get(status, 0) for status in counts if status in _WITHOUT_ANSWER}
-    token.span.set_attributes({**attributes, **_error_type(error)})
-    if error is not None:
-        token.span.set_status(trace.StatusCode.ERROR, type(error).__name__)
-    elif any(left.values()):
-        text = ", ".join(f"{count} {status}" for status, count in left.items() if count)
-        token.span.set_status(trace.StatusCode.ERROR, text)
+    found = {status: count for status, count in end.counts.items() if count}
+    outcomes = {f"gateway_async.outcomes.{status}": count for status, count in found.items()}
+    token.span.set_attributes({**outcomes, **_known(facts), **_error_type(end.error)})
+    left = [f"{count} {status}" for status, count in found.items() if status in _WITHOUT_ANSWER]
+    if end.error is not None:
+        token.span.set_status(trace.StatusCode.ERROR, type(end.error).__name__)
+    elif left:
+        token.span.set_status(trace.StatusCode.ERROR, ", ".join(left))
     token.span.end()
     context.detach(token.token)
 
 
-def _known(facts: "Mapping[str, AttributeValue | None]") -> "dict[str, AttributeValue]":
+def _known(facts: "Facts") -> "Attributes":
     """Return the facts that are known."""
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def _outcomes(counts: "Mapping[OutcomeStatus, int]") -> "dict[str, AttributeValue]":
-    return {f"gateway_async.outcomes.{status}": count for status, count in counts.items() if count}
-
-
-def _error_type(error: BaseException | None) -> "dict[str, AttributeValue]":
+def _error_type(error: BaseException | None) -> "Attributes":
     return {} if error is None else {"error.type": type(error).__name__}
-
-
-def _last_status(attempts: "tuple[Attempt, ...]") -> int | None:
-    return attempts[-1].http_status if attempts else None
