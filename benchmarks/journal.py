@@ -32,19 +32,15 @@ from benchmarks.refund_batch import CONCURRENCY, REQUESTS, made_orders
 from benchmarks.replies import ORDERS
 from benchmarks.stub import stub
 from gateway_async import BatchPolicy, Credentials, GatewayClient, HmacSigner, RecoveryPolicy
+from gateway_async.batching.recorder import IntentRecorder
 from gateway_async.batching.runner import BatchRunner
-from gateway_async.batching.sender import Recorder
-from gateway_async.jobs import IntentRecorder
 from gateway_async.journal import Journal
 from gateway_async.operations import REFUND
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from gateway_async import BatchResult, RefundOrder
-    from gateway_async.batching.feed import Chunk
-    from gateway_async.batching.sender import Items, Verdicts
-    from gateway_async.errors import AlikeRefundError
     from gateway_async.journal import Job
 
 ROUNDS = 9
@@ -79,54 +75,43 @@ def check(result: "BatchResult[RefundOrder, Any]") -> None:
 
 
 @attrs.frozen
-class ByHand(Recorder):
-    """A journal as it is written by hand: a row a chunk."""
+class ByHand:
+    """A journal as it is written by hand, a row a chunk, in the place of a job's lease."""
 
     database: aiosqlite.Connection
 
-    async def intend(
+    def intend(
         self,
-        chunk: "Chunk",
-        references: "Mapping[str, frozenset[str]]",
+        indices: "Sequence[int]",
         *,
+        references: object,
         marker: str | None,
         alone: bool,
-    ) -> int:
+    ) -> "asyncio.Future[int]":
         """Keep which orders are about to be sent."""
         del references, alone
-        cursor = await self.database.execute(
-            "INSERT INTO chunks (state, orders, marker) VALUES ('intent', ?, ?)",
-            (orjson.dumps(list(chunk.indices)), marker),
-        )
+        insert = "INSERT INTO chunks (state, orders, marker) VALUES ('intent', ?, ?)"
+        values = orjson.dumps(list(indices)), marker
+        return asyncio.ensure_future(self._write(insert, values))
+
+    def succeed(
+        self,
+        request: int,
+        indices: "Sequence[int]",
+        references: "Sequence[str]",
+        *,
+        ended_at: float,
+    ) -> "asyncio.Future[int]":
+        """Keep what became of each order: all of them succeed here."""
+        del indices
+        update = "UPDATE chunks SET state = 'settled', told = ?, ended_at = ? WHERE id = ?"
+        values = orjson.dumps(references), ended_at, request
+        return asyncio.ensure_future(self._write(update, values))
+
+    async def _write(self, statement: str, values: tuple[object, ...]) -> int:
+        cursor = await self.database.execute(statement, values)
         await self.database.commit()
         return cursor.lastrowid or 0
-
-    async def made_beside(self, index: int, order: object) -> None:
-        """Hold nothing: the refunds are looked up neither here nor there."""
-
-    async def hold(self, chunk: "Chunk", errors: "Sequence[AlikeRefundError]") -> None:
-        """Hold nothing, likewise."""
-
-    async def withdraw(self, request: int, chunk: "Chunk") -> None:
-        """Keep that nothing was sent."""
-        del chunk
-        await self.database.execute("DELETE FROM chunks WHERE id = ?", (request,))
-        await self.database.commit()
-
-    async def settle(
-        self, request: int, chunk: "Chunk", verdicts: "Verdicts", items: "Items", *, ended_at: float
-    ) -> None:
-        """Keep what became of each order."""
-        del chunk
-        told = [
-            (status, found[0]["refund_reference_id"])
-            for (status, _), found in zip(verdicts, items, strict=True)
-        ]
-        await self.database.execute(
-            "UPDATE chunks SET state = 'settled', told = ?, ended_at = ? WHERE id = ?",
-            (orjson.dumps(told), ended_at, request),
-        )
-        await self.database.commit()
 
     def check(self) -> None:
         """Nobody else writes to it."""
@@ -179,7 +164,7 @@ async def import_orders(job: "Job", orders: "list[RefundOrder]") -> None:
 
 
 async def refund_with(
-    gateway: GatewayClient, orders: "list[RefundOrder]", recorder: Recorder | None
+    gateway: GatewayClient, orders: "list[RefundOrder]", recorder: IntentRecorder | None
 ) -> None:
     """Refund the orders, recorded before and after each request."""
     session = gateway._session  # noqa: SLF001  # the seam that both journals stand at
@@ -236,7 +221,7 @@ async def compare(url: str, journal_url: str, path: Path, rounds: int) -> Sides:
                 await refund_with(gateway, orders, IntentRecorder(lease, REFUND))
             await lease.release()
             with now.hand.measured():
-                await refund_with(gateway, orders, hand)
+                await refund_with(gateway, orders, IntentRecorder(hand, REFUND))  # type: ignore[arg-type]  # in its place
             with now.whole.measured():
                 check(await gateway.refund(orders, job=second))
             await import_orders(third, orders)

@@ -24,12 +24,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from gateway_async.batching.baseline import SEND_ANYWAY
 from gateway_async.batching.batch import Batch, check_batch, check_size
 from gateway_async.batching.feed import OrderFeed, Source
+from gateway_async.batching.recorder import IntentRecorder
 from gateway_async.batching.results import BatchResult, FailedChunk, ListedOutcomes
 from gateway_async.batching.runner import BatchRunner, Runner
-from gateway_async.batching.sender import Recorder
 from gateway_async.errors import (
     ConfigurationError,
     GatewayError,
@@ -39,12 +38,10 @@ from gateway_async.errors import (
     LeaseLostError,
     NotSentError,
     OutcomeUnknownError,
-    RejectedError,
 )
 from gateway_async.journal import Job, JobState
 from gateway_async.journal.rows import (
     ALIKE,
-    BY_OPERATOR,
     NOT_DONE,
     Known,
     StoredChunk,
@@ -54,7 +51,6 @@ from gateway_async.models.orders import OutcomeStatus, count_statuses
 from gateway_async.operations import OPERATIONS
 from gateway_async.recovery.recover import Recovery
 from gateway_async.session import is_cancelled
-from gateway_async.wire.decode import identifier
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -64,14 +60,10 @@ if TYPE_CHECKING:
         Collection,
         Coroutine,
         Iterator,
-        Mapping,
         Sequence,
     )
 
-    from gateway_async.batching.feed import Chunk
     from gateway_async.batching.results import ChunkResult, Outcome, Progress
-    from gateway_async.batching.sender import Items, Verdicts
-    from gateway_async.errors import AlikeRefundError
     from gateway_async.journal import JobHead
     from gateway_async.journal.leases import Lease
     from gateway_async.journal.rows import Row
@@ -92,13 +84,7 @@ _ROWS_AT_ONCE = 1000
 _READ_AHEAD = 500
 _PATIENCE_SECONDS = 0.01
 _SETTLED = (JobState.SUCCEEDED, JobState.DECLINED)
-_MAY_BE_MADE = (JobState.INTENT, JobState.UNKNOWN, JobState.SUCCEEDED)
 _FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
-_STATES = {
-    OutcomeStatus.SUCCEEDED: JobState.SUCCEEDED,
-    OutcomeStatus.DECLINED: JobState.DECLINED,
-    OutcomeStatus.UNKNOWN: JobState.UNKNOWN,
-}
 _RENEWALS_A_LEASE = 3
 _CLOCKS_DIFFER_SECONDS = 0.1
 _LONGEST_WAIT_SECONDS = 300.0
@@ -106,7 +92,6 @@ _NOT_OURS = (
     "the lease of the job was lost, and another process may have it; resume the job, or read "
     "journal.outcomes()"
 )
-_IS_HELD = "; it is held until you decide whether it is to be sent (`resolve`)"
 _NOT_READ = "the journal was not read to its end; resume the job, or read journal.outcomes()"
 
 
@@ -561,110 +546,6 @@ class JobRunner(Runner):
             await asyncio.wait({task})
             self._aside_task = None
         return None if task.cancelled() else task.result()
-
-
-# What is recorded, before the first byte and before an outcome is seen
-
-
-@attrs.frozen
-class IntentRecorder(Recorder):
-    """The journal of a job, written under a lease."""
-
-    _lease: "Lease"
-    _operation: "Operation"
-
-    def intend(
-        self,
-        chunk: "Chunk",
-        references: "Mapping[str, frozenset[str]]",
-        *,
-        marker: str | None,
-        alone: bool,
-    ) -> "asyncio.Future[int]":
-        """Record that a chunk is about to be sent."""
-        noted = {"references": references, "marker": marker, "alone": alone}
-        return self._lease.intend(chunk.indices, **noted)  # type: ignore[arg-type]  # as above
-
-    async def made_beside(self, index: int, order: Any) -> "tuple[Collection[str], int] | None":  # noqa: ANN401  # a refund
-        """Return which refunds like an order this job may have made."""
-        rows = await self._lease.rows_of({order.transaction_id}, tuple(JobState))
-        if any(row.index == index and row.known.proof == BY_OPERATOR for row in rows):
-            return None
-        beside = [row for row in rows if row.index != index]
-        more = sum(
-            row.order.refund_amount == order.refund_amount
-            and row.state in _MAY_BE_MADE
-            and not row.known.reference
-            for row in beside
-        )
-        return {row.known.reference for row in beside if row.known.reference}, more
-
-    def hold(self, chunk: "Chunk", errors: "Sequence[AlikeRefundError]") -> "asyncio.Future[None]":
-        """Record that orders are not sent before a person decides."""
-        held = {
-            index: Known(
-                JobState.HELD,
-                code="" if error.refund_date is None else error.refund_date.isoformat(),
-                text=f"{str(error).removesuffix(SEND_ANYWAY)}{_IS_HELD}",
-                said=error.reference,
-                proof=ALIKE,
-            )
-            for index, error in zip(chunk.indices, errors, strict=True)
-        }
-        return self._lease.hold(held)
-
-    def withdraw(self, request: int, chunk: "Chunk") -> "asyncio.Future[None]":
-        """Record that nothing of it was sent."""
-        return self._lease.withdraw(request, chunk.indices)
-
-    def settle(
-        self, request: int, chunk: "Chunk", verdicts: "Verdicts", items: "Items", *, ended_at: float
-    ) -> "asyncio.Future[None]":
-        """Record the outcome of each order."""
-        if {status for status, _ in verdicts} == {OutcomeStatus.SUCCEEDED}:
-            references = _references(self._operation.reference_field, items)
-            return self._lease.succeed(request, chunk.indices, references, ended_at=ended_at)
-        known = {
-            index: self._known(*verdict, found)
-            for index, verdict, found in zip(chunk.indices, verdicts, items, strict=True)
-        }
-        return self._lease.settle(request, known, ended_at=ended_at)
-
-    def check(self) -> None:
-        """Raise unless some of the lease is left."""
-        self._lease.check()
-
-    def _known(
-        self,
-        status: OutcomeStatus,
-        error: "GatewayError | None",
-        items: "Sequence[Mapping[str, Any]]",
-    ) -> Known:
-        if status is OutcomeStatus.SUCCEEDED:
-            reference = _reference(self._operation.reference_field, items)
-            return Known(JobState.SUCCEEDED, reference=reference)
-        said = getattr(error, "text", "")
-        return Known(
-            _STATES[status],
-            code=getattr(error, "code", ""),
-            text=said if isinstance(error, RejectedError) else str(error or ""),
-            said="" if isinstance(error, RejectedError) else said,
-        )
-
-
-def _references(field: str, found: "Sequence[Sequence[Mapping[str, Any]]]") -> list[str]:
-    """Return the reference of each order, found at once where each has one that is text."""
-    if not field:
-        return [""] * len(found)
-    try:
-        return [items[0][field].strip() for items in found]
-    except (LookupError, AttributeError):  # has none, or one that is no text
-        return [_reference(field, items) for items in found]
-
-
-def _reference(field: str, items: "Sequence[Mapping[str, Any]]") -> str:
-    given = items[0].get(field) if items and field else None
-    return given.strip() if type(given) is str else identifier(given) or ""
 
 
 # The feed

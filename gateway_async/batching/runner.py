@@ -22,7 +22,7 @@ from gateway_async.batching.baseline import (
 )
 from gateway_async.batching.feed import Chunk, OrderFeed, check_order
 from gateway_async.batching.results import Results
-from gateway_async.batching.sender import Recorder, Sender
+from gateway_async.batching.sender import Sender
 from gateway_async.errors import (
     AlikeRefundError,
     CertificateError,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from gateway_async.batching.baseline import References
+    from gateway_async.batching.recorder import IntentRecorder
     from gateway_async.batching.results import BatchResult, ChunkResult, Progress
     from gateway_async.operations import Operation
     from gateway_async.session import Session
@@ -297,13 +298,14 @@ class BatchRunner(Runner):
         policy: BatchPolicy,
         recovery: "RecoveryPolicy",
         part_of: Runner | None = None,
-        recorder: Recorder | None = None,
+        recorder: "IntentRecorder | None" = None,
         pick: "Callable[[ChunkResult], ChunkResult | None] | None" = None,
         marker: str | None = None,
         began_at: float | None = None,
     ) -> None:
         super().__init__(operation.record_class, policy, part_of)
         self._pick = pick
+        self._recorder = recorder
         is_refund = operation is REFUND
         is_marked = is_refund and recovery.refund_evidence == "marker"
         if not is_marked:
@@ -442,7 +444,8 @@ class BatchRunner(Runner):
                     if error is not None or self._failed_in_a_row:
                         self._mind(error)
         finally:
-            await self._sender.recorded()
+            if self._recorder is not None:
+                await self._recorder.recorded()
 
     async def _next_chunk(self) -> Chunk | None:
         """Take the next chunk from the feed; None where there is none, or none may be taken."""
@@ -574,7 +577,7 @@ class BatchRunner(Runner):
         self, chunk: Chunk, result: "BatchResult[OrderRef, Any]"
     ) -> "dict[int, AlikeRefundError]":
         """Return, by place, why refunds of a chunk must not be sent; a journal has recorded it."""
-        recorder, since = self._sender.recorder, self._alike_since
+        recorder, since = self._recorder, self._alike_since
         errors: dict[int, AlikeRefundError] = {}
         if since is None:
             return errors

@@ -1,13 +1,12 @@
-"""One chunk on its way: encoded, sent by the session, judged, and recorded in a job's journal.
+"""One chunk on its way: encoded, sent by the session, judged, and recorded if it is a job's.
 
-Every order of a chunk gets exactly one outcome, also where a collaborator raises. The journal of a
-job records the intent before the first byte, and the outcomes before anything else sees them.
+Every order of a chunk gets exactly one outcome, also where a collaborator raises.
 """
 
 import asyncio
 import functools
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway_async.batching.glance import Glance
 from gateway_async.batching.judge import Judgement, explain, judge, listed_items
@@ -24,7 +23,6 @@ from gateway_async.errors import (
     GatewayError,
     InvalidOrderError,
     NotSentError,
-    OutcomeUnknownError,
     RejectedError,
     ReplyUnreadableError,
 )
@@ -34,11 +32,11 @@ from gateway_async.session import Attempts, AttemptsResult, Request
 from gateway_async.wire.decode import decode_json, decode_surely, identifier, without_signatures
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from gateway_async.batching.feed import Chunk
+    from gateway_async.batching.recorder import Intent, IntentRecorder
     from gateway_async.batching.results import Overall
-    from gateway_async.errors import AlikeRefundError
     from gateway_async.operations import Operation
     from gateway_async.session import Gate, Session
     from gateway_async.transport import HttpResponse
@@ -46,8 +44,6 @@ if TYPE_CHECKING:
     References = Mapping[str, frozenset[str]]
     Reading = tuple[bytes, Overall, Judgement | None]
     """A reply as it is kept, its overall result, and what it says unless a glance proved it."""
-    Verdicts = Sequence[tuple[OutcomeStatus, GatewayError | None]]
-    Items = Sequence[Sequence[Mapping[str, Any]]]
 
 T = TypeVar("T")
 
@@ -57,62 +53,6 @@ _STATUSES: "tuple[tuple[tuple[type[GatewayError], ...], OutcomeStatus], ...]" = 
     ((GatewayError,), OutcomeStatus.UNKNOWN),
 )
 """What an error of a whole request means for each of its orders; the first that fits counts."""
-
-
-class Recorder(Protocol):
-    """What a job needs to hear of its chunks: before the first byte, and before an outcome is seen.
-
-    Where it cannot record something, awaiting what a method returns raises `JournalError`; the
-    method itself raises nothing, but for `check`.
-    """
-
-    def intend(
-        self, chunk: "Chunk", references: "References", *, marker: str | None, alone: bool
-    ) -> "Awaitable[int]":
-        """Record that a chunk is about to be sent, and give the number of this request.
-
-        Args:
-            chunk: The orders.
-            references: Which refund references their transactions have already.
-            marker: What the marker of each refund begins with, if any is sent.
-            alone: Whether no other order of a transaction of theirs can be in flight beside it.
-        """
-        ...
-
-    async def made_beside(self, index: int, order: Any) -> "tuple[Collection[str], int] | None":  # noqa: ANN401  # a refund
-        """Return which refunds like an order this job may have made.
-
-        Returns:
-            Their references, and how many more there may be; None where a person has decided that
-            the order is to be sent.
-        """
-        ...
-
-    def hold(self, chunk: "Chunk", errors: "Sequence[AlikeRefundError]") -> "Awaitable[None]":
-        """Record that the orders of a chunk are not sent before a person decides."""
-        ...
-
-    def withdraw(self, request: int, chunk: "Chunk") -> "Awaitable[None]":
-        """Record that nothing of it was sent, which is proved."""
-        ...
-
-    def settle(
-        self, request: int, chunk: "Chunk", verdicts: "Verdicts", items: "Items", *, ended_at: float
-    ) -> "Awaitable[None]":
-        """Record the outcome of each order of a chunk.
-
-        Args:
-            request: Its number.
-            chunk: The orders.
-            verdicts: The status of each order with its error or None.
-            items: The items of the reply about each.
-            ended_at: When the request ended, in seconds since the epoch.
-        """
-        ...
-
-    def check(self) -> None:
-        """Raise unless the job is still ours; asked when the first byte is about to be written."""
-        ...
 
 
 class Sender:
@@ -137,7 +77,7 @@ class Sender:
         gate: "Gate",
         results: Results,
         add: "Callable[[AnsweredChunk | FailedChunk], None]",
-        recorder: Recorder | None = None,
+        recorder: "IntentRecorder | None" = None,
         marker: str | None = None,
         alone: bool = True,
     ) -> None:
@@ -152,14 +92,13 @@ class Sender:
         # Under other names on the wire, the text that was sent is not what a reply is to repeat.
         is_plain = not (operation.is_look_up or session.dialect.wire_names)
         self._glance = Glance(operation) if is_plain else None
-        # What is on its way, and what the journal may not have recorded yet, by worker.
+        # What is on its way, by worker.
         self._calls: dict[asyncio.Task[Any] | None, Attempts[Reading]] = {}
-        self._recording: dict[asyncio.Task[Any] | None, asyncio.Future[None]] = {}
 
     def is_busy(self, worker: "asyncio.Task[Any]") -> bool:
         """Return whether a worker has a chunk on its way, or waits for the journal."""
-        recording = self._recording.get(worker)
-        return worker in self._calls or (recording is not None and not recording.done())
+        is_recording = self.recorder is not None and self.recorder.is_recording(worker)
+        return worker in self._calls or is_recording
 
     def withdraw_unsent(self) -> None:
         """End the requests of which nothing was sent yet."""
@@ -186,7 +125,11 @@ class Sender:
         made: AttemptsResult[Reading] | None = None
         result: AnsweredChunk | FailedChunk | None = None
         judgement, is_cut = None, False
-        intent = None if self.recorder is None else _Intent(self, self.recorder, chunk, references)
+        intent = (
+            None
+            if self.recorder is None
+            else self.recorder.begin(chunk, references, marker=self.marker, alone=self.alone)
+        )
         with self._session.observer.request(self._operation, len(chunk.orders)) as span:
             try:
                 span.begin()
@@ -222,14 +165,14 @@ class Sender:
                     result = _failed(chunk, error, self._sending(made, references), _refusal(made))
                 if result is not None:
                     span.statuses = result.statuses
-                    if intent is None or intent.number is None:  # no journal expects it to be sent
+                    if intent is None or intent.request is None:  # no journal expects it to be sent
                         self._add(result)
                     else:
-                        await self._conclude(chunk, intent, intent.number, result, judgement)
+                        await intent.conclude(result, judgement, self._add)
         return made.error
 
     def _attempts(
-        self, chunk: "Chunk", references: "References", intent: "_Intent | None"
+        self, chunk: "Chunk", references: "References", intent: "Intent | None"
     ) -> "Attempts[Reading]":
         """Write the request of a chunk, and prepare its attempts."""
         encoded = chunk.encoded or chunk.encode(self._operation, self._session.dialect, self.marker)
@@ -243,7 +186,7 @@ class Sender:
             self._gate,
             prepare=intent.keep,
             retract=intent.withdraw,
-            fence=intent.recorder.check,
+            fence=intent.check,
         )
 
     def _read(
@@ -288,118 +231,6 @@ class Sender:
             ended_at=made.ended_at, references=references, marker=self.marker, alone=self.alone
         )
 
-    async def _conclude(
-        self,
-        chunk: "Chunk",
-        intent: "_Intent",
-        number: int,
-        result: AnsweredChunk | FailedChunk,
-        judgement: Judgement | None,
-    ) -> None:
-        """Add the outcomes of a chunk, once the journal has recorded them."""
-        if result.sending is None:
-            recorded = intent.recorder.withdraw(number, chunk)
-        else:
-            verdicts, items = _verdicts(result, judgement)
-            recorded = intent.recorder.settle(
-                number, chunk, verdicts, items, ended_at=result.sending.ended_at
-            )
-        try:
-            await self.recorded()
-        finally:  # also where the outcomes of the chunk before could not be recorded
-            recording = asyncio.ensure_future(self._add_once_recorded(recorded, chunk, result))
-            self._recording[asyncio.current_task()] = recording
-
-    async def _add_once_recorded(
-        self, recorded: "Awaitable[None]", chunk: "Chunk", result: AnsweredChunk | FailedChunk
-    ) -> None:
-        is_recorded = False
-        try:
-            await recorded
-            is_recorded = True
-        finally:
-            if is_recorded or result.sending is None:
-                self._add(result)
-            else:  # the next process that resumes the job will not know it
-                error = OutcomeUnknownError(
-                    "the journal could not record the outcome; resume the job"
-                )
-                self._add(_failed(chunk, error, result.sending))
-
-    async def recorded(self) -> None:
-        """Wait until the journal has recorded what this worker concluded last.
-
-        Meanwhile its next chunk may be looked up and intended: the two then share a commit.
-        """
-        recording = self._recording.get(asyncio.current_task())
-        if recording is not None:
-            try:
-                await uninterrupted(recording)
-            finally:
-                self._recording.pop(asyncio.current_task(), None)
-
-
-class _Intent:
-    """That a chunk of a job is to be sent, which the journal records before.
-
-    Attributes:
-        recorder: Writes to the journal.
-        number: What the journal calls the request; None where the intent is not recorded.
-        is_refused: Whether the journal could not record it.
-    """
-
-    def __init__(
-        self, sender: Sender, recorder: Recorder, chunk: "Chunk", references: "References"
-    ) -> None:
-        self._sender = sender
-        self._chunk = chunk
-        self._references = references
-        self.recorder = recorder
-        self.number: int | None = None
-        self.is_refused = False
-
-    async def keep(self) -> None:
-        """Have it recorded; where that raises, the chunk must not be sent."""
-        sender = self._sender
-        recorded = asyncio.ensure_future(
-            self.recorder.intend(
-                self._chunk, self._references, marker=sender.marker, alone=sender.alone
-            )
-        )
-        try:
-            await uninterrupted(recorded)
-        finally:  # a cancellation comes once it is recorded
-            self.is_refused = recorded.exception() is not None
-            self.number = None if self.is_refused else recorded.result()
-        await sender.recorded()
-
-    async def withdraw(self) -> None:
-        """Have it recorded that nothing was sent: the orders are new again."""
-        number = self.number
-        if number is None:
-            return
-        withdrawn = asyncio.ensure_future(self.recorder.withdraw(number, self._chunk))
-        try:
-            await uninterrupted(withdrawn)
-        finally:  # a cancellation comes once it is recorded
-            self.number = number if withdrawn.exception() is not None else None
-
-
-async def uninterrupted(work: "Awaitable[T]") -> T:
-    """Let work end even where the waiting task is cancelled; that is raised afterwards."""
-    task = asyncio.ensure_future(work)
-    cancelled = None
-    while not task.done():
-        ended = asyncio.Event()  # not `asyncio.shield`, which may report the error by itself
-        task.add_done_callback(lambda _, ended=ended: ended.set())  # type: ignore[misc]  # an Event
-        try:
-            await ended.wait()
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is None or task.cancelled() or task.exception() is not None:
-        return task.result()  # or its error, which a cancellation must not hide
-    raise cancelled
-
 
 def _failed(
     chunk: "Chunk",
@@ -433,18 +264,8 @@ def _refusal(made: "AttemptsResult[Any]") -> ReplyEnvelope | None:
     )
 
 
-def _verdicts(
-    result: AnsweredChunk | FailedChunk, judgement: Judgement | None
-) -> "tuple[Verdicts, Items]":
-    if isinstance(result, FailedChunk):
-        count = len(result.orders)
-        return [(result.status, result.error)] * count, [()] * count
-    judgement = judgement or result.judgement()
-    return judgement.verdicts, judgement.items
-
-
 def _ended_by_itself(
-    call: "Attempts[Reading] | None", intent: _Intent | None
+    call: "Attempts[Reading] | None", intent: "Intent | None"
 ) -> "AttemptsResult[Reading]":
     """Return what is proved of a request whose making raised."""
     if call is not None and not (intent is not None and intent.is_refused):

@@ -1,0 +1,260 @@
+"""What the journal of a job hears of its chunks, under the lease of the job.
+
+An intent is durable before the first byte of its request, and an outcome before anything else sees
+it. Meanwhile a worker may prepare its next chunk, whose intent then shares a commit with that
+outcome. This module does not know how a chunk is sent, or how the journal keeps it.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gateway_async.batching.baseline import SEND_ANYWAY
+from gateway_async.batching.results import AnsweredChunk, FailedChunk
+from gateway_async.errors import GatewayError, OutcomeUnknownError, RejectedError
+from gateway_async.journal.rows import ALIKE, BY_OPERATOR, Known
+from gateway_async.journal.states import JobState
+from gateway_async.models.orders import OutcomeStatus
+from gateway_async.wire.decode import identifier
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+
+    from gateway_async.batching.feed import Chunk
+    from gateway_async.batching.judge import Judgement
+    from gateway_async.errors import AlikeRefundError
+    from gateway_async.journal.leases import Lease
+    from gateway_async.operations import Operation
+
+    Items = Sequence[Mapping[str, Any]]
+
+T = TypeVar("T")
+
+_MAY_BE_MADE = (JobState.INTENT, JobState.UNKNOWN, JobState.SUCCEEDED)
+_STATES = {
+    OutcomeStatus.SUCCEEDED: JobState.SUCCEEDED,
+    OutcomeStatus.DECLINED: JobState.DECLINED,
+    OutcomeStatus.UNKNOWN: JobState.UNKNOWN,
+}
+_IS_HELD = "; it is held until you decide whether it is to be sent (`resolve`)"
+
+
+class IntentRecorder:
+    """Records the chunks of one job.
+
+    Where the journal cannot record something, awaiting that raises `JournalError`.
+
+    Args:
+        lease: The lease of the job.
+        operation: What its orders ask for.
+    """
+
+    def __init__(self, lease: "Lease", operation: "Operation") -> None:
+        self.lease = lease
+        self.operation = operation
+        # What the journal may not have recorded yet, by worker.
+        self._recordings: dict[asyncio.Task[Any] | None, asyncio.Future[None]] = {}
+
+    def is_recording(self, worker: "asyncio.Task[Any]") -> bool:
+        """Return whether a worker's last outcomes are not recorded yet."""
+        recording = self._recordings.get(worker)
+        return recording is not None and not recording.done()
+
+    async def recorded(self) -> None:
+        """Wait until the outcomes that this worker concluded last are recorded."""
+        task = asyncio.current_task()
+        if (recording := self._recordings.get(task)) is not None:
+            try:
+                await uninterrupted(recording)
+            finally:
+                self._recordings.pop(task, None)
+
+    async def record_next(self, work: "Awaitable[None]") -> None:
+        """Let a worker's outcomes be recorded, once those that it concluded before are."""
+        try:
+            await self.recorded()
+        finally:  # also where they could not be
+            self._recordings[asyncio.current_task()] = asyncio.ensure_future(work)
+
+    def begin(
+        self,
+        chunk: "Chunk",
+        references: "Mapping[str, frozenset[str]]",
+        *,
+        marker: str | None,
+        alone: bool,
+    ) -> "Intent":
+        """Return the intent to send a chunk; it is not recorded yet.
+
+        Args:
+            chunk: The orders.
+            references: By transaction, the refund references it has already.
+            marker: What the marker of each refund begins with, if any is sent.
+            alone: Whether no other order of a transaction of theirs can be in flight beside it.
+        """
+        noted = {"references": references, "marker": marker, "alone": alone}
+        return Intent(self, chunk, noted)
+
+    async def made_beside(self, index: int, order: Any) -> "tuple[Collection[str], int] | None":  # noqa: ANN401  # a refund
+        """Return which refunds like an order this job may have made.
+
+        Returns:
+            Their references, and how many more there may be; None where a person has decided that
+            the order is to be sent.
+        """
+        rows = await self.lease.rows_of({order.transaction_id}, tuple(JobState))
+        if any(row.index == index and row.known.proof == BY_OPERATOR for row in rows):
+            return None
+        beside = [row for row in rows if row.index != index]
+        more = sum(
+            row.order.refund_amount == order.refund_amount
+            and row.state in _MAY_BE_MADE
+            and not row.known.reference
+            for row in beside
+        )
+        return {row.known.reference for row in beside if row.known.reference}, more
+
+    async def hold(self, chunk: "Chunk", errors: "Sequence[AlikeRefundError]") -> None:
+        """Record that the orders of a chunk are not sent before a person decides."""
+        held = {
+            index: Known(
+                JobState.HELD,
+                code="" if error.refund_date is None else error.refund_date.isoformat(),
+                text=f"{str(error).removesuffix(SEND_ANYWAY)}{_IS_HELD}",
+                said=error.reference,
+                proof=ALIKE,
+            )
+            for index, error in zip(chunk.indices, errors, strict=True)
+        }
+        await self.lease.hold(held)
+
+
+class Intent:
+    """That a chunk is to be sent.
+
+    Attributes:
+        request: The number of its request in the journal; None where the intent is not recorded.
+        is_refused: Whether the journal could not record it.
+    """
+
+    def __init__(self, recorder: IntentRecorder, chunk: "Chunk", noted: dict[str, Any]) -> None:
+        self.request: int | None = None
+        self.is_refused = False
+        self._recorder = recorder
+        self._chunk = chunk
+        self._noted = noted
+
+    async def keep(self) -> None:
+        """Have it recorded; where that raises, the chunk must not be sent."""
+        recorded = self._recorder.lease.intend(self._chunk.indices, **self._noted)
+        try:
+            await uninterrupted(recorded)
+        finally:  # a cancellation comes once it is recorded
+            self.is_refused = recorded.exception() is not None
+            self.request = None if self.is_refused else recorded.result()
+        await self._recorder.recorded()
+
+    async def withdraw(self) -> None:
+        """Have it recorded that nothing was sent: the orders are new again."""
+        if (request := self.request) is None:
+            return
+        withdrawn = self._recorder.lease.withdraw(request, self._chunk.indices)
+        try:
+            await uninterrupted(withdrawn)
+        finally:  # a cancellation comes once it is recorded
+            self.request = request if withdrawn.exception() is not None else None
+
+    def check(self) -> None:
+        """Raise unless the job is still ours; asked when the first byte is about to be written."""
+        self._recorder.lease.check()
+
+    async def conclude(
+        self,
+        result: AnsweredChunk | FailedChunk,
+        judgement: "Judgement | None",
+        add: "Callable[[AnsweredChunk | FailedChunk], None]",
+    ) -> None:
+        """Have the outcomes of the chunk recorded, then added."""
+        recorded = self._record(result, judgement)
+        await self._recorder.record_next(self._add_once(recorded, result, add))
+
+    def _record(
+        self, result: AnsweredChunk | FailedChunk, judgement: "Judgement | None"
+    ) -> "asyncio.Future[None]":
+        lease, request, indices = self._recorder.lease, self.request or 0, result.indices
+        if result.sending is None:
+            return lease.withdraw(request, indices)
+        ended_at = result.sending.ended_at
+        if isinstance(result, FailedChunk):
+            failed = _known(result.status, result.error, "")
+            return lease.settle(request, dict.fromkeys(indices, failed), ended_at=ended_at)
+        judgement = judgement or result.judgement()
+        field = self._recorder.operation.reference_field
+        references = _references(field, judgement.items)
+        if result.is_echoed or {s for s, _ in judgement.verdicts} == {OutcomeStatus.SUCCEEDED}:
+            return lease.succeed(request, indices, references, ended_at=ended_at)
+        verdicts = zip(indices, judgement.verdicts, references, strict=True)
+        known = {index: _known(*verdict, reference) for index, verdict, reference in verdicts}
+        return lease.settle(request, known, ended_at=ended_at)
+
+    async def _add_once(
+        self,
+        recorded: "Awaitable[None]",
+        result: AnsweredChunk | FailedChunk,
+        add: "Callable[[AnsweredChunk | FailedChunk], None]",
+    ) -> None:
+        is_recorded = False
+        try:
+            await recorded
+            is_recorded = True
+        finally:
+            if not is_recorded and result.sending is not None:
+                # The next process that resumes the job will not know it.
+                result = FailedChunk(
+                    indices=result.indices,
+                    orders=result.orders,
+                    status=OutcomeStatus.UNKNOWN,
+                    error=OutcomeUnknownError(
+                        "the journal could not record the outcome; resume the job"
+                    ),
+                    sending=result.sending,
+                )
+            add(result)
+
+
+async def uninterrupted(work: "Awaitable[T]") -> T:
+    """Let work end even where the waiting task is cancelled; that is raised afterwards."""
+    task = asyncio.ensure_future(work)
+    cancelled = None
+    while not task.done():
+        ended = asyncio.Event()  # not `asyncio.shield`, which may report the error by itself
+        task.add_done_callback(lambda _, ended=ended: ended.set())  # type: ignore[misc]  # an Event
+        try:
+            await ended.wait()
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None or task.cancelled() or task.exception() is not None:
+        return task.result()  # or its error, which a cancellation must not hide
+    raise cancelled
+
+
+def _known(status: OutcomeStatus, error: GatewayError | None, reference: str) -> Known:
+    """Return what the journal keeps of an outcome."""
+    if status is OutcomeStatus.SUCCEEDED:
+        return Known(JobState.SUCCEEDED, reference=reference)
+    said, is_rejected = getattr(error, "text", ""), isinstance(error, RejectedError)
+    return Known(
+        _STATES[status],
+        code=getattr(error, "code", ""),
+        text=said if is_rejected else str(error or ""),
+        said="" if is_rejected else said,
+    )
+
+
+def _references(field: str, found: "Sequence[Items]") -> list[str]:
+    """Return the gateway's reference of each order; "" where it has none."""
+    if not field:
+        return [""] * len(found)
+    try:
+        return [items[0][field].strip() for items in found]
+    except (LookupError, AttributeError):  # has none, or one that is no text
+        return [identifier(items[0].get(field)) or "" if items else "" for items in found]
