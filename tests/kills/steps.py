@@ -12,8 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy.engine.default import DefaultDialect
-
 from gateway_async import transport
 from gateway_async.journal import database
 from gateway_async.operations import QUERY, SEARCH_REFUNDS
@@ -61,20 +59,26 @@ def work_of(whats: Sequence[str]) -> str:
 def count_commits(steps: Steps) -> None:
     """Count every commit of this process from now on."""
     current = threading.local()
-    transact, commit = database.Database._transact, DefaultDialect.do_commit
+    transact = database.Database._transact
 
     def counted_transact(self: database.Database, group: Any, *, is_first: bool = False) -> Any:
         current.work = work_of([task.what for task in group])
         return transact(self, group, is_first=is_first)
 
-    def counted_commit(self: DefaultDialect, connection: Any) -> None:
-        work = getattr(current, "work", "other")
-        steps.take(f"before commit {work}")
-        commit(self, connection)  # type: ignore[no-untyped-call]  # SQLAlchemy's
-        steps.take(f"after commit {work}")
+    def count(engine: Any) -> None:
+        commit = engine.commit
+
+        def counted_commit(self: object, driver: object) -> None:
+            work = getattr(current, "work", "other")
+            steps.take(f"before commit {work}")
+            commit(self, driver)
+            steps.take(f"after commit {work}")
+
+        engine.commit = counted_commit
 
     database.Database._transact = counted_transact  # type: ignore[method-assign]
-    DefaultDialect.do_commit = counted_commit  # type: ignore[method-assign]
+    count(database._Sqlite)
+    count(database._Postgres)
 
 
 def count_requests(steps: Steps) -> None:
