@@ -381,7 +381,7 @@ class Attempts(Generic[T]):
             return result
         try:
             await self._attempt(message)
-            while self._may_repeat(result.error) and await self._paused():
+            while result.error and self._may_repeat() and await self._paused():
                 _log.warning("%s is tried again: %s", self._request.operation, result.error)
                 await self._attempt(message)
         finally:  # a withdrawal cancels the attempts, and not the task that makes them
@@ -516,22 +516,18 @@ class Attempts(Generic[T]):
             return False
         return True
 
-    def _may_repeat(self, error: GatewayError | None) -> bool:
-        kind = self._request.operation.kind
-        if kind is OperationClass.KEYED and self._session.dialect.payout_deduplicates:
-            kind = OperationClass.READ
-        return may_repeat(kind, error)
-
-
-def may_repeat(kind: OperationClass, error: GatewayError | None) -> bool:
-    """Decide whether a request of this class may be made again after this error."""
-    if isinstance(error, CertificateError):
-        return False
-    if isinstance(error, NotSentError):
-        return True
-    if kind is not OperationClass.READ or isinstance(error, ReplyTooLargeError):
-        return False
-    return isinstance(error, OutcomeUnknownError)
+    def _may_repeat(self) -> bool:
+        """Say whether the request may be made again, after how it ended."""
+        error, kind = self.result.error, self._request.operation.kind
+        if isinstance(error, NotSentError):
+            return not isinstance(error, CertificateError)
+        is_keyed = kind is OperationClass.KEYED and self._session.dialect.payout_deduplicates
+        is_safe = is_keyed or kind is OperationClass.READ
+        return (
+            is_safe
+            and isinstance(error, OutcomeUnknownError)
+            and not isinstance(error, ReplyTooLargeError)
+        )
 
 
 def retry_after(headers: "Mapping[str, str]") -> float | None:
