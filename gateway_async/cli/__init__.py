@@ -7,7 +7,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _EXTRA = frozenset({"cyclopts", "rich"})
 _USAGE, _UNSETTLED = 2, 3
@@ -19,25 +19,16 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
     Args:
         arguments: What stands behind the command's name; by default the process's own arguments.
     """
-    _open_closed_streams()
+    if None in (sys.stdin, sys.stdout, sys.stderr):  # `2>&-`: the next file would take its number
+        if sys.stderr is not None:
+            sys.stderr.write("gateway-async: a standard stream is closed; use /dev/null for it\n")
+        sys.exit(_USAGE)
     if os.environ.get("COLUMNS") == "0":  # as where no width is known: rich would show no word
         del os.environ["COLUMNS"]
     if isinstance(sys.stdout, io.TextIOWrapper):  # as standard error does by itself
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        from gateway_async.cli.app import run
-    except ModuleNotFoundError as error:
-        if str(error.name).partition(".")[0] not in _EXTRA:
-            raise
-        sys.stderr.write(
-            f"gateway-async: the command line needs {error.name}; "
-            "install it with: pip install 'gateway-async[cli]'\n"
-        )
-        sys.exit(_USAGE)
-    except KeyboardInterrupt:
-        sys.exit(_USAGE)
-    try:
-        code = run(sys.argv[1:] if arguments is None else arguments)
+        code = _load()(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
         code = _UNSETTLED
     except Exception:  # noqa: BLE001  # of a defect, 1 would say that some orders were declined
@@ -51,12 +42,18 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
     sys.exit(code)
 
 
-def _open_closed_streams() -> None:
-    """Open what `2>&-` has closed: input is empty, output fails, and what is said is dropped."""
-    for name, mode, flags in (
-        ("stdin", "r", os.O_RDONLY),
-        ("stdout", "w", os.O_RDONLY),
-        ("stderr", "w", os.O_WRONLY),
-    ):
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode))
+def _load() -> "Callable[[Sequence[str]], int]":
+    """Import the commands; without the extra, say what to install."""
+    try:
+        from gateway_async.cli.app import run
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] not in _EXTRA:
+            raise
+        sys.stderr.write(
+            f"gateway-async: the command line needs {error.name}; "
+            "install it with: pip install 'gateway-async[cli]'\n"
+        )
+        sys.exit(_USAGE)
+    except KeyboardInterrupt:
+        sys.exit(_USAGE)
+    return run
