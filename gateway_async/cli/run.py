@@ -707,7 +707,7 @@ def carry_out(
                         write(out)
                     except (OSError, GatewayError) as error:
                         reason = getattr(error, "strerror", None) or error
-                        summary.misplaced = f"{out.name} takes no more: {reason}"
+                        summary.misplaced = f"{out.name} cannot be written: {reason}"
                         console.warn(summary.misplaced)
         summary.misplaced = summary.misplaced or out.problem
         summary.tell(console)
