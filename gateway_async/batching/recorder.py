@@ -138,7 +138,7 @@ class Intent:
 
     def __init__(self, recorder: IntentRecorder, chunk: "Chunk", noted: dict[str, Any]) -> None:
         self.request: int | None = None
-        self.is_refused = False
+        self.is_refused: bool = False
         self._recorder = recorder
         self._chunk = chunk
         self._noted = noted
