@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 
 from gateway_async.batching.batch import Batch, check_batch, check_size
-from gateway_async.batching.feed import OrderFeed, Source
+from gateway_async.batching.feed import Chunk, OrderFeed, Source
 from gateway_async.batching.recorder import IntentRecorder
 from gateway_async.batching.results import BatchResult, FailedChunk, ListedOutcomes
 from gateway_async.batching.runner import BatchRunner, Runner
@@ -838,53 +838,34 @@ class Yielded:
             reason: Why nothing more was sent, if something was the reason.
         """
         rows = [row for row in rows if not self.has(row.index)]
-        new = [row for row in rows if row.state is JobState.NEW and unsent]
-        blocks: list[ChunkResult] = [
-            StoredChunk(tuple(r for r in rows if r.state is not JobState.NEW))
-        ]
-        blocks.extend(self._not_sent(new, reason))
-        for block in blocks:
-            if ours():
-                yield block
-            else:
-                yield ListedOutcomes(tuple(map(_not_ours, block.outcomes())))
-
-    def _not_sent(self, rows: "Sequence[Row]", reason: str | None) -> "Iterator[ChunkResult]":
-        reasons = self._reasons(rows)
         default = NotSentError(f"nothing was sent: {reason or 'the job ended before'}")
-        alike: dict[GatewayError, list[Row]] = defaultdict(list)
-        for row in rows:
-            alike[reasons.get(row.index, default)].append(row)
-        for error, group in alike.items():
-            yield FailedChunk(
-                indices=[row.index for row in group],
-                orders=[row.order for row in group],
-                status=OutcomeStatus.NOT_SENT,
-                error=error,
-            )
-
-    def _reasons(self, rows: "Sequence[Row]") -> "dict[int, GatewayError]":
-        if not rows:
-            return {}
-        first, last = rows[0].index, rows[-1].index
-        return {
+        reasons = {
             index: error
             for indices, error in self._unsent
-            if indices[0] <= last and indices[-1] >= first
+            if rows and indices[0] <= rows[-1].index and indices[-1] >= rows[0].index
             for index in indices
         }
+        alike: dict[GatewayError | None, list[Row]] = {None: []}
+        for row in rows:
+            if row.state is not JobState.NEW:
+                alike[None].append(row)
+            elif unsent:
+                alike.setdefault(reasons.get(row.index, default), []).append(row)
+        for error, group in alike.items():
+            block: ChunkResult = StoredChunk(group)
+            if error is not None:
+                block = Chunk([row.index for row in group], [row.order for row in group]).failed(
+                    error, OutcomeStatus.NOT_SENT
+                )
+            yield block if ours() else ListedOutcomes(tuple(map(_not_ours, block.outcomes())))
 
     def unread(self, orders: "Sequence[Any]", most: int) -> "Iterator[ChunkResult]":
         """Yield the orders that were not yielded, as unknown: the journal could not be read."""
         error = OutcomeUnknownError(_NOT_READ)
         for first, last in self.gaps(most):
             indices = [index for index in range(first, last + 1) if not self.has(index)]
-            yield FailedChunk(
-                indices=indices,
-                orders=[orders[index] for index in indices],
-                status=OutcomeStatus.UNKNOWN,
-                error=error,
-            )
+            chunk = Chunk(indices, [orders[index] for index in indices])
+            yield chunk.failed(error, OutcomeStatus.UNKNOWN)
 
 
 def _not_ours(outcome: "Outcome[Any, Any]") -> "Outcome[Any, Any]":

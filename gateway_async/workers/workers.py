@@ -155,7 +155,7 @@ async def watch(journal: "Journal", job: str, seconds: float) -> "AsyncIterator[
 
 @hide_arguments
 class Workers:
-    """Jobs of one merchant, in one journal, that many processes share.
+    """Jobs of one merchant at one gateway, in one journal, that many processes share.
 
     Make it once in a module that every process imports, whether it submits jobs or runs them:
 
