@@ -73,8 +73,8 @@ class Operation:
 
     name: str
     path: str
-    kind: OperationClass
-    body: BodyFormat
+    kind: OperationClass = OperationClass.MONEY
+    body: BodyFormat = BodyFormat.JSON
     limit: int | None = None
     list_field: str | None = None
     status_field: str | None = None
@@ -139,86 +139,69 @@ def _loaded(model: type[Any] | str) -> type[Any]:
 _RECORDS = "gateway_async.models.records"
 _ORDER_ECHO = ("order_no", "currency", "amount")
 
-
-def _batch(
-    name: str,
-    order_class: type[Any],
-    *,
-    limit: int,
-    record: str,
-    echo_fields: tuple[str, ...] = _ORDER_ECHO,
-) -> Operation:
-    return Operation(
-        name=name,
-        path=f"/v1/{name}",
-        kind=OperationClass.MONEY,
-        body=BodyFormat.JSON,
-        limit=limit,
-        list_field=f"{name}_orders",
-        status_field=f"{name}_status",
-        order_class=order_class,
-        record_class=f"{_RECORDS}.{record}",
-        echo_fields=echo_fields,
-        result_fields=(f"{name}_status", "error_message"),
-    )
-
-
-def _look_up(
-    name: str, path: str, *, list_field: str, record: str, status_field: str | None = None
-) -> Operation:
-    return Operation(
-        name=name,
-        path=path,
-        kind=OperationClass.READ,
-        body=BodyFormat.FORM,
-        limit=100,
-        list_field=list_field,
-        status_field=status_field,
-        order_class=OrderRef,
-        record_class=f"{_RECORDS}.{record}",
-    )
-
-
-def _payment(name: str, path: str, echo_fields: tuple[str, ...] = _ORDER_ECHO) -> Operation:
-    return Operation(
-        name=name,
-        path=path,
-        kind=OperationClass.MONEY,
-        body=BodyFormat.FORM,
-        echo_fields=echo_fields,
-        result_fields=("transaction_id", "order_status", "result_info", "issuer_url"),
-    )
-
-
-PAY_DIRECT = _payment("pay_direct", "/v1/authorise")
-PAY_APM = _payment("pay_apm", "/v1/authorise")
-CHECKOUT = _payment("checkout", "/v1/checkout", echo_fields=())
-QUERY = _look_up(
-    "query",
-    "/v1/retrievalTrans",
-    list_field="orders_list",
-    record="TransactionRecord",
-    status_field="query_result",
+PAY_DIRECT = Operation(
+    name="pay_direct",
+    path="/v1/authorise",
+    body=BodyFormat.FORM,
+    echo_fields=_ORDER_ECHO,
+    result_fields=("transaction_id", "order_status", "result_info", "issuer_url"),
 )
-CAPTURE = attrs.evolve(
-    _batch("capture", CaptureOrder, limit=50, record="CaptureRecord"),
+PAY_APM = attrs.evolve(PAY_DIRECT, name="pay_apm")
+CHECKOUT = attrs.evolve(PAY_DIRECT, name="checkout", path="/v1/checkout", echo_fields=())
+QUERY = Operation(
+    name="query",
+    path="/v1/retrievalTrans",
+    kind=OperationClass.READ,
+    body=BodyFormat.FORM,
+    limit=100,
+    list_field="orders_list",
+    status_field="query_result",
+    order_class=OrderRef,
+    record_class=f"{_RECORDS}.TransactionRecord",
+)
+CAPTURE = Operation(
+    name="capture",
+    path="/v1/capture",
+    limit=50,
+    list_field="capture_orders",
+    status_field="capture_status",
+    order_class=CaptureOrder,
+    record_class=f"{_RECORDS}.CaptureRecord",
+    echo_fields=_ORDER_ECHO,
+    result_fields=("capture_status", "error_message"),
     recovered_by="query",
     done_state="captured",
 )
-REVIEW = _batch(
-    "review",
-    ReviewOrder,
+REVIEW = Operation(
+    name="review",
+    path="/v1/review",
     limit=100,
-    record="ReviewRecord",
+    list_field="review_orders",
+    status_field="review_status",
+    order_class=ReviewOrder,
+    record_class=f"{_RECORDS}.ReviewRecord",
     echo_fields=(*_ORDER_ECHO, "review_flag"),
+    result_fields=("review_status", "error_message"),
 )
 CANCEL = attrs.evolve(
-    _batch("cancel", CancelOrder, limit=50, record="CancelRecord"),
-    recovered_by="query",
+    CAPTURE,
+    name="cancel",
+    path="/v1/cancel",
+    list_field="cancel_orders",
+    status_field="cancel_status",
+    order_class=CancelOrder,
+    record_class=f"{_RECORDS}.CancelRecord",
+    result_fields=("cancel_status", "error_message"),
     done_state="cancelled",
 )
-REFUND = attrs.evolve(
-    _batch("refund", RefundOrder, limit=50, record="RefundRecord"),
+REFUND = Operation(
+    name="refund",
+    path="/v1/refund",
+    limit=50,
+    list_field="refund_orders",
+    status_field="refund_status",
+    order_class=RefundOrder,
+    record_class=f"{_RECORDS}.RefundRecord",
     echo_fields=(*_ORDER_ECHO, "refund_amount"),
     result_fields=("refund_status", "refund_reference", "refund_reference_id", "refund_message"),
     reference_field="refund_reference_id",
@@ -226,14 +209,18 @@ REFUND = attrs.evolve(
     moved_field="refund_amount",
     confirms=True,
 )
-SEARCH_REFUNDS = _look_up(
-    "search_refunds", "/v1/retrievalRefund", list_field="refund_orders", record="RefundRecord"
+SEARCH_REFUNDS = attrs.evolve(
+    QUERY,
+    name="search_refunds",
+    path="/v1/retrievalRefund",
+    list_field="refund_orders",
+    status_field=None,
+    record_class=f"{_RECORDS}.RefundRecord",
 )
 PAYOUT = Operation(
     name="payout",
     path="/v1/payout",
     kind=OperationClass.KEYED,
-    body=BodyFormat.JSON,
     status_field="status",
     identity_field="request_id",
     order_class="gateway_async.models.payouts.PayoutRequest",

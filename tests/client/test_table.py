@@ -33,12 +33,16 @@ class AdjustRecord(_OrderRecord):
     adjust_status: str | None = None
     error_message: str | None = None
 '''
-ROW = """            _batch(
-                "adjust",
-                "gateway_async.models.orders.AdjustOrder",
+ROW = """            Operation(
+                name="adjust",
+                path="/v1/adjust",
                 limit=20,
-                record="AdjustRecord",
+                list_field="adjust_orders",
+                status_field="adjust_status",
+                order_class="gateway_async.models.orders.AdjustOrder",
+                record_class="gateway_async.models.records.AdjustRecord",
                 echo_fields=(*_ORDER_ECHO, "adjusted_amount"),
+                result_fields=("adjust_status", "error_message"),
             ),
 """
 FIELD = '    refund_note: str = ""\n'
