@@ -23,7 +23,6 @@ from gateway_async.cli.run import (
     RunSummary,
     Stop,
     carry_out,
-    check_json,
     collect,
     confirm,
     job_cells,
@@ -479,7 +478,6 @@ def resume(
         out: The file for the outcomes; - for standard output.
         json: Print one JSON object at the end: counts, job, files and the next commands.
     """
-    check_json(out, json=json)
     settings = gateway.settings(pace)
     credentials = settings.credentials(os.environ, console.warn)
     status, totals = asyncio.run(_head(settings, name))
@@ -518,10 +516,11 @@ def resume(
 
         asyncio.run(written())
 
-    with reporting(report, summary, console, settings.journal_file):
-        carry_out(summary, console, work, write, ask=ask)
-        if summary.exit_code == UNSETTLED:
-            summary.advise(console, gateway.again)
-    if json:
-        print_json(summary.as_dict())
-    return summary.exit_code
+    return carry_out(
+        *(summary, console, work, write),
+        ask=ask,
+        report=report,
+        journal=settings.journal_file,
+        json=json,
+        options=gateway.again,
+    )

@@ -10,7 +10,6 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import attrs
@@ -29,10 +28,8 @@ from gateway_async.cli.run import (
     RunSummary,
     Stop,
     carry_out,
-    check_json,
     collect,
     confirm,
-    reporting,
 )
 from gateway_async.cli.settings import (
     ConsoleArgument,
@@ -230,31 +227,20 @@ def _run(
     settings: Settings,
     console: Console,
     work: Callable[[Results, Stop], Coroutine[Any, Any, None]],
-    *,
-    ask: Callable[[], None] = lambda: None,
-    report: Path | None,
-    json: bool,
-    options: tuple[str, ...] = (),
+    **more: Any,
 ) -> int:
-    """Do the work on a file, write every outcome beside its row, and return the exit code."""
-    check_json(summary.out, json=json)
+    """Do the work on a file, and write every outcome beside its row; see `carry_out`."""
     summary.base_url = settings.address
-    with (
-        reporting(report, summary, console, settings.journal_file),
-        contextlib.closing(Results(file.layout, summary)) as results,
-    ):
+    with contextlib.closing(Results(file.layout, summary)) as results:
         try:
-            carry_out(
+            return carry_out(
                 *(summary, console, lambda stop: work(results, stop)),
                 lambda out: results.write(out, file),
-                ask=ask,
+                journal=settings.journal_file,
+                **more,
             )
         except InvalidOrderError as error:
             raise file.problems_of(error) from None
-        summary.advise(console, options)
-    if json:
-        print_json(summary.as_dict())
-    return summary.exit_code
 
 
 def _find(

@@ -22,7 +22,7 @@ import attrs
 import orjson
 
 from gateway_async.batching.results import Outcome
-from gateway_async.cli.console import Console, gauged, summary_table
+from gateway_async.cli.console import Console, gauged, print_json, summary_table
 from gateway_async.cli.orders import IN_JOB, OUTCOME_COLUMNS, Layout, OrderFile, fields_of
 from gateway_async.cli.tables import STDIO, Format, OutFile, TableError, new_file, out_file, to_text
 from gateway_async.errors import (
@@ -683,8 +683,12 @@ def carry_out(
     work: Callable[[Stop], Coroutine[Any, Any, None]],
     write: Callable[[OutFile], None],
     *,
-    ask: Callable[[], None],
-) -> None:
+    ask: Callable[[], None] = lambda: None,
+    report: Path | None,
+    journal: Path | None = None,
+    json: bool,
+    options: tuple[str, ...] = (),
+) -> int:
     """Do the work, and write its outcomes, whatever ends it; a signal does not end the writing.
 
     Args:
@@ -693,8 +697,16 @@ def carry_out(
         work: What is done; it is stopped by signals.
         write: Writes the outcomes, once there are any.
         ask: Asks a person, once the file is there.
+        report: The file for a report, if there is to be one.
+        journal: The file of the journal, if it is one.
+        json: Whether the summary is printed as JSON.
+        options: Those that name the journal and the gateway, for the next command.
+
+    Returns:
+        The exit code.
     """
-    with contextlib.ExitStack() as stopping:
+    check_json(summary.out, json=json)
+    with reporting(report, summary, console, journal), contextlib.ExitStack() as stopping:
         with out_file(summary.out or STDIO, summary.format, console.warn) as out:
             ask()
             stop = stopping.enter_context(Stop(console))
@@ -711,3 +723,7 @@ def carry_out(
                         console.warn(summary.misplaced)
         summary.misplaced = summary.misplaced or out.problem
         summary.tell(console)
+        summary.advise(console, options)
+    if json:
+        print_json(summary.as_dict())
+    return summary.exit_code
