@@ -28,15 +28,19 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def lowest(session: nox.Session) -> None:
-    """Run the tests, but for kills and simulation, with the oldest dependencies we allow."""
+    """Run the tests with the oldest dependencies we allow.
+
+    Of the slow ones, it runs those of the rooms that other packages than aiohttp carry.
+    """
     session.install("uv")
     session.run(
         *("uv", "pip", "install", "--python", session.virtualenv.location),
         *("--resolution", "lowest-direct", "-e", EVERYTHING, *_group("tests")),
     )
-    long = ("tests/browser", "tests/kills", "tests/simulation", "tests/workers/test_faults.py")
-    ignored = [f"--ignore={path}" for path in long]
-    session.run("pytest", "-n", "auto", *ignored, *session.posargs)
+    session.run("pytest", "-n", "auto", "-m", "not slow", *session.posargs)
+    rooms = ("tests/cli", "tests/jobs", "tests/journal", "tests/workers")
+    kills = "--ignore=tests/workers/test_faults.py"
+    session.run("pytest", "-n", "auto", "-m", "slow", kills, *rooms, *session.posargs)
 
 
 @nox.session(python=["3.13", "3.14", "3.15"])
