@@ -19,7 +19,7 @@ from gateway_async import (
 from gateway_async.transport import HttpResponse
 from tests.memory import Asked, MemoryTransport, all_done, client_over
 from tests.orders import refunds
-from tests.session.http import VirtualLoop
+from tests.simulation.clock import VirtualLoop
 
 SUCCEEDED, UNKNOWN, NOT_SENT = (
     OutcomeStatus.SUCCEEDED,
@@ -61,25 +61,6 @@ async def _settle_down() -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("source", ["iterable", "asynchronous"])
-@pytest.mark.parametrize("concurrency", [1, 4])
-async def test_a_slow_consumer_holds_the_input_back(source: str, concurrency: int) -> None:
-    orders = _Counted(2000)
-    policy = BatchPolicy(concurrency=concurrency, chunk_size=10)
-    gateway = client_over(MemoryTransport(all_done), policy=policy)
-    most_ahead = 0
-    async with gateway.refund(orders if source == "iterable" else orders.later()) as batch:
-        taken = 0
-        async for _ in batch:
-            taken += 1
-            if taken % 100 == 1:
-                await _settle_down()
-                most_ahead = max(most_ahead, orders.pulled - taken)
-    assert taken == 2000
-    chunks_at_most = concurrency + concurrency + 2  # settled, in flight, being made, being read
-    assert most_ahead <= 10 * chunks_at_most
-
-
 async def test_twenty_thousand_orders_take_no_more_tasks_than_workers() -> None:
     most = 0
 
@@ -97,28 +78,6 @@ async def test_twenty_thousand_orders_take_no_more_tasks_than_workers() -> None:
             total += 1
     assert total == 20_000
     assert most <= before + 5
-
-
-@pytest.mark.parametrize("streamed", [True, False])
-async def test_no_more_requests_are_in_flight_than_concurrency_says(streamed: bool) -> None:
-    flying = most = 0
-
-    async def handler(asked: Asked) -> dict[str, Any]:
-        nonlocal flying, most
-        flying += 1
-        most = max(most, flying)
-        await asyncio.sleep(0)
-        flying -= 1
-        return asked.done()
-
-    policy = BatchPolicy(concurrency=3, chunk_size=5)
-    batch = client_over(MemoryTransport(handler), policy=policy).refund(refunds(200))
-    if streamed:
-        async with batch:
-            assert len([outcome async for outcome in batch]) == 200
-    else:
-        assert (await batch).ok
-    assert most == 3
 
 
 async def test_a_burst_of_free_places_is_filled_in_several_turns_of_the_loop() -> None:
@@ -383,11 +342,3 @@ async def test_a_reply_that_is_nested_too_deep_for_the_reader_loses_no_outcome()
         outcomes = await deep(250, batch)
     assert [outcome.status for outcome in outcomes] == [OutcomeStatus.UNKNOWN]
     assert len(batch.result) == 0
-
-
-async def test_what_is_left_is_in_the_result_alone() -> None:
-    policy = BatchPolicy(chunk_size=5, concurrency=1)
-    async with client_over(MemoryTransport(all_done), policy=policy).refund(refunds(20)) as batch:
-        seen = [(await anext(batch)).index]
-    seen += [outcome.index async for outcome in batch]
-    assert sorted(seen + [outcome.index for outcome in batch.result]) == list(range(20))

@@ -10,11 +10,9 @@ import pytest
 from gateway_async import (
     BatchPolicy,
     BatchResult,
-    DuplicateOrderError,
+    Coalescer,
     OutcomeStatus,
 )
-from gateway_async.batching.feed import OrderFeed
-from gateway_async.coalescer import UNCLAIMED_KEPT, Coalescer
 from tests.coalescer.held import LONG, HeldReplies, settle_down, start
 from tests.memory import MemoryTransport, all_done, client_over
 from tests.orders import references, refunds
@@ -24,6 +22,10 @@ SUCCEEDED, NOT_SENT, UNKNOWN = (
     OutcomeStatus.NOT_SENT,
     OutcomeStatus.UNKNOWN,
 )
+
+
+KEPT = 1000
+"""How many outcomes nobody waited for are kept."""
 
 
 async def _cancel(*tasks: "asyncio.Task[Any]") -> None:
@@ -180,14 +182,14 @@ async def test_unclaimed_is_bounded_and_its_overflow_is_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     held = HeldReplies()
-    orders = refunds(UNCLAIMED_KEPT + 2)
+    orders = refunds(KEPT + 2)
     policy = BatchPolicy(concurrency=100)
     async with held.client(policy=policy).coalesced(linger_seconds=0) as single:
         tasks = [start(single.refund(order)) for order in orders]
         await settle_down()
         await _cancel(*tasks)
         held.goes_on.set()
-    assert len(single.unclaimed) == UNCLAIMED_KEPT
+    assert len(single.unclaimed) == KEPT
     levels = [record.levelno for record in caplog.records]
     assert levels.count(logging.WARNING) == len(orders)
     assert levels.count(logging.ERROR) == 2
@@ -241,21 +243,6 @@ async def test_a_log_that_raises_leaves_nobody_hanging() -> None:
         logger.removeFilter(broken)
     assert [outcome.status for outcome in single.unclaimed] == [SUCCEEDED] * 2
     assert [type(one["exception"]) for one in noted] == [KeyError]
-
-
-async def test_orders_that_are_refused_together_are_not_sent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def refuse(_: OrderFeed) -> None:
-        raise DuplicateOrderError("the same")
-
-    transport = MemoryTransport(all_done)
-    monkeypatch.setattr(OrderFeed, "check_all", refuse)
-    async with client_over(transport).coalesced() as single:
-        outcome = await single.refund(refunds(1)[0])
-    assert outcome.status is NOT_SENT
-    assert "the same" in str(outcome.error)
-    assert transport.asked == []
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -7,10 +7,10 @@ import pytest
 
 from gateway_async import (
     BatchPolicy,
+    Coalescer,
     ConfigurationError,
     OutcomeStatus,
 )
-from gateway_async.coalescer import Coalescer
 from gateway_async.sandbox import Sandbox
 from tests.coalescer.held import LONG, HeldReplies, settle_down, start
 from tests.memory import MemoryTransport, all_done, client_over

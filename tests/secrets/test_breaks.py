@@ -15,7 +15,6 @@ from gateway_async import (
     OutcomeUnknownError,
     RetryPolicy,
 )
-from gateway_async.transport.http import _bare
 from tests.fuzz.memory import MemoryGateway, client_of, fields_of
 from tests.secrets.data import CARD, SIGNER_SECRET, direct_payment
 from tests.secrets.dragnet import links_of
@@ -98,18 +97,3 @@ async def test_a_wrapped_secret_goes_out_whole_in_any_call_and_shows_in_none(
         # Without the first frame, which is this test's own and knows what was sent.
         net.catch_error("call", caught.value.with_traceback(trace.tb_next))
     assert sent == [CARD, CARD]
-
-
-def _raised(name: str) -> OSError:
-    with pytest.raises(OSError, match=name) as caught:
-        raise OSError(name)
-    return caught.value
-
-
-def test_no_branch_of_a_cause_keeps_its_frames() -> None:
-    error, cause, context = map(_raised, ("outer", "cause", "context"))
-    error.__cause__, error.__context__, context.__context__ = cause, context, error
-    assert all(link.__traceback__ for link in links_of(error))
-    shown = _bare(error)
-    assert shown is error
-    assert [link for link in links_of(error) if link.__traceback__] == []

@@ -1,6 +1,5 @@
 """aioresponses, made to work with the aiohttp at hand, and a way to write bodies."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -100,23 +99,3 @@ async def mocked(
         mock.post(f"{BASE_URL}{path}", callback=server.answer, repeat=True)
         async with GatewayClient(BASE_URL, **settings) as gateway:
             yield gateway, server
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time jumps to whatever is waited for. It does no input or output."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.passed = 0.0
-        select = self._selector.select  # type: ignore[attr-defined]  # of the selector loop
-
-        def jump(timeout: float | None = None) -> Any:
-            if timeout is None:
-                raise AssertionError("nobody will ever wake this loop")
-            self.passed += max(timeout, 0)
-            return select(0)
-
-        self._selector.select = jump  # type: ignore[attr-defined]  # the same
-
-    def time(self) -> float:
-        return self.passed

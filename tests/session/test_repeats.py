@@ -36,7 +36,7 @@ from gateway_async.transport import HttpResponse
 from tests.client.payments import CARD, PAYMENT
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import made_up, orders_for, refunds
-from tests.session.http import VirtualLoop
+from tests.simulation.clock import VirtualLoop
 
 T = TypeVar("T")
 ZONES = ("GMT", "-0000", "")
@@ -96,7 +96,7 @@ def run(work: Coroutine[Any, Any, T]) -> tuple[T, float]:
         given = runner.run(work)
         loop = runner.get_loop()
         assert isinstance(loop, VirtualLoop)
-        return given, loop.passed
+        return given, loop.time()
 
 
 class _Failing:

@@ -124,121 +124,64 @@ def _message(operation: str) -> str:
     return "refund_message" if operation == "refund" else "error_message"
 
 
-def _plain(random: "Random", operation: str, item: "Item", orders: "list[Item]") -> "list[Item]":
-    del random, operation, orders
-    return [item]
-
-
-def _declined(random: "Random", operation: str, item: "Item", orders: "list[Item]") -> "list[Item]":
-    del orders
+def _declined(random: "Random", operation: str, item: "Item") -> "Item":
     text = random.choice(["E12:insufficient funds", "not possible"])
-    return [{**item, _status(operation): DECLINED, _message(operation): text}]
+    return {**item, _status(operation): DECLINED, _message(operation): text}
 
 
-def _complaint(
-    random: "Random", operation: str, item: "Item", orders: "list[Item]"
-) -> "list[Item]":
-    del random, orders
-    return [{**item, _message(operation): "E05:it did not work"}]
-
-
-def _contradicting(
-    random: "Random", operation: str, item: "Item", orders: "list[Item]"
-) -> "list[Item]":
-    del orders
+def _contradicting(random: "Random", operation: str, item: "Item") -> "Item":
     other = {"amount": "9.99", "currency": "XXX", "order_no": "ANOTHER"}
     if operation == "refund":
         other["refund_amount"] = "9.99"
     field = random.choice(list(other))
-    return [{**item, field: other[field]}]
+    return {**item, field: other[field]}
 
 
-def _doubled(random: "Random", operation: str, item: "Item", orders: "list[Item]") -> "list[Item]":
-    del random, operation, orders
-    return [item, dict(item)]
+def _numeric(_: "Random", operation: str, item: "Item") -> "Item":
+    numbers = {"transaction_id": int(item["transaction_id"]), "amount": float(item["amount"])}
+    return {**item, **numbers, _status(operation): 1}
 
 
-def _doubled_differently(
-    random: "Random", operation: str, item: "Item", orders: "list[Item]"
-) -> "list[Item]":
-    return [item, *_declined(random, operation, item, orders)]
-
-
-def _floating(random: "Random", operation: str, item: "Item", orders: "list[Item]") -> "list[Item]":
-    del random, operation, orders
-    return [{**item, "transaction_id": float(item["transaction_id"])}]
-
-
-def _missing(random: "Random", operation: str, item: "Item", orders: "list[Item]") -> "list[Item]":
-    del random, operation, item, orders
-    return []
-
-
-def _nameless(random: "Random", operation: str, item: "Item", orders: "list[Item]") -> "list[Item]":
-    del random, operation, orders
-    return [{name: value for name, value in item.items() if name != "transaction_id"}]
-
-
-def _numeric(random: "Random", operation: str, item: "Item", orders: "list[Item]") -> "list[Item]":
-    del random, orders
-    return [
-        {
-            **item,
-            "transaction_id": int(item["transaction_id"]),
-            "amount": float(item["amount"]),
-            _status(operation): 1,
-        }
-    ]
-
-
-def _pending(random: "Random", operation: str, item: "Item", orders: "list[Item]") -> "list[Item]":
-    del random, orders
-    return [{**item, _status(operation): PENDING, _message(operation): "P1:under way"}]
-
-
-def _silent(random: "Random", operation: str, item: "Item", orders: "list[Item]") -> "list[Item]":
-    del random, orders
-    return [{name: value for name, value in item.items() if name != _status(operation)}]
-
-
-def _sparse(random: "Random", operation: str, item: "Item", orders: "list[Item]") -> "list[Item]":
-    del random, orders
-    return [{name: item[name] for name in ("transaction_id", _status(operation))}]
-
-
-def _two_names(
-    random: "Random", operation: str, item: "Item", orders: "list[Item]"
-) -> "list[Item]":
-    del random, operation
+def _two_names(item: "Item", orders: "list[Item]") -> "Item":
     position = next(n for n, order in enumerate(orders) if order["amount"] == item["amount"])
-    other = orders[(position + 1) % len(orders)]
-    return [{**item, "order_no": other["order_no"]}]
+    return {**item, "order_no": orders[(position + 1) % len(orders)]["order_no"]}
 
 
-def _unclear(random: "Random", operation: str, item: "Item", orders: "list[Item]") -> "list[Item]":
-    del orders
+def _unclear(random: "Random", operation: str, item: "Item") -> "Item":
     text = random.choice(["", "P0001:Request accepted, in process", "pending approval"])
-    return [{**item, _status(operation): random.choice(["0", "7"]), _message(operation): text}]
+    status = random.choice(["0", "7"])
+    return {**item, _status(operation): status, _message(operation): text}
+
+
+def _without(item: "Item", name: str) -> "Item":
+    return {field: value for field, value in item.items() if field != name}
 
 
 _ITEMS: "dict[str, Callable[[Random, str, Item, list[Item]], list[Item]]]" = {
-    "complaint": _complaint,
-    "confused": _plain,
-    "contradicting": _contradicting,
-    "declined": _declined,
-    "doubled": _doubled,
-    "doubled_differently": _doubled_differently,
-    "floating": _floating,
-    "missing": _missing,
-    "nameless": _nameless,
-    "numeric": _numeric,
-    "pending": _pending,
-    "plain": _plain,
-    "silent": _silent,
-    "sparse": _sparse,
-    "two_names": _two_names,
-    "unclear": _unclear,
+    "complaint": lambda _, op, item, __: [{**item, _message(op): "E05:it did not work"}],
+    "confused": lambda _, __, item, ___: [item],
+    "contradicting": lambda random, op, item, _: [_contradicting(random, op, item)],
+    "declined": lambda random, op, item, _: [_declined(random, op, item)],
+    "doubled": lambda _, __, item, ___: [item, dict(item)],
+    "doubled_differently": lambda random, op, item, _: [item, _declined(random, op, item)],
+    "floating": lambda _, __, item, ___: [
+        {**item, "transaction_id": float(item["transaction_id"])}
+    ],
+    "missing": lambda *_: [],
+    "nameless": lambda _, __, item, ___: [_without(item, "transaction_id")],
+    "numeric": lambda random, op, item, _: [_numeric(random, op, item)],
+    "pending": lambda _, op, item, __: [
+        {**item, _status(op): PENDING, _message(op): "P1:under way"}
+    ],
+    "plain": lambda _, __, item, ___: [item],
+    "silent": lambda _, op, item, __: [_without(item, _status(op))],
+    "sparse": lambda _, op, item, __: [
+        {name: item[name] for name in ("transaction_id", _status(op))}
+    ],
+    "two_names": lambda _, __, item, orders: [_two_names(item, orders)],
+    "unclear": lambda random, op, item, _: [_unclear(random, op, item)],
 }
+"""What a gateway makes of the right item of an order, for each kind of oddity."""
 
 
 def write_look_up(
