@@ -1,6 +1,7 @@
 """What may be handed in, what is refused, and what becomes of an input that breaks."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from gateway_async import (
     OutcomeStatus,
     RefundOrder,
 )
+from gateway_async.batching.feed import OrderFeed
 from gateway_async.transport import HttpResponse
 from tests.memory import Asked, MemoryTransport, all_done, client_over
 from tests.orders import made_up, orders_for, refunds
@@ -193,6 +195,39 @@ async def test_an_input_that_raises_leaves_a_result(
     sent = sum(len(asked.transactions) for asked in transport.asked)
     assert result.counts[OutcomeStatus.SUCCEEDED] == sent
     assert result.counts[OutcomeStatus.NOT_SENT] == after - sent
+
+
+@pytest.mark.parametrize("duplicates", ["reject", "serialize", "allow"])
+@pytest.mark.parametrize("kind", ["list", "generator"])
+@pytest.mark.parametrize("is_opened", [True, False])
+async def test_what_raises_while_orders_are_taken_in_neither_loses_nor_repeats_one(
+    monkeypatch: pytest.MonkeyPatch, duplicates: str, kind: str, is_opened: bool
+) -> None:
+    open_with, count = OrderFeed._make_ready, itertools.count(1)
+
+    def break_off(self: OrderFeed, indices: list[int], orders: list[Any]) -> bool:
+        breaks = next(count) == 2
+        is_begun = (is_opened or not breaks) and open_with(self, indices, orders)
+        if breaks:
+            raise _BrokenError  # as a signal handler may, anywhere
+        return is_begun
+
+    async def answer(asked: Asked) -> Any:
+        await asyncio.sleep(0)
+        return asked.done()
+
+    monkeypatch.setattr(OrderFeed, "_make_ready", break_off)
+    transport = MemoryTransport(answer)
+    client = client_over(transport, policy=BatchPolicy(duplicates=duplicates, chunk_size=10))
+    batch = client.refund(KINDS[kind](refunds(60)))
+    with pytest.raises(_BrokenError):
+        await batch
+    sent = [name for asked in transport.asked for name in asked.transactions]
+    told = [outcome.index for outcome in batch.result]
+    assert len(sent) == len(set(sent))
+    assert len(told) == len(set(told))
+    assert set(told) >= {*range(20)}
+    assert sorted(told) == list(range(len(told)))
 
 
 async def test_the_array_of_a_batch_has_the_name_that_the_dialect_gives_it() -> None:
