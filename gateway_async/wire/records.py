@@ -50,10 +50,7 @@ def read_record(model: type[_RecordType], value: object) -> _RecordType:
 
 def read_records(model: type[_RecordType], values: Sequence[object]) -> list[_RecordType]:
     """Return the records of a list of a reply, whatever is in it."""
-    reader = _reader(model)  # type: ignore[arg-type]  # likewise
-    size = len(values[0]) if values and isinstance(values[0], dict) else 0  # often that of all
-    read = reader.by_size.get(size, reader.read)
-    return [read(value) if type(value) is dict else read_record(model, value) for value in values]
+    return _reader(model).read_all(values)  # type: ignore[arg-type]  # likewise
 
 
 def read_page(
@@ -155,7 +152,7 @@ def _require_blank(text: str) -> None:
 
 def _read_datetime(value: object) -> datetime | None:
     """Read `YYYYMMDDhhmmss` without a zone, and ISO 8601 with the offset that it has."""
-    text = _read_text(value)
+    text = value if type(value) is str else _read_text(value)
     if len(text) == _DATE_TIME_DIGITS and text.isdigit():
         return datetime.fromisoformat(f"{text[:8]}T{text[8:]}")
     text = text.strip()
@@ -192,7 +189,8 @@ def _value_reader(wanted: Any) -> _Read:  # noqa: ANN401  # any annotation
     element = getattr(element, "__bound__", element)
     if element in _VALUES:
         return functools.partial(_read_values, _VALUES[element])
-    return lambda value: tuple(read_records(element, _elements(value)))
+    read_all = _reader(element).read_all
+    return lambda value: tuple(read_all(_elements(value)))
 
 
 def _read_values(read: _Read, value: object) -> tuple[object, ...]:
@@ -290,6 +288,15 @@ class _Reader:
         self._unfrozen: type[Any] = type(model.__name__, (model,), {"__slots__": (), **kept})
         self.by_size: dict[int, _Read] = {}
         self.read = self.by_size[len(self._blank)] = self._compiled(self._blank)
+
+    def read_all(self, values: Sequence[object]) -> list[Any]:
+        """Return the record of each value; what is no object is a record of its text alone."""
+        size = len(values[0]) if values and isinstance(values[0], dict) else 0  # often that of all
+        read = self.by_size.get(size, self.read)
+        return [
+            read(value) if type(value) is dict else read_record(self._model, value)
+            for value in values
+        ]
 
     def _compiled(self, present: Mapping[str, object]) -> _Read:
         """Write out how objects of these fields are read: a loop over them would take most time."""
