@@ -153,8 +153,11 @@ def _without_card(body: bytes, card: SensitiveText | None) -> bytes:
     number = plain_text(card or "")
     if len(number) < SHORTEST_CARD:  # which may be a part of anything
         return body
-    spaced = re.compile("[ -]?".join(number).encode())
-    return spaced.sub(mask_card(number).encode(), without_text(body, number, mask_card(number)))
+    masked = without_text(body, number, mask_card(number))
+    if number.encode() in masked.translate(None, b" -"):  # with blanks or hyphens in it
+        spaced = "[ -]?".join(map(re.escape, number)).encode()
+        masked = re.sub(spaced, mask_card(number).encode(), masked)
+    return masked
 
 
 def _check_type(value: object, wanted: type) -> None:
