@@ -125,6 +125,30 @@ async def test_recover(journal: Journal, tables: Tables, before: JobState, after
     assert tables.snapshot() == known
 
 
+@pytest.mark.parametrize("before", STATES)
+async def test_a_chunk_as_a_whole(journal: Journal, tables: Tables, before: JobState) -> None:
+    """One statement changes it, and finds its state to be right as well."""
+    lease = await taken(journal)
+    request = await sent(lease, range(10))
+    tables.put(state=before)
+    known = tables.snapshot()
+    if before is not JobState.NEW:
+        with pytest.raises(JournalError, match=f"expected 'new', but o.* '{before}'"):
+            await sent(lease, range(10))
+    if before is not JobState.INTENT:
+        with pytest.raises(JournalError, match=f"expected 'intent', but o.* '{before}'"):
+            await lease.succeed(request, range(10), ["R"] * 10, ended_at=1.0)
+    with pytest.raises(JournalError, match="expected 'intent'"):
+        await lease.succeed(request + 1, range(10), ["R"] * 10, ended_at=1.0)
+    assert tables.snapshot() == known
+    if before is JobState.NEW:
+        await sent(lease, range(10))
+        assert tables.states() == ["intent"] * 10
+    if before is JobState.INTENT:
+        await lease.succeed(request, range(10), ["R"] * 10, ended_at=1.0)
+        assert tables.states() == ["succeeded"] * 10
+
+
 async def test_a_request_of_another_cannot_be_settled(journal: Journal, tables: Tables) -> None:
     lease = await taken(journal)
     await sent(lease, range(3))
