@@ -48,9 +48,9 @@ from gateway_async.journal.rows import (
     codec_of,
 )
 from gateway_async.models.orders import OutcomeStatus, count_statuses
-from gateway_async.operations import OPERATIONS
+from gateway_async.operations import OPERATIONS, OperationClass
 from gateway_async.recovery.recover import Recovery
-from gateway_async.session import is_cancelled
+from gateway_async.session import CALL_CANCELLED, is_cancelled
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -83,6 +83,7 @@ _log = logging.getLogger("gateway_async.jobs")
 _ROWS_AT_ONCE = 1000
 _READ_AHEAD = 500
 _PATIENCE_SECONDS = 0.01
+_MAY_BE_PAID = (JobState.UNKNOWN, JobState.HELD, JobState.SUCCEEDED)
 _SETTLED = (JobState.SUCCEEDED, JobState.DECLINED)
 _FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
 _RENEWALS_A_LEASE = 3
@@ -283,7 +284,7 @@ class JobRunner(Runner):
             if self._feed is not None:
                 await self._feed.check_all()
         except asyncio.CancelledError as cancelled:
-            self.gate.stop("the call was cancelled")
+            self.gate.stop(CALL_CANCELLED)
             await self.finish(cancelled)
         self._begin(self._conduct(), f"{self._operation} job {self._job.name}")
 
@@ -293,7 +294,7 @@ class JobRunner(Runner):
         return None if self._feed is None else self._feed.source.collection
 
     def add_unsent(self) -> None:
-        """Record what is left of a collection: an earlier process may have sent any of it."""
+        """Add what is left of a collection as unknown: an earlier process may have sent it."""
         collection = self._collection
         if collection is None or (not self._is_read and self.failure is not None):
             return
@@ -416,8 +417,12 @@ class JobRunner(Runner):
             marker=f"ga-{hashlib.sha256(named.encode()).hexdigest()[:12]}",
             began_at=head.created_at.timestamp(),
         )
-        if not is_open:
-            async for rows in self._rows(lease, (JobState.UNKNOWN, JobState.HELD)):
+        # The same payout may have been let in twice while the dialect said that this is harmless.
+        is_keyed = self._operation.kind is OperationClass.KEYED
+        is_once = is_keyed and not self._session.dialect.payout_deduplicates
+        if is_once or not is_open:
+            states = _MAY_BE_PAID if is_once else (JobState.UNKNOWN, JobState.HELD)
+            async for rows in self._rows(lease, states):
                 run.note_unknown([row.order for row in rows if row.known.proof != ALIKE])
         await run.start(streamed=self.streamed)
         await run.work()

@@ -83,7 +83,7 @@ def steady_time() -> float:
 class Gate:
     """Whether requests may leave now: pauses the gateway asked for, a deadline, a stop.
 
-    A gate that was stopped never opens again.
+    A gate that was stopped never opens again. Where `is_open` is False, `wait_open` tells.
 
     Attributes:
         deadline: Loop time after which nothing leaves.
@@ -331,8 +331,8 @@ class AttemptsResult(Generic[T]):
 class Attempts(Generic[T]):
     """The attempts of one request: as many as are allowed.
 
-    Run it in a task of its own: a cancellation is not raised but ends the request, and the result
-    says what the tracker proves. Nothing happens before it is run.
+    A cancellation of the task that runs it is not raised but ends the request, and the result says
+    what the tracker proves. Nothing happens before it is run.
 
     Args:
         session: What it shares with the other requests of its client.

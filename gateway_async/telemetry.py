@@ -44,7 +44,7 @@ class BatchStart:
     """A batch that begins.
 
     Attributes:
-        operation: The client's method: ``"refund"``, ``"query"`` and so on, or ``"recover"``.
+        operation: The operation: ``"refund"``, ``"payout"`` and so on, or ``"recover"``.
         job: The name of the job, where the orders are kept in a journal.
         orders: How many they are; None where the input does not tell.
         concurrency: Requests in flight at most.
@@ -88,7 +88,7 @@ class RequestStart:
     Attributes:
         operation: The client's method that asks; ``"search_refunds"`` and ``"query"`` are also
             what baselines and recovery ask.
-        orders: Orders in the request; None where it takes no list.
+        orders: Orders in the request; None for a single payment or payout, and for a page.
         server_address: The gateway's host.
         server_port: Its port.
     """
@@ -120,8 +120,8 @@ class RequestEnd:
     """A request that has ended.
 
     Attributes:
-        counts: Its orders by status, without zeros; empty for a request
-            without a list, and where a full reply is asked for again in halves.
+        counts: Its orders by status, without zeros; empty where `orders` is None, and where a
+            full reply is asked for again in halves.
         attempts: The exchanges with the gateway; empty where it was never its turn.
         tries: Attempts made, including those whose turn never came.
         sent: How many of them may have sent something.

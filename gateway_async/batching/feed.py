@@ -109,7 +109,7 @@ class Chunk:
 
 
 class Source:
-    """Where the orders of a batch come from; a base class, and the source of no orders.
+    """Where the orders of a batch come from; one that suspends has `pull`, another `pull_at_once`.
 
     Attributes:
         ended: Whether every order was pulled.
@@ -231,15 +231,13 @@ def check_orders(orders: object, order_class: type[Any]) -> None:
         )
 
 
-def open_source(orders: object) -> Source:
+def open_source(orders: Any) -> Source:  # noqa: ANN401  # see `check_orders`
     """Return the orders as a source; a collection is copied, so that it stays the same."""
     if isinstance(orders, Source):
         return orders
     if isinstance(orders, AsyncIterable):
         return _Awaited(orders)
-    if isinstance(orders, Iterable):
-        return _Iterated(orders)
-    raise InvalidOrderError(f"orders: expected an iterable, got {type(orders).__name__}")
+    return _Iterated(orders)
 
 
 class OrderFeed:
@@ -429,7 +427,9 @@ class OrderFeed:
         self.note_unknown(unknown_orders(result))
 
     def note_unknown(self, orders: "Sequence[Any]") -> None:
-        """Note orders whose outcome is unknown: with "serialize", none like them may follow."""
+        """Note orders that may be done: none like them may follow, if duplicates are minded."""
+        if self._is_keyed and self._seen is not None:
+            self._seen.update(map(hash, map(self._identity, orders)))
         if self.is_serial and orders:
             self._unknown.update(map(self._identity, orders))
             waiting, self._waiting = self._waiting, []

@@ -89,7 +89,7 @@ class IntentRecorder:
             chunk: The orders.
             references: By transaction, the refund references it has already.
             marker: What the marker of each refund begins with, if any is sent.
-            alone: Whether no other order of a transaction of theirs can be in flight beside it.
+            alone: Whether the batch has no two orders of the same transaction.
         """
         noted = {"references": references, "marker": marker, "alone": alone}
         return Intent(self, chunk, noted)

@@ -58,7 +58,7 @@ class Sending:
             ended before.
         references: By transaction, the refund references it had before, where they were recorded.
         marker: What every marker of the batch begins with, where markers were sent.
-        alone: Whether no other order of its transaction could be in flight beside it.
+        alone: Whether its batch had no other order of its transaction.
     """
 
     ended_at: float
@@ -151,7 +151,7 @@ class Outcome(Generic[O_co, R_co]):
 
     @property
     def items(self) -> Sequence[Mapping[str, Any]]:
-        """What the reply says of it, as it came."""
+        """What the reply says of it, as it came; of a journal, as far as it was kept."""
         found: Any = self._items
         return (found.items[found.place(self.index)],) if type(found) is _EchoingReply else found
 

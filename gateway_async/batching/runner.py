@@ -226,9 +226,7 @@ class Runner(abc.ABC):
         except asyncio.CancelledError as cancelled:
             interruption = cancelled
         if interruption is not None or not self.is_over:
-            reason = (
-                "the call was cancelled" if interruption else "the input or a collaborator failed"
-            )
+            reason = CALL_CANCELLED if interruption else "the input or a collaborator failed"
             cut_short = await self.drain(reason)
             interruption = interruption or cut_short
         return await self.finish(interruption)
@@ -366,7 +364,7 @@ class BatchRunner(Runner):
         try:
             await self._feed.check_all()
         except asyncio.CancelledError as cancelled:
-            self.gate.stop("the call was cancelled")
+            self.gate.stop(CALL_CANCELLED)
             await self.finish(cancelled)
         self._begin_workers()
         if self.gate.deadline < math.inf:
@@ -385,7 +383,7 @@ class BatchRunner(Runner):
                 self.abandon()
 
     def note_unknown(self, orders: "Sequence[Any]") -> None:
-        """Note orders of the same job whose outcome is unknown: none like them may follow."""
+        """Note orders of the same job that may be done: none like them may follow."""
         self._feed.note_unknown(orders)
 
     def add_unsent(self) -> None:
@@ -520,7 +518,7 @@ class BatchRunner(Runner):
             self._feed.release(chunk)
 
     def _show(self, chunk: "ChunkResult") -> None:
-        """Add the outcomes of orders that were never in flight."""
+        """Add the outcomes of a chunk, as far as they may be seen now."""
         seen = chunk if self._pick is None else self._pick(chunk)
         if seen is not None:
             self.results.add(seen)

@@ -6,7 +6,7 @@ Every order of a chunk gets exactly one outcome, also where a collaborator raise
 import asyncio
 import functools
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from gateway_async.batching.glance import Glance
 from gateway_async.batching.judge import Judgement, explain, judge, listed_items
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     Reading = tuple[bytes, Overall, Judgement | None]
     """A reply as it is kept, its overall result, and what it says unless a glance proved it."""
 
-T = TypeVar("T")
-
 _STATUSES: "tuple[tuple[tuple[type[GatewayError], ...], OutcomeStatus], ...]" = (
     ((NotSentError, ConfigurationError, InvalidOrderError), OutcomeStatus.NOT_SENT),
     ((RejectedError,), OutcomeStatus.DECLINED),
@@ -66,7 +64,7 @@ class Sender:
         add: Called with the outcomes of each chunk.
         recorder: Hears of each chunk, if the orders are a job's.
         marker: What the marker of each refund begins with, if any is sent.
-        alone: Whether no two orders of one transaction are in flight together.
+        alone: Whether no two orders of the batch have the same transaction.
     """
 
     def __init__(  # noqa: PLR0913  # what a chunk needs on its way

@@ -119,7 +119,9 @@ def name_of_orders(operation: str, settings: Settings, orders: str) -> str:
         ConfigurationError: If the gateway's address is wrong.
     """
     gateway, who = place_of_gateway(settings.address), settings.who
-    parts = (operation, gateway, who["merchant_id"], who["account_id"], orders)
+    # Without the scheme, which the journal compares: a name that changes sends a file once more.
+    place = gateway.partition("://")[2]
+    parts = (operation, place, who["merchant_id"], who["account_id"], orders)
     digest = hashlib.sha256(orjson.dumps(parts)).hexdigest()[:_DIGITS]
     shown = (who["merchant_id"], urlsplit(gateway).netloc)
     return "-".join((operation, *(one[:_LONGEST_PART] for one in shown), digest))

@@ -285,7 +285,7 @@ def _sent_before(cells: Mapping[str, Any]) -> _Wrong:
     job = to_text(cells.get(IN_JOB)).strip()
     if job and status not in {"succeeded", "declined"}:
         reason = (
-            f"this order is in job {job[:_SHOWN]!r}, which may send it itself: decide on it with "
+            f"this order is in job {job!r}, which may send it itself: decide on it with "
             "`gateway-async jobs resolve` if it is held, and send it with `gateway-async jobs "
             "resume`; for another operation take this column out"
         )

@@ -277,7 +277,7 @@ class Lease:
         return await self._read(lambda own: attrs.evolve(own, slice_number=-1).witness())
 
     # Changes: each raises `LeaseLostError` if the lease is no longer ours, and `JournalError` if an
-    # order is in no state that may change so; then nothing was changed.
+    # order is in no state that may change so (`recover` returns False); then nothing was changed.
 
     def intend(
         self,

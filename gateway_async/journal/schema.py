@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 VERSION = "3"
 _EARLIEST = "2"
-_SET_VERSION = "INSERT INTO gateway_journal_version VALUES (:version)"
 _ADVISORY_LOCK = 0x6761_6A6F_7572
 _VERSIONS = Path(__file__).with_name("versions")
 

@@ -30,7 +30,7 @@ class JobState(StrEnum):
     """It may have happened, and is to be looked up."""
 
     HELD = "held"
-    """It was looked up, and waits: for the next run, or for an operator."""
+    """It waits for an operator, or for a look-up of the next run, where one can settle it."""
 
 
 UNFINISHED = frozenset({JobState.NEW, JobState.INTENT, JobState.UNKNOWN})

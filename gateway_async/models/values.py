@@ -47,6 +47,7 @@ MODEL = "model"
 MASK = "***"
 _SHOWN_HEAD, _SHOWN_TAIL = 6, 4
 SHORTEST_CARD = 12
+_LONGEST_CARD = 19
 _LONGEST_SHOWN = 60
 
 
@@ -63,20 +64,22 @@ def mask_card(number: str) -> str:
     return f"{number[:_SHOWN_HEAD]}{hidden}{number[-_SHOWN_TAIL:]}"
 
 
-_LONG_NUMBER = re.compile(r"[0-9](?:[ -]?[0-9]){13,}")
-_STANDING_ALONE = re.compile(
-    r"4\d{15}(?:\d{3})?|[56]\d{15,18}|2[2-7]\d{14}|3[47]\d{13}|3[0689]\d{12}|35\d{14}"
-)
+_LONG_NUMBER = re.compile(r"[0-9](?:[\s./_\u2010-\u2015-]{0,3}[0-9]){11,}")
 _AMONG_DIGITS = re.compile(r"(?:4\d\d\d|5[1-5]\d\d|2[2-7]\d\d|6(?:011|[25]\d\d))\d{12}|3[47]\d{13}")
-"""What a card number looks like: with no digit right beside it, and within more digits."""
+"""What a card number looks like within more digits."""
+_BRANDS = re.compile(
+    r"4\d{12,18}|[56]\d{11,18}|2[2-7]\d{14,17}|3\d{13,18}|(?:8[126]|9[78])\d{14,17}"
+)
+"""How a card number begins: a value that is nothing but another number is left whole."""
 _MOST_DIGITS, _LONGEST_TEXT = 64, 10_000
 """Beyond these, nothing is looked for: all of a long number is masked but its ends."""
 
 
 def mask_cards(text: str) -> str:
-    """Mask each card number in a text of the gateway's, with blanks or hyphens in it or without.
+    """Mask each card number in a text of the gateway's, however its digits are grouped.
 
-    Told from other numbers by how those of its brand begin, by its length, and by its check digit.
+    It is told from other numbers by its length and its check digit; where it is the whole text, or
+    more digits stand right beside it, by how numbers of its brand begin, too.
     """
     return _LONG_NUMBER.sub(_mask_number, text)
 
@@ -91,9 +94,13 @@ def _mask_number(found: re.Match[str]) -> str:
         hidden.update(places[_SHOWN_HEAD:-_SHOWN_TAIL])
         digits = ""
     for start in range(len(digits)):
-        for end in range(start + 14, min(start + 19, len(digits)) + 1):
-            pattern = _STANDING_ALONE if {start, end} <= borders else _AMONG_DIGITS
-            if pattern.fullmatch(digits, start, end) and _has_check_digit(digits[start:end]):
+        for end in range(start + SHORTEST_CARD, min(start + _LONGEST_CARD, len(digits)) + 1):
+            if not {start, end} <= borders:
+                may_be = _AMONG_DIGITS.fullmatch(digits, start, end) is not None
+            else:
+                is_whole = number == found.string
+                may_be = not is_whole or _BRANDS.fullmatch(digits, start, end) is not None
+            if may_be and _has_check_digit(digits[start:end]):
                 hidden.update(places[start + _SHOWN_HEAD : end - _SHOWN_TAIL])
     return "".join(["*" if place in hidden else each for place, each in enumerate(number)])
 

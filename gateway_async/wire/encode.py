@@ -1,9 +1,9 @@
 """Models to the very text that is sent (sections 2 and 4 of the interface).
 
 Everything here gives the fields of a request as text, each exactly as it will stand in the body,
-so that what is signed and what is sent cannot differ. This is the one place where a secret
-becomes plain text. It knows no credentials, no signature and no network. The fields of a model are
-the only list of what is sent of it.
+so that what is signed and what is sent cannot differ; secrets become plain text here. It knows no
+credentials, no signature and no network. The fields of a model are the only list of what is sent
+of it.
 """
 
 import functools

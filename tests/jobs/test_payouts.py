@@ -317,3 +317,25 @@ async def test_a_payout_that_stands_in_a_job_twice_is_paid_once_whatever_the_dia
     resumed = await make().resume(journal.job("job"))
     assert statuses(resumed) == [SUCCEEDED, NOT_SENT]
     assert paid(sandbox, [order]) == [1]
+
+
+@pytest.mark.parametrize(
+    ("duplicates", "is_lost"), [("serialize", True), ("serialize", False), ("allow", False)]
+)
+async def test_a_payout_that_was_sent_is_not_sent_again_under_another_dialect(
+    sandbox: Sandbox, make: Make, journal: Journal, *, is_lost: bool, duplicates: str
+) -> None:
+    order, other = payouts_of(2)
+    deduplicating = attrs.evolve(sandbox.dialect, payout_deduplicates=True)
+    policy = BatchPolicy(concurrency=1, duplicates=duplicates)
+    if is_lost:
+        sandbox.faults.add("payout", DropReply(times=9))
+    first = make(dialect=deduplicating, retry=RetryPolicy(attempts=1))
+    job = journal.job("job")
+    async with first.payouts([order, other, order], job=job, policy=policy) as batch:
+        async for _ in batch:
+            break
+    sandbox.faults.clear()
+    resumed = await make().resume(job)
+    assert paid(sandbox, [order]) == [1]
+    assert statuses(resumed)[0] is (UNKNOWN if is_lost else SUCCEEDED)

@@ -345,9 +345,9 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     package = Path(gateway_async.__file__).parent
     shutil.copytree(package, folder / package.name, ignore=shutil.ignore_patterns("__pycache__"))
     module = folder / package.name / "models" / "orders.py"
-    last = '    refund_reason: str = text_field(default="")\n'
+    last = '    refund_reason: str = ""\n'
     added = (
-        '    urgency: str = text_field(default="low")\n'
+        '    urgency: str = "low"\n'
         '    fee: Decimal = attrs.field(default="0.00", converter=as_amount)\n'
     )
     text = module.read_text(encoding="utf-8")
