@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 _LINES = "all => all.filter(one => one.checkVisibility()).map(one => one.getClientRects().length)"
+_NEXT_FRAME = "new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
 _LONG = "X" * 20 + "0123456789" * 9
 
 
@@ -76,6 +77,7 @@ async def test_on_paper_every_example_is_there(show: "Show") -> None:
     visible = "all => all.map(one => one.checkVisibility({contentVisibilityAuto: true}))"
     assert not any(await rows.evaluate_all(visible))
     await page.emulate_media(media="print")
+    await page.evaluate(_NEXT_FRAME)  # what is visible shows once it is drawn
     assert all(await rows.evaluate_all(visible))
     assert all(height > 5 for height in await rows.evaluate_all(heights))
 
