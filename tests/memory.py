@@ -1,20 +1,29 @@
-"""A transport in memory: requests are read, and answered by a function of the test's."""
+"""A gateway in memory, in the place of the transport: a function of the test's answers.
 
+No other module of the tests puts a transport into a client.
+"""
+
+import asyncio
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qsl
 
 import attrs
 
-from gateway_async import Credentials, GatewayClient, HmacSigner, NotSentError
+from gateway_async import Credentials, GatewayClient, HmacSigner, NotSentError, RetryPolicy
 from gateway_async.operations import OPERATIONS, Operation
 from gateway_async.transport import HttpRequest, HttpResponse, SendTracker
 from tests.orders import LOOK_UPS, reply_to
 
+__all__ = ["HttpRequest", "HttpResponse", "SendTracker"]  # from here, wherever they stand
+
 Answer = dict[str, Any] | bytes | HttpResponse
 Handler = Callable[["Asked"], Answer | Awaitable[Answer]]
 _BY_PATH = {operation.path: operation for operation in OPERATIONS.values()}
+_PAGE = b'<html><title>x</title><form method="post"></form></html>'
+QUICK = RetryPolicy(attempts=2, first_pause_seconds=0, max_pause_seconds=0)
 
 
 @attrs.frozen
@@ -29,7 +38,7 @@ class Asked:
     """
 
     operation: Operation
-    fields: dict[str, Any]
+    fields: dict[str, Any] = attrs.field(repr=False)
     message: HttpRequest
     seconds: float
 
@@ -44,12 +53,45 @@ class Asked:
     def done(self, **changes: Any) -> dict[str, Any]:
         """Return the reply that says that all of it was done."""
         name = self.operation.name
+        if name == "payout":
+            return {**self.fields, "status": "COMPLETED", "transaction_id": "P1", **changes}
         if name in LOOK_UPS:
-            items = [{"transaction_id": one, "query_result": "1"} for one in self.transactions]
+            items = [
+                {kind: value, "query_result": "1"}
+                for kind in ("order_no", "transaction_id")
+                for value in str(self.fields.get(kind, "")).split(",")
+                if value
+            ]
         else:
             success = {f"{name}_status": "1"}
             items = [{**item, **success} for item in self.fields[str(self.operation.list_field)]]
         return reply_to(name, items, **changes)
+
+
+def all_done(asked: Asked) -> Answer:
+    """Say that everything was done."""
+    if asked.message.path == "/v1/checkout":
+        return HttpResponse(200, {"Content-Type": "text/html"}, _PAGE)
+    if asked.message.path != "/v1/authorise":
+        return asked.done()
+    said = {name: asked.fields[name] for name in ("order_no", "amount", "currency")}
+    said |= {"transaction_id": "T1", "order_status": "1", "issuer_url": "https://issuer.example"}
+    inner = "".join(f"<{name}>{text}</{name}>" for name, text in said.items())
+    body = f"<respon>{inner}</respon>".encode()
+    return HttpResponse(200, {"Content-Type": "text/xml"}, body)
+
+
+def rewritten(rewrite: Callable[[Asked, HttpResponse], HttpResponse]) -> Handler:
+    """Answer with what a function makes of the right reply."""
+    return lambda asked: rewrite(asked, _response(all_done(asked)))
+
+
+def _response(answer: Answer) -> HttpResponse:
+    if isinstance(answer, HttpResponse):
+        return answer
+    if isinstance(answer, bytes):
+        return HttpResponse(200, {}, answer)
+    return HttpResponse(200, {"Content-Type": "application/json"}, json.dumps(answer).encode())
 
 
 @attrs.define
@@ -58,18 +100,30 @@ class MemoryTransport:
 
     Attributes:
         handler: The function.
-        asked: The requests that came.
+        asked: The requests that were written.
+        effects: How often each transaction, payment or payout was carried out.
+        steps: Turns of the event loop before a request is written, before its effect, and before
+            its reply.
     """
 
-    handler: Handler
+    handler: Handler = all_done
     asked: list[Asked] = attrs.field(factory=list)
+    effects: Counter[str] = attrs.field(factory=Counter)
+    steps: int = 0
 
     async def send(
         self, message: HttpRequest, *, tracker: SendTracker, seconds: float
     ) -> HttpResponse:
+        await self._pass()
         tracker.begin()
-        asked = Asked(_BY_PATH[message.path], _read(message), message, seconds)
+        asked = Asked(_BY_PATH[message.path], fields_of(message), message, seconds)
         self.asked.append(asked)
+        await self._pass()
+        if str(asked.operation.list_field) in asked.fields:
+            self.effects.update(asked.transactions)
+        else:
+            self.effects[str(asked.fields.get("request_id") or asked.fields.get("order_no"))] += 1
+        await self._pass()
         try:
             answer = self.handler(asked)
             if isinstance(answer, Awaitable):
@@ -77,25 +131,26 @@ class MemoryTransport:
         except NotSentError:
             tracker.started = False  # as it says
             raise
-        if isinstance(answer, HttpResponse):
-            return answer
-        body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-        return HttpResponse(200, {}, body)
+        return _response(answer)
 
     async def aclose(self) -> None:
         """Do nothing."""
 
+    async def _pass(self) -> None:
+        for _ in range(self.steps):
+            await asyncio.sleep(0)
 
-def _read(message: HttpRequest) -> dict[str, Any]:
+
+def fields_of(message: HttpRequest) -> dict[str, Any]:
     if message.content_type == "application/json":
         fields: dict[str, Any] = json.loads(message.body)
         return fields
     return dict(parse_qsl(message.body.decode(), keep_blank_values=True))
 
 
-def all_done(asked: Asked) -> dict[str, Any]:
-    """Say that everything was done."""
-    return asked.done()
+def put_transport(gateway: GatewayClient, transport: Any) -> None:
+    """Let a client send by this transport."""
+    gateway._session = attrs.evolve(gateway._session, transport=transport)
 
 
 def client_over(
@@ -106,5 +161,5 @@ def client_over(
         merchant_id="M1", account_id="A1", signer=signer or HmacSigner("secret")
     )
     gateway = GatewayClient("http://127.0.0.1:9", credentials, **settings)
-    gateway._session = attrs.evolve(gateway._session, transport=transport)  # type: ignore[arg-type]  # a fake
+    put_transport(gateway, transport)
     return gateway

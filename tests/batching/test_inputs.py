@@ -18,8 +18,7 @@ from gateway_async import (
     RefundOrder,
 )
 from gateway_async.batching.feed import OrderFeed
-from gateway_async.transport import HttpResponse
-from tests.memory import Asked, MemoryTransport, all_done, client_over
+from tests.memory import Asked, HttpResponse, MemoryTransport, all_done, client_over
 from tests.orders import made_up, orders_for, refunds
 
 ONE_AT_A_TIME = BatchPolicy(concurrency=1, chunk_size=10)

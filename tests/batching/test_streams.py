@@ -16,8 +16,7 @@ from gateway_async import (
     RefundOrder,
     RetryPolicy,
 )
-from gateway_async.transport import HttpResponse
-from tests.memory import Asked, MemoryTransport, all_done, client_over
+from tests.memory import Asked, HttpResponse, MemoryTransport, all_done, client_over
 from tests.orders import refunds
 from tests.simulation.clock import VirtualLoop
 

@@ -21,7 +21,7 @@ from gateway_async import (
     RetryPolicy,
 )
 from gateway_async.sandbox import Sandbox
-from tests.fuzz.memory import MemoryGateway, client_of
+from tests.memory import MemoryTransport, client_over
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -102,11 +102,11 @@ class InMemory:
     """A gateway that takes several turns of the loop for everything, and no time."""
 
     def __init__(self) -> None:
-        self.gateway = MemoryGateway(steps=2)
+        self.gateway = MemoryTransport(steps=2)
         self._numbers = itertools.count()
 
     def client(self, **settings: Any) -> GatewayClient:
-        return client_of(self.gateway, **{**SETTINGS, **settings})
+        return client_over(self.gateway, **{**SETTINGS, **settings})
 
     def refunds(self) -> list[RefundOrder]:
         return [

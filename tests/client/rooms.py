@@ -1,11 +1,10 @@
 """What a row or a field of the table is to every room: run beside a copy of the library.
 
-``python rooms.py SCENE FOLDER``; each scene asserts what it shows.
+``python -m tests.client.rooms SCENE FOLDER``; each scene asserts what it shows.
 """
 
 import asyncio
 import csv
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from gateway_async.operations import OPERATIONS
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
 from gateway_async.signing import Credentials
-from gateway_async.transport import HttpResponse
+from tests.memory import MemoryTransport, client_over
 
 COMMAND = (sys.executable, "-P", "-c", "from gateway_async.cli import main; main()")
 
@@ -128,22 +127,6 @@ async def show_the_operation(folder: Path) -> None:
             assert sandbox.ledger.effects("adjust", order.transaction_id) == 3
 
 
-class Wire:
-    """A transport that keeps what is sent, and has it done."""
-
-    def __init__(self) -> None:
-        self.sent: list[dict[str, Any]] = []
-
-    async def send(self, message: Any, *, tracker: Any, seconds: float) -> HttpResponse:
-        del seconds
-        tracker.begin()
-        self.sent += json.loads(message.body)["refund_orders"]
-        items = [{**item, "refund_status": "1"} for item in self.sent]
-        return HttpResponse(
-            200, {}, json.dumps({"return_status": "1", "refund_orders": items}).encode()
-        )
-
-
 async def show_the_field(folder: Path) -> None:
     """Use the new field of a refund by client, journal and command line."""
     async with Sandbox() as sandbox, client_of(sandbox) as gateway, journal_in(folder) as journal:
@@ -166,10 +149,10 @@ async def show_the_field(folder: Path) -> None:
         code, said = await command(sandbox, "refund", path, "--dry-run")
         assert code == 0, said
         assert '"refund_note":"torn at the seam"' in said, said
-        wire = Wire()
-        object.__setattr__(gateway._session, "transport", wire)
-        assert (await gateway.refund(orders)).ok
-        assert [one["refund_note"] for one in wire.sent] == [one.refund_note for one in orders]
+        wire = MemoryTransport()
+        assert (await client_over(wire).refund(orders)).ok
+        sent = wire.asked[0].fields["refund_orders"]
+        assert [one["refund_note"] for one in sent] == [one.refund_note for one in orders]
 
 
 if __name__ == "__main__":

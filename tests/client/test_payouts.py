@@ -29,8 +29,7 @@ from gateway_async import (
 )
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
-from gateway_async.transport import HttpResponse
-from tests.memory import Asked, MemoryTransport, client_over
+from tests.memory import Asked, HttpResponse, MemoryTransport, client_over
 from tests.orders import client_of
 from tests.support.servers import answering
 

@@ -182,7 +182,7 @@ async def test_no_more_requests_are_in_flight_than_connections_are_allowed(
         for _ in range(200):
             await asyncio.sleep(0)
         flying -= 1
-        return all_done(asked)
+        return asked.done()
 
     policy = BatchPolicy(concurrency=concurrency, chunk_size=1)
     gateway = client_over(MemoryTransport(crowd), max_connections=given, policy=policy)

@@ -62,10 +62,11 @@ def copy_library(target: Path, **added: tuple[str, str]) -> Path:
 
 def show(scene: str, copy: Path, folder: Path) -> None:
     """Run a scene with a copy of the library."""
-    environment = {**os.environ, "PYTHONPATH": str(copy)}
+    environment = {**os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{ROOT}"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # several processes use the copy
     done = subprocess.run(  # noqa: S603  # this very interpreter
-        (sys.executable, "-W", "error", str(Path(__file__).with_name("rooms.py")), scene, folder),
+        (sys.executable, "-W", "error", "-m", "tests.client.rooms", scene, folder),
+        cwd=copy,
         env=environment,
         capture_output=True,
         text=True,

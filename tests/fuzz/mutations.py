@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from hypothesis import strategies as st
 
-from gateway_async.transport import HttpResponse
+from tests.memory import HttpResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,14 +28,13 @@ from gateway_async import (
     ReviewOrder,
 )
 from tests.fuzz.examples import examples
-from tests.fuzz.memory import MemoryGateway, client_of
 from tests.fuzz.mutations import replies
+from tests.memory import QUICK, Asked, HttpResponse, MemoryTransport, client_over, rewritten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway_async import Batch, GatewayClient
-    from gateway_async.transport import HttpRequest, HttpResponse
 
 ORDERS: list[dict[str, Any]] = [
     {"transaction_id": f"T{n}", "order_no": f"N{n}", "currency": "EUR", "amount": "10.00"}
@@ -77,11 +76,11 @@ SINGLES: "dict[str, Callable[[GatewayClient], Any]]" = {
 }
 
 
-def answering(data: st.DataObject) -> MemoryGateway:
-    def rewrite(_: "HttpRequest", right: "HttpResponse") -> "HttpResponse":
+def answering(data: st.DataObject) -> MemoryTransport:
+    def rewrite(_: Asked, right: HttpResponse) -> HttpResponse:
         return data.draw(replies(right))
 
-    return MemoryGateway(rewrite)
+    return MemoryTransport(rewritten(rewrite))
 
 
 def check(result: BatchResult[Any, Any]) -> None:
@@ -114,7 +113,7 @@ def check(result: BatchResult[Any, Any]) -> None:
 @given(data=st.data())
 async def test_a_batch_ends_in_one_outcome_an_order(name: str, data: st.DataObject) -> None:
     gateway = answering(data)
-    client = client_of(gateway, policy=BatchPolicy(chunk_size=3, concurrency=1))
+    client = client_over(gateway, retry=QUICK, policy=BatchPolicy(chunk_size=3, concurrency=1))
     batch = BATCHES[name](client)
     total = len(ORDERS) if name not in ("query", "search_refunds") else len(REFS)
     result = await batch
@@ -130,7 +129,7 @@ async def test_a_batch_ends_in_one_outcome_an_order(name: str, data: st.DataObje
 async def test_a_single_call_gives_a_result_or_an_error_of_ours(
     name: str, data: st.DataObject
 ) -> None:
-    calls: list[Any] = [SINGLES[name](client_of(answering(data)))]
+    calls: list[Any] = [SINGLES[name](client_over(answering(data), retry=QUICK))]
     made: object = (await asyncio.gather(*calls, return_exceptions=True))[0]
     if isinstance(made, BaseException):
         assert isinstance(made, GatewayError)

@@ -16,7 +16,6 @@ from gateway_async.journal import Journal
 from gateway_async.journal.database import Database
 from gateway_async.sandbox import Sandbox
 from gateway_async.transport import AiohttpTransport, HttpRequest, HttpResponse, SendTracker
-from tests.fuzz.memory import fields_of
 from tests.jobs.books import (
     DECLINED,
     POLICY,
@@ -29,6 +28,7 @@ from tests.jobs.books import (
     statuses,
 )
 from tests.journal.tables import Tables
+from tests.memory import fields_of
 
 LEASE = ("keep the lease", "release the lease")
 

@@ -15,7 +15,7 @@ from gateway_async import (
     OutcomeUnknownError,
     RetryPolicy,
 )
-from tests.fuzz.memory import MemoryGateway, client_of, fields_of
+from tests.memory import QUICK, Asked, HttpResponse, MemoryTransport, client_over, rewritten
 from tests.secrets.data import CARD, SIGNER_SECRET, direct_payment
 from tests.secrets.dragnet import links_of
 from tests.support.servers import bind, body_of, read_message, serving
@@ -23,7 +23,6 @@ from tests.support.servers import bind, body_of, read_message, serving
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from gateway_async.transport import HttpRequest, HttpResponse
     from tests.secrets.dragnet import Dragnet
 
 LONGER_THAN_ANY_BUFFER = 12_000_000
@@ -82,11 +81,11 @@ async def test_a_wrapped_secret_goes_out_whole_in_any_call_and_shows_in_none(
 ) -> None:
     sent: list[str] = []
 
-    def note(message: "HttpRequest", reply: "HttpResponse") -> "HttpResponse":
-        sent.append(fields_of(message)["card"])
+    def note(asked: Asked, reply: HttpResponse) -> HttpResponse:
+        sent.append(asked.fields["card"])
         return attrs.evolve(reply, status=503)
 
-    client = client_of(MemoryGateway(note))
+    client = client_over(MemoryTransport(rewritten(note)), retry=QUICK)
     wrapped = direct_payment()
     for body in ("form", "json"):
         fields = {"order_no": "1", "amount": "1", "currency": "EUR", "card": wrapped.card}

@@ -9,14 +9,13 @@ import pytest
 
 from gateway_async import CaptureOrder, Dialect, GatewayClient, GatewayError, OrderRef, RefundOrder
 from gateway_async.models.values import SignatureText, mask_card
-from tests.fuzz.memory import MemoryGateway, client_of, fields_of
+from tests.memory import QUICK, Asked, HttpResponse, MemoryTransport, client_over, rewritten
 from tests.secrets.data import CARD, CODE, direct_payment, payout_request, redirect_payment
 from tests.secrets.dragnet import Dragnet
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from gateway_async.transport import HttpRequest, HttpResponse
 
 SIGNED = "a1b2c3d4e5f60718" * 4
 ORDERS = [
@@ -44,7 +43,6 @@ def _in_items(reply: dict[str, Any], name: str) -> object:
 
 def _in_one_item(reply: dict[str, Any], name: str) -> object:
     first, *others = reply[name]
-    del reply["encryption_data"]
     return {**reply, name: [{**first, "encryption_data": SIGNED}, *others]}
 
 
@@ -102,13 +100,15 @@ BATCHES: "dict[str, Callable[[GatewayClient], Any]]" = {
 }
 
 
-def _rewriting(change: "Callable[[dict[str, Any], str], object]", name: str) -> MemoryGateway:
-    def rewrite(_: "HttpRequest", reply: "HttpResponse") -> "HttpResponse":
+def _rewriting(
+    change: "Callable[[dict[str, Any], str], object]", name: str, **settings: Any
+) -> GatewayClient:
+    def rewrite(_: Asked, reply: HttpResponse) -> HttpResponse:
         changed = change(json.loads(reply.body), name)
         text = changed if isinstance(changed, str) else json.dumps(changed)
         return attrs.evolve(reply, body=text.encode())
 
-    return MemoryGateway(rewrite)
+    return client_over(MemoryTransport(rewritten(rewrite)), retry=QUICK, **settings)
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -117,7 +117,7 @@ async def test_a_batch_keeps_no_secret_of_a_reply(
     net: Dragnet, change: "Callable[[dict[str, Any], str], object]", name: str
 ) -> None:
     net.signatures.add(SIGNED)
-    client = client_of(_rewriting(change, name))
+    client = _rewriting(change, name)
     result = await BATCHES[name](client)
     async with BATCHES[name](client) as batch:
         streamed = [outcome async for outcome in batch]
@@ -134,7 +134,7 @@ async def test_a_page_keeps_no_secret_of_a_reply(
     net: Dragnet, change: "Callable[[dict[str, Any], str], object]"
 ) -> None:
     net.signatures.add(SIGNED)
-    client = client_of(_rewriting(change, "orders_list"))
+    client = _rewriting(change, "orders_list")
     await _catch(net, client.recent_transactions())
     await _catch(net, client.call("/v1/retrievalTrans", {"order_no": "1"}))
 
@@ -147,7 +147,7 @@ def _with_card_data(reply: dict[str, Any], name: str) -> object:
 
 @pytest.mark.parametrize("name", BATCHES)
 async def test_records_show_no_card_data_of_a_reply(net: Dragnet, name: str) -> None:
-    result = await BATCHES[name](client_of(_rewriting(_with_card_data, name)))
+    result = await BATCHES[name](_rewriting(_with_card_data, name))
     assert len(result.unexpected) == 2
     net.catch_object("unexpected", result.unexpected, deep=True)
     net.catch_object("records", [outcome.record for outcome in result], deep=True)
@@ -172,7 +172,7 @@ async def test_no_text_of_a_reply_shows_a_card_number(
         items = [{**item, **marks, "said": {"more": text}} for item in reply[name]]
         return {**reply, "return_message": text, name: [*items[1:], [text], {"order_no": [text]}]}
 
-    client = client_of(_rewriting(rewrite, name), dialect=Dialect(declined_statuses={"3"}))
+    client = _rewriting(rewrite, name, dialect=Dialect(declined_statuses={"3"}))
     result = await BATCHES[name](client)
     async with BATCHES[name](client) as batch:
         outcomes = [outcome async for outcome in batch]
@@ -189,7 +189,7 @@ async def test_no_text_of_a_reply_shows_a_card_number(
 
 async def test_a_number_that_names_an_order_is_no_card_number() -> None:
     orders = [RefundOrder(**{**ORDERS[0], "order_no": CARD}, refund_amount="1.00")]
-    result = await client_of(MemoryGateway()).refund(orders)
+    result = await client_over(MemoryTransport()).refund(orders)
     for outcomes in (result, pickle.loads(pickle.dumps(result))):  # noqa: S301  # our own
         assert [each.record and each.record.order_no for each in outcomes] == [CARD]
 
@@ -200,7 +200,7 @@ async def test_a_signature_that_differs_does_not_make_an_item_another(net: Dragn
         return {**reply, name: items}
 
     net.signatures.add(SIGNED)
-    result = await BATCHES["capture_orders"](client_of(_rewriting(twice, "capture_orders")))
+    result = await BATCHES["capture_orders"](_rewriting(twice, "capture_orders"))
     assert result.counts["succeeded"] == len(result.succeeded) == len(list(result.succeeded)) == 3
 
 
@@ -225,14 +225,14 @@ MARKS = {"encryption_data": SIGNED, "signInfo": SIGNED, "cvv": CODE, "cardNumber
 async def test_a_payment_keeps_no_secret_of_a_reply(net: Dragnet, more: dict[str, Any]) -> None:
     net.signatures.add(SIGNED)
 
-    def rewrite(message: "HttpRequest", reply: "HttpResponse") -> "HttpResponse":
-        if message.path == "/v1/payout":
+    def rewrite(asked: Asked, reply: HttpResponse) -> HttpResponse:
+        if asked.message.path == "/v1/payout":
             body = json.dumps({**json.loads(reply.body), **MARKS, **more}).encode()
         else:
             body = reply.body.replace(b"</respon>", f"{_xml({**MARKS, **more})}</respon>".encode())
         return attrs.evolve(reply, body=body)
 
-    client = client_of(MemoryGateway(rewrite))
+    client = client_over(MemoryTransport(rewritten(rewrite)), retry=QUICK)
     await _catch(net, client.pay_direct(direct_payment()))
     await _catch(net, client.payout(payout_request()))
 
@@ -242,29 +242,29 @@ async def test_a_payment_keeps_no_secret_of_a_reply(net: Dragnet, more: dict[str
 async def test_a_payment_shows_no_card_number_that_stands_in_a_text(
     net: Dragnet, name: str, said: str
 ) -> None:
-    def rewrite(_: "HttpRequest", reply: "HttpResponse") -> "HttpResponse":
+    def rewrite(_: Asked, reply: HttpResponse) -> HttpResponse:
         fields = {"order_no": "N-1", "amount": "12.30", "currency": "EUR"}
         body = _xml({"respon": {**fields, name: f"0005: {said} is refused"}})
         return attrs.evolve(reply, body=body.encode())
 
-    client = client_of(MemoryGateway(rewrite))
+    client = client_over(MemoryTransport(rewritten(rewrite)), retry=QUICK)
     await _catch(net, client.pay_direct(direct_payment()))
     if name == "result_info":
         result = await client.pay_direct(direct_payment())
         assert result.result_info == f"0005: {mask_card(CARD)} is refused"
 
 
-def _quoting(message: "HttpRequest", reply: "HttpResponse") -> "HttpResponse":
+def _quoting(asked: Asked, reply: HttpResponse) -> HttpResponse:
     """Say that the signature is wrong, and quote it, as gateways do."""
-    said = {"return_status": "7", "return_message": f"no: {fields_of(message)['encryption_data']}"}
+    said = {"return_status": "7", "return_message": f"no: {asked.fields['encryption_data']}"}
     body = json.dumps(said)
-    if message.path == "/v1/authorise":
+    if asked.message.path == "/v1/authorise":
         body = _xml({"respon": {**said, "order_no": "N-1", "result_info": said["return_message"]}})
     return attrs.evolve(reply, body=body.encode())
 
 
 async def test_a_signature_shows_nowhere_that_a_refusal_quotes(net: Dragnet) -> None:
-    client = client_of(MemoryGateway(_quoting))
+    client = client_over(MemoryTransport(rewritten(_quoting)), retry=QUICK)
     for run in BATCHES.values():
         result = await run(client)
         net.catch_object("outcomes", list(result), deep=True)
@@ -279,11 +279,11 @@ async def test_a_signature_shows_nowhere_that_a_refusal_quotes(net: Dragnet) -> 
 async def test_nothing_that_a_payment_was_sent_with_shows_of_a_reply_in_utf_16(
     net: Dragnet,
 ) -> None:
-    def quote(message: "HttpRequest", reply: "HttpResponse") -> "HttpResponse":
-        said = f"0005: {CARD} {fields_of(message)['encryption_data']}"
+    def quote(asked: Asked, reply: HttpResponse) -> HttpResponse:
+        said = f"0005: {CARD} {asked.fields['encryption_data']}"
         return attrs.evolve(reply, body=_xml({"respon": {"result_info": said}}).encode("utf-16"))
 
-    client = client_of(MemoryGateway(quote))
+    client = client_over(MemoryTransport(rewritten(quote)), retry=QUICK)
     await _catch(net, client.pay_direct(direct_payment()))
     result = await client.pay_direct(direct_payment())
     assert result.result_info == f"0005: {mask_card(CARD)} ***"
@@ -292,12 +292,13 @@ async def test_nothing_that_a_payment_was_sent_with_shows_of_a_reply_in_utf_16(
 async def test_a_page_keeps_the_signature_that_the_gateway_is_to_get_from_it() -> None:
     sent: list[str] = []
 
-    def repeat(message: "HttpRequest", reply: "HttpResponse") -> "HttpResponse":
-        sent.append(fields_of(message)["encryption_data"])
+    def repeat(asked: Asked, reply: HttpResponse) -> HttpResponse:
+        sent.append(asked.fields["encryption_data"])
         page = f"<title>Loading</title><form><input name='signInfo' value='{sent[0]}'></form>"
         return attrs.evolve(reply, body=page.encode())
 
-    page = await client_of(MemoryGateway(repeat)).checkout(redirect_payment())
+    client = client_over(MemoryTransport(rewritten(repeat)))
+    page = await client.checkout(redirect_payment())
     assert sent[0] in page.html
 
 

@@ -32,9 +32,8 @@ from gateway_async import (
     RetryPolicy,
     Timeouts,
 )
-from gateway_async.transport import HttpResponse
 from tests.client.payments import CARD, PAYMENT
-from tests.memory import Asked, MemoryTransport, client_over
+from tests.memory import Asked, HttpResponse, MemoryTransport, client_over
 from tests.orders import made_up, orders_for, refunds
 from tests.simulation.clock import VirtualLoop
 

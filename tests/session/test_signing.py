@@ -19,8 +19,7 @@ from gateway_async import (
     ReplyUnreadableError,
 )
 from gateway_async.operations import REFUND, Operation
-from gateway_async.transport import HttpResponse
-from tests.memory import Asked, MemoryTransport, all_done, client_over
+from tests.memory import Asked, HttpResponse, MemoryTransport, all_done, client_over
 from tests.orders import refunds
 
 FIELDS = {"b": "2", "a": "ä", "encryption_data": "old"}

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 import orjson
 
 if TYPE_CHECKING:
-    from gateway_async.transport import HttpRequest
+    from tests.memory import HttpRequest
 
 Item = dict[str, Any]
 

@@ -19,7 +19,7 @@ from gateway_async.errors import (
     OutcomeUnknownError,
     ReplyTooLargeError,
 )
-from gateway_async.transport import HttpRequest, HttpResponse, SendTracker
+from tests.memory import HttpRequest, HttpResponse, SendTracker
 from tests.simulation.gateway import Gateway, Item, key, read_request, wanted
 from tests.simulation.replies import NOTHING_DONE_HTTP, Manners, write_reply
 

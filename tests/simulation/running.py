@@ -15,6 +15,7 @@ from uuid import UUID
 import attrs
 
 from gateway_async import Credentials, GatewayClient, HmacSigner
+from tests.memory import put_transport
 from tests.simulation.clock import StuckError, VirtualLoop
 from tests.simulation.drawing import draw, open_network
 from tests.simulation.network import EPOCH, Network
@@ -325,7 +326,7 @@ def _client(story: Story) -> GatewayClient:
         dialect=scenario.dialect,
         limiter=_Limiter(story),
     )
-    client._session = attrs.evolve(client._session, transport=story.network)  # type: ignore[arg-type]  # a fake
+    put_transport(client, story.network)
     return client
 
 

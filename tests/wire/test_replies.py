@@ -19,10 +19,9 @@ from gateway_async import (
     RedirectPayment,
     ReplyUnreadableError,
 )
-from gateway_async.transport import HttpResponse
 from tests.client.payments import CARD, PAYMENT
 from tests.interface_fields import PAGE_INPUTS
-from tests.memory import Asked, MemoryTransport, client_over
+from tests.memory import Asked, HttpResponse, MemoryTransport, client_over
 from tests.orders import refunds
 from tests.support.servers import answering
 
