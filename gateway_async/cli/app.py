@@ -4,12 +4,10 @@ import itertools
 from collections.abc import Sequence
 from importlib.metadata import version
 
-import attrs
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from gateway_async.cli.console import Console
 from gateway_async.cli.run import USAGE, guarded
-from gateway_async.operations import OPERATIONS
 
 _HELP = """Capture, cancel, review, refund, pay out or look up any number of orders, and get one
 outcome for every order.
@@ -20,83 +18,100 @@ some were declined, are absent, or differ; 2, the command or its file is wrong a
 sent; 3, some outcomes are unknown, some orders were not sent, or the outcomes had to be written
 elsewhere."""
 
+_ORDER = "transaction_id,order_no,currency,amount", "2026112017210500000001,A-1,EUR,25.00"
+_FILES = {
+    **dict.fromkeys(("capture", "cancel"), _ORDER),
+    "review": (f"{_ORDER[0]},review_flag", f"{_ORDER[1]},1"),
+    **dict.fromkeys(
+        ("refund", "submit"),
+        (f"{_ORDER[0]},refund_amount,refund_reason", f"{_ORDER[1]},5.00,broken"),
+    ),
+    "payout": (
+        "request_id,payment_amount,payment_currency,beneficiary.bank_details.iban",
+        "6f1c2b0e-8f0a-4b5e-9c51-1d2f3a4b5c6d,25.00,EUR,DE89370400440532013000",
+    ),
+    **dict.fromkeys(("query", "search-refunds"), ("order_no", "A-1")),
+    "reconcile": ("order_no,currency,amount,refunded,state", "A-1,EUR,25.00,5.00,paid"),
+}
+"""By command, header and first row of a file that it takes."""
+
 GROUPS = {
     "Money": {
-        **{
-            name: (
-                "money:send",
-                f"{name.capitalize()} orders: {', '.join(attrs.fields_dict(row.order_class))}.",
-                f"{name} {name}s.csv --out outcomes.csv",
-            )
-            for name, row in OPERATIONS.items()
-            if row.is_money_batch
-        },
+        "capture": ("money:send", "Capture orders.", "captures.csv --out outcomes.csv"),
+        "cancel": ("money:send", "Cancel orders.", "cancels.csv --out outcomes.csv"),
+        "review": ("money:send", "Review orders.", "reviews.csv --out outcomes.csv"),
+        "refund": (
+            "money:send",
+            "Refund orders; refund_reason may be left out.",
+            "refunds.csv --out outcomes.csv",
+        ),
         "payout": (
             "money:send",
             "Pay out: request_id, and any field of a payout.",
-            "payout payouts.jsonl --out outcomes.jsonl",
+            "payouts.csv --out outcomes.csv",
         ),
     },
     "Look-ups": {
         "query": (
             "money:look_up",
             "Look up transactions: order_no or transaction_id.",
-            "query orders.csv --out found.csv",
+            "orders.csv --out found.csv",
         ),
         "search-refunds": (
             "money:look_up",
             "Look up refunds: order_no or transaction_id.",
-            "search-refunds orders.csv --out found.csv",
+            "orders.csv --out found.csv",
         ),
         "reconcile": (
             "reconcile:reconcile",
             "Compare a ledger with the gateway's records.",
-            "reconcile ledger.csv --out differences.csv --state 3000=paid",
+            "ledger.csv --out differences.csv --state 3000=paid",
         ),
     },
     "Jobs": {
         "jobs": (
             "jobs:jobs",
             "List, show, resolve and resume the jobs of a journal.",
-            "jobs show NAME",
+            "show NAME",
         ),
         "watch": (
             "workers:watch",
             "Show how far a job has come that workers run, until it is done.",
-            "watch monday",
+            "monday",
         ),
         "submit": (
             "workers:submit",
             "Keep the orders of a file in the journal, for workers to send.",
-            "submit refunds.csv --job monday --journal postgresql://me@db.example/gateway",
+            "refunds.csv --job monday --journal postgresql://me@db.example/gateway",
         ),
         "worker": (
             "workers:worker",
             "Run slices of jobs that many machines share, until it is stopped.",
-            "worker --broker amqp://mq.example/ --journal postgresql://me@db.example/gateway",
+            "--broker amqp://mq.example/ --journal postgresql://me@db.example/gateway",
         ),
     },
     "Try": {
         "check": (
             "check:check",
             "Look whether the gateway can be reached and is understood. It never moves money.",
-            "check --order-no A-1 --write config.toml",
+            "--order-no A-1 --write config.toml",
         ),
         "demo": (
             "trying:demo",
             "See it all work, against a gateway inside this command.",
-            "demo --orders 1000",
+            "--orders 1000",
         ),
         "sandbox": (
             "trying:sandbox",
             "Run a gateway on this machine, to try things at, until Ctrl-C.",
-            "sandbox --orders 1000 --orders-csv orders.csv --drop-reply 0.01",
+            "--orders 1000 --orders-csv orders.csv --drop-reply 0.01",
         ),
     },
 }
-"""By group and name, where each command is, what it does, and an example of it."""
+"""By group and name, where each command is, what it does, and an example of what it is given."""
 
 COMMANDS = {name: row for commands in GROUPS.values() for name, row in commands.items()}
+
 
 _JSON = ("--log-format", "json")
 
@@ -138,10 +153,12 @@ def make_app() -> App:
     for number, (title, commands) in enumerate(GROUPS.items()):
         group = Group(title, sort_key=number)
         for rank, (name, (place, text, example)) in enumerate(commands.items()):
+            rows = "\n".join(_FILES.get(name, ()))
+            file = f"```text\n{rows}\n```\n\n" if rows else ""
             app.command(
                 f"gateway_async.cli.{place}",
                 name=name,
-                help=f"{text}\n\nExample: `gateway-async {example}`",
+                help=f"{text}\n\n{file}Example: `gateway-async {name} {example}`",
                 group=group,
                 sort_key=rank,
             )

@@ -28,10 +28,10 @@ from urllib.parse import urlsplit
 import attrs
 
 from gateway_async.batching.results import Outcome
-from gateway_async.cli.console import print_json, standard_output
+from gateway_async.cli.console import Console, print_json, standard_output
 from gateway_async.cli.run import RefusedError
-from gateway_async.cli.settings import ConsoleArgument, GatewayOptions, Settings
-from gateway_async.cli.tables import new_file
+from gateway_async.cli.settings import ConsoleArgument, GatewayOptions, Settings, default_path
+from gateway_async.cli.tables import OutFile, new_file
 from gateway_async.client import DEFAULT_MAX_REPLY_BYTES
 from gateway_async.dialect import Dialect
 from gateway_async.errors import CertificateError, ConfigurationError, GatewayError
@@ -95,7 +95,7 @@ OK, ASK, WRONG, UNKNOWN, SKIPPED = FindingStatus
 # The command
 
 
-def check(  # noqa: C901  # a question, a file, two ways of printing
+def check(
     *,
     order_no: str | None = None,
     transaction_id: str | None = None,
@@ -126,20 +126,10 @@ def check(  # noqa: C901  # a question, a file, two ways of printing
     settings = gateway.settings()
     credentials = settings.credentials(os.environ, console.warn)
     refs = [OrderRef(**{name: value}) for name, value in given.items() if value is not None]
-    if write is not None and write.exists() and not yes:
-        if not console.can_ask:
-            raise RefusedError(
-                f"--write: {write} exists; give --yes to replace it, or another name"
-            )
-        if not console.ask(f"{write} exists. Replace it?"):
-            raise RefusedError(f"--write: {write} was left as it is")
     with contextlib.ExitStack() as opened:
         file = None
         if write is not None:
-            begun = new_file(
-                write, console.warn, option="--write: ", is_private=True, replaces=Path.is_file
-            )
-            file = opened.enter_context(begun)
+            file = opened.enter_context(_config_file(write, console, yes=yes))
         findings = asyncio.run(GatewayCheck(settings=settings, credentials=credentials).run(refs))
         config, code = write_config(settings), exit_code(findings)
         if file is not None:
@@ -160,6 +150,24 @@ def check(  # noqa: C901  # a question, a file, two ways of printing
     if write is not None:
         console.tell("written", f"{write} is written", path=write)
     return code
+
+
+@contextlib.contextmanager
+def _config_file(path: Path, console: Console, *, yes: bool) -> Iterator[OutFile]:
+    """Begin the file for the config, where it may be; the default folder is made."""
+    if path.exists() and not yes:
+        if not console.can_ask:
+            raise RefusedError(f"--write: {path} exists; give --yes to replace it, or another name")
+        if not console.ask(f"{path} exists. Replace it?"):
+            raise RefusedError(f"--write: {path} was left as it is")
+    if path.absolute().parent == (usual := default_path(os.environ).parent):
+        with contextlib.suppress(OSError):  # the file then says that it cannot be written
+            usual.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private = new_file(
+        path, console.warn, option="--write: ", is_private=True, replaces=Path.is_file
+    )
+    with private as file:
+        yield file
 
 
 # The way to the gateway

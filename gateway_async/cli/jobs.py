@@ -17,6 +17,7 @@ from gateway_async.cli.console import plain_table, print_json, standard_output
 from gateway_async.cli.orders import LAYOUTS, Totals, wording
 from gateway_async.cli.run import (
     DONE,
+    UNLISTED,
     UNSETTLED,
     RefusedError,
     Results,
@@ -25,6 +26,7 @@ from gateway_async.cli.run import (
     carry_out,
     collect,
     confirm,
+    is_unlisted,
     job_cells,
     job_columns,
     reporting,
@@ -222,6 +224,7 @@ def list_jobs(
     *,
     json: bool = False,
     gateway: JobOptions = JobOptions(),
+    console: ConsoleArgument,
 ) -> int:
     """List the jobs of a journal, the oldest first.
 
@@ -230,16 +233,22 @@ def list_jobs(
     Args:
         json: Print a JSON list with an object for each job.
     """
+    statuses = asyncio.run(_statuses(gateway.settings()))
+    if json:
+        print_json([_facts(status) for status in statuses or ()])
+    elif statuses:
+        standard_output().print(_table(statuses))
+    else:
+        console.tell("jobs", f"there are no jobs yet in {gateway.settings().place}", count=0)
+    return DONE
 
-    async def work(found: Journal) -> int:
-        statuses = await found.jobs()
-        if json:
-            print_json([_facts(status) for status in statuses])
-        else:
-            standard_output().print(_table(statuses))
-        return DONE
 
-    return _on_journal(gateway, work)
+async def _statuses(settings: Settings) -> list[JobStatus]:
+    """Return all jobs; none where no file of a journal was made yet."""
+    if (file := settings.journal_file) is not None and not file.exists():
+        return []
+    async with settings.open_journal(create=False) as journal:
+        return await journal.jobs()
 
 
 def _table(statuses: Iterable[JobStatus]) -> Any:
@@ -282,10 +291,11 @@ def show(
     async def work(found: Journal) -> int:
         status = await found.status(name)
         columns = ("index", "state", *LAYOUTS[status.operation].naming, "reason")
-        rows, count = list[tuple[Any, ...]](), 0
+        rows, count, unlisted = list[tuple[Any, ...]](), 0, 0
         async for row in rows_of(found, name):
             if row.state.value in _IN_DOUBT:
                 count += 1
+                unlisted += is_unlisted(row.outcome().error)
                 if count <= _SHOWN:
                     names = (str(getattr(row.order, column)) for column in columns[2:-1])
                     rows.append((row.index, str(row.state), *names, row.known.text))
@@ -297,6 +307,8 @@ def show(
         table.print(_table([status]))
         if count:
             table.print(plain_table(columns, rows, numbers=("index",)))
+        if unlisted:
+            table.print(UNLISTED.format(count=unlisted), soft_wrap=True)
         if count > _SHOWN:
             table.print(f"... and {count - _SHOWN:,} more; `jobs outcomes` writes them all")
         return DONE
@@ -366,7 +378,7 @@ def resolve(
 
     Args:
         name: The name of the job.
-        which: The positions of the orders in the job, from 0, as `jobs show` prints them, such as
+        which: The orders, by their index in the job, from 0, as `jobs show` prints them, such as
             17 or 151-199; then their outcome: succeeded, declined, unknown, or not_sent,
             which lets the next run send them.
         note: Why, such as "seen in the merchant portal"; it must be given, and is kept.
@@ -376,24 +388,24 @@ def resolve(
 
     async def work(found: Journal) -> int:
         *named, decision = which or ("",)
-        positions = [text for one in named for text in one.split(",")]
+        indices = [text for one in named for text in one.split(",")]
         if decision not in _DECISIONS:
             got = f", got {decision[:_LONGEST_SHOWN]!r}" if decision else ""
             raise RefusedError(
-                f"status: expected one of {', '.join(_DECISIONS)} behind the positions{got}"
+                f"status: expected one of {', '.join(_DECISIONS)} behind the orders{got}"
             )
-        if not positions and not state:
+        if not indices and not state:
             raise RefusedError(
-                "index: say which orders, by their positions as `jobs show` prints them, such as "
-                "17 or 151-199, or by --state held"
+                "index: say which orders, by their index as `jobs show` prints it, such as 17 or "
+                "151-199, or by --state held"
             )
         if note is None or not note.strip():
             raise RefusedError('--note: say why, such as --note "seen in the merchant portal"')
         status = await found.status(name)
-        orders = await _orders(found, status, positions, state)
+        orders = await _orders(found, status, indices, state)
         await found.resolve(name, orders, decision, note)
         how_many = "1 order is" if len(orders) == 1 else f"{len(orders):,} orders are"
-        column = LAYOUTS[status.operation].naming[-1]  # a position is soon mistaken for another
+        column = LAYOUTS[status.operation].naming[-1]  # an index is soon mistaken for another
         first = [
             row for n in orders[:_NAMED] for row in await found.rows(name, after=n - 1, limit=1)
         ]
@@ -409,7 +421,7 @@ def resolve(
 async def _orders(
     journal: Journal, job: JobStatus, named: Iterable[str], state: Sequence[str]
 ) -> list[int]:
-    """Return the positions that are meant.
+    """Return the indices that are meant.
 
     Raises:
         RefusedError: If there are none, or one that is beyond the last.
@@ -420,7 +432,7 @@ async def _orders(
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
         if last < first:
             raise RefusedError(
-                f"index: expected positions such as 17 or 151-199, got {text[:_LONGEST_SHOWN]!r}"
+                f"index: expected such as 17 or 151-199, got {text[:_LONGEST_SHOWN]!r}"
             )
         if last >= job.total:
             raise RefusedError(

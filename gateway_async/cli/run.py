@@ -34,6 +34,7 @@ from gateway_async.errors import (
     JobConflictError,
     JobNotFoundError,
     NotDoneError,
+    OutcomeUnknownError,
     RejectedError,
 )
 from gateway_async.journal.rows import Row
@@ -55,6 +56,15 @@ _NOT_BEGUN = (InvalidOrderError, JobBusyError, JobConflictError, JobNotFoundErro
 """Errors that say that this run sent nothing."""
 _NEVER_TAKEN = OutcomeStatus.NOT_SENT, "nothing was sent: the run ended before"
 _NOT_KNOWN = OutcomeStatus.UNKNOWN, "the run ended before the outcome was known"
+
+
+UNLISTED = (
+    "{count:,} were answered with a status or text that your dialect does not list: ask the "
+    "gateway what it means, and list it in config.toml under [dialect], such as "
+    'declined_statuses = ["0"]. It counts for replies to come; only `gateway-async jobs resolve` '
+    "decides on orders that are held already"
+)
+"""What to do about orders whose reply has no meaning yet."""
 
 
 class RefusedError(Exception):
@@ -122,6 +132,11 @@ def on_job(words: Iterable[str], options: Iterable[str]) -> str:
     return shlex.join(["gateway-async", "jobs", *words, *options])
 
 
+def is_unlisted(error: GatewayError | None) -> bool:
+    """Return whether an order was answered with what the dialect gives no meaning."""
+    return isinstance(error, NotDoneError | OutcomeUnknownError) and bool(error.code)
+
+
 # What it came to
 
 
@@ -143,6 +158,7 @@ class RunSummary:
         held: How many of those that are not sent wait for a decision: they were proved not to be
             done, or the gateway lists a refund like them.
         not_done: How many of those were proved not to be done.
+        unlisted: How many have a reply with a status or text that the dialect does not list.
         reasons: How many orders did not succeed for each reason; the first thousand reasons.
         requests: Requests made, None where they were not counted.
         retries: How many of them were repeats.
@@ -165,6 +181,7 @@ class RunSummary:
     counts: Counter[str] = attrs.field(factory=Counter)
     held: int = 0
     not_done: int = 0
+    unlisted: int = 0
     reasons: Counter[str] = attrs.field(factory=Counter)
     requests: int | None = None
     retries: int | None = None
@@ -179,6 +196,7 @@ class RunSummary:
         self.counts[str(outcome.status)] += 1
         self.held += isinstance(outcome.error, NotDoneError | AlikeRefundError)
         self.not_done += isinstance(outcome.error, NotDoneError)
+        self.unlisted += is_unlisted(outcome.error)
         self.note_reason(outcome.error)
         if self.report is not None:
             self.report.see(outcome)
@@ -226,7 +244,16 @@ class RunSummary:
     def as_dict(self) -> dict[str, Any]:
         """Return what `--json` prints."""
         hidden = attrs.filters.exclude(
-            *("base_url", "format", "report", "books", "misplaced", "next_lines", "not_done")
+            *(
+                "base_url",
+                "format",
+                "report",
+                "books",
+                "misplaced",
+                "next_lines",
+                "not_done",
+                "unlisted",
+            )
         )
         found = attrs.asdict(self, recurse=False, filter=hidden) | {
             "orders": self.counts.total(),
@@ -291,6 +318,8 @@ class RunSummary:
                     "command with `resend_absent = true` under [recovery]"
                 )
             console.tell("held", what, count=self.held)
+        if self.unlisted:
+            console.tell("unlisted", UNLISTED.format(count=self.unlisted), count=self.unlisted)
         if unknown or self.held:
             line("what waits for a decision is listed by", "show", self.job)
         if self.misplaced:

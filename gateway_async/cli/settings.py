@@ -609,11 +609,19 @@ def check_no_password(option: str, url: str | None, place: str) -> None:
         )
 
 
+_USUAL = BatchPolicy()
+
+
+def _usually(field: str) -> Parameter:
+    """Show the default of the policy, which the TOML file may change."""
+    return Parameter(show_default=lambda _: str(getattr(_USUAL, field)))
+
+
 AtLeastOne: Parameter = Parameter(validator=Number(gte=1))
 Source = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
 Out = Source
 Seconds = Annotated[float, Parameter(converter=_to_seconds, metavar="DURATION")]
-Duplicates = Annotated[Literal["reject", "serialize"] | None, Parameter(show_default=False)]
+Duplicates = Annotated[Literal["reject", "serialize"] | None, _usually("duplicates")]
 ConsoleArgument = Annotated[Console, Parameter(parse=False)]
 """The console of a command: it is no option, `app.run` makes it of the options."""
 NameArgument = Annotated[str, Parameter(parse=False)]
@@ -736,17 +744,17 @@ class PaceOptions:
 
     Attributes:
         concurrency: Requests in flight at most.
-        rate: Requests a second at most.
+        rate: Requests a second at most; by default as many as it takes.
         deadline: How long the whole may take, such as 90s, 15m or 2h; then nothing more is sent.
         stop_after_unknown: After so many requests in a row without a readable reply, nothing more
             is sent.
-        chunk_size: Orders in one request.
+        chunk_size: Orders in one request; by default as many as the gateway takes, 50 or 100.
     """
 
-    concurrency: Annotated[int | None, AtLeastOne] = None
+    concurrency: Annotated[int | None, AtLeastOne, _usually("concurrency")] = None
     rate: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
     deadline: Seconds | None = None
-    stop_after_unknown: Annotated[int | None, AtLeastOne] = None
+    stop_after_unknown: Annotated[int | None, AtLeastOne, _usually("stop_after_unknown")] = None
     chunk_size: Annotated[int | None, AtLeastOne] = None
 
     @property

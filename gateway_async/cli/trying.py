@@ -24,7 +24,7 @@ from rich.console import Console as RichConsole
 
 from gateway_async.cli.console import Console, Stage, gauged, summary_table
 from gateway_async.cli.run import DONE, NOT_ALL_DONE
-from gateway_async.cli.settings import AtLeastOne, ConsoleArgument, Seconds
+from gateway_async.cli.settings import AtLeastOne, ConsoleArgument, Seconds, default_path
 from gateway_async.cli.tables import Format, out_file
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, GatewayError
@@ -320,7 +320,7 @@ def sandbox(
             for number in (signal.SIGINT, signal.SIGTERM):  # Windows: no `loop.add_signal_handler`
                 signal.signal(number, lambda *_: loop.call_soon_threadsafe(ended.set))
             wanted.write(made.seed(wanted.orders, status=wanted.orders_status), console)
-            sys.stdout.write(_how_to_reach(made, where))
+            sys.stdout.write(how_to_reach(made, where, wanted))
             sys.stdout.flush()
             await ended.wait()
 
@@ -355,20 +355,27 @@ def make_sandbox(where: ServerOptions, shoppers: ShopperOptions, faults: FaultOp
     return made
 
 
-def _how_to_reach(made: Sandbox, where: ServerOptions) -> str:
+def how_to_reach(made: Sandbox, where: ServerOptions, wanted: OrderOptions) -> str:
+    """Return what a user writes to reach the sandbox, and what it has."""
     variables = {
         "GATEWAY_BASE_URL": shlex.quote(made.base_url),
         "GATEWAY_MERCHANT_ID": shlex.quote(made.merchant_id),
         "GATEWAY_ACCOUNT_ID": shlex.quote(made.account_id),
-        # A secret of yours is not shown, only the variable that holds it.
-        _SECRET_VARIABLE: shlex.quote(made.secret)
-        if where.secret is None
-        else f'"${where.secret_env or _SECRET_VARIABLE}"',
     }
+    secret = f"# {_SECRET_VARIABLE} is not shown: give it the value that it has here\n"
+    if where.secret_env:
+        secret = f'export {_SECRET_VARIABLE}="${where.secret_env}"\n'
+    elif where.secret is None:
+        secret = f"export {_SECRET_VARIABLE}={shlex.quote(made.secret)}\n"
+    had = f"it has {wanted.orders:,} orders" if wanted.orders else "it has no orders yet"
+    if not (wanted.orders and wanted.orders_csv):
+        had += "; --orders 100 --orders-csv orders.csv makes some, and a file of them"
     statuses = ", ".join(f'"{status}"' for status in sorted(made.dialect.declined_statuses))
     return (
         f"sandbox listening on {made.base_url}\n"
         + "".join(f"export {name}={value}\n" for name, value in variables.items())
-        + "for its refusals to be declined, write into the client's config.toml:\n"
+        + f"{secret}{had}\n"
+        f"for its refusals to be declined, write into {default_path(os.environ)}, or into a file "
+        "that you name by --config:\n"
         f"[dialect]\ndeclined_statuses = [{statuses}]\n"
     )

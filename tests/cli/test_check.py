@@ -33,7 +33,7 @@ from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.models.records import RefundRecord, TransactionRecord
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Status
-from tests.cli.running import Ended, run
+from tests.cli.running import Ended, run, start
 from tests.cli.terminal import Terminal
 from tests.support.servers import ForwardProxy, Proxy, Rewrite, bind, with_body
 
@@ -265,6 +265,18 @@ async def test_the_file_is_private_and_loads_again(sandbox: Sandbox, tmp_path: P
     assert after.who["merchant_id"] == sandbox.merchant_id
     for name in ("dialect", "recovery", "policy", "retry", "timeouts", "signer"):
         assert getattr(after, name) == getattr(before, name), name
+
+
+async def test_the_default_folder_is_made_for_its_user_alone(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    folder = tmp_path / "new" / "gateway-async"
+    command = ("check", "--write", folder / "config.toml")
+    process = await start(sandbox, *command, env={"XDG_CONFIG_HOME": str(tmp_path / "new")})
+    _, stderr = await process.communicate()
+    assert process.returncode == 0, stderr
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert "merchant_id" in (folder / "config.toml").read_text()
 
 
 async def test_no_file_is_replaced_without_asking(sandbox: Sandbox, tmp_path: Path) -> None:

@@ -57,6 +57,30 @@ def test_every_command_has_help_with_an_example_and_none_takes_a_secret(
         assert (f"--{name.replace('_', '-')}" in told) <= (variable in told)
 
 
+@pytest.mark.parametrize(
+    "command", [name for name in COMMANDS if name in LAYOUTS or name in ("reconcile", "submit")]
+)
+def test_the_file_that_the_help_shows_is_one_that_the_command_takes(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    for name in ("BASE_URL", "MERCHANT_ID", "ACCOUNT_ID", "SECRET"):
+        monkeypatch.delenv(f"GATEWAY_{name}", raising=False)
+    assert run_here([command, "--help"]) == 0
+    header, row = re.findall(r"^ ?(\S+,\S+|order_no|A-1) *$", capsys.readouterr().out, re.MULTILINE)
+    file = tmp_path / "file.csv"
+    file.write_text(f"{header}\n{row}\n")
+    if command in LAYOUTS:
+        assert run_here([command, str(file), "--dry-run"]) == 0
+        assert f"{command}: 1 order" in capsys.readouterr().out
+    else:  # has no dry run, and asks who sends once the file is right
+        assert run_here([command, str(file), *["--job", "x"][: 2 * (command == "submit")]]) == 2
+        assert "these settings are missing" in capsys.readouterr().err
+
+
 async def test_completion_is_installed_for_a_shell(tmp_path: Path) -> None:
     place = tmp_path / "completion"
     command = ("--install-completion", "--shell", "bash", "--output", place)

@@ -95,8 +95,6 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("jobs", "there is no journal sqlite:////"),
-        ("jobs list", "there is no journal sqlite:////"),
         ("jobs show night --journal sqlite:///j.db", "there is no journal"),
         ("jobs outcomes night --out o.csv --journal sqlite:///j.db", "there is no journal"),
         ("jobs resolve night 1 declined --note x --journal sqlite:///j.db", "no journal"),
@@ -126,6 +124,29 @@ def test_what_is_wrong_with_a_journal_is_said(
     assert words in said
     assert "word@" not in said
     assert names(tmp_path) == ["orders.csv"]
+
+
+@pytest.mark.parametrize(
+    ("line", "out", "err"),
+    [
+        ("jobs", "", "there are no jobs yet in /"),
+        ("jobs list --journal sqlite:///j.db", "", "there are no jobs yet in /"),
+        ("jobs list --json", "[]\n", ""),
+    ],
+)
+def test_where_no_journal_was_made_there_are_no_jobs_yet(
+    line: str,
+    out: str,
+    err: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_here(line.split()) == 0
+    said = capsys.readouterr()
+    assert (said.out, said.err[: len(err)]) == (out, err)
+    assert not names(tmp_path)
 
 
 async def test_several_orders_are_decided_on_at_once(sandbox: Sandbox, tmp_path: Path) -> None:

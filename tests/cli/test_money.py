@@ -168,21 +168,32 @@ async def test_json_is_one_object_with_counts_job_and_files(
     assert effects(sandbox, orders) == {1}
 
 
-async def test_a_refusal_has_its_reason_and_its_exit_code_by_what_the_dialect_knows(
+async def test_a_refusal_is_held_until_it_is_decided_on_unless_the_dialect_lists_it(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
     (payment,) = sandbox.seed(1, status="authorised", amount="9.00")
     row = (*(getattr(payment, name) for name in COLUMNS), "1.00")
-    orders = write(tmp_path / "orders.csv", (*COLUMNS, "refund_amount"), [row])
-    config, out = tmp_path / "config.toml", tmp_path / "out.csv"
-    for text, code, status in (("", 3, "unknown"), ('declined_statuses = ["0"]', 1, "declined")):
-        config.write_text(f"[dialect]\n{text}\n")
-        command = ("refund", orders, "--yes", "--config", config, "--job", status)
-        ended = await run(sandbox, *command, "--out", out)
+    write(tmp_path / "orders.csv", (*COLUMNS, "refund_amount"), [row])
+    line = ("refund", "orders.csv", "--yes", "--config", "config.toml", "--out", "out.csv", *KEPT)
+    resolve = ("jobs", "resolve", "night", "0", "declined", "--note", "refused", *KEPT)
+    listed = '[dialect]\ndeclined_statuses = ["0"]\n'
+    for command, dialect, code, status in (
+        ((*line, "--job", "night"), "", 3, "unknown"),
+        ((*line, "--job", "night"), listed, 3, "unknown"),  # its reply is not read once more
+        (resolve, listed, 0, "unknown"),
+        ((*line, "--job", "night"), listed, 1, "declined"),
+        ((*line, "--job", "other"), listed, 1, "declined"),
+    ):
+        (tmp_path / "config.toml").write_text(f"[recovery]\nsettle_seconds = 0.1\n{dialect}")
+        ended = await run(sandbox, *command, cwd=tmp_path)
         assert ended.code == code, ended.stderr
-        (found,) = outcomes(out)
-        assert (found["status"], found["code"].isdigit()) == (status, True)
+        (found,) = outcomes(tmp_path / "out.csv")
+        assert found["status"] == status
         assert ("declined_statuses" in found["error"]) == (status == "unknown")
+        is_told = 'list it in config.toml under [dialect], such as declined_statuses = ["0"]'
+        assert (is_told in ended.stderr and "jobs resolve" in ended.stderr) == (code == 3)
+    shown = await run(sandbox, "jobs", "show", "night", *KEPT, cwd=tmp_path)
+    assert "under [dialect]" not in shown.stdout
 
 
 @pytest.mark.slow

@@ -27,6 +27,7 @@ from gateway_async.cli.trying import (
     OrderOptions,
     ServerOptions,
     ShopperOptions,
+    how_to_reach,
     make_sandbox,
 )
 from gateway_async.sandbox import Sandbox, faults
@@ -99,6 +100,35 @@ def test_a_signal_ends_it_where_a_loop_takes_none(number: int) -> None:
         assert "listening" in it.said
 
 
+@pytest.mark.parametrize(
+    ("orders", "secret_env", "set_to", "export", "had"),
+    [
+        (0, None, None, "export GATEWAY_SECRET=sandbox-secret", "no orders yet; --orders 100 "),
+        (9, None, "mine", "# GATEWAY_SECRET is not shown", "9 orders; --orders 100 --orders-csv"),
+        (0, "OWN", "mine", 'export GATEWAY_SECRET="$OWN"', "no orders yet; --orders 100 "),
+    ],
+)
+async def test_it_says_what_it_has_and_which_secret(
+    monkeypatch: pytest.MonkeyPatch,
+    orders: int,
+    secret_env: str | None,
+    set_to: str | None,
+    export: str,
+    had: str,
+) -> None:
+    monkeypatch.delenv("GATEWAY_SECRET", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/home/me/.config")
+    if set_to is not None:
+        monkeypatch.setenv(secret_env or "GATEWAY_SECRET", set_to)
+    where = ServerOptions(port=0, secret_env=secret_env)
+    async with make_sandbox(where, ShopperOptions(), FaultOptions()) as made:
+        said = how_to_reach(made, where, OrderOptions(orders=orders))
+    assert export in said
+    assert f"it has {had}" in said
+    assert "/home/me/.config/gateway-async/config.toml" in said
+    assert "mine" not in said
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "command", "secret"),
@@ -134,6 +164,7 @@ def test_it_says_how_to_reach_it_and_its_file_is_one_for_the_command_line(
     ]
     assert (variables["GATEWAY_MERCHANT_ID"], variables["GATEWAY_SECRET"]) == ("a shop's", secret)
     assert (secret in it.said) is (secret == "sandbox-secret")
+    assert "\nit has 3 orders\n" in it.said
     dialect = tomllib.loads("[dialect]" + it.said.partition("[dialect]")[2])["dialect"]
     assert Dialect(**dialect).declined_statuses == Sandbox().dialect.declined_statuses
 
