@@ -16,17 +16,15 @@ from urllib.parse import parse_qsl
 import attrs
 
 from gateway_async.dialect import Dialect
-from gateway_async.errors import ConfigurationError, NotificationError, ReplyUnreadableError
+from gateway_async.errors import NotificationError, ReplyUnreadableError
 from gateway_async.models.orders import OrderRef
 from gateway_async.models.values import SignatureText, is_encodable
 from gateway_async.operations import BodyFormat, Operation, OperationClass
+from gateway_async.settings import check_instance
 from gateway_async.signing import SIGNATURE_FIELD, HmacSigner, Signer
-from gateway_async.wire.decode import (
-    charset_of,
-    codec_of,
-    decode_json,
-)
+from gateway_async.wire.decode import charset_of, codec_of
 from gateway_async.wire.documents import decode_respon, reply_fields
+from gateway_async.wire.encode import JsonText
 from gateway_async.wire.records import without_secrets
 
 if TYPE_CHECKING:
@@ -35,12 +33,9 @@ if TYPE_CHECKING:
 MAX_BYTES = 64 * 1024
 _MOST_FIELDS = 1000
 _LONGEST_NAME = 200
-_DEEPEST = 32
-_BLANK = b"\xef\xbb\xbf \t\r\n"
-_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_DECLARED = re.compile(  # of UTF-16 it cannot be, where a byte is a character
-    rb"<\?xml[^>]*?\sencoding\s*=\s*[\"'](?!(?i:utf-16))"
-)
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+# A document whose declaration can be read byte by byte is not in UTF-16.
+_DECLARED = re.compile(rb"\s*<\?xml[^>]*?\sencoding\s*=\s*[\"'](?!(?i:utf-16))")
 _ENCODING = re.compile(r"^(<\?xml[^>]*?)\sencoding\s*=\s*[\"'][^\"']*[\"']")
 
 
@@ -98,11 +93,12 @@ def parse(
     """
     if not isinstance(body, bytes | bytearray | memoryview):
         raise TypeError(f"body: expected bytes, got {type(body).__name__}")
-    problem = ""
     try:
-        return _parse(headers, body, dialect or Dialect(), max_bytes)
+        return _parse(headers, bytes(body), dialect or Dialect(), max_bytes)
     except (NotificationError, ReplyUnreadableError) as error:
         problem = str(error)
+    except RecursionError:
+        problem = "JSON nested too deep"
     del headers, body  # a traceback would show them, and so would the frames of the caught error
     raise NotificationError(problem)
 
@@ -115,13 +111,15 @@ def _parse(
     content_type = next((v for n, v in headers.items() if n.lower() == "content-type"), "")
     if content_type.strip().lower().startswith("multipart/"):
         raise NotificationError("expected a form, JSON or XML, got a multipart body")
-    values = _read(bytes(body), charset_of(content_type))
+    fields, values = _read(body, charset_of(content_type) or "utf-8")
     names = dialect.notification_fields
-    found = {kind: _identifier(kind, fields, values) for kind, fields in names.items()}
+    found = {kind: _identifier(kind, known, fields) for kind, known in names.items()}
     if not any(found.values()):
-        expected = ", ".join(name for fields in names.values() for name in fields)
+        expected = ", ".join(name for known in names.values() for name in known)
         raise NotificationError(f"the notification names no order: it has none of {expected}")
-    fields = {name: _hidden(name, text, value) for name, (text, value) in values.items()}
+    for name, value in values.items():
+        is_secret = without_secrets({name: value}) != {name: value}
+        fields[name] = SignatureText(fields[name]) if is_secret else str(fields[name])
     return Notification(**found, fields=fields)
 
 
@@ -133,114 +131,71 @@ def plain_fields(notification: Notification) -> dict[str, str]:
     }
 
 
-def _read(body: bytes, named: str | None) -> "dict[str, tuple[str, Any]]":
-    """Return the text and the value of each field, by its name."""
-    if _DECLARED.match(body.lstrip(_BLANK)):
-        return _read_xml(body)
-    charset = "utf-16" if body.startswith(_MARKS) else named or "utf-8"
-    text = _decode(body, charset).strip()
-    if not text:
-        raise NotificationError("expected a form, JSON or XML, got an empty body")
-    if text.startswith("<"):  # what it declares is not so any more
-        return _read_xml(_ENCODING.sub(r"\1", text, count=1).encode())
-    return _read_json(text.encode()) if text.startswith("{") else _read_form(text, charset)
-
-
-def _decode(body: bytes, charset: str) -> str:
-    codec = codec_of(charset)
-    if codec is None:
-        raise NotificationError("the notification is in a charset that is not known")
-    try:
-        return body.decode(codec).removeprefix("\ufeff")
-    except UnicodeDecodeError:
-        raise NotificationError(f"the notification is not in {codec}") from None
-
-
-def _read_json(body: bytes) -> "dict[str, tuple[str, Any]]":
-    values = decode_json(body)
-    _check_depth(values)
+def _read(body: bytes, charset: str) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the fields as text, what is nested as `JsonText`, and the value of each."""
+    if not _DECLARED.match(body.removeprefix(codecs.BOM_UTF8)):
+        codec = codec_of("utf-16" if body.startswith(_UTF_16) else charset)
+        if codec is None:
+            raise NotificationError("the notification is in a charset that is not known")
+        try:
+            text = body.decode(codec).removeprefix("\ufeff").strip()
+            if not text.startswith(("<", "{")):
+                return _read_form(text, codec)
+        except UnicodeDecodeError:
+            raise NotificationError(f"the notification is not in {codec}") from None
+        body = _ENCODING.sub(r"\1", text, count=1).encode()  # what it declares is so no more
     texts = reply_fields(body)
-    # The parsers above take the last of several; a verifier may have checked the first.
-    json.loads(body, object_pairs_hook=_check_pairs, parse_int=str, parse_float=str)
-    return {name: (texts[name], value) for name, value in values.items()}
+    if body.startswith(b"{"):
+        # `reply_fields` takes the last of several; a verifier may have checked the first.
+        return texts, _DECODER.decode(body.decode())
+    values = decode_respon(body)
+    if any(isinstance(one, str) for v in values.values() if isinstance(v, list) for one in v):
+        raise NotificationError("the notification has a field twice")
+    return texts, values
 
 
-def _check_depth(values: "dict[str, Any]") -> None:
-    level: list[Any] = [values]
-    for _ in range(_DEEPEST):
-        children = [c for part in level for c in (part.values() if type(part) is dict else part)]
-        level = [child for child in children if isinstance(child, dict | list)]
-        if not level:
-            return
-    raise NotificationError(f"JSON nested more than {_DEEPEST} deep")
-
-
-def _check_pairs(pairs: list[tuple[str, object]]) -> None:
-    if len({name for name, _ in pairs}) != len(pairs):
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         raise NotificationError("the notification has a field twice")
     if not all(is_encodable(one) for pair in pairs for one in pair if isinstance(one, str)):
         raise NotificationError("JSON with half a surrogate pair, which names nothing")
+    return fields
 
 
-def _read_xml(body: bytes) -> "dict[str, tuple[str, Any]]":
-    values = decode_respon(body)
-    for value in values.values():
-        if isinstance(value, list) and any(isinstance(one, str) for one in value):
-            raise NotificationError("the notification has a field twice")
-    texts = reply_fields(body)
-    return {name: (texts[name], value) for name, value in values.items()}
+# An integer of more digits than a card number has is no secret, and slow to convert.
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_distinct, parse_int=lambda digits: int(digits[:20]), strict=False
+)
 
 
-def _read_form(text: str, charset: str) -> "dict[str, tuple[str, Any]]":
-    try:
-        pairs = parse_qsl(
-            text.strip(),
-            keep_blank_values=True,
-            encoding=codec_of(charset) or charset,
-            errors="strict",
-            max_num_fields=_MOST_FIELDS,
-        )
-    except UnicodeDecodeError:
-        raise NotificationError(f"the notification is not in {charset}") from None
-    except ValueError:
-        raise NotificationError(f"the notification has more than {_MOST_FIELDS} fields") from None
-    values = {name: (value, value) for name, value in pairs}
-    if len(values) != len(pairs):
-        raise NotificationError("the notification has a field twice")
-    return values
+def _read_form(text: str, codec: str) -> tuple[dict[str, str], dict[str, str]]:
+    if not text:
+        raise NotificationError("expected a form, JSON or XML, got an empty body")
+    if text.count("&") >= _MOST_FIELDS:
+        raise NotificationError(f"the notification has more than {_MOST_FIELDS} fields")
+    fields = _distinct(parse_qsl(text, keep_blank_values=True, encoding=codec, errors="strict"))
+    return fields, dict(fields)
 
 
-def _identifier(
-    kind: str, names: "Iterable[str]", values: "Mapping[str, tuple[str, Any]]"
-) -> str | None:
+def _identifier(kind: str, names: "Iterable[str]", fields: "Mapping[str, str]") -> str | None:
     """Return what the notification names, under whichever of the names."""
-    found = {
-        text.strip()
-        for name in names
-        if (text := _identifying_text(name, *values.get(name, ("", ""))))
-    }
+    found = set()
+    for name in names:
+        text = fields.get(name, "")
+        # An integer keeps its digits; another number may have lost some.
+        if isinstance(text, JsonText) and not (text == "null" or text.isdecimal()):
+            raise NotificationError(f"{name}: expected text, got another kind of value")
+        if text.strip() and not (isinstance(text, JsonText) and text == "null"):
+            found.add(str(text.strip()))
     if len(found) > 1:
         raise NotificationError(f"the notification has two different values of {kind}")
-    identifier = next(iter(found), None)
-    if identifier is None or (len(identifier) <= _LONGEST_NAME and identifier.isprintable()):
-        return identifier
-    raise NotificationError(f"{kind}: expected printable text of up to {_LONGEST_NAME} characters")
-
-
-def _identifying_text(name: str, text: str, value: object) -> str:
-    if isinstance(value, str):
-        return text.strip()
-    if text.isascii() and text.isdigit():  # a number, whose value may have lost digits
-        return text
-    if value is None:
-        return ""
-    raise NotificationError(f"{name}: expected text, got another kind of value")
-
-
-def _hidden(name: str, text: str, value: object) -> str:
-    """Return a text that does not show where it, or something in it, is named like a secret."""
-    is_secret = without_secrets({name: value}) != {name: value}
-    return SignatureText(text) if is_secret else str(text)
+    for identifier in found:
+        if len(identifier) <= _LONGEST_NAME and identifier.isprintable():
+            return identifier
+        expected = f"printable text of up to {_LONGEST_NAME} characters"
+        raise NotificationError(f"{kind}: expected {expected}")
+    return None
 
 
 # Whether it is signed
@@ -291,11 +246,7 @@ class SignatureVerifier:
 
     @signer.validator
     def _check(self, _: object, signer: object) -> None:
-        if not isinstance(signer, Signer):
-            raise ConfigurationError(
-                "SignatureVerifier.signer: expected an object with sign(operation, fields), got "
-                f"{type(signer).__name__}"
-            )
+        check_instance("SignatureVerifier.signer", signer, Signer)
 
     def __call__(
         self, headers: "Mapping[str, str]", body: bytes, fields: "Mapping[str, str]"

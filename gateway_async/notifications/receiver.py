@@ -13,6 +13,7 @@ import hashlib
 import inspect
 import itertools
 import logging
+import math
 import traceback
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
@@ -29,14 +30,7 @@ from gateway_async.settings import DEFAULT_LINGER_SECONDS, check_instance, check
 from gateway_async.signing import SIGNATURE_FIELD
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncIterator,
-        Awaitable,
-        Callable,
-        Iterator,
-        Mapping,
-        MutableMapping,
-    )
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 
     from aiohttp import web
 
@@ -45,17 +39,11 @@ if TYPE_CHECKING:
     from gateway_async.notifications.reading import Verifier
     from gateway_async.settings import BatchPolicy
 
-    Handler = Callable[[Any], Awaitable[object] | object]
-    Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-    Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+    Message = MutableMapping[str, Any]
 
 _log = logging.getLogger("gateway_async.notifications")
 _BODY_SECONDS = 10.0
 _MOST_LOOKS = 5
-
-
-class _ClientGoneError(Exception):
-    """The sender of the notification did not wait for the answer."""
 
 
 @attrs.frozen
@@ -68,25 +56,6 @@ class _Answer(Exception):  # noqa: N818  # raised where the notification is not 
 
 
 _AGAIN = {"Retry-After": "5"}
-
-
-def _checked(check: "Callable[..., object]", *more: object) -> "Callable[..., None]":
-    """Make a validator of a check that is given the name and the value."""
-
-    def validate(_: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
-        check(attribute.name, value, *more)
-
-    return validate
-
-
-def _check_function(name: str, value: object) -> None:
-    if not callable(value):
-        raise ConfigurationError(f"{name}: expected a function, got {value!r}")
-
-
-_function = _checked(_check_function)
-_optional_function = attrs.validators.optional(_function)
-_count = _checked(checked_count)
 
 
 @attrs.define(eq=False, repr=False)
@@ -148,37 +117,40 @@ class NotificationReceiver:
         ConfigurationError: If a setting is wrong.
     """
 
-    gateway: GatewayClient = attrs.field(validator=_checked(check_instance, GatewayClient))
-    on_payment: "Callable[[TransactionRecord], Awaitable[object] | object]" = attrs.field(
-        validator=_function
-    )
+    gateway: GatewayClient
+    on_payment: "Callable[[TransactionRecord], Awaitable[object] | object]"
     on_payout: "Callable[[Notification], Awaitable[object] | object] | None" = attrs.field(
-        default=None, kw_only=True, validator=_optional_function
+        default=None, kw_only=True
     )
-    verifier: "Verifier | None" = attrs.field(
-        default=None, kw_only=True, validator=_optional_function
-    )
-    max_body_bytes: int = attrs.field(default=MAX_BYTES, kw_only=True, validator=_count)
-    concurrency: int = attrs.field(default=100, kw_only=True, validator=_count)
-    remembered: int = attrs.field(default=10_000, kw_only=True, validator=_count)
+    verifier: "Verifier | None" = attrs.field(default=None, kw_only=True)
+    max_body_bytes: int = attrs.field(default=MAX_BYTES, kw_only=True)
+    concurrency: int = attrs.field(default=100, kw_only=True)
+    remembered: int = attrs.field(default=10_000, kw_only=True)
     linger_seconds: float = attrs.field(default=DEFAULT_LINGER_SECONDS, kw_only=True)
     policy: "BatchPolicy | None" = attrs.field(default=None, kw_only=True)
-    _single: "Coalescer | None" = attrs.field(default=None, init=False)
+    _single: "Coalescer" = attrs.field(init=False)
     _loop: asyncio.AbstractEventLoop | None = attrs.field(default=None, init=False)
     _context: contextvars.Context = attrs.field(factory=contextvars.copy_context, init=False)
     _busy: int = attrs.field(default=0, init=False)
-    _moments: "Iterator[int]" = attrs.field(factory=itertools.count, init=False)
+    _moments: "itertools.count[int]" = attrs.field(factory=itertools.count, init=False)
     _known: "OrderedDict[str, tuple[bytes, int]]" = attrs.field(factory=OrderedDict, init=False)
     _turns: "WeakValueDictionary[str, asyncio.Lock]" = attrs.field(
         factory=WeakValueDictionary, init=False
     )
 
     def __attrs_post_init__(self) -> None:
+        check_instance("gateway", self.gateway, GatewayClient)
+        for name in ("on_payment", "on_payout", "verifier"):
+            function = getattr(self, name)
+            if not (callable(function) or (function is None and name != "on_payment")):
+                raise ConfigurationError(f"{name}: expected a function, got {function!r}")
+        for name in ("max_body_bytes", "concurrency", "remembered"):
+            checked_count(name, getattr(self, name))
         if self.on_payout is not None and self.verifier is None:
             raise ConfigurationError(
                 "on_payout: needs a verifier, since a payout cannot be looked up"
             )
-        self._coalesced()  # for its settings to be checked now
+        self._single = self._coalesced()
 
     def _coalesced(self) -> "Coalescer":
         return self.gateway.coalesced(linger_seconds=self.linger_seconds, policy=self.policy)
@@ -196,31 +168,37 @@ class NotificationReceiver:
                 while piece := await request.content.readany():
                     yield piece
             except (ConnectionError, web.RequestPayloadError):
-                raise _ClientGoneError from None
+                raise _Answer(400, "it broke off") from None
 
-        try:
-            answer = await self._answer(request.method, request.headers, pieces())
-        except _ClientGoneError:  # any client may do so, as often as it likes: no error of ours
-            answer = _Answer(400, "it broke off")
+        answer = await self._answer(request.method, request.headers, pieces())
         return web.Response(status=answer.status, text=answer.text, headers=answer.headers)
 
     async def __call__(
-        self, scope: "MutableMapping[str, Any]", receive: "Receive", send: "Send"
+        self,
+        scope: "Message",
+        receive: "Callable[[], Awaitable[Message]]",
+        send: "Callable[[Message], Awaitable[None]]",
     ) -> None:
         """Answer a request over ASGI."""
-        if scope["type"] == "lifespan":  # there is nothing to start and nothing to end
-            kind = ""
+        kind = scope["type"]
+        if kind == "lifespan":  # there is nothing to start and nothing to end
             while kind != "lifespan.shutdown":
                 kind = (await receive())["type"]
                 await send({"type": f"{kind}.complete"})
             return
-        if scope["type"] != "http":
-            raise NotImplementedError(f"no {scope['type']!r} is served here")
+        if kind != "http":
+            raise NotImplementedError(f"no {kind!r} is served here")
+
+        async def pieces() -> "AsyncIterator[bytes]":
+            message: Message = {"more_body": True}
+            while message.get("more_body", False):
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise _Answer(400, "it broke off")
+                yield message.get("body", b"")
+
         named = {n.decode("latin-1"): v.decode("latin-1") for n, v in scope["headers"]}
-        try:
-            answer = await self._answer(scope["method"], named, _asgi_pieces(receive))
-        except _ClientGoneError:
-            return
+        answer = await self._answer(scope["method"], named, pieces())
         body = answer.text.encode()
         plain = {"content-type": "text/plain; charset=utf-8", "content-length": str(len(body))}
         headers = [(n.lower().encode(), v.encode()) for n, v in {**plain, **answer.headers}.items()]
@@ -243,11 +221,7 @@ class NotificationReceiver:
                 headers, body, dialect=self.gateway.dialect, max_bytes=self.max_body_bytes
             )
             await self._verify(notification, headers, body)
-            single = self._single_here()
-            if notification.is_payout:
-                await self._hand_on(notification)
-            elif not await self._confirm(notification, single):
-                return _Answer(503, "it cannot be confirmed now", _AGAIN)
+            await (self._hand_on if notification.is_payout else self._confirm)(notification)
         except _Answer as refusal:
             return refusal
         except NotificationError as error:
@@ -300,83 +274,78 @@ class NotificationReceiver:
         news = _digest({n: text for n, text in fields.items() if n != SIGNATURE_FIELD})
         turn = f"payout {notification.request_id}"
         # Each by itself: a late repeat of an earlier one is no news.
-        name = f"{turn} {news.hex()}"
-        async with self._turns.setdefault(turn, asyncio.Lock()):
-            if name not in self._known:
-                await self._call(self.on_payout, notification, name, news)
+        await self._offer(self.on_payout, notification, news, f"{turn} {news.hex()}", turn=turn)
 
-    async def _confirm(self, notification: Notification, single: "Coalescer") -> bool:
+    async def _confirm(self, notification: Notification) -> None:
         """Look a payment up, and hand each record of it to the application.
 
-        Where the application had a later look at a payment meanwhile, it is asked for again; False
-        where that goes on, or where the gateway gave no answer.
+        Where the application had a later look at a payment meanwhile, it is asked for again.
         """
+        reason: object = "it changes all the time"
         for _ in range(_MOST_LOOKS):
             asked_at = next(self._moments)
             try:
-                outcome = await single.query(notification.ref)
+                self._open()
+                outcome = await self._single.query(notification.ref)
             except InvalidOrderError:  # such as a reference with the dialect's separator in it
                 raise _Answer(400, "it names no payment that can be looked up") from None
+            except ConfigurationError as error:  # the client is closed, as while a server ends
+                reason = error
+                break
             if outcome.status is OutcomeStatus.ABSENT:
                 raise _Answer(404, "no such payment")
             if outcome.status is not OutcomeStatus.SUCCEEDED:
                 reason = outcome.error or outcome.status
-                _log.warning("a notification could not be confirmed: %s", reason)
-                return False
+                break
             for record, item in zip(outcome.record or (), outcome.items, strict=True):
                 name = record.transaction_id or record.order_no or notification.ref.value
-                news = _digest(item)
-                async with self._turns.setdefault(name, asyncio.Lock()):
-                    last, given_at = self._known.get(name, (b"", -1))
-                    if last == news:
-                        continue
-                    if given_at > asked_at:  # what it has may be later than this
-                        break
-                    await self._call(self.on_payment, record, name, news)
+                if not await self._offer(self.on_payment, record, _digest(item), name, asked_at):
+                    break
             else:
+                return
+        _log.warning("a notification could not be confirmed: %s", reason)
+        raise _Answer(503, "it cannot be confirmed now", _AGAIN)
+
+    async def _offer(  # noqa: PLR0913  # who gets what, and when it was seen
+        self,
+        handler: "Callable[[Any], Awaitable[object] | object]",
+        subject: object,
+        news: bytes,
+        name: str,
+        asked_at: float = math.inf,
+        *,
+        turn: str = "",
+    ) -> bool:
+        """Give the application what it does not have; False if it may have something later."""
+        async with self._turns.setdefault(turn or name, asyncio.Lock()):
+            last, given_at = self._known.get(name, (b"", -1))
+            if last == news:
                 return True
-        return False
-
-    async def _call(self, handler: "Handler", subject: object, name: str, news: bytes) -> None:
-        """Give something to the application, and remember it."""
-        try:
-            taken = handler(subject)
-            if inspect.isawaitable(taken):
-                await taken
-        except Exception:  # noqa: BLE001  # the application's code: the gateway is to repeat it
-            _log.exception("the handler of notifications raised; the gateway is to repeat it")
-            raise _Answer(500, "it was not taken") from None
-        self._known[name] = news, next(self._moments)
-        self._known.move_to_end(name)
-        if len(self._known) > self.remembered:
-            self._known.popitem(last=False)
-
-    def _single_here(self) -> "Coalescer":
-        """Return what asks the gateway on the running event loop."""
-        loop = asyncio.get_running_loop()
-        if self._single is None or self._loop is not loop:
+            if given_at > asked_at:
+                return False
             try:
-                single = self._coalesced()
-                # Entered in the receiver's context, not the first notification's. It never waits,
-                # and is never left: without a caller that waits, there is nothing of it to close.
-                with contextlib.suppress(StopIteration):
-                    self._context.run(single.__aenter__().send, None)
-            except ConfigurationError as error:  # the client is closed, as while a server ends
-                _log.warning("a notification could not be confirmed: %s", error)
-                raise _Answer(503, "it cannot be confirmed now", _AGAIN) from None
-            self._loop, self._single = loop, single
-        return self._single
+                taken = handler(subject)
+                if inspect.isawaitable(taken):
+                    await taken
+            except Exception:  # noqa: BLE001  # the application's code: the gateway is to repeat it
+                _log.exception("the handler of notifications raised; the gateway is to repeat it")
+                raise _Answer(500, "it was not taken") from None
+            self._known[name] = news, next(self._moments)
+            self._known.move_to_end(name)
+            if len(self._known) > self.remembered:
+                self._known.popitem(last=False)
+        return True
 
-
-async def _asgi_pieces(receive: "Receive") -> "AsyncIterator[bytes]":
-    """Yield the body of a request over ASGI, piece by piece."""
-    goes_on = True
-    while goes_on:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise _ClientGoneError
-        goes_on = message.get("more_body", False)
-        yield message.get("body", b"")
+    def _open(self) -> None:
+        """Let the coalescer ask on the running event loop."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._single = self._coalesced()
+            # Entered in the receiver's context, not the first notification's. It never waits, and
+            # is never left: without a caller that waits, there is nothing of it to close.
+            with contextlib.suppress(StopIteration):
+                self._context.run(self._single.__aenter__().send, None)
+            self._loop = loop
 
 
 def _digest(fields: "Mapping[str, Any]") -> bytes:

@@ -91,7 +91,7 @@ def test_nested_fields_and_numbers_keep_their_very_text() -> None:
 
 
 def test_json_may_be_nested_as_deep_as_anybody_needs() -> None:
-    notification = _parse(b'{"order_no": "A", "a": ' + b"[" * 31 + b"]" * 31 + b"}")
+    notification = _parse(b'{"order_no": "A", "a": ' + b"[" * 500 + b"]" * 500 + b"}")
     assert notification.order_no == "A"
 
 
@@ -144,8 +144,7 @@ REFUSED = {
     "deep XML": (b"<respon>" + b"<a>" * 40 + b"</a>" * 40 + b"</respon>", "more than 32 deep"),
     "cut XML": (b"<respon><order_no>A</order", "broken or truncated"),
     "deep JSON": (b'{"order_no": "A", "a": ' + b"[" * 20_000 + b"]" * 20_000 + b"}", "JSON"),
-    "rather deep JSON": (b'{"order_no": "A", "a": ' + b"[" * 32 + b"]" * 32 + b"}", "32 deep"),
-    "deep objects": (b'{"order_no": "A"' + b', "a": {"b": 1' * 32 + b"}" * 33, "32 deep"),
+    "rather deep JSON": (b'{"order_no": "A", "a": ' + b"[" * 1020 + b"]" * 1020 + b"}", "too deep"),
     "cut JSON": (b'{"order_no": "A"', "truncated JSON"),
     "an array": (b'["order_no"]', "names no order"),
     "a number with a fraction": (b'{"order_no": 2.02e21}', "order_no: expected text"),

@@ -172,10 +172,10 @@ async def test_many_at_once_share_look_ups_and_too_many_are_sent_away() -> None:
     assert not receiver._turns
 
 
-async def test_a_sender_that_goes_is_not_answered() -> None:
+async def test_what_breaks_off_is_not_taken() -> None:
     heard: list[Any] = []
     receiver = NotificationReceiver(client_over(MemoryTransport(all_done)), heard.append)
-    assert await tell(receiver, b"transaction_id=T1", None) == (0, "")
+    assert await tell(receiver, b"transaction_id=T1", None) == (400, "it broke off")  # to nobody
     assert heard == []
     assert receiver._busy == 0
 
