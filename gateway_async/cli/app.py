@@ -1,5 +1,6 @@
 """The commands of `gateway-async`, as one table."""
 
+import asyncio
 import itertools
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -136,7 +137,12 @@ def run(arguments: Sequence[str]) -> int:
     console = gateway.console() if gateway else Console()
     beside = {"console": console, "name": given[0]}
     beside = {one: beside[one] for one in left_out}
-    return guarded(console, lambda: int(command(*bound.args, **bound.kwargs, **beside)))
+
+    def work() -> int:
+        done = command(*bound.args, **bound.kwargs, **beside)
+        return int(asyncio.run(done) if asyncio.iscoroutine(done) else done)
+
+    return guarded(console, work)
 
 
 def make_app() -> App:

@@ -28,9 +28,9 @@ from urllib.parse import urlsplit
 import attrs
 
 from gateway_async.batching.results import Outcome
+from gateway_async.cli import options
 from gateway_async.cli.console import Console, print_json, standard_output
-from gateway_async.cli.run import RefusedError
-from gateway_async.cli.settings import ConsoleArgument, GatewayOptions, Settings, default_path
+from gateway_async.cli.settings import Settings, default_path
 from gateway_async.cli.tables import OutFile, new_file
 from gateway_async.client import DEFAULT_MAX_REPLY_BYTES
 from gateway_async.dialect import Dialect
@@ -102,8 +102,8 @@ def check(
     write: Path | None = None,
     yes: bool = False,
     json: bool = False,
-    gateway: GatewayOptions = GatewayOptions(),
-    console: ConsoleArgument,
+    gateway: options.Gateway = options.Gateway(),
+    console: options.Shown,
 ) -> int:
     """Look whether the gateway can be reached and is understood. It never moves money.
 
@@ -157,9 +157,11 @@ def _config_file(path: Path, console: Console, *, yes: bool) -> Iterator[OutFile
     """Begin the file for the config, where it may be; the default folder is made."""
     if path.exists() and not yes:
         if not console.can_ask:
-            raise RefusedError(f"--write: {path} exists; give --yes to replace it, or another name")
+            raise ConfigurationError(
+                f"--write: {path} exists; give --yes to replace it, or another name"
+            )
         if not console.ask(f"{path} exists. Replace it?"):
-            raise RefusedError(f"--write: {path} was left as it is")
+            raise ConfigurationError(f"--write: {path} was left as it is")
     if path.absolute().parent == (usual := default_path(os.environ).parent):
         with contextlib.suppress(OSError):  # the file then says that it cannot be written
             usual.mkdir(mode=0o700, parents=True, exist_ok=True)

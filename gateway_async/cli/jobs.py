@@ -1,48 +1,35 @@
 """Jobs of a journal: which one a file is, and `jobs`, which lists, shows, resolves, resumes."""
 
 import asyncio
-import contextlib
 import hashlib
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import attrs
 import orjson
-from cyclopts import App, Parameter
+from cyclopts import App
+from rich.table import Table
 
+from gateway_async.cli import options
 from gateway_async.cli.console import plain_table, print_json, standard_output
 from gateway_async.cli.orders import LAYOUTS, Totals, wording
+from gateway_async.cli.outcomes import job_cells, job_columns
 from gateway_async.cli.run import (
     DONE,
     UNLISTED,
     UNSETTLED,
-    RefusedError,
-    Results,
-    RunSummary,
+    Run,
     Stop,
-    carry_out,
     collect,
     confirm,
     is_unlisted,
-    job_cells,
-    job_columns,
-    reporting,
 )
-from gateway_async.cli.settings import (
-    ConsoleArgument,
-    FormatOption,
-    JobOptions,
-    Out,
-    PaceOptions,
-    ReportOption,
-    Settings,
-    YesOption,
-)
-from gateway_async.cli.tables import Format, OutFile, out_file
-from gateway_async.errors import JobNotFoundError
+from gateway_async.cli.settings import Settings
+from gateway_async.cli.tables import OutFile, out_file
+from gateway_async.errors import ConfigurationError, JobNotFoundError
 from gateway_async.journal import JobState, JobStatus, Journal
 from gateway_async.journal.rows import Row
 from gateway_async.settings import place_of_gateway
@@ -57,7 +44,7 @@ _MOST_TIMES = 100
 # Which job a file is
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class KnownJob:
     """A job as a command finds it.
 
@@ -83,8 +70,13 @@ class KnownJob:
         """Its description where a person is asked whether to go on."""
         if not self.before:
             return self.described
-        before = "; ".join(f"{_named(one)} has {so_far(one)}" for one in self.before)
+        before = "; ".join(f"{_named(one)} has {so_far(one.counts)}" for one in self.before)
         return f"AGAIN, as {self.described} ({before})"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Whether it is new and where it is kept, for machines."""
+        return {"is_new": self.status is None, "journal": self.place}
 
     @property
     def described(self) -> str:
@@ -92,7 +84,7 @@ class KnownJob:
         if self.status is None:
             return f"new job {self.name} in {self.place}"
         kind = "is done" if self.is_done else "goes on"
-        return f"{_named(self.status)} in {self.place} {kind}: {so_far(self.status)}"
+        return f"{_named(self.status)} in {self.place} {kind}: {so_far(self.status.counts)}"
 
 
 def _is_done(status: JobStatus) -> bool:
@@ -104,9 +96,9 @@ def _named(status: JobStatus) -> str:
     return f"job {status.name} of {status.created_at:%Y-%m-%d %H:%M}"
 
 
-def so_far(status: JobStatus) -> str:
+def so_far(counts: Mapping[JobState, int]) -> str:
     """Return how many orders are in each state, in words."""
-    return ", ".join(f"{count:,} {state}" for state, count in status.counts.items() if count)
+    return ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
 
 
 def name_of_orders(operation: str, settings: Settings, orders: str) -> str:
@@ -163,11 +155,11 @@ def find_job(
     if (file := settings.journal_file) is None or file.exists():  # a server is asked
         asyncio.run(read())
     if not found:
-        return KnownJob(name=name, place=settings.place)
+        return KnownJob(name, settings.place)
     if again and _is_done(found[-1]):
         after = f"{name}-again-{len(found) + 1}"
-        return KnownJob(name=after, place=settings.place, before=tuple(found))
-    return KnownJob(name=found[-1].name, place=settings.place, status=found[-1])
+        return KnownJob(after, settings.place, before=tuple(found))
+    return KnownJob(found[-1].name, settings.place, found[-1])
 
 
 async def rows_of(journal: Journal, name: str) -> AsyncIterator[Row]:
@@ -193,17 +185,6 @@ _NAMED = 5
 _State = Literal["new", "intent", "succeeded", "declined", "unknown", "held"]
 
 
-def _on_journal(gateway: JobOptions, work: Callable[[Journal], Awaitable[int]]) -> int:
-    """Open a journal that is there, do something with it, and return the exit code."""
-
-    async def opened() -> int:
-        async with settings.open_journal(create=False) as found:
-            return await work(found)
-
-    settings = gateway.settings()
-    return asyncio.run(opened())
-
-
 def _facts(status: JobStatus) -> dict[str, Any]:
     """Return what is known of a job, as JSON has it."""
     return {
@@ -218,40 +199,7 @@ def _facts(status: JobStatus) -> dict[str, Any]:
     }
 
 
-@jobs.default
-@jobs.command(name="list")
-def list_jobs(
-    *,
-    json: bool = False,
-    gateway: JobOptions = JobOptions(),
-    console: ConsoleArgument,
-) -> int:
-    """List the jobs of a journal, the oldest first.
-
-    Example: `gateway-async jobs list --json`
-
-    Args:
-        json: Print a JSON list with an object for each job.
-    """
-    statuses = asyncio.run(_statuses(gateway.settings()))
-    if json:
-        print_json([_facts(status) for status in statuses or ()])
-    elif statuses:
-        standard_output().print(_table(statuses))
-    else:
-        console.tell("jobs", f"there are no jobs yet in {gateway.settings().place}", count=0)
-    return DONE
-
-
-async def _statuses(settings: Settings) -> list[JobStatus]:
-    """Return all jobs; none where no file of a journal was made yet."""
-    if (file := settings.journal_file) is not None and not file.exists():
-        return []
-    async with settings.open_journal(create=False) as journal:
-        return await journal.jobs()
-
-
-def _table(statuses: Iterable[JobStatus]) -> Any:
+def _table(statuses: Iterable[JobStatus]) -> Table:
     return plain_table(
         ("job", "operation", "merchant", "since", "orders", "states"),
         (
@@ -261,7 +209,7 @@ def _table(statuses: Iterable[JobStatus]) -> Any:
                 f"{status.merchant_id}/{status.account_id}",
                 f"{status.created_at:%Y-%m-%d %H:%M}",
                 f"{status.total:,}",
-                ", ".join(filter(None, [so_far(status), "running now" * status.is_running])),
+                ", ".join(filter(None, [so_far(status.counts), "running now" * status.is_running])),
             )
             for status in statuses
         ),
@@ -269,13 +217,37 @@ def _table(statuses: Iterable[JobStatus]) -> Any:
     )
 
 
-@jobs.command
-def show(
-    name: str,
-    /,
+@jobs.default
+@jobs.command(name="list")
+async def list_jobs(
     *,
     json: bool = False,
-    gateway: JobOptions = JobOptions(),
+    gateway: options.Journaled = options.Journaled(),
+    console: options.Shown,
+) -> int:
+    """List the jobs of a journal, the oldest first.
+
+    Example: `gateway-async jobs list --json`
+
+    Args:
+        json: Print a JSON list with an object for each job.
+    """
+    settings, statuses = gateway.settings(), list[JobStatus]()
+    if (file := settings.journal_file) is None or file.exists():
+        async with settings.open_journal(create=False) as journal:
+            statuses = await journal.jobs()
+    if json:
+        print_json([_facts(status) for status in statuses])
+    elif statuses:
+        standard_output().print(_table(statuses))
+    else:
+        console.tell("jobs", f"there are no jobs yet in {settings.place}", count=0)
+    return DONE
+
+
+@jobs.command
+async def show(
+    name: str, /, *, json: bool = False, gateway: options.Journaled = options.Journaled()
 ) -> int:
     """Show how far a job has come, and its orders in doubt, with index and reason.
 
@@ -287,46 +259,41 @@ def show(
         name: The name of the job.
         json: Print one JSON object; the first hundred orders in doubt are under `in_doubt`.
     """
-
-    async def work(found: Journal) -> int:
-        status = await found.status(name)
+    async with gateway.settings().open_journal(create=False) as journal:
+        status = await journal.status(name)
         columns = ("index", "state", *LAYOUTS[status.operation].naming, "reason")
         rows, count, unlisted = list[tuple[Any, ...]](), 0, 0
-        async for row in rows_of(found, name):
+        async for row in rows_of(journal, name):
             if row.state.value in _IN_DOUBT:
                 count += 1
                 unlisted += is_unlisted(row.outcome().error)
                 if count <= _SHOWN:
                     names = (str(getattr(row.order, column)) for column in columns[2:-1])
                     rows.append((row.index, str(row.state), *names, row.known.text))
-        if json:
-            in_doubt = [dict(zip(columns, cells, strict=True)) for cells in rows]
-            print_json({**_facts(status), "in_doubt": in_doubt, "in_doubt_count": count})
-            return DONE
-        table = standard_output()
-        table.print(_table([status]))
-        if count:
-            table.print(plain_table(columns, rows, numbers=("index",)))
-        if unlisted:
-            table.print(UNLISTED.format(count=unlisted), soft_wrap=True)
-        if count > _SHOWN:
-            table.print(f"... and {count - _SHOWN:,} more; `jobs outcomes` writes them all")
+    if json:
+        in_doubt = [dict(zip(columns, cells, strict=True)) for cells in rows]
+        print_json({**_facts(status), "in_doubt": in_doubt, "in_doubt_count": count})
         return DONE
-
-    return _on_journal(gateway, work)
+    out = standard_output()
+    out.print(_table([status]))
+    if count:
+        out.print(plain_table(columns, rows, numbers=("index",)))
+    if unlisted:
+        out.print(UNLISTED.format(count=unlisted), soft_wrap=True)
+    if count > _SHOWN:
+        out.print(f"... and {count - _SHOWN:,} more; `jobs outcomes` writes them all")
+    return DONE
 
 
 @jobs.command
-def outcomes(
+async def outcomes(
     name: str,
     /,
     *,
-    out: Out,
-    state: Annotated[tuple[_State, ...], Parameter(consume_multiple=False)] = (),
-    stdio: FormatOption = Format.CSV,
-    report: ReportOption = None,
-    gateway: JobOptions = JobOptions(),
-    console: ConsoleArgument,
+    state: Annotated[tuple[_State, ...], options.Repeated] = (),
+    files: options.Files = options.Files(),
+    gateway: options.Journaled = options.Journaled(),
+    console: options.Shown,
 ) -> int:
     """Write the outcomes of the orders of a job, as the journal has them. Nothing is sent.
 
@@ -334,41 +301,38 @@ def outcomes(
 
     Args:
         name: The name of the job.
-        out: The file; - for standard output.
         state: Only the orders in this state, such as held; may be repeated.
     """
-
-    async def work(found: Journal) -> int:
-        layout = LAYOUTS[(await found.status(name)).operation]
-        summary = RunSummary(command="jobs outcomes", out=out, job=name)
+    place = files.place
+    async with gateway.settings().open_journal(create=False) as journal:
+        layout = LAYOUTS[(await journal.status(name)).operation]
+        run = Run(command="jobs outcomes", console=console, files=files, job=name)
         with (
-            reporting(report, summary, console),
-            out_file(out, stdio, console.warn) as file,
+            run.reporting(),
+            out_file(place, files.format, console.warn) as file,
             file.writing(job_columns(layout)) as write,
         ):
-            async for row in rows_of(found, name):
+            async for row in rows_of(journal, name):
                 if not state or row.state.value in state:
-                    summary.see(row.outcome())
+                    run.see(row.outcome())
                     write(job_cells(name, row, layout))
-        return UNSETTLED if file.problem else DONE
-
-    return _on_journal(gateway, work)
+    if files.json:
+        print_json(run.as_dict())
+    return UNSETTLED if file.problem else DONE
 
 
 # Deciding
 
 
 @jobs.command
-def resolve(
+async def resolve(
     name: str,
     /,
     *which: str,
     note: str | None = None,
-    state: Annotated[
-        tuple[Literal["held", "unknown"], ...], Parameter(consume_multiple=False)
-    ] = (),
-    gateway: JobOptions = JobOptions(),
-    console: ConsoleArgument,
+    state: Annotated[tuple[Literal["held", "unknown"], ...], options.Repeated] = (),
+    gateway: options.Journaled = options.Journaled(),
+    console: options.Shown,
 ) -> int:
     """Decide the outcome of orders that are in doubt: of all that are named, or of none.
 
@@ -385,57 +349,56 @@ def resolve(
         state: Only the orders in this state, of those that are named or else of the whole job;
             may be repeated.
     """
-
-    async def work(found: Journal) -> int:
-        *named, decision = which or ("",)
-        indices = [text for one in named for text in one.split(",")]
+    *named, decision = which or ("",)
+    spans = [text for one in named for text in one.split(",")]
+    async with gateway.settings().open_journal(create=False) as journal:
         if decision not in _DECISIONS:
             got = f", got {decision[:_LONGEST_SHOWN]!r}" if decision else ""
-            raise RefusedError(
+            raise ConfigurationError(
                 f"status: expected one of {', '.join(_DECISIONS)} behind the orders{got}"
             )
-        if not indices and not state:
-            raise RefusedError(
+        if not spans and not state:
+            raise ConfigurationError(
                 "index: say which orders, by their index as `jobs show` prints it, such as 17 or "
                 "151-199, or by --state held"
             )
         if note is None or not note.strip():
-            raise RefusedError('--note: say why, such as --note "seen in the merchant portal"')
-        status = await found.status(name)
-        orders = await _orders(found, status, indices, state)
-        await found.resolve(name, orders, decision, note)
-        how_many = "1 order is" if len(orders) == 1 else f"{len(orders):,} orders are"
-        column = LAYOUTS[status.operation].naming[-1]  # an index is soon mistaken for another
+            raise ConfigurationError(
+                '--note: say why, such as --note "seen in the merchant portal"'
+            )
+        status = await journal.status(name)
+        meant = await _meant(journal, status, spans, state)
+        await journal.resolve(name, meant, decision, note)
         first = [
-            row for n in orders[:_NAMED] for row in await found.rows(name, after=n - 1, limit=1)
+            row for n in meant[:_NAMED] for row in await journal.rows(name, after=n - 1, limit=1)
         ]
-        shown = ", ".join(f"{row.index} ({column} {getattr(row.order, column)})" for row in first)
-        more = f" and {len(orders) - _NAMED:,} more" if len(orders) > _NAMED else ""
-        text = f"job {name}: {how_many} {decision}: {shown}{more}"
-        console.tell("resolved", text, index=orders[:_NAMED], count=len(orders))
-        return DONE
+    how_many = "1 order is" if len(meant) == 1 else f"{len(meant):,} orders are"
+    column = LAYOUTS[status.operation].naming[-1]  # an index is soon mistaken for another
+    shown = ", ".join(f"{row.index} ({column} {getattr(row.order, column)})" for row in first)
+    more = f" and {len(meant) - _NAMED:,} more" if len(meant) > _NAMED else ""
+    text = f"job {name}: {how_many} {decision}: {shown}{more}"
+    console.tell("resolved", text, index=meant[:_NAMED], count=len(meant))
+    return DONE
 
-    return _on_journal(gateway, work)
 
-
-async def _orders(
-    journal: Journal, job: JobStatus, named: Iterable[str], state: Sequence[str]
+async def _meant(
+    journal: Journal, job: JobStatus, spans: Iterable[str], state: Sequence[str]
 ) -> list[int]:
-    """Return the indices that are meant.
+    """Return the index of each order that is meant.
 
     Raises:
-        RefusedError: If there are none, or one that is beyond the last.
+        ConfigurationError: If there are none, or one that is beyond the last.
     """
     meant = set[int]()
-    for text in named:
+    for text in spans:
         found = _SPAN.fullmatch(text.strip())
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
         if last < first:
-            raise RefusedError(
+            raise ConfigurationError(
                 f"index: expected such as 17 or 151-199, got {text[:_LONGEST_SHOWN]!r}"
             )
         if last >= job.total:
-            raise RefusedError(
+            raise ConfigurationError(
                 f"index: job {job.name} has {job.total:,} orders, from 0 to {job.total - 1}; there "
                 f"is no {last}"
             )
@@ -444,44 +407,25 @@ async def _orders(
         rows = [row async for row in rows_of(journal, job.name) if row.state.value in state]
         meant = {row.index for row in rows if not meant or row.index in meant}
     if not meant:
-        raise RefusedError(f"--state: no order of them in job {job.name} is {' or '.join(state)}")
+        raise ConfigurationError(
+            f"--state: no order of them in job {job.name} is {' or '.join(state)}"
+        )
     return sorted(meant)
 
 
 # Going on
 
 
-async def _head(settings: Settings, name: str) -> tuple[JobStatus, Totals]:
-    """Return how far a job has come, and what is left of it to be sent."""
-    totals = Totals()
-    async with settings.open_journal(create=False) as journal:
-        status = await journal.status(name)
-        if status.is_cut:
-            raise RefusedError(
-                f"job {name} was cut into slices, which workers run: start one with "
-                "`gateway-async worker`, and see how far it comes with `gateway-async watch`"
-            )
-        layout = LAYOUTS[status.operation]
-        if layout.confirms:
-            async for row in rows_of(journal, name):
-                if row.state is JobState.NEW:
-                    totals.add(layout.moved(row.order))
-    return status, totals
-
-
 @jobs.command
-def resume(
+def resume(  # noqa: C901  # closures see what the command was given
     name: str,
     /,
     *,
-    out: Out,
-    yes: YesOption = False,
-    json: bool = False,
-    pace: PaceOptions = PaceOptions(),
-    stdio: FormatOption = Format.CSV,
-    report: ReportOption = None,
-    gateway: JobOptions = JobOptions(),
-    console: ConsoleArgument,
+    yes: options.Yes = False,
+    files: options.Files = options.Files(),
+    pace: options.Pace = options.Pace(),
+    gateway: options.Journaled = options.Journaled(),
+    console: options.Shown,
 ) -> int:
     """Go on with a job whose orders are in the journal.
 
@@ -489,37 +433,49 @@ def resume(
 
     Args:
         name: The name of the job.
-        out: The file for the outcomes; - for standard output.
-        json: Print one JSON object at the end: counts, job, files and the next commands.
     """
-    settings = gateway.settings(pace)
+    settings, totals, _ = gateway.settings(pace), Totals(), files.place
     credentials = settings.credentials(os.environ, console.warn)
-    status, totals = asyncio.run(_head(settings, name))
-    layout = LAYOUTS[status.operation]
-    job = KnownJob(name=name, place=settings.place, status=status)
-    summary = RunSummary(
+
+    async def look() -> JobStatus:
+        """Return how far the job has come, and add up what is left of it to be sent."""
+        async with settings.open_journal(create=False) as journal:
+            status = await journal.status(name)
+            if status.is_cut:
+                raise ConfigurationError(
+                    f"job {name} was cut into slices, which workers run: start one with "
+                    "`gateway-async worker`, and see how far it comes with `gateway-async watch`"
+                )
+            layout = LAYOUTS[status.operation]
+            if layout.confirms:
+                async for row in rows_of(journal, name):
+                    if row.state is JobState.NEW:
+                        totals.add(layout.moved(row.order))
+        return status
+
+    status = asyncio.run(look())
+    layout, job = LAYOUTS[status.operation], KnownJob(name, settings.place, status)
+    run = Run(
         command="jobs resume",
-        base_url=settings.address,
-        out=out,
-        format=stdio,
+        console=console,
+        files=files,
+        settings=settings,
+        options=gateway.again,
         job=name,
-        journal=job.place,
     )
 
     def ask() -> None:
         if layout.confirms and totals.orders:
             what = wording(layout.command, totals, settings.address)
             confirm(console, f"{job.asked}: {what}", yes=yes)
-        console.tell("resume", job.described, is_new=False, journal=job.place)
+        console.tell("resume", job.described, **job.facts)
 
-    async def work(stop: Stop) -> None:
+    async def work(_: OutFile, stop: Stop) -> None:
         async with (
             settings.open_journal(create=False) as journal,
-            settings.client(credentials, telemetry=summary.latencies) as client,
+            settings.client(credentials, telemetry=run.latencies) as client,
         ):
-            with contextlib.closing(Results(layout, summary)) as results:
-                batch = client.resume(journal.job(name))
-                await collect(batch, results, console, stop, status.total)
+            await collect(client.resume(journal.job(name)), run.see, run, stop, status.total)
 
     def write(file: OutFile) -> None:
         async def written() -> None:
@@ -530,11 +486,4 @@ def resume(
 
         asyncio.run(written())
 
-    return carry_out(
-        *(summary, console, work, write),
-        ask=ask,
-        report=report,
-        journal=settings.journal_file,
-        json=json,
-        options=gateway.again,
-    )
+    return run.carry_out(work, write, ask=ask)

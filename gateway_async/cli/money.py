@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import attrs
@@ -18,36 +18,20 @@ from cyclopts import Parameter
 
 from gateway_async.batching.batch import check_size
 from gateway_async.batching.feed import Chunk, OrderFeed
+from gateway_async.cli import options
 from gateway_async.cli.console import Console, print_json, standard_output
 from gateway_async.cli.jobs import KnownJob, find_job, name_of_orders
 from gateway_async.cli.orders import LAYOUTS, Layout, OrderFile, wording
-from gateway_async.cli.run import (
-    DONE,
-    RefusedError,
-    Results,
-    RunSummary,
-    Stop,
-    carry_out,
-    collect,
-    confirm,
+from gateway_async.cli.outcomes import Results
+from gateway_async.cli.run import DONE, Run, Stop, confirm
+from gateway_async.cli.settings import Settings
+from gateway_async.cli.tables import STDIO, OutFile, check_place, open_table
+from gateway_async.errors import (
+    ConfigurationError,
+    InvalidOrderError,
+    JournalError,
+    NotSentError,
 )
-from gateway_async.cli.settings import (
-    ConsoleArgument,
-    DryRunOption,
-    Duplicates,
-    FormatOption,
-    GatewayOptions,
-    JobOptions,
-    NameArgument,
-    Out,
-    PaceOptions,
-    ReportOption,
-    Settings,
-    Source,
-    YesOption,
-)
-from gateway_async.cli.tables import STDIO, Format, check_place, open_table
-from gateway_async.errors import InvalidOrderError, JournalError, NotSentError
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.values import MASK
 from gateway_async.operations import PAYOUT, Operation, OperationClass
@@ -62,29 +46,24 @@ _NOTHING_SENT = NotSentError("nothing was sent: this is the plan alone")
 
 
 def send(  # noqa: C901  # closures see what the command was given
-    orders: Source,
+    orders: options.Source,
     /,
     *,
-    out: Out | None = None,
     job: str | None = None,
     again: bool = False,
-    duplicates: Duplicates = None,
-    json: bool = False,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    pace: PaceOptions = PaceOptions(),
-    stdio: FormatOption = Format.CSV,
-    report: ReportOption = None,
-    gateway: JobOptions = JobOptions(),
-    console: ConsoleArgument,
-    name: NameArgument,
+    duplicates: options.Duplicates = None,
+    dry_run: options.DryRun = False,
+    yes: options.Yes = False,
+    files: options.Files = options.Files(),
+    pace: options.Pace = options.Pace(),
+    gateway: options.Journaled = options.Journaled(),
+    console: options.Shown,
+    name: options.Name,
 ) -> int:
     """Work on the orders of a file: the operation is the name of the command.
 
     Args:
         orders: The file with the orders, one a row: .csv or .jsonl, or - for standard input.
-        out: The file for the outcomes, in the order of the input; - for standard output.
-            Required but for --dry-run. A file that is there already is kept under another name.
         job: A name for the job, in place of the one that is made of the operation, the
             merchant, the gateway and the orders.
         again: Make a job that is done once more: all of its orders are sent again. What was
@@ -92,155 +71,124 @@ def send(  # noqa: C901  # closures see what the command was given
             done.
         duplicates: What to do with several rows of one transaction: refuse the file, or send
             them one after the other.
-        json: Print one JSON object at the end: counts, job, files and the next commands.
     """
     if job is not None and again:
-        raise RefusedError(
+        raise ConfigurationError(
             "--again: a job with a name of its own is made again under another --job"
         )
-    layout, settings = LAYOUTS[name], gateway.settings(pace, duplicates=duplicates)
+    settings, is_payout = gateway.settings(pace, duplicates=duplicates), name == PAYOUT.name
     if job is not None:
         settings.open_journal(create=False).job(job)  # refuses what is no name
-    is_payout = layout.operation is PAYOUT
     if again:  # alike refunds, and payouts that other jobs have, are what was asked for
         recovery = attrs.evolve(settings.recovery, hold_alike_hours=None)
-        allowed = (
-            attrs.evolve(settings.policy, duplicates="allow") if is_payout else settings.policy
-        )
-        settings = attrs.evolve(settings, recovery=recovery, policy=allowed)
-    summary = RunSummary(command=name, source=orders, out=out, format=stdio)
-    with _checked(summary, layout, settings, dry_run=dry_run) as file:
+        settings = attrs.evolve(settings, recovery=recovery)
+        if is_payout:
+            allowed = attrs.evolve(settings.policy, duplicates="allow")
+            settings = attrs.evolve(settings, policy=allowed)
+    run = Run(
+        command=name,
+        console=console,
+        files=files,
+        settings=settings,
+        options=gateway.again,
+        source=orders,
+    )
+    with _results(run, settings, LAYOUTS[name], dry_run=dry_run) as (file, results):
         if dry_run:
             _show_job(file, settings, console, job, again=again)
-            return _show_plan(file, settings, json=json)
+            return _show_plan(file, settings, json=files.json)
         credentials = settings.credentials(os.environ, console.warn)
         known = _find(file, settings, job, again=again)
-        summary.job, summary.journal = known.name, known.place
-        total = file.totals.orders
+        run.job = known.name
 
         def ask() -> None:
             if known.is_done:
                 console.tell("job", f"{known.described}; nothing is sent", job=known.name)
-            elif layout.confirms or known.before:
+            elif file.layout.confirms or known.before:
                 what = wording(name, file.totals, settings.address, file.unread)
                 what += "; payouts that other jobs have are paid again" * (is_payout and again)
                 confirm(console, f"{known.asked}: {what}", yes=yes)
 
-        async def work(results: Results, stop: Stop) -> None:
+        async def work(_: OutFile, stop: Stop) -> None:
             async with settings.open_journal() as journal:
                 # A name that is made of the orders shows that they are the same.
                 if not known.is_done or job is not None:
-                    facts = {"is_new": known.status is None, "journal": known.place}
-                    console.tell("job", known.described, job=known.name, **facts)
-                    at_once = min(settings.policy.concurrency, total)
+                    console.tell("job", known.described, job=known.name, **known.facts)
+                    at_once = min(settings.policy.concurrency, file.totals.orders)
                     policy = attrs.evolve(settings.policy, concurrency=at_once)
                     paced = attrs.evolve(settings, policy=policy)
-                    async with paced.client(credentials, telemetry=summary.latencies) as client:
+                    async with paced.client(credentials, telemetry=run.latencies) as client:
                         kept = journal.job(known.name)
-                        batch = client.batch(layout.method, file.orders(), job=kept)
-                        await collect(batch, results, console, stop, total)
-                if results.count < total:  # an earlier run may have sent what this one left
+                        batch = client.batch(file.layout.method, file.orders(), job=kept)
+                        await results.collect(batch, stop)
+                if results.count < file.totals.orders:  # an earlier run may have sent what is left
                     results.rest = _GIVE_AGAIN
                     async for outcome in journal.outcomes(known.name):
                         results.keep(outcome)
 
-        return _run(
-            *(file, summary, settings, console, work),
-            ask=ask,
-            report=report,
-            json=json,
-            options=gateway.again,
-        )
+        return run.carry_out(work, results.write, ask=ask)
 
 
 def look_up(
-    orders: Source,
+    orders: options.Source,
     /,
     *,
-    out: Out | None = None,
     by: Literal["order_no", "transaction_id"] | None = None,
-    json: bool = False,
     dry_run: Annotated[
-        DryRunOption, Parameter(help="Show what would be asked, and ask nothing.")
+        options.DryRun, Parameter(help="Show what would be asked, and ask nothing.")
     ] = False,
-    pace: PaceOptions = PaceOptions(),
-    stdio: FormatOption = Format.CSV,
-    report: ReportOption = None,
-    gateway: GatewayOptions = GatewayOptions(),
-    console: ConsoleArgument,
-    name: NameArgument,
+    files: options.Files = options.Files(),
+    pace: options.Pace = options.Pace(),
+    gateway: options.Gateway = options.Gateway(),
+    console: options.Shown,
+    name: options.Name,
 ) -> int:
     """Look up the orders of a file.
 
     Args:
         orders: The file with the orders, one a row: .csv or .jsonl, or - for standard input.
-        out: The file for the outcomes, in the order of the input; - for standard output.
-            Required but for --dry-run.
         by: The column to look up by, where the file has both filled.
-        json: Print one JSON object at the end: counts and files.
     """
     layout = LAYOUTS[name].by(by) if by else LAYOUTS[name]
     settings = gateway.settings(pace, duplicates="allow")  # it does no harm to ask twice
-    summary = RunSummary(command=name, source=orders, out=out, format=stdio)
-    with _checked(summary, layout, settings, dry_run=dry_run) as file:
+    run = Run(command=name, console=console, files=files, settings=settings, source=orders)
+    with _results(run, settings, layout, dry_run=dry_run) as (file, results):
         if dry_run:
-            return _show_plan(file, settings, json=json)
+            return _show_plan(file, settings, json=files.json)
         credentials = settings.credentials(os.environ, console.warn)
 
-        async def work(results: Results, stop: Stop) -> None:
-            async with settings.client(credentials, telemetry=summary.latencies) as client:
-                batch = client.batch(layout.method, file.orders())
-                await collect(batch, results, console, stop, file.totals.orders)
+        async def work(_: OutFile, stop: Stop) -> None:
+            async with settings.client(credentials, telemetry=run.latencies) as client:
+                await results.collect(client.batch(layout.method, file.orders()), stop)
 
-        return _run(file, summary, settings, console, work, report=report, json=json)
+        return run.carry_out(work, results.write)
 
 
 @contextlib.contextmanager
-def _checked(
-    summary: RunSummary, layout: Layout, settings: Settings, *, dry_run: bool
-) -> Iterator[OrderFile]:
+def _results(
+    run: Run, settings: Settings, layout: Layout, *, dry_run: bool
+) -> Iterator[tuple[OrderFile, Results]]:
     """Check a file of orders, and where its outcomes go.
 
     Raises:
-        ConfigurationError: If one of the files cannot be used.
-        RefusedError: If no file is named for the outcomes, or that of the orders.
+        ConfigurationError: If one of the files cannot be used, or is not named.
         TableError: With every problem of the file.
     """
-    source, out = summary.source or STDIO, summary.out
-    if out is None and not dry_run:
-        raise RefusedError("--out: say where the outcomes go, such as --out outcomes.csv")
-    is_payout = layout.operation is PAYOUT
-    repeats = settings.policy.duplicates != "reject" and not is_payout
-    with open_table(source, summary.format) as table:
+    files, source = run.files, run.source or STDIO
+    out = files.out if dry_run else files.place
+    repeats = settings.policy.duplicates != "reject" and layout.operation is not PAYOUT
+    with open_table(source, files.format) as table:
         file = OrderFile(table, layout, settings.dialect, repeats=repeats)
         check_size(file.operation, settings.policy)
         if out is not None:
-            check_place(out, summary.format)
+            check_place(out, files.format)
             if STDIO not in (out, source) and out.resolve() == source.resolve():
-                raise RefusedError(f"--out: {out} is the file with the orders; name another")
-        yield file
-
-
-def _run(
-    file: OrderFile,
-    summary: RunSummary,
-    settings: Settings,
-    console: Console,
-    work: Callable[[Results, Stop], Coroutine[Any, Any, None]],
-    **more: Any,
-) -> int:
-    """Do the work on a file, and write every outcome beside its row; see `carry_out`."""
-    summary.base_url = settings.address
-    with contextlib.closing(Results(file.layout, summary)) as results:
-        try:
-            return carry_out(
-                *(summary, console, lambda stop: work(results, stop)),
-                lambda out: results.write(out, file),
-                journal=settings.journal_file,
-                **more,
-            )
-        except InvalidOrderError as error:
-            raise file.problems_of(error) from None
+                raise ConfigurationError(f"--out: {out} is the file with the orders; name another")
+        with contextlib.closing(Results(file, run)) as results:
+            try:
+                yield file, results
+            except InvalidOrderError as error:
+                raise file.problems_of(error) from None
 
 
 def _find(
@@ -268,8 +216,7 @@ def _show_job(
         console.warn(f"the job was not looked for: {error}")
     else:
         left = "; nothing would be sent" if known.is_done else ""
-        facts = {"is_new": known.status is None, "journal": known.place}
-        console.tell("job", f"{known.described}{left}", job=known.name, **facts)
+        console.tell("job", f"{known.described}{left}", job=known.name, **known.facts)
 
 
 def _show_plan(file: OrderFile, settings: Settings, *, json: bool) -> int:

@@ -7,24 +7,19 @@ It is read last.
 import functools
 import importlib
 import os
-import re
 import ssl
 import stat
 import tomllib
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import attrs
 from cattrs import BaseValidationError, Converter, ForbiddenExtraKeysError, transform_error
-from cyclopts import Parameter, Token
-from cyclopts.validators import Number
 
-from gateway_async.cli.console import Console
-from gateway_async.cli.tables import Format
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError, GatewayError
@@ -566,199 +561,3 @@ def _made(factory: object, secret: str) -> Any:
             f"signer, got {factory!r}"
         )
     return signer
-
-
-# Options
-
-
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)?")
-_SECONDS = {None: 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600}
-_USER_AND_PASSWORD = re.compile(r"//[^:/@]*:[^@]*@|[?&][a-z]*password=", re.IGNORECASE)
-
-
-def _to_seconds(_: Any, tokens: Sequence[Token]) -> float:
-    """Read a duration: `50ms`, `90`, `90s`, `15m` or `2h`.
-
-    Raises:
-        ValueError: For anything else.
-    """
-    found = _DURATION.fullmatch(tokens[0].value)
-    if found is None or not float(found[1]):
-        raise ValueError(f"{tokens[0].value!r} is no duration; write 50ms, 90s, 15m or 2h")
-    return float(found[1]) * _SECONDS[found[2]]
-
-
-def _no_option(_: object, path: Path | None) -> None:
-    """Refuse an option in the place of a file: `--out --dry-run` would send."""
-    if path is not None and str(path).startswith("--"):
-        raise ValueError(
-            f"{path} is no option of this command, or stands where a file is expected; give a "
-            "file that is called so with its whole path"
-        )
-
-
-def check_no_password(option: str, url: str | None, place: str) -> None:
-    """Refuse a URL with a password in an option, where others could see it.
-
-    Raises:
-        ConfigurationError: Naming the place where it may stand.
-    """
-    if url is not None and _USER_AND_PASSWORD.search(url):
-        raise ConfigurationError(
-            f"--{option}: a password in an option shows in process lists; put the URL into {place}"
-        )
-
-
-_USUAL = BatchPolicy()
-
-
-def _usually(field: str) -> Parameter:
-    """Show the default of the policy, which the TOML file may change."""
-    return Parameter(show_default=lambda _: str(getattr(_USUAL, field)))
-
-
-AtLeastOne: Parameter = Parameter(validator=Number(gte=1))
-Source = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
-Out = Source
-Seconds = Annotated[float, Parameter(converter=_to_seconds, metavar="DURATION")]
-Duplicates = Annotated[Literal["reject", "serialize"] | None, _usually("duplicates")]
-ConsoleArgument = Annotated[Console, Parameter(parse=False)]
-"""The console of a command: it is no option, `app.run` makes it of the options."""
-NameArgument = Annotated[str, Parameter(parse=False)]
-"""The name of the command, for a function that several commands share."""
-FormatOption = Annotated[
-    Format,
-    Parameter(
-        name="--format",
-        group="Files",
-        help="The format of standard input and output, where a file is `-`.",
-    ),
-]
-ReportOption = Annotated[
-    Path | None,
-    Parameter(
-        group="Files",
-        help="The file for a report on the run, one page of HTML for a browser; an older report "
-        "is replaced.",
-    ),
-]
-YesOption = Annotated[bool, Parameter(group="Safety", help="Do not ask before money is sent.")]
-DryRunOption = Annotated[
-    bool,
-    Parameter(
-        group="Safety",
-        help="Show what would be sent, and send nothing: nothing leaves this machine.",
-    ),
-]
-
-
-@Parameter(name="*", group="Gateway")
-@attrs.frozen(kw_only=True)
-class GatewayOptions(Network):
-    """Which gateway, as whom, and how messages are written.
-
-    Attributes:
-        config: The TOML file with settings (GATEWAY_CONFIG); by default
-            ~/.config/gateway-async/config.toml, if there is one.
-        profile: A part of that file, [profiles.NAME], which goes over the rest of it, and
-            not over the environment (GATEWAY_PROFILE).
-        log_format: How everything on standard error is written: for people, or one JSON object a
-            line.
-        quiet: Say only how it ended, and what is wrong: no progress.
-        verbose: Say also what is logged: each batch, request and retry, without any secret.
-    """
-
-    config: Path | None = None
-    profile: str | None = None
-    log_format: Literal["text", "json"] = "text"
-    quiet: Annotated[bool, Parameter(alias="-q")] = False
-    verbose: Annotated[bool, Parameter(alias="-v")] = False
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """The settings that were given, as they mean the same in any directory."""
-        is_given = {n: one for n, one in attrs.asdict(self).items() if one not in (None, False)}
-        for name in ("log_format", "quiet", "verbose"):
-            is_given.pop(name, None)
-        if journal := is_given.get("journal"):
-            is_given["journal"] = locate(journal).absolute_url
-        return {n: one.absolute() if isinstance(one, Path) else one for n, one in is_given.items()}
-
-    @property
-    def again(self) -> tuple[str, ...]:
-        """The options that name this gateway and journal, for a command that goes on."""
-        return tuple(
-            word
-            for name, value in self.given.items()
-            for word in (f"--{name.replace('_', '-')}", *(() if value is True else (str(value),)))
-        )
-
-    def console(self) -> Console:
-        """Return what prints messages."""
-        return Console(
-            is_json=self.log_format == "json", is_quiet=self.quiet, is_verbose=self.verbose
-        )
-
-    def settings(self, pace: "PaceOptions | None" = None, **policy: Any) -> Settings:
-        """Read all settings; see `read_settings`.
-
-        Args:
-            pace: More options.
-            policy: More of them; None for one that is not given.
-
-        Raises:
-            ConfigurationError: If one is wrong, or an option holds a password.
-        """
-        check_no_password("proxy", self.proxy, "GATEWAY_PROXY, or into the TOML file")
-        said = {**(pace.policy if pace else {}), **policy}
-        more = {"policy": {name: value for name, value in said.items() if value is not None}}
-        return read_settings(
-            {**self.given, **more, "rate": pace.rate if pace else None}, os.environ
-        )
-
-
-@Parameter(name="*", group="Gateway")
-@attrs.frozen(kw_only=True)
-class JobOptions(GatewayOptions):
-    """Which gateway, as whom, and where jobs are kept.
-
-    Attributes:
-        journal: The journal: sqlite:////srv/refunds.db, or postgresql://user@host/database; by
-            default gateway-async/journal.db below XDG_STATE_HOME (~/.local/state). A URL with a
-            password goes into GATEWAY_JOURNAL or the TOML file.
-    """
-
-    journal: Annotated[str | None, Parameter(group="Job")] = None
-
-    def settings(self, pace: "PaceOptions | None" = None, **policy: Any) -> Settings:
-        """Read all settings; see `GatewayOptions.settings`."""
-        place = "GATEWAY_JOURNAL, or the password into ~/.pgpass"
-        check_no_password("journal", self.journal, place)
-        return super().settings(pace, **policy)
-
-
-@Parameter(name="*", group="Pace")
-@attrs.frozen(kw_only=True)
-class PaceOptions:
-    """How fast, and when to stop.
-
-    Attributes:
-        concurrency: Requests in flight at most.
-        rate: Requests a second at most; by default as many as it takes.
-        deadline: How long the whole may take, such as 90s, 15m or 2h; then nothing more is sent.
-        stop_after_unknown: After so many requests in a row without a readable reply, nothing more
-            is sent.
-        chunk_size: Orders in one request; by default as many as the gateway takes, 50 or 100.
-    """
-
-    concurrency: Annotated[int | None, AtLeastOne, _usually("concurrency")] = None
-    rate: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
-    deadline: Seconds | None = None
-    stop_after_unknown: Annotated[int | None, AtLeastOne, _usually("stop_after_unknown")] = None
-    chunk_size: Annotated[int | None, AtLeastOne] = None
-
-    @property
-    def policy(self) -> dict[str, Any]:
-        """The fields of `BatchPolicy`; None for those that were not given."""
-        found = attrs.asdict(self, filter=attrs.filters.exclude("rate", "deadline"))
-        return {**found, "deadline_seconds": self.deadline}

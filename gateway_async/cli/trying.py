@@ -22,9 +22,10 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.console import Console as RichConsole
 
+from gateway_async.cli import options
 from gateway_async.cli.console import Console, Stage, gauged, summary_table
 from gateway_async.cli.run import DONE, NOT_ALL_DONE
-from gateway_async.cli.settings import AtLeastOne, ConsoleArgument, Seconds, default_path
+from gateway_async.cli.settings import default_path
 from gateway_async.cli.tables import Format, out_file
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, GatewayError
@@ -54,7 +55,7 @@ _EFFECTS = {"succeeded": (1,), "declined": (0,), "unknown": (0, 1), "not_sent": 
 """How often the effect may have happened, by what the outcome says."""
 
 
-def demo(*, orders: Annotated[int, AtLeastOne] = 3000) -> int:
+def demo(*, orders: Annotated[int, options.AtLeastOne] = 3000) -> int:
     """See it all work: pay, capture, refund and look up, at a gateway inside this command.
 
     Args:
@@ -278,10 +279,10 @@ class FaultOptions:
         seed: Makes the faults repeatable.
     """
 
-    latency: Seconds = 0.0
+    latency: options.Seconds = 0.0
     drop_reply: _Probability = 0.0
     late_effect: _Probability = 0.0
-    late_seconds: Seconds = 2.0
+    late_seconds: options.Seconds = 2.0
     error_rate: _Probability = 0.0
     missing_item: _Probability = 0.0
     seed: int | None = None
@@ -304,7 +305,7 @@ def sandbox(
     orders: OrderOptions | None = None,
     shoppers: ShopperOptions | None = None,
     faults: FaultOptions | None = None,
-    console: ConsoleArgument,
+    console: options.Shown,
 ) -> int:
     """Run a gateway on this machine, to try things at, until Ctrl-C or SIGTERM.
 

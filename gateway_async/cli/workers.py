@@ -10,33 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import attrs
 from cyclopts import Parameter
 
+from gateway_async.cli import options
 from gateway_async.cli.console import gauged, print_json
-from gateway_async.cli.jobs import find_job
+from gateway_async.cli.jobs import find_job, so_far
 from gateway_async.cli.orders import LAYOUTS, OrderFile, wording
-from gateway_async.cli.run import (
-    DONE,
-    NOT_ALL_DONE,
-    UNSETTLED,
-    RefusedError,
-    Stop,
-    confirm,
-    on_job,
-)
-from gateway_async.cli.settings import (
-    AtLeastOne,
-    ConsoleArgument,
-    Duplicates,
-    FormatOption,
-    JobOptions,
-    PaceOptions,
-    Settings,
-    Source,
-    check_no_password,
-)
+from gateway_async.cli.run import DONE, NOT_ALL_DONE, UNSETTLED, Stop, confirm, on_job
+from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import Format, open_table
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, InvalidOrderError
-from gateway_async.journal import JobState
+from gateway_async.journal import JobState, JobStatus
 from gateway_async.journal.location import locate
 from gateway_async.operations import OPERATIONS
 from gateway_async.settings import WorkerPolicy
@@ -44,7 +27,6 @@ from gateway_async.signing import Credentials
 from gateway_async.workers import JobProgress, Workers
 from gateway_async.workers.workers import watch as watch_job
 
-_VARIABLE = "GATEWAY_BROKER"
 _EXTRA = frozenset({"taskiq", "taskiq_aio_pika", "aio_pika", "psycopg_pool", "pyrate_limiter"})
 _QUEUE_LOGS = ("aio_pika", "aiormq", "taskiq")
 _POLICY = WorkerPolicy()
@@ -55,67 +37,40 @@ else:
     Operation = Literal[tuple(name for name, row in OPERATIONS.items() if row.is_money_batch)]
 
 
-@Parameter(name="*", group="Queue")
-@attrs.frozen(kw_only=True)
-class QueueOptions:
-    """Which queue wakes the workers.
+def _make(
+    settings: Settings,
+    credentials: Credentials,
+    broker: Any,
+    policy: WorkerPolicy,
+    rate: float | None = None,
+) -> Workers:
+    """Make what submits jobs, or works on them.
 
-    Attributes:
-        broker: The RabbitMQ, such as amqp://host/. A URL with a password goes into
-            GATEWAY_BROKER.
-        queue: The name of the queue: one for each merchant and journal.
-    """
-
-    broker: str | None = None
-    queue: str = "gateway_async"
-
-    def url(self) -> str | None:
-        """Return the URL of the broker; None where none is named.
-
-        Raises:
-            ConfigurationError: If an option holds a password, which others could see.
-        """
-        check_no_password("broker", self.broker, _VARIABLE)
-        return self.broker or os.environ.get(_VARIABLE) or None
-
-
-@attrs.frozen(kw_only=True)
-class _Factory:
-    """Makes what submits jobs, or works on them.
-
-    Attributes:
+    Args:
         settings: Name the gateway and the journal.
         credentials: Who speaks, and how it signs.
+        broker: The queue, or what stands in for one.
         policy: How jobs are cut and worked on.
         rate: Requests a second of all workers together; None for no limit.
     """
 
-    settings: Settings
-    credentials: Credentials
-    policy: WorkerPolicy
-    rate: float | None = None
-
-    def make(self, broker: Any) -> Workers:
-        """Make it for a queue."""
-        self.settings.open_journal()  # refuses what is missing
-        url = locate(self.settings.journal).absolute_url
-        return Workers(broker, self._client, url, policy=self.policy)
-
     @contextlib.asynccontextmanager
-    async def _client(self) -> AsyncIterator[GatewayClient]:
+    async def client() -> AsyncIterator[GatewayClient]:
         async with contextlib.AsyncExitStack() as opened:
             limiter = None
-            if self.rate is not None:
+            if rate is not None:
                 from gateway_async.workers.rate import shared_rate
 
-                settings, credentials = self.settings, self.credentials
                 who = f"{credentials.merchant_id}/{credentials.account_id} at {settings.address}"
-                exact = Fraction(self.rate).limit_denominator(100)  # requests in so many seconds
+                exact = Fraction(rate).limit_denominator(100)  # requests in so many seconds
                 requests, seconds = max(1, exact.numerator), float(exact.denominator)
                 shared = shared_rate(settings.journal, who, requests=requests, seconds=seconds)
                 limiter = await opened.enter_async_context(shared)
-            made = self.settings.client(self.credentials, limiter=limiter)
+            made = settings.client(credentials, limiter=limiter)
             yield await opened.enter_async_context(made)
+
+    settings.open_journal()  # refuses what is missing
+    return Workers(broker, client, locate(settings.journal).absolute_url, policy=policy)
 
 
 @contextlib.contextmanager
@@ -124,7 +79,7 @@ def _telling_what_is_missing() -> Iterator[None]:
 
     Raises:
         ConfigurationError: If it is not installed.
-        RefusedError: If the queue cannot be reached.
+        ConfigurationError: If the queue cannot be reached.
     """
     try:
         yield
@@ -135,22 +90,24 @@ def _telling_what_is_missing() -> Iterator[None]:
             f"a queue needs {error.name}: pip install 'gateway-async[workers]'"
         ) from None
     except ConnectionError as error:
-        raise RefusedError(f"--broker: it cannot be reached ({type(error).__name__})") from None
+        raise ConfigurationError(
+            f"--broker: it cannot be reached ({type(error).__name__})"
+        ) from None
 
 
 def submit(
-    orders: Source,
+    orders: options.Source,
     /,
     *,
     job: str,
     operation: Operation = "refund",
-    slice_size: Annotated[int, AtLeastOne] = _POLICY.slice_size,
-    duplicates: Duplicates = None,
+    slice_size: Annotated[int, options.AtLeastOne] = _POLICY.slice_size,
+    duplicates: options.Duplicates = None,
+    stdio: Annotated[Format, Parameter(name="--format")] = Format.CSV,
     yes: bool = False,
-    queue: QueueOptions = QueueOptions(),
-    stdio: FormatOption = Format.CSV,
-    gateway: JobOptions = JobOptions(),
-    console: ConsoleArgument,
+    queue: options.Queue = options.Queue(),
+    gateway: options.Journaled = options.Journaled(),
+    console: options.Shown,
 ) -> int:
     """Keep the orders of a file in the journal, for workers to send.
 
@@ -165,17 +122,14 @@ def submit(
         slice_size: How many orders a worker takes at a time.
         duplicates: What to do with several rows of one transaction: refuse the file, or send them
             one after the other.
+        stdio: The format of standard input, where the file is `-`.
         yes: Do not ask before the job is handed to the workers.
     """
     layout, settings = LAYOUTS[operation], gateway.settings(duplicates=duplicates)
     repeats = settings.policy.duplicates != "reject"
     with open_table(orders, stdio) as table:
         file = OrderFile(table, layout, settings.dialect, repeats=repeats)
-        factory = _Factory(
-            settings=settings,
-            credentials=settings.credentials(os.environ, console.warn),
-            policy=attrs.evolve(_POLICY, slice_size=slice_size),
-        )
+        credentials = settings.credentials(os.environ, console.warn)
         known, url = find_job(settings, job), queue.url()
         if layout.confirms:
             what = wording(operation, file.totals, settings.address, file.unread)
@@ -190,7 +144,8 @@ def submit(
                 from gateway_async.workers.rabbit import rabbit_broker
 
                 broker = rabbit_broker(url, queue=queue.queue, slices_at_once=1)
-            async with factory.make(broker) as jobs:
+            policy = attrs.evolve(_POLICY, slice_size=slice_size)
+            async with _make(settings, credentials, broker, policy) as jobs:
                 return await jobs.submit(operation, file.orders(), job=job, wake=url is not None)
 
         try:
@@ -201,18 +156,17 @@ def submit(
     said = f"its {count:,} orders wait for workers"
     if known.status is not None:
         said = f"workers send what is left of its {count:,} orders"
-    facts = {"orders": count, "is_new": known.status is None, "journal": known.place}
-    console.tell("submitted", f"{known.described}; {said}", **facts)
+    console.tell("submitted", f"{known.described}; {said}", orders=count, **known.facts)
     return DONE
 
 
-def worker(
+async def worker(
     *,
-    slices: Annotated[int, AtLeastOne] = 10,
-    queue: QueueOptions = QueueOptions(),
-    pace: PaceOptions = PaceOptions(),
-    gateway: JobOptions = JobOptions(),
-    console: ConsoleArgument,
+    slices: Annotated[int, options.AtLeastOne] = 10,
+    queue: options.Queue = options.Queue(),
+    pace: options.Pace = options.Pace(),
+    gateway: options.Journaled = options.Journaled(),
+    console: options.Shown,
 ) -> int:
     """Run slices of jobs until it is stopped: the first signal lets those that run come to an end.
 
@@ -225,25 +179,25 @@ def worker(
     settings, url = gateway.settings(pace), queue.url()
     if url is None:
         raise ConfigurationError(
-            f"--broker: say which queue to work for, such as amqp://host/ (or {_VARIABLE})"
+            "--broker: say which queue to work for, such as amqp://host/ (or GATEWAY_BROKER)"
         )
-    factory = _Factory(
-        settings=settings,
-        credentials=settings.credentials(os.environ, console.warn),
-        policy=attrs.evolve(_POLICY, lease_seconds=settings.journal_lease_seconds),
-        rate=settings.rate,
-    )
-
-    async def work(stop: Stop) -> None:
+    credentials = settings.credentials(os.environ, console.warn)
+    policy = attrs.evolve(_POLICY, lease_seconds=settings.journal_lease_seconds)
+    with (
+        Stop(console) as stop,
+        console.passing_on_logs(*_QUEUE_LOGS),
+        _telling_what_is_missing(),
+    ):
         from gateway_async.workers.rabbit import rabbit_broker, serve
 
         broker = rabbit_broker(url, queue=queue.queue, slices_at_once=slices)
-        workers, until = factory.make(broker), asyncio.Event()
+        workers, until = (
+            _make(settings, credentials, broker, policy, settings.rate),
+            asyncio.Event(),
+        )
         text = f"{workers!r}: working for queue {queue.queue}"
         console.tell("working", text, queue=queue.queue)
-        working = asyncio.get_running_loop().create_task(
-            serve(broker, until, slices_at_once=slices)
-        )
+        working = asyncio.create_task(serve(broker, until, slices_at_once=slices))
         with stop.cancelling():
             try:
                 await asyncio.shield(working)
@@ -254,23 +208,16 @@ def worker(
                 except asyncio.CancelledError:
                     working.cancel()
                     await asyncio.wait({working})
-
-    with (
-        Stop(console) as stop,
-        console.passing_on_logs(*_QUEUE_LOGS),
-        _telling_what_is_missing(),
-    ):
-        asyncio.run(work(stop))
     return DONE
 
 
-def watch(
+async def watch(
     job: str,
     /,
     *,
     json: bool = False,
-    gateway: JobOptions = JobOptions(),
-    console: ConsoleArgument,
+    gateway: options.Journaled = options.Journaled(),
+    console: options.Shown,
 ) -> int:
     """Show how far a job has come that workers run, until it is done. Nothing is sent.
 
@@ -278,25 +225,15 @@ def watch(
         job: The name of the job.
         json: Print one JSON object at the end: job, orders and states.
     """
-    settings = gateway.settings()
-
-    async def work() -> JobProgress:
-        last: JobProgress | None = None
-        async with settings.open_journal(create=False) as journal:
-            total = (await journal.status(job)).total
-            with gauged(console, job, total) as gauge:
-                async for last in watch_job(journal, job, _POLICY.watch_seconds):
-                    gauge.counts.clear()
-                    gauge.counts.update({str(s): n for s, n in last.counts.items() if n})
-                    gauge.reach(last.settled)
-        if last is None:
-            raise RefusedError(f"job {job} was not looked at")
-        return last
-
-    last = asyncio.run(work())
+    async with gateway.settings().open_journal(create=False) as journal:
+        last: JobStatus | JobProgress = await journal.status(job)
+        with gauged(console, job, last.total) as gauge:
+            async for last in watch_job(journal, job, _POLICY.watch_seconds):
+                gauge.counts.clear()
+                gauge.counts.update({str(s): n for s, n in last.counts.items() if n})
+                gauge.reach(last.settled)
     counts = {str(state): count for state, count in last.counts.items() if count}
-    listed = ", ".join(f"{count:,} {state}" for state, count in counts.items())
-    console.tell("done", f"job {job}: {listed or 'no orders'}", counts=counts)
+    console.tell("done", f"job {job}: {so_far(last.counts) or 'no orders'}", counts=counts)
     if json:
         print_json({"job": job, "orders": last.total, "states": counts})
     succeeded = last.counts[JobState.SUCCEEDED]

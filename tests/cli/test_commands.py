@@ -1,5 +1,6 @@
 """Help, usage, look-ups and dry runs."""
 
+import io
 import json
 import re
 import tracemalloc
@@ -11,9 +12,11 @@ import pytest
 
 from gateway_async.batching.results import Exchange, Outcome
 from gateway_async.cli.app import COMMANDS, run as run_here
-from gateway_async.cli.orders import LAYOUTS
-from gateway_async.cli.run import Results, RunSummary
+from gateway_async.cli.orders import LAYOUTS, OrderFile
+from gateway_async.cli.outcomes import Results
+from gateway_async.cli.run import Run
 from gateway_async.cli.settings import VARIABLES
+from gateway_async.cli.tables import Format, Table
 from gateway_async.models.orders import OutcomeStatus, RefundOrder
 from gateway_async.models.records import RefundRecord
 from gateway_async.sandbox import Sandbox
@@ -29,6 +32,7 @@ from tests.cli.running import (
 )
 
 ROW = ("T1", "O1", "EUR", "9.00", "1.00", "late")
+SAMPLE = "\n".join(map(",".join, (REFUND_COLUMNS, ROW))).encode()
 IBAN = "DE89370400440532013000"
 JOBS = ("list", "show", "outcomes", "resolve", "resume")
 
@@ -217,7 +221,8 @@ def test_no_result_column_hides_an_input_column() -> None:
 
 
 def test_memory_does_not_grow_with_the_rows() -> None:
-    results = Results(LAYOUTS["refund"], RunSummary(command="refund"))
+    file = OrderFile(Table(format=Format.CSV, file=io.BytesIO(SAMPLE)), LAYOUTS["refund"])
+    results = Results(file, Run(command="refund"))
     order = RefundOrder(
         transaction_id="T1", order_no="O1", currency="EUR", amount=Decimal(9), refund_amount=1
     )

@@ -14,7 +14,7 @@ from rich.console import Console as RichConsole
 
 from gateway_async.cli.app import run
 from gateway_async.cli.console import Console, Gauge, plain_console, standard_output, summary_table
-from gateway_async.cli.run import RunSummary, Stop, drive, guarded
+from gateway_async.cli.run import Run, Stop, drive, guarded
 from gateway_async.errors import ConfigurationError, JobBusyError, JournalError
 
 
@@ -180,7 +180,7 @@ def stop() -> Iterator[Stop]:
 
 
 async def seen(streamed: Streamed, stop: Stop) -> tuple[list[int], Exception | None]:
-    told, summary = list[int](), RunSummary(command="refund")
+    told, summary = list[int](), Run(command="refund")
     try:
         await drive(streamed, told.append, summary, stop=stop, tick=lambda: None)
     except Exception as error:  # noqa: BLE001  # whatever comes is looked at

@@ -5,8 +5,8 @@ import signal
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from gateway_async.cli.console import Console
-from gateway_async.cli.run import RunSummary, reporting
+from gateway_async.cli.options import Files
+from gateway_async.cli.run import Run
 from gateway_async.sandbox.faults import Latency, NoReply, ResetBeforeEffect
 from tests.cli.running import COLUMNS, names, outcomes, run, start, write, write_refunds
 from tests.report.test_page import Read
@@ -131,13 +131,14 @@ async def test_a_report_takes_the_place_of_a_report_alone(
     assert (orders.read_bytes(), record.read_text()) == (before, "the only record")
     assert sandbox.requests["refund"] == 0
 
-    page, summary = tmp_path / "night.html", RunSummary(command="refund")
+    page = tmp_path / "night.html"
+    told = Run(command="refund", files=Files(report=page))
     page.write_text("")
-    with reporting(page, summary, Console()):
-        summary.counts["succeeded"] += 1
+    with told.reporting():
+        told.counts["succeeded"] += 1
         page.write_text("another record, meanwhile")
     assert "<!DOCTYPE html>" in page.read_text()
     assert (tmp_path / "night.html.1").read_text() == "another record, meanwhile"
-    with reporting(page, summary, Console()):
+    with told.reporting():
         pass
     assert not (tmp_path / "night.html.2").exists()
