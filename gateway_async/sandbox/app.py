@@ -1,10 +1,11 @@
 """The gateway as an aiohttp application: its routes, its faults, and when an effect lands.
 
-It decides nothing about money: `service` and `checkout` do.
+It decides nothing about money: `service` does.
 """
 
 import asyncio
 import contextlib
+import functools
 import socket
 import struct
 from collections import Counter, deque
@@ -104,17 +105,6 @@ class RequestLog:
         self.last.append(request)
 
 
-@attrs.frozen(eq=False)
-class _Work:
-    """One request of the merchant's, read and struck by its faults, and not yet carried out."""
-
-    request: web.Request
-    operation: Operation
-    fields: "Mapping[str, str]" = attrs.field(repr=False)
-    plan: "Plan"
-    problem: str  # why it cannot be read, if so
-
-
 class Server:
     """The gateway as an aiohttp application, on a socket that is given.
 
@@ -136,12 +126,11 @@ class Server:
         self.requests: RequestLog = RequestLog()
         self._notifier = notifier
         self._service = service
-        self._pages = service.pages
         self._faults = faults
         self._clock = clock
         self._closing = asyncio.Event()
         self._tasks: set[asyncio.Task[Any] | None] = set()
-        self._late: dict[_Work, asyncio.TimerHandle] = {}
+        self._late: dict[Callable[[], Reply], asyncio.TimerHandle] = {}
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.add_routes([web.post(path, self._merchant_request) for path in PATHS])
         app.add_routes([web.route(m, "/pay/{page_id}", self._shopper_request) for m in _METHODS])
@@ -184,7 +173,7 @@ class Server:
         except UnreadableBodyError as error:
             fields, problem = {}, str(error)
         if request.path == CHECKOUT.path and (page_id := fields.get("gbc_id")) is not None:
-            found = self._pages.find(page_id)
+            found = self._service.find(page_id)
             # An address of its own: Reload and Back ask for it again, and post nothing.
             return _see_other(f"/pay/{page_id}") if found else self._payment_page(None)
         operation = operation_of(request.path, fields)
@@ -193,17 +182,17 @@ class Server:
         self.requests.record(LoggedRequest(operation.name, orders=count, faults=plan.names))
         if plan.delay_seconds:
             await asyncio.sleep(plan.delay_seconds)
-        work = _Work(request, operation, fields, plan, problem)
-        ending = next(iter(plan.of(faults.Ending)), None)
-        if ending is not None:
-            return await self._end(work, ending)
-        reply = self._carry_out(work)
+        carry_out = functools.partial(self._carry_out, operation, fields, plan, problem)
+        for ending in plan.of(faults.Ending):
+            return await self._end(request, ending, carry_out)
+        reply = carry_out()
         return web.Response(status=reply.status, headers=reply.headers, body=reply.body)
 
-    def _carry_out(self, work: _Work) -> Reply:
+    def _carry_out(
+        self, operation: Operation, fields: "Mapping[str, str]", plan: "Plan", problem: str
+    ) -> Reply:
         """Carry a request out, and write what is said of it."""
-        operation, fields, plan = work.operation, work.fields, work.plan
-        problem = work.problem or self._service.refusal(operation, fields) or plan.refusal
+        problem = problem or self._service.refusal(operation, fields) or plan.refusal
         if plan.of(faults.IgnoreSelection):
             fields = {n: v for n, v in fields.items() if n not in SELECTION_FIELDS}
         if problem:
@@ -213,18 +202,19 @@ class Server:
             self._notify(answer.notice)
         for fault in plan.of(faults.AnswerFault):
             answer = fault.distort(answer)
-        reply = write_reply(answer, self._service.merchant.signer)
+        reply = write_reply(answer, self._service.signer)
         for reply_fault in plan.of(faults.ReplyFault):
             reply = reply_fault.rewrite(reply)
         return reply
 
-    async def _end(self, work: _Work, ending: faults.Ending) -> web.StreamResponse:
+    async def _end(
+        self, request: web.Request, ending: faults.Ending, carry_out: "Callable[[], Reply]"
+    ) -> web.StreamResponse:
         """Do with a request, and with its connection, what an ending wants."""
-        request = work.request
         if isinstance(ending, faults.LateEffect):
             loop = asyncio.get_running_loop()
-            self._late[work] = loop.call_later(ending.seconds, self._land, work)
-        right_reply = self._carry_out(work) if ending.after_effect else None
+            self._late[carry_out] = loop.call_later(ending.seconds, self._land, carry_out)
+        right_reply = carry_out() if ending.after_effect else None
         if ending.connection == "held":
             await self._until_closing(request)
         reply = ending.instead or right_reply
@@ -253,33 +243,33 @@ class Server:
                 async with asyncio.timeout(_HELD_LOOK_SECONDS):
                     await self._closing.wait()
 
-    def _land(self, work: _Work) -> None:
-        self._late.pop(work).cancel()
-        self._carry_out(work)
+    def _land(self, carry_out: "Callable[[], Reply]") -> None:
+        self._late.pop(carry_out).cancel()
+        carry_out()
 
     def land_late_effects(self) -> int:
         """Let every late effect land now; return how many there were."""
         waiting = list(self._late)
-        for work in waiting:
-            self._land(work)
+        for carry_out in waiting:
+            self._land(carry_out)
         return len(waiting)
 
     # The shopper
 
     async def _shopper_request(self, request: web.Request) -> web.StreamResponse:
         """Show a payment page, or enter what was chosen there and lead the shopper on."""
-        transaction = self._pages.find(request.match_info["page_id"])
+        transaction = self._service.find(request.match_info["page_id"])
         if transaction is None or request.method != "POST":
             return self._payment_page(transaction)
         choice = str((await request.post()).get("choice"))
-        self._notify(self._pages.decide(transaction, choice))
-        back = self._pages.way_back(transaction, choice)
+        self._notify(self._service.decide(transaction, choice))
+        back = self._service.way_back(transaction, choice)
         if not back:
             return _html(render("message", title="Thank you", text="You may close this page."))
         return _see_other(back)
 
     def _payment_page(self, transaction: "Transaction | None") -> web.Response:
-        return _html(self._pages.payment_page(transaction), status=200 if transaction else 404)
+        return _html(self._service.page(transaction), status=200 if transaction else 404)
 
     def _notify(self, notice: Notice | None) -> None:
         if notice is not None:

@@ -75,7 +75,6 @@ class Latency(Fault):
     jitter: float = 0.0
 
 
-@attrs.frozen
 class IgnoreSelection(Fault):
     """A look-up answers with the recent records, whatever it was asked for."""
 
@@ -108,7 +107,6 @@ class Ending(Fault):
         yield body
 
 
-@attrs.frozen
 class DropReply(Ending):
     """The effect is done, and the connection is closed without a reply."""
 
@@ -121,7 +119,6 @@ class ResetBeforeEffect(Ending):
     after_effect: bool = attrs.field(default=False, init=False, repr=False)
 
 
-@attrs.frozen
 class ResetAfterEffect(Ending):
     """The effect is done, and the connection is reset."""
 
@@ -244,12 +241,10 @@ class _Streamed(Ending):
             left -= _PIECE_BYTES
 
 
-@attrs.frozen
 class HugeReply(_Streamed):
     """The effect is done, and the right reply is followed by white space up to `size_bytes`."""
 
 
-@attrs.frozen
 class GzipBomb(_Streamed):
     """The same as `HugeReply`, small on the wire and of `size_bytes` when decompressed."""
 
@@ -265,7 +260,6 @@ class GzipBomb(_Streamed):
 # What a reply says
 
 
-@attrs.frozen
 class AnswerFault(Fault):
     """The effect is done, and the reply says something else; it is signed after that."""
 
@@ -300,7 +294,6 @@ class DoubledItems(AnswerFault):
         return answer.with_list([*doubled, *answer.records[self.count :]])
 
 
-@attrs.frozen
 class ReorderedItems(AnswerFault):
     """The records come in the opposite order."""
 
@@ -323,7 +316,6 @@ class ExtraItems(AnswerFault):
         return answer.with_list([*strangers, *answer.records])
 
 
-@attrs.frozen
 class EmptyLookUp(AnswerFault):
     """The list is empty, and the request is accepted all the same."""
 
@@ -331,7 +323,6 @@ class EmptyLookUp(AnswerFault):
         return answer.with_list([])
 
 
-@attrs.frozen
 class NullList(AnswerFault):
     """The list is `null`."""
 
@@ -404,7 +395,6 @@ class ChangedCurrency(_RecordFault):
         return {**record, "currency": self.value}
 
 
-@attrs.frozen
 class ChangedIdentity(AnswerFault):
     """The first two records have each other's order number; a single one has a stranger's."""
 
@@ -417,7 +407,6 @@ class ChangedIdentity(AnswerFault):
         return answer.with_records([*changed, *answer.records[2:]])
 
 
-@attrs.frozen
 class NumbersForText(AnswerFault):
     """Amounts, identifiers and statuses come as JSON numbers where they can."""
 
@@ -426,7 +415,6 @@ class NumbersForText(AnswerFault):
         return attrs.evolve(answer, fields=_numbers(answer.fields)).with_records(records)
 
 
-@attrs.frozen
 class UnknownFields(AnswerFault):
     """Envelope and records have a field each that the interface does not list."""
 
@@ -452,7 +440,6 @@ def _numbers(record: _Record) -> _Record:
 # The bytes of a reply
 
 
-@attrs.frozen
 class ReplyFault(Fault):
     """The effect is done, and the bytes of the reply or its headers are others."""
 
@@ -464,7 +451,6 @@ class ReplyFault(Fault):
         return reply
 
 
-@attrs.frozen
 class InvalidBody(ReplyFault):
     """The second half of the body is missing, and the reply is complete as HTTP sees it."""
 
@@ -482,7 +468,6 @@ class WrongContentType(ReplyFault):
         return attrs.evolve(reply, headers={**reply.headers, "Content-Type": self.value})
 
 
-@attrs.frozen
 class ByteOrderMark(ReplyFault):
     """A byte order mark stands before the body."""
 
@@ -490,7 +475,6 @@ class ByteOrderMark(ReplyFault):
         return attrs.evolve(reply, body=b"\xef\xbb\xbf" + reply.body)
 
 
-@attrs.frozen
 class GzipReply(ReplyFault):
     """The body is compressed, and says so."""
 
@@ -499,7 +483,6 @@ class GzipReply(ReplyFault):
         return attrs.evolve(reply, headers=headers, body=gzip.compress(reply.body))
 
 
-@attrs.frozen
 class _XmlFault(ReplyFault):
     def _rewritten(self, reply: Reply) -> Reply:
         if reply.headers.get("Content-Type") != XML_TYPE:
@@ -515,12 +498,10 @@ class _XmlFault(ReplyFault):
         return ""
 
 
-@attrs.frozen
 class Doctype(_XmlFault):
     """A harmless document type stands in the XML of a payment; other replies stay."""
 
 
-@attrs.frozen
 class EntityBomb(_XmlFault):
     """Entities that unfold to gigabytes stand in the XML of a payment."""
 
@@ -543,7 +524,6 @@ class ExternalEntity(_XmlFault):
 # What is sent to a `notify_url`
 
 
-@attrs.frozen
 class NotificationFault(Fault):
     """It strikes notifications, and never a request.
 
@@ -551,7 +531,6 @@ class NotificationFault(Fault):
     """
 
 
-@attrs.frozen
 class LostNotification(NotificationFault):
     """It is never sent."""
 
@@ -563,7 +542,6 @@ class LateNotification(NotificationFault):
     seconds: float = 2.0
 
 
-@attrs.frozen
 class OvertakenNotification(NotificationFault):
     """It is sent only after the next one, whatever that is about."""
 

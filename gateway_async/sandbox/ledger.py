@@ -266,14 +266,6 @@ class Ledger:
         self._by_order_no.setdefault(transaction.order_no, []).append(transaction)
         self._refunds.extend(transaction.refunds)
 
-    def decide(self, transaction_id: str, status: PaymentStatus) -> bool:
-        """Enter what the shopper decided on the payment page; False if that was done before."""
-        transaction = self._transactions[transaction_id]
-        if transaction.status is not PaymentStatus.WAITING:
-            return False
-        transaction.status = status
-        return True
-
     def carry_out(self, operation: str, instruction: Instruction, now: "datetime") -> Verdict:
         """Carry out one instruction of a batch, or refuse it."""
         transaction = self._transactions.get(instruction.transaction_id)

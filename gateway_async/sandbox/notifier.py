@@ -2,8 +2,7 @@
 
 The interface shows neither the payload of a notification, nor its signature, nor which operation
 emits one, nor whether it comes again. All of it is the sandbox's own choice: a payment of any kind
-and a payout are notified once they are decided, a payment with the fields of `payment_notice`, a
-payout with those of `payout_notice`.
+and a payout are notified once they are decided.
 
 Nothing leaves this machine: whatever a name resolves to, no socket is opened to an address that is
 not this machine's, and no redirect is followed.
@@ -21,7 +20,6 @@ from urllib.parse import urlencode, urlsplit
 import aiohttp
 import attrs
 
-from gateway_async.operations import CHECKOUT, PAY_APM, PAY_DIRECT, PAYOUT, Operation
 from gateway_async.sandbox.faults import (
     LateNotification,
     LostNotification,
@@ -29,23 +27,11 @@ from gateway_async.sandbox.faults import (
     Plan,
     RepeatedNotification,
 )
-from gateway_async.sandbox.ledger import PaymentStatus
-from gateway_async.sandbox.messages import (
-    JSON_TYPE,
-    XML_TYPE,
-    Merchant,
-    Notice,
-    clean,
-    to_json,
-    to_xml,
-)
-from gateway_async.sandbox.records import amount_text, named
-from gateway_async.signing import SIGNATURE_FIELD
+from gateway_async.sandbox.messages import JSON_TYPE, XML_TYPE, Notice, clean, to_json, to_xml
+from gateway_async.signing import SIGNATURE_FIELD, HmacSigner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from gateway_async.sandbox.ledger import Payout, Transaction
 
 _KEPT = 1000
 _MOST_UNDER_WAY = 1000
@@ -87,47 +73,6 @@ class Notification:
     status: int | None = None
 
 
-def payment_notice(
-    merchant: Merchant, transaction: "Transaction", *, result_info: str
-) -> Notice | None:
-    """Return the notification of a payment that is decided; None without a `notify_url`."""
-    made_by = (op for op in (PAY_DIRECT, PAY_APM) if transaction.effects[op.name])
-    is_authorised = transaction.status is PaymentStatus.AUTHORISED
-    return _notice(
-        transaction.details.get("notify_url"),
-        next(made_by, CHECKOUT),
-        {
-            **merchant.identity,
-            **named(transaction),
-            "order_status": "1" if is_authorised else "0",
-            "result_info": result_info,
-            "payment_status": transaction.status.value,
-        },
-    )
-
-
-def payout_notice(
-    merchant: Merchant, fields: "Mapping[str, str]", payout: "Payout"
-) -> Notice | None:
-    """Return the notification of a payout; None without a `notify_url`."""
-    return _notice(
-        fields.get("notify_url"),
-        PAYOUT,
-        {
-            **merchant.identity,
-            "request_id": payout.request_id,
-            "transaction_id": payout.transaction_id,
-            "payment_amount": amount_text(payout.amount),
-            "payment_currency": payout.currency,
-            "status": "COMPLETED",
-        },
-    )
-
-
-def _notice(url: str | None, operation: Operation, fields: dict[str, str]) -> Notice | None:
-    return Notice(url=url, operation=operation, fields=fields) if url else None
-
-
 @attrs.define(eq=False)
 class _Delivery:
     """One notification under way.
@@ -152,16 +97,14 @@ class Notifier:
     """Sends notifications to merchants, in the background.
 
     Attributes:
-        merchant: Whose secret they are signed with.
+        signer: Makes their `encryption_data`, as that of a request; None for none.
         written_as: How: one of `WRITERS`.
-        signed: Whether they carry an `encryption_data`, made as that of a request is.
         pauses: Seconds before each attempt, one number an attempt.
         sent: The last 1,000 notifications, in the order in which they were sent or given up.
     """
 
-    merchant: Merchant
+    signer: HmacSigner | None
     written_as: str
-    signed: bool
     pauses: "Sequence[float]"
     sent: deque[Notification] = attrs.field(init=False, factory=lambda: deque(maxlen=_KEPT))
     _session: aiohttp.ClientSession | None = attrs.field(init=False, default=None)
@@ -174,8 +117,8 @@ class Notifier:
         """
         is_xml = self.written_as == "xml"
         fields = {n: clean(v) if is_xml else v for n, v in notice.fields.items()}
-        if self.signed:
-            fields[SIGNATURE_FIELD] = self.merchant.signer.sign(notice.operation, fields)
+        if self.signer is not None:
+            fields[SIGNATURE_FIELD] = self.signer.sign(notice.operation, fields)
         content_type, write = WRITERS[self.written_as]
         notification = Notification(
             operation=notice.operation.name,

@@ -3,8 +3,9 @@
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from gateway_async.operations import REFUND, Operation
-from gateway_async.sandbox.cards import masked
 from gateway_async.sandbox.ledger import to_amount, to_text
 from gateway_async.sandbox.messages import read_nested
 from gateway_async.signing import SIGNATURE_FIELD
@@ -12,11 +13,73 @@ from gateway_async.signing import SIGNATURE_FIELD
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gateway_async.sandbox.cards import CardResult
     from gateway_async.sandbox.ledger import Payout, Refund, Transaction, Verdict
 
 DONE, REFUSED = "1", "0"
 """The sandbox's own item statuses; the interface shows the first only."""
+
+# Cards: any other number than these is authorised
+
+_SHORTEST, _LONGEST = 12, 19
+_SHOWN_HEAD, _SHOWN_TAIL = 6, 4
+
+
+@attrs.frozen(kw_only=True)
+class CardResult:
+    """What becomes of a card payment.
+
+    Attributes:
+        order_status: 1 where it was authorised, 0 where it was declined.
+        result_info: Code, colon, text.
+        risk_action: What the fraud check says.
+        risk_score: Its score, 0 to 100.
+    """
+
+    order_status: str = "0"
+    result_info: str
+    risk_action: str = "ACCEPT"
+    risk_score: str = "5"
+
+    @property
+    def authorised(self) -> bool:
+        """Whether the amount was reserved."""
+        return self.order_status == "1"
+
+
+AUTHORISED = CardResult(order_status="1", result_info="0000:success")
+DECLINED = CardResult(result_info="2001:declined")
+NOT_A_CARD = CardResult(result_info="2000:not a card number")
+UNKNOWN_TOKEN = CardResult(result_info="2016:unknown token")
+
+TEST_CARDS: "Mapping[str, CardResult]" = {
+    "4000000000000002": DECLINED,
+    "4000000000009995": CardResult(result_info="2011:insufficient funds"),
+    "4000000000000069": CardResult(result_info="2012:expired card"),
+    "4000000000000127": CardResult(result_info="2013:wrong security code"),
+    "4000000000000119": CardResult(result_info="2014:issuer not available"),
+    "4100000000000019": CardResult(
+        result_info="2015:blocked by the fraud check", risk_action="REJECT", risk_score="95"
+    ),
+}
+
+
+def card_result(number: str) -> CardResult:
+    """Say what becomes of a payment with this card."""
+    digits = number.replace(" ", "")
+    if not (digits.isascii() and digits.isdigit() and _SHORTEST <= len(digits) <= _LONGEST):
+        return NOT_A_CARD
+    return TEST_CARDS.get(digits, AUTHORISED)
+
+
+def masked(number: str) -> str:
+    """Return the first six and last four digits, and nothing of what is no card number."""
+    digits = number.replace(" ", "")
+    if card_result(digits) is NOT_A_CARD:
+        return "***"
+    return digits[:_SHOWN_HEAD] + "*" * (len(digits) - 10) + digits[-_SHOWN_TAIL:]
+
+
+# Records
 
 _TIME = "%Y%m%d%H%M%S"
 PAYOUT_FEE = Decimal("5.00")
@@ -132,7 +195,7 @@ def token_of(transaction: "Transaction") -> str:
 
 
 def payment_record(
-    transaction: "Transaction", fields: "Mapping[str, str]", result: "CardResult"
+    transaction: "Transaction", fields: "Mapping[str, str]", result: CardResult
 ) -> dict[str, Any]:
     """Return a direct payment result (2.3)."""
     subscription = _subscription(transaction, date_format="%Y-%m-%d %H:%M:%S")
@@ -177,6 +240,17 @@ def payout_problem(fields: "Mapping[str, str]") -> str:
         ),
     )
     return next((text for failed, text in checks if failed), "")
+
+
+def payout_summary(payout: "Payout") -> dict[str, str]:
+    """Return what a notification says of a payout."""
+    return {
+        "request_id": payout.request_id,
+        "transaction_id": payout.transaction_id,
+        "payment_amount": amount_text(payout.amount),
+        "payment_currency": payout.currency,
+        "status": "COMPLETED",
+    }
 
 
 def payout_record(fields: "Mapping[str, str]", payout: "Payout") -> dict[str, Any]:

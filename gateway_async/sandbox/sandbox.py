@@ -3,6 +3,7 @@
 import math
 import os
 import socket
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self
@@ -12,18 +13,16 @@ import attrs
 from gateway_async.dialect import Dialect, PaymentState
 from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox.app import Server
-from gateway_async.sandbox.checkout import Checkout, to_location
+from gateway_async.sandbox.checkout import to_location
 from gateway_async.sandbox.faults import Faults
 from gateway_async.sandbox.ledger import Ledger, PaymentStatus, to_amount
-from gateway_async.sandbox.messages import Merchant
 from gateway_async.sandbox.notifier import WRITERS, Notifier
 from gateway_async.sandbox.records import DONE, REFUSED
 from gateway_async.sandbox.service import Service
+from gateway_async.signing import HmacSigner
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Callable
-    from types import TracebackType
 
     from gateway_async.sandbox.app import RequestLog
     from gateway_async.sandbox.notifier import Notification
@@ -53,31 +52,33 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def _expect(is_right: "Callable[[Any], bool]", expected: str) -> Any:  # noqa: ANN401  # a validator
-    def check(_: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
-        if not is_right(value):  # the value is not shown: one of them is the secret
-            raise ConfigurationError(
-                f"Sandbox.{attribute.name}: expected {expected}, got {type(value).__name__}"
-            )
-
-    return check
-
-
 def _are_pauses(value: object) -> bool:
     numbers = value if isinstance(value, tuple | list) else (None,)
     return all(type(one) in (int, float) and 0 <= one < math.inf for one in numbers)
 
 
-def _web_address(_: object, attribute: "attrs.Attribute[Any]", url: str) -> None:
-    if url and not to_location(url):
-        raise ConfigurationError(f"Sandbox.{attribute.name}: {url!r} is no http or https address")
-
-
-_TEXT = _expect(lambda value: isinstance(value, str) and bool(value.strip()), "a non-empty str")
-_FLAG = _expect(lambda value: isinstance(value, bool), "True or False")
-_SEED = _expect(lambda value: value is None or isinstance(value, int), "an int")
-_CLOCK = _expect(callable, "a function that returns a datetime")
-_PAUSES = _expect(_are_pauses, "a tuple of numbers of seconds, 0 or more")
+_CHECKS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
+    (
+        ("merchant_id", "account_id", "secret"),
+        lambda value: isinstance(value, str) and bool(value.strip()),
+        "a non-empty str",
+    ),
+    (("random_seed",), lambda value: value is None or isinstance(value, int), "an int"),
+    (
+        ("deduplicate_payouts", "notify_signed"),
+        lambda value: isinstance(value, bool),
+        "True or False",
+    ),
+    (("clock",), callable, "a function that returns a datetime"),
+    (
+        ("return_url", "cancel_url"),
+        lambda url: url == "" or bool(to_location(url)),
+        "a web address",
+    ),
+    (("notify_format",), WRITERS.__contains__, f"one of {', '.join(WRITERS)}"),
+    (("notify_pauses",), _are_pauses, "a tuple of numbers of seconds, 0 or more"),
+)
+"""What settings must be, and how that is said; the value is not: one of them is the secret."""
 
 
 @attrs.define(kw_only=True, eq=False, repr=False)
@@ -121,39 +122,38 @@ class Sandbox:
         ConfigurationError: A setting is wrong.
     """
 
-    merchant_id: str = attrs.field(default="M1", validator=_TEXT)
-    account_id: str = attrs.field(default="A1", validator=_TEXT)
-    secret: str = attrs.field(default="sandbox-secret", validator=_TEXT, repr=False)
+    merchant_id: str = "M1"
+    account_id: str = "A1"
+    secret: str = attrs.field(default="sandbox-secret", repr=False)
     host: str = LOOPBACK
     port: int = 0
-    random_seed: int | None = attrs.field(default=None, validator=_SEED)
-    deduplicate_payouts: bool = attrs.field(default=False, validator=_FLAG)
-    clock: "Callable[[], datetime]" = attrs.field(default=_utc_now, validator=_CLOCK)
-    return_url: str = attrs.field(default="", validator=_web_address)
-    cancel_url: str = attrs.field(default="", validator=_web_address)
+    random_seed: int | None = None
+    deduplicate_payouts: bool = False
+    clock: "Callable[[], datetime]" = _utc_now
+    return_url: str = ""
+    cancel_url: str = ""
     notify_format: str = "form"
-    notify_signed: bool = attrs.field(default=True, validator=_FLAG)
-    notify_pauses: tuple[float, ...] = attrs.field(default=(0.0, 0.2, 1.0), validator=_PAUSES)
+    notify_signed: bool = True
+    notify_pauses: tuple[float, ...] = (0.0, 0.2, 1.0)
     faults: Faults = attrs.field(init=False)
     ledger: Ledger = attrs.field(init=False, factory=Ledger)
+    _signer: HmacSigner = attrs.field(init=False)
     _notifier: Notifier = attrs.field(init=False)
     _server: Server | None = attrs.field(init=False, default=None)
     _base_url: str = attrs.field(init=False, default="")
 
     def __attrs_post_init__(self) -> None:
-        if self.notify_format not in WRITERS:
-            known = ", ".join(map(repr, WRITERS))
-            raise ConfigurationError(
-                f"Sandbox.notify_format: {self.notify_format!r} is no format; there are {known}"
-            )
+        for names, is_right, expected in _CHECKS:
+            for name in names:
+                value = getattr(self, name)
+                if not is_right(value):
+                    got = type(value).__name__
+                    raise ConfigurationError(f"Sandbox.{name}: expected {expected}, got {got}")
         self.faults = Faults(random_seed=self.random_seed)
-        merchant = Merchant(
-            merchant_id=self.merchant_id, account_id=self.account_id, secret=self.secret
-        )
+        self._signer = HmacSigner(self.secret)
         self._notifier = Notifier(
-            merchant=merchant,
+            signer=self._signer if self.notify_signed else None,
             written_as=self.notify_format,
-            signed=self.notify_signed,
             pauses=self.notify_pauses,
         )
 
@@ -218,29 +218,34 @@ class Sandbox:
         Raises:
             ConfigurationError: There is no such status, or the count or amount is none.
         """
+        chosen = PaymentStatus.__members__.get(status.upper())
+        text = f"{amount:f}" if isinstance(amount, Decimal) else str(amount)
+        paid = to_amount(text) if type(amount) in (Decimal, str, int) else None
         if type(count) is not int or count < 0:
             raise ConfigurationError(f"Sandbox.seed: {count!r} is no count; write 0 or more")
-        chosen = PaymentStatus.__members__.get(status.upper())
         if chosen is None:
             known = ", ".join(name.lower() for name in PaymentStatus.__members__)
             raise ConfigurationError(f"Sandbox.seed: {status!r} is no status; there are {known}")
-        text = f"{amount:f}" if isinstance(amount, Decimal) else str(amount)
-        paid = to_amount(text) if type(amount) in (Decimal, str, int) else None
         if paid is None:
             raise ConfigurationError(
-                f"Sandbox.seed: {amount!r} is no amount; write a Decimal or its text, such as "
-                "'10.00'"
+                f"Sandbox.seed: {amount!r} is no amount; write a Decimal or its text, as '10.00'"
             )
-        now = self.clock()
-        first = len(self.ledger) + 1
-        opened = (
+        now, first = self.clock(), len(self.ledger) + 1
+        opened = [
             self.ledger.open(
                 order_no=f"S{number:08d}", currency=currency, amount=paid, now=now, status=chosen
             )
             for number in range(first, first + count)
-        )
-        names = [field.name for field in attrs.fields(SeededOrder)]
-        return [SeededOrder(**{name: getattr(one, name) for name in names}) for one in opened]
+        ]
+        return [
+            SeededOrder(
+                transaction_id=one.transaction_id,
+                order_no=one.order_no,
+                currency=currency,
+                amount=paid,
+            )
+            for one in opened
+        ]
 
     def land_late_effects(self) -> int:
         """Let every late effect that is still out land now; return how many there were."""
@@ -259,30 +264,20 @@ class Sandbox:
             raise ConfigurationError("Sandbox: entered twice; make a new one")
         listening = _bind(self.host, self.port)
         self._base_url = _base_url(listening)
-        merchant, ledger = self._notifier.merchant, self.ledger
-        pages = Checkout(
-            merchant=merchant,
-            ledger=ledger,
+        service = Service(
+            identity={"merchant_id": self.merchant_id, "account_id": self.account_id},
+            signer=self._signer,
+            ledger=self.ledger,
+            deduplicate_payouts=self.deduplicate_payouts,
             base_url=self._base_url,
             return_url=self.return_url,
             cancel_url=self.cancel_url,
-        )
-        service = Service(
-            merchant=merchant,
-            ledger=ledger,
-            pages=pages,
-            deduplicate_payouts=self.deduplicate_payouts,
         )
         self._server = Server(service, self.faults, clock=self.clock, notifier=self._notifier)
         await self._server.start(listening)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: "TracebackType | None",
-    ) -> None:
+    async def __aexit__(self, *failure: object) -> None:
         await self._started().stop()
         await self._notifier.stop()
 

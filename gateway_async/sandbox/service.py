@@ -2,33 +2,31 @@
 
 Shapes are those of sections 2.3 to 2.8 of the interface; where it shows none, what is here is the
 sandbox's own: orders are selected by `order_no` or `transaction_id`, joined by commas, and refused
-requests carry a `return_status` of 0. No input or output, no clock, no HTTP.
+requests carry a `return_status` of 0. A shopper's first choice counts: whatever is pressed after it
+(twice, again, or something else, after Back or Reload) changes nothing and leads to the same place.
+No input or output, no clock, no HTTP.
 """
 
+import hashlib
 import hmac
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import attrs
 
 from gateway_async.operations import CHECKOUT, PAY_APM, PAY_DIRECT, PAYOUT, QUERY, Operation
-from gateway_async.sandbox import checkout, records
-from gateway_async.sandbox.cards import AUTHORISED, UNKNOWN_TOKEN, CardResult, card_result
+from gateway_async.sandbox import records
+from gateway_async.sandbox.checkout import loading_page, payment_page, render, to_location
 from gateway_async.sandbox.ledger import (
     RECORD_LIMIT,
     Instruction,
     Ledger,
     PaymentStatus,
+    Transaction,
     to_amount,
 )
-from gateway_async.sandbox.messages import (
-    Answer,
-    Merchant,
-    Notice,
-    read_nested,
-    with_brackets_joined,
-)
-from gateway_async.sandbox.notifier import payment_notice, payout_notice
-from gateway_async.signing import SIGNATURE_FIELD
+from gateway_async.sandbox.messages import Answer, Notice, read_nested, with_brackets_joined
+from gateway_async.signing import SIGNATURE_FIELD, HmacSigner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +37,11 @@ _PAYMENTS = (PAY_DIRECT, PAY_APM)
 _PAYMENT_FIELDS = ("order_no", "amount", "currency")
 _CARD_FIELDS = frozenset({"card", "expiration_month", "expiration_year", "security_code"})
 _TOO_MANY = "more than {} orders in one request"
+_PAGE_KEY_LENGTH = 32
+_CHOICES = {
+    "pay": (PaymentStatus.AUTHORISED, records.AUTHORISED),
+    "decline": (PaymentStatus.DECLINED, records.DECLINED),
+}
 
 
 @attrs.frozen(kw_only=True)
@@ -46,35 +49,39 @@ class Service:
     """The gateway behind the HTTP server.
 
     Attributes:
-        merchant: Who may ask.
+        identity: The one merchant's `merchant_id` and `account_id`.
+        signer: Signs requests, replies and notifications alike.
         ledger: Where everything is entered.
-        pages: The pages that shoppers are led to.
         deduplicate_payouts: Whether a `request_id` is paid once only.
+        base_url: Where shoppers reach the pages.
+        return_url: Where they go afterwards, if the payment does not say so; `{order_no}` in it
+            stands for the order number.
+        cancel_url: Where they go when they leave without a choice, likewise.
     """
 
-    merchant: Merchant
+    identity: "Mapping[str, str]"
+    signer: HmacSigner
     ledger: Ledger
-    pages: checkout.Checkout
     deduplicate_payouts: bool
+    base_url: str
+    return_url: str
+    cancel_url: str
 
     # Who asks
 
     def refusal(self, operation: Operation, fields: "Mapping[str, str]") -> str:
         """Say why a request is refused as a whole; empty text where it is not."""
-        if fields.get("merchant_id") != self.merchant.merchant_id:
-            return "unknown merchant_id"
-        if fields.get("account_id") != self.merchant.account_id:
-            return "unknown account_id"
-        expected = self.merchant.signer.sign(operation, fields)
-        if not hmac.compare_digest(expected.encode(), fields.get(SIGNATURE_FIELD, "").encode()):
-            return "encryption_data does not match"
-        return ""
+        for name, value in self.identity.items():
+            if fields.get(name) != value:
+                return f"unknown {name}"
+        expected = self.signer.sign(operation, fields)
+        is_right = hmac.compare_digest(expected.encode(), fields.get(SIGNATURE_FIELD, "").encode())
+        return "" if is_right else "encryption_data does not match"
 
     def refuse(self, operation: Operation, fields: "Mapping[str, str]", text: str) -> Answer:
         """Answer that nothing was done."""
         if operation == CHECKOUT:
-            page = checkout.render("message", title="Refused", text=text)
-            return Answer(operation=operation, page=page)
+            return Answer(operation=operation, page=render("message", title="Refused", text=text))
         said: dict[str, Any] = {"return_status": "0", "return_message": text}
         if operation in _PAYMENTS:
             said = {name: fields.get(name, "") for name in _PAYMENT_FIELDS}
@@ -84,66 +91,59 @@ class Service:
             said |= {"request_id": fields.get("request_id", ""), **failure}
         elif operation.list_field:
             said[operation.list_field] = []
-        return self._answer(operation, said)
-
-    def _answer(
-        self, operation: Operation, said: dict[str, Any], notice: Notice | None = None
-    ) -> Answer:
-        fields = self.merchant.identity | said
-        return Answer(operation=operation, fields=fields, notice=notice)
-
-    def _listed(self, operation: Operation, found: list[dict[str, Any]]) -> Answer:
-        said = {"return_status": "1", "return_message": "OK", operation.list_field or "": found}
-        return self._answer(operation, said)
+        return Answer(operation=operation, fields={**self.identity, **said})
 
     # What is asked
 
     def perform(self, operation: Operation, fields: "Mapping[str, str]", now: "datetime") -> Answer:
         """Carry out a request that is not refused, and answer it."""
         fields = with_brackets_joined(fields)
-        if operation.is_look_up:
-            return self._look_up(operation, fields)
         if operation == PAYOUT:
             return self._pay_out(fields, now)
-        perform = self._pay if operation in (*_PAYMENTS, CHECKOUT) else self._batch
-        return perform(operation, fields, now)
+        if operation in (*_PAYMENTS, CHECKOUT):
+            return self._pay(operation, fields, now)
+        if operation.is_look_up:
+            found = self._look_up(operation, fields)
+        else:
+            found = self._batch(operation, fields, now)
+        if isinstance(found, str):
+            return self.refuse(operation, fields, found)
+        said = {"return_status": "1", "return_message": "OK", operation.list_field or "": found}
+        return Answer(operation=operation, fields={**self.identity, **said})
 
-    def _batch(self, operation: Operation, fields: "Mapping[str, str]", now: "datetime") -> Answer:
+    def _batch(
+        self, operation: Operation, fields: "Mapping[str, str]", now: "datetime"
+    ) -> list[dict[str, Any]] | str:
         """Capture, cancel, review, refund, or do what else takes a list of orders."""
         items = read_nested(fields.get(operation.list_field or ""))
-        problem = ""
         if not isinstance(items, list) or not items:
-            problem = f"{operation.list_field}: missing, empty or not a list"
-        elif not all(isinstance(item, dict) for item in items):
-            problem = f"{operation.list_field}: not a list of objects"
-        elif len(items) > (operation.limit or 0):
-            problem = _TOO_MANY.format(operation.limit)
-        if problem:
-            return self.refuse(operation, fields, problem)
+            return f"{operation.list_field}: missing, empty or not a list"
+        if not all(isinstance(item, dict) for item in items):
+            return f"{operation.list_field}: not a list of objects"
+        if len(items) > (operation.limit or 0):
+            return _TOO_MANY.format(operation.limit)
         done = []
         for item in items:
             verdict = self.ledger.carry_out(operation.name, Instruction.from_item(item), now)
             done.append(records.batch_record(operation, item, verdict))
-        return self._listed(operation, done)
+        return done
 
-    def _look_up(self, operation: Operation, fields: "Mapping[str, str]") -> Answer:
+    def _look_up(
+        self, operation: Operation, fields: "Mapping[str, str]"
+    ) -> list[dict[str, Any]] | str:
         """Query transactions or search refunds: those that are asked for, or the most recent."""
         asked = {name: _split(fields.get(name, "")) for name in SELECTION_FIELDS}
         count = sum(map(len, asked.values()))
         if count > RECORD_LIMIT:
-            return self.refuse(operation, fields, _TOO_MANY.format(RECORD_LIMIT))
+            return _TOO_MANY.format(RECORD_LIMIT)
         chosen = self.ledger.select(**asked) if count else self.ledger.recent()
         if operation == QUERY:
-            found = [records.transaction_record(one) for one in chosen[:RECORD_LIMIT]]
-            return self._listed(operation, found)
+            return [records.transaction_record(one) for one in chosen[:RECORD_LIMIT]]
         refunds = [r for t in chosen for r in t.refunds] if count else self.ledger.recent_refunds()
-        return self._listed(
-            operation,
-            [
-                records.refund_record(refund, self.ledger.transaction(refund.transaction_id))
-                for refund in refunds[:RECORD_LIMIT]
-            ],
-        )
+        return [
+            records.refund_record(refund, self.ledger.transaction(refund.transaction_id))
+            for refund in refunds[:RECORD_LIMIT]
+        ]
 
     def _pay(self, operation: Operation, fields: "Mapping[str, str]", now: "datetime") -> Answer:
         """Begin a payment: a card is decided on now, and entered if it is declined as well.
@@ -159,6 +159,7 @@ class Service:
         if operation == PAY_DIRECT:
             result = self._card_result(fields)
             status = PaymentStatus.AUTHORISED if result.authorised else PaymentStatus.DECLINED
+        ways = self._ways(fields)
         transaction = self.ledger.open(
             order_no=fields["order_no"],
             currency=fields["currency"],
@@ -166,45 +167,114 @@ class Service:
             now=now,
             status=status,
             operation=operation.name,
-            details=records.details_of(fields) | self.pages.ways(fields),
+            details=records.details_of(fields) | ways,
         )
-        if result is not None:
-            said = records.payment_record(transaction, fields, result)
-            notice = payment_notice(self.merchant, transaction, result_info=result.result_info)
-            return self._answer(operation, said, notice)
+        notice = None
         if operation == CHECKOUT:
             shown = {name: value for name, value in fields.items() if name not in _CARD_FIELDS}
-            page = self.pages.loading_page(operation.path, shown, transaction)
-            return Answer(operation=operation, page=page)
-        said = {name: fields[name] for name in _PAYMENT_FIELDS}
-        return self._answer(operation, said | {"issuer_url": self.pages.page_url(transaction)})
+            action, page_id = self.base_url + operation.path, self._page_id(transaction)
+            return Answer(operation=operation, page=loading_page(action, page_id, shown | ways))
+        if result is None:
+            said = {name: fields[name] for name in _PAYMENT_FIELDS}
+            said["issuer_url"] = self._page_url(transaction)
+        else:
+            said = records.payment_record(transaction, fields, result)
+            notice = self._payment_notice(transaction, result)
+        return Answer(operation=operation, fields={**self.identity, **said}, notice=notice)
 
-    def _card_result(self, fields: "Mapping[str, str]") -> CardResult:
+    def _card_result(self, fields: "Mapping[str, str]") -> records.CardResult:
         """Say what becomes of a card, or of the token that an earlier payment was given."""
         card, token = fields.get("card", ""), fields.get("token_id", "")
         if card or not token:
-            return card_result(card)
+            return records.card_result(card)
         earlier = self.ledger.find(token[1:])
         is_known = earlier is not None and token == records.token_of(earlier)
-        return AUTHORISED if is_known else UNKNOWN_TOKEN
+        return records.AUTHORISED if is_known else records.UNKNOWN_TOKEN
 
     def _pay_out(self, fields: "Mapping[str, str]", now: "datetime") -> Answer:
         """Pay out, and again for the same `request_id` unless payouts are deduplicated."""
         problem = records.payout_problem(fields)
         if problem:
             return self.refuse(PAYOUT, fields, problem)
-        before = self.ledger.payouts_of(fields["request_id"]) if self.deduplicate_payouts else []
+        request_id, notice = fields["request_id"], None
+        before = self.ledger.payouts_of(request_id) if self.deduplicate_payouts else []
         if before:
-            return Answer(operation=PAYOUT, fields=records.payout_record(fields, before[0]))
-        amount, currency = records.payout_sum(fields)
-        paid = self.ledger.pay_out(
-            request_id=fields["request_id"], amount=amount, currency=currency, now=now
+            paid = before[0]
+        else:
+            amount, currency = records.payout_sum(fields)
+            paid = self.ledger.pay_out(
+                request_id=request_id, amount=amount, currency=currency, now=now
+            )
+            notice = self._notice(fields, PAYOUT, records.payout_summary(paid))
+        return Answer(operation=PAYOUT, fields=records.payout_record(fields, paid), notice=notice)
+
+    # Notifications
+
+    def _payment_notice(
+        self, transaction: Transaction, result: records.CardResult
+    ) -> Notice | None:
+        made_by = next((op for op in _PAYMENTS if transaction.effects[op.name]), CHECKOUT)
+        said = {
+            **records.named(transaction),
+            "order_status": result.order_status,
+            "result_info": result.result_info,
+            "payment_status": transaction.status.value,
+        }
+        return self._notice(transaction.details, made_by, said)
+
+    def _notice(
+        self, asked: "Mapping[str, str]", operation: Operation, said: dict[str, str]
+    ) -> Notice | None:
+        url = asked.get("notify_url")
+        fields = {**self.identity, **said}
+        return Notice(url=url, operation=operation, fields=fields) if url else None
+
+    # Shoppers
+
+    def _ways(self, fields: "Mapping[str, str]") -> dict[str, str]:
+        """Return the `return_url` and `cancel_url` of a payment, as far as there are any."""
+        order_no = quote(fields.get("order_no", ""), safe="")
+        ways = {
+            name: fields.get(name) or url.replace("{order_no}", order_no)
+            for name, url in (("return_url", self.return_url), ("cancel_url", self.cancel_url))
+        }
+        return {name: url for name, url in ways.items() if url}
+
+    def _page_id(self, transaction: Transaction) -> str:
+        """Return what leads to a transaction's payment page, and cannot be guessed."""
+        name = transaction.transaction_id
+        key = hmac.new(self.signer.secret.encode(), name.encode(), hashlib.sha256)
+        return f"{name}-{key.hexdigest()[:_PAGE_KEY_LENGTH]}"
+
+    def _page_url(self, transaction: Transaction) -> str:
+        return f"{self.base_url}/pay/{self._page_id(transaction)}"
+
+    def find(self, page_id: str) -> Transaction | None:
+        """Return the transaction that a payment page is about, None where there is none."""
+        transaction = self.ledger.find(page_id.partition("-")[0])
+        right = self._page_id(transaction) if transaction else ""
+        return transaction if hmac.compare_digest(right.encode(), page_id.encode()) else None
+
+    def page(self, transaction: Transaction | None) -> str:
+        """Return the payment page, or a page that says why there is none."""
+        if transaction is None:
+            return render("message", title="Not found", text="There is no such payment.")
+        return payment_page(
+            transaction, self._page_url(transaction), self.way_back(transaction, "pay")
         )
-        return Answer(
-            operation=PAYOUT,
-            fields=records.payout_record(fields, paid),
-            notice=payout_notice(self.merchant, fields, paid),
-        )
+
+    def decide(self, transaction: Transaction, choice: str) -> Notice | None:
+        """Enter what the shopper chose, if it is the first choice; return its notification."""
+        if choice not in _CHOICES or transaction.status is not PaymentStatus.WAITING:
+            return None
+        transaction.status, result = _CHOICES[choice]
+        return self._payment_notice(transaction, result)
+
+    def way_back(self, transaction: Transaction, choice: str) -> str:
+        """Return where the merchant wants the shopper; empty text where that is no web address."""
+        back = transaction.details.get("return_url", "")
+        left = transaction.details.get("cancel_url") or back
+        return to_location(back if choice in _CHOICES else left)
 
 
 def _split(text: str) -> list[str]:
