@@ -22,9 +22,10 @@ import asyncio
 import contextlib
 import copy
 import inspect
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -60,7 +61,7 @@ class _Remote:
 
     __slots__ = ("_loop", "_part")
 
-    def __init__(self, part: object, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, part: Any, loop: asyncio.AbstractEventLoop) -> None:  # noqa: ANN401  # see above
         self._part = part
         self._loop = loop
 
@@ -71,16 +72,16 @@ class _Remote:
         return self._there(lambda: repr(self._part))
 
     def __len__(self) -> int:
-        return self._there(lambda: len(cast("Any", self._part)))
+        return self._there(lambda: len(self._part))
 
     def __bool__(self) -> bool:
         return self._there(lambda: bool(self._part))
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._there(lambda: list(cast("Any", self._part))))
+        return iter(self._there(lambda: list(self._part)))
 
     def __getitem__(self, key: object) -> Any:  # noqa: ANN401  # as the part's own
-        return self._ask(lambda: cast("Any", self._part)[key])
+        return self._ask(lambda: self._part[key])
 
     def _ask(self, question: Callable[[], object]) -> Any:  # noqa: ANN401  # as the part's own
         """Return what a question gives there, so that it may be used here."""
@@ -128,29 +129,19 @@ def threaded_sandbox(**settings: Any) -> Iterator[Sandbox]:  # noqa: ANN401  # t
         ConfigurationError: If a setting is wrong.
     """
     sandbox = Sandbox(**settings)
-    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-
-    async def serve() -> None:
-        ended = asyncio.Event()
-        async with sandbox:
-            started.set_result((asyncio.get_running_loop(), ended))
-            await ended.wait()
-
-    with ThreadPoolExecutor(1, "gateway_async sandbox") as executor:
-        serving = executor.submit(asyncio.run, serve())
-        serving.add_done_callback(partial(_say_why, started))
-        loop, ended = started.result()
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="gateway_async sandbox")
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(sandbox.__aenter__(), loop).result()
         try:
             yield cast("Sandbox", _Remote(sandbox, loop))
         finally:
-            loop.call_soon_threadsafe(ended.set)
-            serving.result()
-
-
-def _say_why(started: Future[Any], serving: Future[None]) -> None:
-    """Pass a failure on to the thread that waits for the start."""
-    if not started.done():
-        started.set_exception(serving.exception() or RuntimeError("the sandbox ended too early"))
+            asyncio.run_coroutine_threadsafe(sandbox.__aexit__(), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 @contextlib.contextmanager

@@ -22,7 +22,6 @@ from gateway_async.sandbox.messages import (
     PATHS,
     Notice,
     Reply,
-    UnreadableBodyError,
     operation_of,
     read_fields,
     write_reply,
@@ -167,11 +166,7 @@ class Server:
             self._tasks.discard(task)
 
     async def _handle(self, request: web.Request, body: bytes) -> web.StreamResponse:
-        problem = ""
-        try:
-            fields = read_fields(request.content_type, body)
-        except UnreadableBodyError as error:
-            fields, problem = {}, str(error)
+        fields, problem = read_fields(request.content_type, body)
         if request.path == CHECKOUT.path and (page_id := fields.get("gbc_id")) is not None:
             found = self._service.find(page_id)
             # An address of its own: Reload and Back ask for it again, and post nothing.

@@ -32,10 +32,6 @@ _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]"
 _DECODER = json.JSONDecoder()
 
 
-class UnreadableBodyError(ValueError):
-    """A request's body cannot be read; the message says why and shows nothing of it."""
-
-
 @attrs.frozen(kw_only=True)
 class Notice:
     """A notification, before it is written and signed.
@@ -112,7 +108,7 @@ def _past(text: str, position: int, expected: str) -> tuple[str, int]:
     """Return which of the expected characters comes next, and what stands behind it."""
     found = re.compile(rf"[ \t\n\r]*([{expected}])[ \t\n\r]*").match(text, position)
     if found is None:
-        raise UnreadableBodyError(f"body: not a JSON object, expected one of {expected}")
+        raise ValueError(f"expected one of {expected}")
     return found[1], found.end()
 
 
@@ -133,21 +129,19 @@ def _read_json(text: str) -> list[tuple[str, str]]:
         pairs.append((name, value if isinstance(value, str) else text[start:end]))
         mark, position = _past(text, end, ",}")
     if text[position:]:
-        raise UnreadableBodyError("body: something follows the JSON object")
+        raise ValueError("something follows the JSON object")
     return pairs
 
 
-def read_fields(content_type: str, body: bytes) -> dict[str, str]:
+def read_fields(content_type: str, body: bytes) -> tuple[dict[str, str], str]:
     """Return the fields of a body as text, nested ones as their JSON text or in brackets.
 
-    A JSON object is taken under the content type of a form as well.
-
-    Raises:
-        UnreadableBodyError: The body is not what its content type says, or of another type.
+    A JSON object is taken under the content type of a form as well. Of what cannot be read there
+    are no fields, but a text that says why and shows nothing of it.
     """
     types = [BodyFormat.JSON.value, BodyFormat.FORM.value]
     if content_type not in types:
-        raise UnreadableBodyError(f"content type: expected one of {', '.join(types)}")
+        return {}, f"content type: expected one of {', '.join(types)}"
     try:
         text = body.decode()
         if content_type == BodyFormat.JSON.value or text.lstrip().startswith("{"):
@@ -155,13 +149,10 @@ def read_fields(content_type: str, body: bytes) -> dict[str, str]:
         else:
             pairs = parse_qsl(text, keep_blank_values=True, errors="strict")
         "".join(chain(*pairs)).encode()  # a lone half of a character cannot be signed
-    except UnreadableBodyError:
-        raise
     except (ValueError, RecursionError):
-        raise UnreadableBodyError(f"body: not readable as {content_type}") from None
-    if len(dict(pairs)) != len(pairs):
-        raise UnreadableBodyError("body: a field occurs twice")
-    return dict(pairs)
+        return {}, f"body: not readable as {content_type}"
+    fields = dict(pairs)
+    return (fields, "") if len(fields) == len(pairs) else ({}, "body: a field occurs twice")
 
 
 def with_brackets_joined(fields: "Mapping[str, str]") -> "Mapping[str, str]":

@@ -237,15 +237,8 @@ class Sandbox:
             )
             for number in range(first, first + count)
         ]
-        return [
-            SeededOrder(
-                transaction_id=one.transaction_id,
-                order_no=one.order_no,
-                currency=currency,
-                amount=paid,
-            )
-            for one in opened
-        ]
+        names = [field.name for field in attrs.fields(SeededOrder)]
+        return [SeededOrder(**{name: getattr(one, name) for name in names}) for one in opened]
 
     def land_late_effects(self) -> int:
         """Let every late effect that is still out land now; return how many there were."""
