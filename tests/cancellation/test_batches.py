@@ -33,9 +33,10 @@ class Trial:
 
     def outcomes(self) -> "list[Outcome[Any, Any]]":
         """Return what became of the orders: none where the batch was never started."""
-        if self.batch is None or self.batch._run is None:
+        try:
+            return [*self.seen, *self.batch.result] if self.batch is not None else []
+        except RuntimeError:  # it has no result
             return []
-        return [*self.seen, *self.batch.result]
 
     def check(self, ending: Ending) -> None:
         """Check that each order has one outcome, however the batch ended."""

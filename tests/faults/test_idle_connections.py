@@ -3,13 +3,12 @@
 import asyncio
 import contextlib
 import socket
-import ssl
+import threading
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
 import trustme
-from aiohttp.client_proto import ResponseHandler
 
 from gateway_async import (
     Credentials,
@@ -19,31 +18,27 @@ from gateway_async import (
     RetryPolicy,
     Timeouts,
 )
-from gateway_async.transport import http
-from gateway_async.transport.http import KEEP_IDLE_SECONDS, Pool
-from gateway_async.transport.tracked import arrivals_on, has_unread
 from tests.faults.deeds import SUCCEEDED, UNKNOWN, Trial, client
-from tests.support.servers import End, Proxy, read_message, serving, tls_of, trust_in
+from tests.support.servers import End, Proxy, bind, read_message, serving, tls_of, trust_in
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Callable
 
     from aiohttp.connector import Connection
 
+CREDENTIALS = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("s3cret"))
 HASTY = Timeouts(connect_seconds=5, reply_seconds=0.3, total_seconds=20)
+KEPT_SECONDS, WARY_SECONDS = 1.01, 60.1
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-@pytest.fixture
-def wait(monkeypatch: pytest.MonkeyPatch) -> "Callable[[float], None]":
-    """Let time go by for the pool of connections, by this alone and for nothing else."""
-    now = 1000.0
-
-    def advance(seconds: float) -> None:
-        nonlocal now
-        now += seconds
-
-    monkeypatch.setattr("aiohttp.connector.monotonic", lambda: now)
-    return advance
+async def called(gateway: GatewayClient) -> bool:
+    """Make a call, and say whether it was answered."""
+    try:
+        return bool((await gateway.call("/v1/x", {}, reply="text")).data == "ok")
+    except OutcomeUnknownError:
+        return False
 
 
 async def turn_the_loop() -> None:
@@ -54,7 +49,7 @@ async def turn_the_loop() -> None:
 
 @pytest.mark.parametrize("end", End)
 async def test_a_connection_that_dies_in_a_pause(
-    trial: Trial, proxy: Proxy, wait: "Callable[[float], None]", end: End
+    trial: Trial, proxy: Proxy, later: "Callable[[float], None]", end: End
 ) -> None:
     async with client(trial.sandbox, proxy.base_url) as gateway:
         for used in (1, 2, 3):
@@ -62,7 +57,7 @@ async def test_a_connection_that_dies_in_a_pause(
             assert told.status is SUCCEEDED
             assert (proxy.connections, proxy.requests) == (used, used)
             proxy.end_idle(end)
-            wait(KEEP_IDLE_SECONDS + 0.01)
+            later(KEPT_SECONDS)
 
 
 @pytest.mark.parametrize("end", [End.RESET, End.CLOSE])
@@ -81,70 +76,82 @@ async def test_a_connection_that_ends_once_it_is_chosen_is_not_written_to(
     trial: Trial, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So it goes with a gateway that closes after each reply, and does not say so."""
-    ending = 1
+    ending, connect = 1, aiohttp.TCPConnector.connect
 
-    class Connector(Pool):
-        async def connect(self, *arguments: Any, **named: Any) -> "Connection":
-            nonlocal ending
-            connection = await super().connect(*arguments, **named)
-            if ending and connection.transport is not None:
-                ending -= 1
-                connection.transport.close()
-            return connection
+    async def breaking(self: aiohttp.TCPConnector, *arguments: Any) -> "Connection":
+        nonlocal ending
+        connection = await connect(self, *arguments)
+        if ending and connection.transport is not None:
+            ending -= 1
+            connection.transport.close()
+        return connection
 
-    monkeypatch.setattr(http, "Pool", Connector)
+    monkeypatch.setattr(aiohttp.BaseConnector, "connect", breaking)
     async with client(trial.sandbox, proxy.base_url) as gateway:
         assert (await trial.run_with(gateway)).status is SUCCEEDED
     assert (proxy.requests, ending) == (1, 0)
 
 
-async def is_at_rest(protocol: ResponseHandler) -> bool:
-    """Say whether a connection is open and silent, once what has arrived by now is read."""
-    transport = protocol.transport
-    assert transport is not None
-    return not await has_unread(arrivals_on(transport)) and protocol.is_connected()
+class Abrupt:
+    """A gateway on a thread of its own: it ends a connection while the client's loop stands still.
+
+    Attributes:
+        connections: How many it took.
+    """
+
+    def __init__(self, bound: socket.socket, tls: "ssl.SSLContext | None") -> None:
+        self.connections = 0
+        self._tls, self._is_open = tls, False
+        self._listening = bound
+        self._ends, self._ended = threading.Event(), threading.Event()
+        bound.listen()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    async def __aenter__(self) -> None:
+        """End the connection under way, as a limiter: right before the next request leaves."""
+        if self._is_open:
+            self._is_open = False
+            self._ends.set()
+            self._ended.wait()
+            self._ended.clear()
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):  # the test closes what it listens on
+            while True:
+                taken, _ = self._listening.accept()
+                self.connections += 1
+                if self._tls is not None:
+                    taken = self._tls.wrap_socket(taken, server_side=True)
+                while b"}" not in taken.recv(65536):
+                    pass
+                self._is_open = True
+                taken.sendall(OK)
+                self._ends.wait()
+                self._ends.clear()
+                taken.close()
+                self._ended.set()
 
 
-async def test_the_end_of_a_connection_is_seen_before_it_is_used_again() -> None:
-    loop = asyncio.get_running_loop()
-    ours, theirs = socket.socketpair()
-    _, protocol = await loop.create_connection(lambda: ResponseHandler(loop), sock=ours)
-    assert await is_at_rest(protocol)
-    theirs.close()  # and the loop has not heard of it
-    assert not await is_at_rest(protocol)
+@pytest.mark.parametrize("over_tls", [False, True])
+async def test_the_end_of_a_connection_is_seen_before_it_is_used_again(
+    authority: trustme.CA, *, over_tls: bool
+) -> None:
+    """The loop has not heard of it. By TLS it comes a turn later, and without a farewell."""
+    tls = tls_of(authority) if over_tls else None
+    with bind() as bound:
+        gateway = Abrupt(bound, tls)
+        url = f"http{'s' * over_tls}://127.0.0.1:{bound.getsockname()[1]}"
+        settings: dict[str, Any] = {"ssl": trust_in(authority), "limiter": gateway}
+        async with GatewayClient(url, CREDENTIALS, **settings) as client:
+            for number in (1, 2, 3):
+                reply = await client.call("/v1/x", {}, body="json", reply="text")
+                assert (reply.data, gateway.connections) == ("ok", number)
+        bound.shutdown(socket.SHUT_RDWR)
 
 
-async def test_a_silent_connection_is_used_again_without_a_turn_of_the_loop() -> None:
-    """Else whoever has its reply waits until all others have judged theirs."""
-    loop = asyncio.get_running_loop()
-    ours, theirs = socket.socketpair()
-    with theirs:
-        _, protocol = await loop.create_connection(lambda: ResponseHandler(loop), sock=ours)
-        turns: list[None] = []
-        loop.call_soon(turns.append, None)
-        assert await is_at_rest(protocol)
-        assert not turns
-
-
-async def test_the_end_of_a_connection_by_tls_is_seen_before_it_is_used_again() -> None:
-    """It comes a turn of the loop later: a gateway that closes its socket alone says no word."""
-    loop, authority = asyncio.get_running_loop(), trustme.CA()
-    of_gateway = tls_of(authority, "localhost")
-    of_gateway.maximum_version = ssl.TLSVersion.TLSv1_2  # in which nothing follows the handshake
-    of_client = trust_in(authority)
-    ours, bare = socket.socketpair()
-    (_, protocol), theirs = await asyncio.gather(
-        loop.create_connection(
-            lambda: ResponseHandler(loop), sock=ours, ssl=of_client, server_hostname="localhost"
-        ),
-        asyncio.to_thread(of_gateway.wrap_socket, bare, server_side=True),
-    )
-    assert await is_at_rest(protocol)
-    theirs.close()
-    assert not await is_at_rest(protocol)
-
-
-@pytest.mark.usefixtures("wait")
 async def test_a_connection_is_used_again_at_once(trial: Trial, proxy: Proxy) -> None:
     async with client(trial.sandbox, proxy.base_url) as gateway:
         for _ in range(3):
@@ -152,7 +159,7 @@ async def test_a_connection_is_used_again_at_once(trial: Trial, proxy: Proxy) ->
     assert (proxy.connections, proxy.requests) == (1, 3)
 
 
-@pytest.mark.usefixtures("wait")
+@pytest.mark.usefixtures("later")
 async def test_a_connection_that_dies_unseen_between_two_calls_at_once(
     trial: Trial, proxy: Proxy
 ) -> None:
@@ -164,10 +171,6 @@ async def test_a_connection_that_dies_unseen_between_two_calls_at_once(
     assert told.status is trial.by_kind(read=SUCCEEDED, money=UNKNOWN)
     assert proxy.requests == trial.by_kind(read=3, money=2)
     assert trial.by_kind(read=True, money=not any(trial.effects))
-
-
-def test_idle_connections_are_kept_for_a_second_at_most() -> None:
-    assert 0 < KEEP_IDLE_SECONDS <= 1
 
 
 class Grudging:
@@ -188,7 +191,7 @@ class Grudging:
         self.connections += 1
         for _ in range(self.most):
             await read_message(reader)
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            writer.write(OK)
         if self.idles is None:
             await read_message(reader)  # the next: it may be carried out
             writer.write(self.last_word)
@@ -209,33 +212,20 @@ def _fast() -> asyncio.AbstractEventLoop:
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, _fast])
 def test_a_connection_over_tls_is_used_again(
-    new_loop: "Callable[[], asyncio.AbstractEventLoop]",
+    new_loop: "Callable[[], asyncio.AbstractEventLoop]", authority: trustme.CA
 ) -> None:
-    authority = trustme.CA()
     gateway = Grudging(most=3)
 
     async def work() -> list[bool]:
         async with (
             serving(gateway.serve, tls=tls_of(authority)) as address,
-            aiohttp.ClientSession(connector=Pool(ssl=trust_in(authority))) as session,
-            GatewayClient(address, CREDENTIALS, session=session) as client,
+            GatewayClient(address, CREDENTIALS, ssl=trust_in(authority)) as client,
         ):
             return [await called(client) for _ in range(3)]
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         assert runner.run(work()) == [True] * 3
     assert gateway.connections == 1
-
-
-async def called(gateway: GatewayClient) -> bool:
-    """Make a call, and say whether it was answered."""
-    try:
-        return bool((await gateway.call("/v1/x", {}, reply="text")).data == "ok")
-    except OutcomeUnknownError:
-        return False
-
-
-CREDENTIALS = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("s3cret"))
 
 
 @pytest.mark.parametrize("last_word", [b"", TIMED_OUT])
@@ -246,20 +236,6 @@ async def test_that_a_gateway_ends_used_connections_is_learnt(last_word: bytes) 
         assert [await called(client) for _ in range(12)] == [True, False] * 3 + [True] * 6
 
 
-@pytest.fixture
-def pools(monkeypatch: pytest.MonkeyPatch) -> list[Pool]:
-    """The pools that clients make."""
-    made: list[Pool] = []
-
-    class Connector(Pool):
-        def __init__(self, **options: Any) -> None:
-            super().__init__(**options)
-            made.append(self)
-
-    monkeypatch.setattr(http, "Pool", Connector)
-    return made
-
-
 @contextlib.asynccontextmanager
 async def wary(gateway: Grudging) -> "AsyncIterator[GatewayClient]":
     """A client that has learnt that a gateway ends used connections."""
@@ -268,37 +244,31 @@ async def wary(gateway: Grudging) -> "AsyncIterator[GatewayClient]":
         yield client
 
 
-async def lost_after_the_minute(client: GatewayClient, pool: Pool) -> int:
-    """Fill the pool, and say how many of as many calls are lost once the minute is over."""
-    assert all(await asyncio.gather(*(called(client) for _ in range(8))))
-    pool._distrusts_until = 0.0
-    answered = await asyncio.gather(*(called(client) for _ in range(8)))
-    return answered.count(False)
-
-
 async def test_that_a_gateway_still_ends_used_connections_is_learnt_from_one(
-    pools: list[Pool],
+    later: "Callable[[float], None]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tried by all at once, each minute lost as many replies, and they stopped a batch."""
     async with wary(Grudging()) as client:
-        assert [await lost_after_the_minute(client, pools[0]) for _ in range(3)] == [1, 1, 1]
+        monkeypatch.setattr("aiohttp.connector.monotonic", lambda: 0.0)  # none is too old
+        for _ in range(3):
+            assert all(await asyncio.gather(*(called(client) for _ in range(8))))
+            later(WARY_SECONDS)
+            answered = await asyncio.gather(*(called(client) for _ in range(8)))
+            assert answered.count(False) == 1
 
 
-async def test_that_a_gateway_ends_them_no_longer_is_learnt_from_one(pools: list[Pool]) -> None:
+async def test_that_a_gateway_ends_them_no_longer_is_learnt_from_one(
+    later: "Callable[[float], None]", monkeypatch: pytest.MonkeyPatch
+) -> None:
     gateway = Grudging()
     async with wary(gateway) as client:
+        monkeypatch.setattr("aiohttp.connector.monotonic", lambda: 0.0)  # none is too old
         gateway.most = 100
         assert await called(client)
-        before, pools[0]._distrusts_until = gateway.connections, 0.0  # as if the minute were over
+        before = gateway.connections
+        later(WARY_SECONDS)
         assert all([await called(client) for _ in range(10)])
         assert gateway.connections == before
-
-
-async def test_a_reply_of_before_does_not_end_the_minute(pools: list[Pool]) -> None:
-    """Else all would be tried at once when it is over: the losses in a row were forgotten."""
-    async with wary(Grudging()) as client:
-        pools[0].note(is_lost=False, is_trial=False)
-        assert await lost_after_the_minute(client, pools[0]) == 1
 
 
 async def test_a_reply_to_nothing_on_a_connection_of_a_given_session_spoils_no_request() -> None:

@@ -95,6 +95,6 @@ async def drive(
             net.catch_error(name, value)
         elif name not in ("checkout", "call as text"):
             net.catch_object(name, value, deep=True)
-    for shown in (client, client._session, client._transport):
+    for shown in (client, *vars(client).values()):
         net.catch_object("client", shown)
     return came

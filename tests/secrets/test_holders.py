@@ -54,8 +54,7 @@ HOLDERS: "list[Callable[[], object]]" = [
     lambda: credentials(lambda _operation, _fields: SIGNER_SECRET),
     lambda: HmacSigner(SIGNER_SECRET),
     client,
-    lambda: client()._session,
-    lambda: client()._session.credentials.signer,
+    lambda: [*vars(client()).values()],
 ]
 
 
