@@ -233,32 +233,9 @@ def test_a_batch_is_run_by_asyncio_run() -> None:
     assert asyncio.run(place.client().refund(place.refunds())).ok
 
 
-async def test_a_batch_is_used_once() -> None:
-    place = InMemory()
-    batch = place.client().refund(place.refunds())
-    await batch
-    with pytest.raises(RuntimeError, match="once"):
-        await batch
-    with pytest.raises(RuntimeError, match="once"):
-        async with batch:
-            pass
-    with pytest.raises(RuntimeError, match="reuse"):
-        await asyncio.create_task(batch)
-    assert len(place.gateway.asked) == 3
-
-
-def test_a_batch_that_nobody_awaits_warns() -> None:
-    place = InMemory()
-    client, orders = place.client(), place.refunds()
-    with pytest.warns(RuntimeWarning, match="refund.* was never awaited"):
-        client.refund(orders)
-    assert place.gateway.asked == []
-
-
 def test_a_batch_that_is_closed_does_not_warn() -> None:
     place = InMemory()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         place.client().refund(place.refunds()).close()
         gc.collect()
-    assert place.gateway.asked == []

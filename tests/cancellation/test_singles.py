@@ -80,8 +80,9 @@ def test_a_cancellation_in_any_turn_leaves_nothing_unknown(
     assert run(main) > 5
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize(("pay", "count"), SINGLES, ids=["payment", "payout"])
+@pytest.mark.parametrize(
+    ("place", "pay", "count"), [(PLACES[0], *SINGLES[0]), (PLACES[1], *SINGLES[1])]
+)
 def test_a_second_cancellation_ends_the_wait(
     place: "Callable[[], AbstractAsyncContextManager[Place]]", pay: "Pay", count: "Books"
 ) -> None:

@@ -1,7 +1,6 @@
 """Exchanges that break off below HTTP: a look-up is repeated, money is `unknown` and sent once."""
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,12 +14,8 @@ from tests.faults.deeds import (
     Told,
     Trial,
     client,
-    with_deeds,
 )
 from tests.support.servers import PLACES, End, OnReply, OnRequest, Proxy, Unread
-
-if TYPE_CHECKING:
-    from gateway_async.sandbox.faults import Fault
 
 HASTY = Timeouts(connect_seconds=5, reply_seconds=0.3, total_seconds=20)
 """Where silence is the fault; short, and long enough for a gateway that answers."""
@@ -126,41 +121,9 @@ def _share(percent: int, message: bytes) -> int:
     return len(message) * percent // 100
 
 
-@with_deeds(
-    "fault",
-    [
-        faults.ResetAfterEffect(times=1),
-        faults.ResetBeforeEffect(times=1),
-        faults.NoReply(times=1, after_effect=False),
-        faults.LateEffect(3600, times=1),
-    ],
-)
-async def test_a_reply_that_is_lost(trial: Trial, fault: "Fault") -> None:
-    trial.sandbox.faults.add(trial.kind.operation, fault)
-    is_silent = isinstance(fault, faults.NoReply)
-    told = await trial.run(timeouts=HASTY if is_silent else Timeouts())
-    check_lost_once(trial, told, trial.requests)
-    trial.sandbox.land_late_effects()
-    trial.check()
-
-
-async def test_no_reply_at_all(trial: Trial) -> None:
-    trial.sandbox.faults.add(trial.kind.operation, faults.NoReply())
-    told = await trial.run(timeouts=HASTY)
-    check_lost_always(trial, told, trial.requests)
-    assert set(trial.effects) == {1}
-
-
 async def test_a_reply_that_drips_beyond_the_total_time(trial: Trial) -> None:
     """Each pause is short enough, and together they are too long: no time is left to repeat."""
     trial.sandbox.faults.add(trial.kind.operation, faults.Drip(1, 0.02))
     told = await trial.run(timeouts=Timeouts(connect_seconds=5, reply_seconds=5, total_seconds=0.4))
     assert told.status is UNKNOWN
     assert (trial.requests, set(trial.effects)) == (1, {1})
-
-
-async def test_a_reply_that_drips_in_time(trial: Trial) -> None:
-    trial.sandbox.faults.add(trial.kind.operation, faults.Drip(7, 0))
-    told = await trial.run()
-    assert told.status is SUCCEEDED
-    assert trial.requests == 1

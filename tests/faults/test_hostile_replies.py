@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from gateway_async import ReplyTooLargeError, ReplyUnreadableError
 from gateway_async.sandbox import faults
 from tests.faults.bombs import BOMBS
 from tests.faults.deeds import DEEDS, UNKNOWN, Trial, with_deeds
@@ -16,42 +15,6 @@ from tests.faults.deeds import DEEDS, UNKNOWN, Trial, with_deeds
 LARGE = 1024 * 1024
 MOST_GROWTH = 16 * 1024 * 1024
 REFUSED_AS = dict.fromkeys(("headers", "header", "entities"), "ReplyUnreadableError")
-XML_FAULTS = [
-    faults.Doctype(),
-    faults.EntityBomb(),
-    faults.ExternalEntity(),
-    faults.ExternalEntity("http://127.0.0.1:1/outside"),
-]
-
-
-@pytest.mark.parametrize("trial", ["pay_direct"], indirect=True)
-@pytest.mark.parametrize("fault", XML_FAULTS, ids=repr)
-async def test_a_document_type_or_entity_is_refused(
-    trial: Trial, fault: faults.Fault, tmp_path: Path
-) -> None:
-    secret = tmp_path / "outside"
-    secret.write_text("outside-text")
-    chosen = fault
-    if fault == faults.ExternalEntity():
-        chosen = faults.ExternalEntity(secret.as_uri())
-    trial.sandbox.faults.add("pay_direct", chosen)
-    told = await trial.run()
-    assert told.status is UNKNOWN
-    assert isinstance(told.error, ReplyUnreadableError)
-    assert "outside-text" not in str(told.error)
-    assert (trial.requests, trial.effects) == (1, [1])
-
-
-@with_deeds("fault", [faults.HugeReply(3 * LARGE), faults.GzipBomb(3 * LARGE)])
-async def test_a_reply_above_the_limit_is_refused_and_not_asked_for_again(
-    trial: Trial, fault: faults.Fault
-) -> None:
-    trial.sandbox.faults.add(trial.kind.operation, fault)
-    told = await trial.run(max_reply_bytes=LARGE)
-    assert told.status is UNKNOWN
-    assert {type(error) for error in told.errors} == {ReplyTooLargeError}
-    assert str(LARGE) in str(told.error)
-    assert (trial.requests, set(trial.effects)) == (1, {1})
 
 
 @with_deeds("fault", [faults.HugeReply(LARGE), faults.GzipBomb(LARGE)])

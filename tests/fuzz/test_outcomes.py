@@ -23,7 +23,7 @@ from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import LIST_FIELDS, MONEY_OPERATIONS, made_up, orders_for, reply_to
 
 Answers = list[Callable[[Asked], bytes]]
-MUTATIONS = 40_000 if IS_LONG else 600
+MUTATIONS = 40_000 if IS_LONG else 300
 """How many mutated replies there are of each seed."""
 SIGNATURE, WITHIN = "51gna7ure", "the list once more"
 DIALECTS = [

@@ -109,7 +109,7 @@ def check(result: BatchResult[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", BATCHES)
-@examples(30)
+@examples(15)
 @given(data=st.data())
 async def test_a_batch_ends_in_one_outcome_an_order(name: str, data: st.DataObject) -> None:
     gateway = answering(data)
