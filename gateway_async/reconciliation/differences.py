@@ -7,8 +7,7 @@ and what depends on it is not compared. How the records came is not known here.
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Context, Decimal
 from itertools import chain
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import attrs
 
@@ -17,42 +16,27 @@ from gateway_async.models.orders import OrderRef
 from gateway_async.models.records import Record, RefundRecord, TransactionRecord
 from gateway_async.models.values import Identifier, Model, as_amount, checked, describe
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-Kind = Literal[
-    "absent_at_gateway",
-    "several_transactions",
-    "order_no",
-    "amount",
-    "currency",
-    "refunded_total",
-    "refund_unknown_to_ledger",
-    "refund_absent_at_gateway",
-    "state",
-    "unreadable",
-    "unanswered",
-]
-KINDS: Mapping[Kind, str] = MappingProxyType(
-    {
-        "absent_at_gateway": "the gateway lists no such payment; `ledger` is the reference that "
-        "was looked up, and refunds are compared only if it lists some",
-        "several_transactions": "an `order_no` has several, in `gateway`; nothing else is "
-        "compared, since nothing says with which",
-        "order_no": "the transaction belongs to another order",
-        "amount": "as numbers: 10 and 10.00 are equal",
-        "currency": "without case; also where a refund is in another currency than its payment",
-        "refunded_total": "both know of refunds, and the sums differ",
-        "refund_unknown_to_ledger": "the gateway gave money back, and the ledger says 0",
-        "refund_absent_at_gateway": "the ledger says it was given back, and the gateway lists "
-        "nothing that was",
-        "state": "the ledger's word is none of those that you gave for the `payment_status`, which "
-        "are in `means`",
-        "unreadable": "a `field` of a record cannot be read, is missing, or has a value without a "
-        "known meaning; what depends on it is not compared",
-        "unanswered": "one of the two look-ups had no answer; nothing of the entry is compared",
-    }
-)
+_OfPayment = Literal["absent_at_gateway", "several_transactions", "order_no", "amount", "currency"]
+_OfRefunds = Literal["refunded_total", "refund_unknown_to_ledger", "refund_absent_at_gateway"]
+Kind = Literal[_OfPayment, _OfRefunds, "state", "unreadable", "unanswered"]
+KINDS: Mapping[Kind, str] = {
+    "absent_at_gateway": "the gateway lists no such payment; `ledger` is the reference that was "
+    "looked up, and refunds are compared only if it lists some",
+    "several_transactions": "an `order_no` has several, in `gateway`; nothing else is compared, "
+    "since nothing says with which",
+    "order_no": "the transaction belongs to another order",
+    "amount": "as numbers: 10 and 10.00 are equal",
+    "currency": "without case; also where a refund is in another currency than its payment",
+    "refunded_total": "both know of refunds, and the sums differ",
+    "refund_unknown_to_ledger": "the gateway gave money back, and the ledger says 0",
+    "refund_absent_at_gateway": "the ledger says it was given back, and the gateway lists nothing "
+    "that was",
+    "state": "the ledger's word is none of those that you gave for the `payment_status`, which are "
+    "in `means`",
+    "unreadable": "a `field` of a record cannot be read, is missing, or has a value without a "
+    "known meaning; what depends on it is not compared",
+    "unanswered": "one of the two look-ups had no answer; nothing of the entry is compared",
+}
 """Every kind of difference, and what it means."""
 
 _Record = TypeVar("_Record", bound=Record)
@@ -175,25 +159,27 @@ def _shown(value: object) -> str:
 # What the merchant says of the gateway's values
 
 
-def _word_sets(value: Any) -> Any:  # noqa: ANN401  # what is of another shape is refused later
-    if not isinstance(value, Mapping):
-        return value
-    sets = {status: {words} if isinstance(words, str) else words for status, words in value.items()}
-    return {s: frozenset(w) if isinstance(w, Iterable) else w for s, w in sets.items()}
-
-
-def _statuses(value: Any) -> Any:  # noqa: ANN401  # the same
-    return {"1": True} if value is None else value
-
-
-def _is_mapping(value: object, is_meaning: "Callable[[Any], bool]") -> bool:
-    return isinstance(value, Mapping) and all(
-        isinstance(status, str) and is_meaning(meaning) for status, meaning in value.items()
+def _word_sets(states: Any) -> dict[str, frozenset[str]]:  # noqa: ANN401  # anything may be given
+    if isinstance(states, Mapping):
+        sets = {s: {words} if isinstance(words, str) else words for s, words in states.items()}
+        several = all(isinstance(words, Iterable) for words in sets.values())
+        if several and all(isinstance(one, str) for s in sets for one in (s, *sets[s])):
+            return {status: frozenset(words) for status, words in sets.items()}
+    raise ConfigurationError(
+        "states: expected a mapping from payment_status to a ledger's word or words, such as "
+        f"{{'3000': 'paid'}}, got {states!r}"
     )
 
 
-def _are_words(value: object) -> bool:
-    return isinstance(value, frozenset) and all(isinstance(word, str) for word in value)
+def _meanings(statuses: Any) -> dict[str, bool]:  # noqa: ANN401  # the same
+    if isinstance(statuses, Mapping):
+        pairs = statuses.items()
+        if all(isinstance(status, str) and isinstance(done, bool) for status, done in pairs):
+            return dict(pairs)
+    raise ConfigurationError(
+        "refund_statuses: expected a mapping from refund_status to whether money went back, such "
+        f"as {{'1': True, '9': False}}, got {statuses!r}"
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -206,20 +192,12 @@ class Rules:
             interface shows the value 1 alone, taken to mean "done" as `Dialect.done_statuses` does.
     """
 
-    states: Mapping[str, frozenset[str]] | None = attrs.field(default=None, converter=_word_sets)
-    refund_statuses: Mapping[str, bool] = attrs.field(default=None, converter=_statuses)
-
-    def __attrs_post_init__(self) -> None:
-        if self.states is not None and not _is_mapping(self.states, _are_words):
-            raise ConfigurationError(
-                "states: expected a mapping from payment_status to a ledger's word or words, such "
-                f"as {{'3000': 'paid'}}, got {self.states!r}"
-            )
-        if not _is_mapping(self.refund_statuses, lambda meaning: isinstance(meaning, bool)):
-            raise ConfigurationError(
-                "refund_statuses: expected a mapping from refund_status to whether money went "
-                f"back, such as {{'1': True, '9': False}}, got {self.refund_statuses!r}"
-            )
+    states: Mapping[str, frozenset[str]] | None = attrs.field(
+        default=None, converter=attrs.converters.optional(_word_sets)
+    )
+    refund_statuses: Mapping[str, bool] = attrs.field(
+        factory=lambda: {"1": True}, converter=_meanings
+    )
 
 
 # One entry beside what the gateway lists for it

@@ -111,7 +111,8 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
         raise InvalidOrderError(str(error).replace("orders:", "ledger:", 1)) from None
     policy = gateway._batch_policy(policy)  # noqa: SLF001  # as its own look-ups go by
     check_size(OPERATIONS["query"], policy)
-    rules = Rules(states=states, refund_statuses=refund_statuses)
+    meanings = {} if refund_statuses is None else {"refund_statuses": refund_statuses}
+    rules = Rules(states=states, **meanings)
     size = checked_count("window", window)
 
     async def open_run() -> _Run:
@@ -212,10 +213,10 @@ class _Run(Runner):
         reason = self.gate.stop_reason
         if reason is None and self._window:
             self._is_asked = True
-            transactions, refunds = await self._look_up()
+            answers = await self._look_up()
             compared = []
             for number, (index, entry) in enumerate(self._window):
-                case = _case(index, entry, self._rules, transactions[entry.ref], refunds[entry.ref])
+                case = _case(index, entry, self._rules, *(one[entry.ref] for one in answers))
                 compared.append((case, compare(case)))
                 if number % _COMPARED_AT_ONCE == 0:
                     await asyncio.sleep(0)
@@ -230,11 +231,8 @@ class _Run(Runner):
         error: GatewayError = NotSentError(f"nothing was asked: {reason}")
         if self._is_asked:
             error = OutcomeUnknownError(f"no answer was waited for: {reason}")
-        cases = [
-            Case(index=index, entry=entry, rules=self._rules, error=error)
-            for index, entry in self._window
-        ]
-        self._window = []
+        window, self._window = self._window, []
+        cases = [Case(index=n, entry=entry, rules=self._rules, error=error) for n, entry in window]
         self._books.settle([(case, compare(case)) for case in cases])
 
     async def _look_up(self) -> "tuple[Answers, Answers]":
@@ -268,9 +266,8 @@ class _Run(Runner):
             duplicates="allow",
         )
         # An iterator, since one reference that cannot be asked for would refuse a whole list.
-        batch = look_up(
-            (ref for ref in {entry.ref: None for _, entry in self._window}), policy=policy
-        )
+        refs = iter({entry.ref: None for _, entry in self._window})
+        batch = look_up(refs, policy=policy)
         try:
             async with batch:
                 answers = {outcome.order: outcome async for outcome in batch}
@@ -291,20 +288,17 @@ class _Run(Runner):
 
 
 def _case(index: int, entry: LedgerEntry, rules: Rules, *answers: "Outcome[OrderRef, Any]") -> Case:
-    missing = [outcome for outcome in answers if outcome.status not in _ANSWERED]
-    errors = [o.error or GatewayError(f"the look-up was {o.status}") for o in missing]
+    missing = (outcome for outcome in answers if outcome.status not in _ANSWERED)
+    errors = (o.error or GatewayError(f"the look-up was {o.status}") for o in missing)
     # The record of an absent outcome says that there is no such order.
-    transactions, refunds = (
-        () if outcome.status is OutcomeStatus.ABSENT else outcome.record or ()
-        for outcome in answers
-    )
+    found = [() if o.status is OutcomeStatus.ABSENT else o.record or () for o in answers]
     return Case(
         index=index,
         entry=entry,
         rules=rules,
-        transactions=transactions,
-        refunds=refunds,
-        error=errors[0] if errors else None,
+        transactions=found[0],
+        refunds=found[1],
+        error=next(errors, None),
     )
 
 
@@ -313,16 +307,10 @@ def _no_entry(index: int, entry: object) -> InvalidOrderError:
 
 
 def _check_entries(entries: "Sequence[object]") -> None:
-    problems = {
-        index: _no_entry(index, entry)
-        for index, entry in enumerate(entries)
-        if not isinstance(entry, LedgerEntry)
-    }
-    if problems:
-        lines = [
-            f"{len(problems)} of {len(entries)} ledger entries are wrong, so nothing was looked up:"
-        ]
-        lines += [f"  {problem}" for problem in list(problems.values())[:_PROBLEMS_SHOWN]]
-        if len(problems) > _PROBLEMS_SHOWN:
-            lines.append(f"  and {len(problems) - _PROBLEMS_SHOWN} more, in `problems`")
-        raise InvalidOrderError("\n".join(lines), problems=problems)
+    wrong = {n: _no_entry(n, e) for n, e in enumerate(entries) if not isinstance(e, LedgerEntry)}
+    if wrong:
+        lines = [f"{len(wrong)} of {len(entries)} ledger entries are wrong; nothing was looked up:"]
+        lines += [f"  {problem}" for problem in list(wrong.values())[:_PROBLEMS_SHOWN]]
+        if len(wrong) > _PROBLEMS_SHOWN:
+            lines.append(f"  and {len(wrong) - _PROBLEMS_SHOWN} more, in `problems`")
+        raise InvalidOrderError("\n".join(lines), problems=wrong)

@@ -4,18 +4,13 @@ Every entry that was taken in is counted once: matched, differing or unanswered.
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, overload
 
 import attrs
 
-from gateway_async.reconciliation.differences import (
-    KINDS,
-    Difference,
-    exact_context,
-    is_summable,
-)
+from gateway_async.reconciliation.differences import KINDS, Difference, exact_context, is_summable
 
 if TYPE_CHECKING:
     from gateway_async.reconciliation.differences import Case
@@ -123,9 +118,6 @@ class ReconciliationResult(Sequence[Difference]):
 
     def __len__(self) -> int:
         return len(self.differences)
-
-    def __iter__(self) -> Iterator[Difference]:
-        return iter(self.differences)
 
     @overload
     def __getitem__(self, position: int) -> Difference: ...

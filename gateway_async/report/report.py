@@ -24,16 +24,11 @@ from gateway_async.errors import (
 )
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.records import RefundRecord
-from gateway_async.reconciliation.differences import (
-    Difference,
-    exact_context,
-    is_summable,
-)
+from gateway_async.reconciliation.differences import Difference, exact_context, is_summable
 from gateway_async.telemetry import Telemetry
 
-with require_extra("gateway_async.report", "jinja2", "markupsafe", install="'gateway-async[cli]'"):
+with require_extra("gateway_async.report", "jinja2", install="'gateway-async[cli]'"):
     from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -53,37 +48,31 @@ _EXAMPLES = 10
 _REASONS = 100
 _OTHER_REASONS = "other reasons"
 _LONGEST_TEXT = 300
-_LONGEST_ON_A_LINE = 40
+# What HTML does not allow, and halves of surrogate pairs.
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _CURRENCY = re.compile(r"[A-Z]{3}")
+# An amount or an identifier; shorter numbers, such as an HTTP status, distinguish reasons.
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)+|\d{4,}")
-"""An amount or an identifier; shorter numbers, such as an HTTP status, distinguish reasons."""
-
+# Fields of the amount that an order moves, and of its currency; the first that is there counts.
 _MONEY = (
     ("refund_amount", "currency"),
     ("payment_amount", "payment_currency"),
     ("source_amount", "source_currency"),
     ("amount", "currency"),
 )
-"""Fields of the amount that an order moves, and of its currency; the first that is there counts."""
-
 _NOUNS = {
-    "capture": "captures",
+    **{name: f"{name}s" for name in ("capture", "review", "refund", "payout")},
     "cancel": "cancellations",
-    "review": "reviews",
-    "refund": "refunds",
-    "payout": "payouts",
     "payouts": "payouts",
-    "query": "look-ups",
-    "search_refunds": "look-ups",
+    **dict.fromkeys(("query", "search_refunds"), "look-ups"),
 }
-_URGENCY = {"unknown": 0, "unanswered": 1, "not_sent": 2, "declined": 3, "absent": 4}
+_URGENCY = ("unknown", "unanswered", "not_sent", "declined", "absent")
+# What to do about unknown orders of an operation that is no job; "ask" for all others.
 _UNKNOWN = {
     **dict.fromkeys(("capture", "cancel", "refund"), "recover"),
     **dict.fromkeys(("query", "search_refunds"), "look_again"),
     "recover": "not_settled",
 }
-"""What to do about unknown orders of an operation that is no job; `"ask"` for all others."""
 
 
 @attrs.frozen(kw_only=True)
@@ -209,11 +198,6 @@ class Group:
     count: int = 0
     examples: list[Example] = attrs.field(factory=list)
 
-    @property
-    def varies(self) -> bool:
-        """Whether the examples have a reason each."""
-        return any(one.reason != self.reason for one in self.examples)
-
 
 @attrs.define(kw_only=True)
 class Step:
@@ -267,10 +251,7 @@ class Report:
     @property
     def counts(self) -> Counter[str]:
         """Orders by status, or differences by kind."""
-        counts: Counter[str] = Counter()
-        for step in self.steps.values():
-            counts[step.kind] += step.count
-        return counts
+        return sum((Counter({s.kind: s.count}) for s in self.steps.values()), Counter())
 
     def see(self, outcome: "Outcome[Any, Any]", index: int | None = None) -> None:
         """Take in the outcome of one order; once each.
@@ -279,28 +260,25 @@ class Report:
             outcome: The outcome.
             index: Its position in the input, from 0, if that is not the outcome's own index.
         """
-        status, order, error = str(outcome.status), outcome.order, outcome.error
-        is_done = outcome.status is OutcomeStatus.SUCCEEDED
-        advice = "" if is_done else self._advise(status, error)
-        step = self._step(status, advice, 1)
+        order, error = outcome.order, outcome.error
+        step = self._step(str(outcome.status), self._advise(str(outcome.status), error), 1)
         moved = _moved_by(order)
         for currency, amount in [moved] if moved is not None else _listed(outcome.record):
             _add_money(step, currency, amount)
-        if is_done:
+        if not step.advice:
             return
         currency, amount = moved or (None, None)
-        order_no, transaction_id = _references(order)
+        references = _references(order)
         reason = "" if error is None else str(error)
         if isinstance(error, RejectedError):
             reason = error.text or reason
         code = _cut(getattr(error, "code", ""))
         example = Example(
             index=outcome.index if index is None else index,
-            order_no=order_no,
-            transaction_id=transaction_id,
+            **references,
             currency=currency,
             amount=amount,
-            reason=_cut(_folded(reason, order_no, transaction_id, str(amount))),
+            reason=_cut(_folded(reason, *references.values(), str(amount))),
         )
         self._keep(step, "" if code in reason else code, example)
 
@@ -320,16 +298,13 @@ class Report:
         entry = difference.entry
         step = self._step(difference.kind, difference.kind, 1)
         _add_money(step, entry.currency, entry.amount)
-        reason = difference.field or "" if difference.error is None else str(difference.error)
-        order_no, transaction_id = _references(entry)
         example = Example(
             index=difference.index,
             line=line,
-            order_no=order_no,
-            transaction_id=transaction_id,
+            **_references(entry),
             currency=entry.currency,
             amount=entry.amount,
-            reason=_cut(reason),
+            reason=_cut(difference.error or difference.field or ""),
             ledger=_sides(difference.ledger),
             gateway=_sides(difference.gateway),
         )
@@ -341,9 +316,7 @@ class Report:
             example.line = line
 
     def _step(self, kind: str, advice: str, count: int) -> Step:
-        step = self.steps.get((kind, advice))
-        if step is None:
-            step = self.steps[kind, advice] = Step(kind=kind, advice=advice)
+        step = self.steps.setdefault((kind, advice), Step(kind=kind, advice=advice))
         step.count += count
         return step
 
@@ -355,6 +328,8 @@ class Report:
             self._examples.setdefault(example.index, []).append(example)
 
     def _advise(self, status: str, error: Exception | None) -> str:
+        if status == "succeeded":
+            return ""
         if isinstance(error, InvalidOrderError):
             return "invalid"
         if status == "unknown":
@@ -365,9 +340,10 @@ class Report:
         return "alike" if isinstance(error, AlikeRefundError) else status
 
 
-def _references(value: object) -> tuple[str, str]:
+def _references(value: object) -> dict[str, Any]:
     order_no = getattr(value, "order_no", None) or getattr(value, "request_id", None)
-    return _cut(order_no or ""), _cut(getattr(value, "transaction_id", None) or "")
+    transaction_id = getattr(value, "transaction_id", None)
+    return {"order_no": _cut(order_no or ""), "transaction_id": _cut(transaction_id or "")}
 
 
 def _folded(reason: str, *shown: str) -> str:
@@ -407,12 +383,8 @@ def _cut(value: object) -> str:
 
 def _sides(value: object) -> tuple[str, ...]:
     """Return the values of one side of a difference as text, ten at most."""
-    values = value if isinstance(value, tuple) else (value,)
-    return tuple(
-        f"{one:,f}" if isinstance(one, Decimal) else _cut(one)
-        for one in values[:10]
-        if one is not None
-    )
+    values = [one for one in (value if isinstance(value, tuple) else (value,)) if one is not None]
+    return tuple(f"{o:,f}" if isinstance(o, Decimal) else _cut(o) for o in values[:10])
 
 
 # The page
@@ -429,7 +401,6 @@ def render(report: Report, head: Head, summary: "Summary | None" = None) -> str:
     environment = Environment(
         loader=PackageLoader("gateway_async", "report"),
         autoescape=True,
-        finalize=lambda value: value if isinstance(value, Markup) else _printable(value),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -442,25 +413,24 @@ def render(report: Report, head: Head, summary: "Summary | None" = None) -> str:
         "words": lambda name: name.replace("_", " "),
     }
     steps = [step for step in report.steps.values() if step.advice]
-    steps.sort(key=lambda step: (_URGENCY.get(step.kind, len(_URGENCY)), -step.count))
+    steps.sort(key=lambda step: (*(step.kind != kind for kind in _URGENCY), -step.count))
     for group in (group for step in steps for group in step.groups.values()):
         group.examples.sort(key=lambda one: one.index)
     money = {} if summary is not None else _totals(report.steps.values())
     kinds = [kind for kind in OutcomeStatus if any(kind in row for row in money.values())]
     shape = "%Y-%m-%d %H:%M:%S"
     lasted = _duration((head.ended_at - head.started_at).total_seconds())
-    return environment.get_template("report.html.jinja").render(
+    page = environment.get_template("report.html.jinja").render(
         head=head,
         headline=_books_headline(summary) if summary is not None else _headline(report),
         when=f"{head.started_at:{shape} %Z} to {head.ended_at:{shape} %Z}, {lasted}",
         latencies=report.latencies,
         kinds=kinds,
-        longest_on_a_line=_LONGEST_ON_A_LINE,
         money=money,
         steps=steps,
         summary=summary,
-        is_urgent=any(step.kind in ("unknown", "not_sent", "unanswered") for step in steps),
     )
+    return _UNPRINTABLE.sub("\ufffd", page)
 
 
 def _headline(report: Report) -> str:
@@ -469,11 +439,14 @@ def _headline(report: Report) -> str:
     total, done = counts.total(), counts["succeeded"]
     if not total:
         return "No orders"
-    money = report.steps[key].money if (key := ("succeeded", "")) in report.steps else {}
+    step = report.steps.get(("succeeded", ""))
     share = f"All {total:,}" if 1 < done == total else f"{done:,} of {total:,}"
     done_words = "found" if noun == "look-ups" else "done"
     text = f"{share} {noun if total > 1 else noun[:-1]} {done_words}"
-    return f"{text}: {_sums(money)}" if money else text
+    if step is None or not step.money:
+        return text
+    sums = [f"{code}\u00a0{one.amount:,f}" for code, one in sorted(step.money.items())]
+    return f"{text}: {_listing(sums)}"
 
 
 def _books_headline(summary: "Summary") -> str:
@@ -504,17 +477,8 @@ def _totals(steps: "Iterable[Step]") -> "Mapping[str, Mapping[str, Sum]]":
     return dict(sorted(totals.items()))
 
 
-def _sums(money: "Mapping[str, Sum]") -> str:
-    return _listing([f"{code}\u00a0{one.amount:,f}" for code, one in sorted(money.items())])
-
-
 def _listing(words: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
-
-
-def _printable(value: object) -> str:
-    """Replace characters that HTML does not allow, and halves of surrogate pairs."""
-    return _UNPRINTABLE.sub("\ufffd", str(value))
 
 
 def _seconds(seconds: float) -> str:
