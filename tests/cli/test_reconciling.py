@@ -1,4 +1,4 @@
-"""`reconcile`: 100,000 lines, with differences of each kind planted, and exactly those found."""
+"""`reconcile`: many lines, with differences of each kind planted, and exactly those found."""
 
 import random
 from collections import Counter
@@ -14,7 +14,7 @@ from gateway_async.sandbox.faults import ExtraItems, Status
 from tests.cli.running import outcomes, run, write
 from tests.reconciliation.planting import PLANTS, entry_of, pay
 
-LINES = 100_000
+LINES = 6_000
 LINES_OF_A_PAYMENT = 50
 """A payment may stand in several lines: so the books are the smaller part of the work."""
 HEADER = ("order_no", "transaction_id", "currency", "amount", "refunded", "state", "booked_by")
@@ -40,7 +40,7 @@ def ledger(sandbox: Sandbox, kinds: list[str]) -> Iterator[tuple[object, ...]]:
         yield cells(fitting, f"clerk {number}")
 
 
-async def test_every_planted_difference_is_found_among_100_000_lines_and_no_other(
+async def test_every_planted_difference_is_found_among_many_lines_and_no_other(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
     planted = [*PLANTS] * 7

@@ -385,9 +385,3 @@ async def test_a_wrong_payout_fails(
     assert (reply["status"], reply["failure_type"]) == ("FAILED", "UNKNOWN")
     assert reason in reply["failure_reason"]
     assert merchant.sandbox.ledger.payouts_of(PAYOUT["request_id"]) == []
-
-
-async def test_seeded_orders_can_be_used(merchant: Merchant) -> None:
-    (order,) = merchant.sandbox.seed(1, status="captured", amount="3.333", currency="KWD")
-    (record,) = await merchant.refund(order, refund_amount="3.333")
-    assert (record["refund_status"], record["amount"]) == ("1", "3.333")

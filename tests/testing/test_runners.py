@@ -27,18 +27,12 @@ def _run(pytester: pytest.Pytester, mode: str, suites: dict[str, str]) -> pytest
     return pytester.runpytest_subprocess("-p", "no:cacheprovider", "-q")
 
 
-def test_pytest_asyncio_in_strict_mode_and_anyio(pytester: pytest.Pytester) -> None:
-    names = ("test_with_pytest_asyncio.py", "test_with_anyio.py")
-    result = _run(pytester, "strict", {name: SUITES[name] for name in names})
-    result.assert_outcomes(passed=3)
+def test_pytest_asyncio_in_strict_mode_anyio_and_django(pytester: pytest.Pytester) -> None:
+    suites = {name: text for name, text in SUITES.items() if name.startswith("test_")}
+    _run(pytester, "strict", suites).assert_outcomes(passed=6)
 
 
 def test_pytest_asyncio_in_auto_mode(pytester: pytest.Pytester) -> None:
     suite = SUITES["test_with_pytest_asyncio.py"].replace("@pytest.mark.asyncio\n", "")
     result = _run(pytester, "auto", {"test_with_pytest_asyncio.py": suite})
     result.assert_outcomes(passed=2)
-
-
-def test_django(pytester: pytest.Pytester) -> None:
-    name = "test_with_django.py"
-    _run(pytester, "strict", {name: SUITES[name]}).assert_outcomes(passed=3)

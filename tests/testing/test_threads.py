@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gateway_async import ConfigurationError, Dialect, GatewayClient, OrderRef, OutcomeStatus
-from gateway_async.sandbox import Faults, PaymentStatus, Sandbox
+from gateway_async import ConfigurationError, Dialect, GatewayClient, OrderRef
+from gateway_async.sandbox import PaymentStatus, Sandbox
 from gateway_async.sandbox.faults import DropReply
 from gateway_async.testing import sandbox_client, threaded_sandbox
 from tests.orders import orders_for
@@ -22,21 +22,6 @@ pytest_plugins = ["gateway_async.testing"]
 
 def _threads() -> list[str]:
     return [t.name for t in threading.enumerate() if t.name.startswith("gateway_async sandbox")]
-
-
-def test_what_is_asked_happens_on_the_sandboxs_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads = []
-    add = Faults.add
-
-    def spy(self: Faults, *given: Any) -> None:
-        threads.append(threading.current_thread().name)
-        add(self, *given)
-
-    monkeypatch.setattr(Faults, "add", spy)
-    with threaded_sandbox() as sandbox:
-        sandbox.faults.add("refund", DropReply())
-        assert threads == _threads()
-    assert _threads() == []
 
 
 def test_the_books_are_read_from_here_while_others_write(
@@ -90,13 +75,6 @@ def test_what_was_read_does_not_change_behind_our_back(gateway_sandbox: Sandbox)
     assert gateway_sandbox.faults.struck == Counter()
 
 
-def test_the_books_stay_readable_when_it_has_ended() -> None:
-    with threaded_sandbox() as sandbox:
-        (order,) = sandbox.seed(1)
-    assert sandbox.ledger.transaction(order.transaction_id).order_no == order.order_no
-    assert [transaction.order_no for transaction in sandbox.ledger] == [order.order_no]
-
-
 async def test_what_is_asynchronous_there_is_awaited_here(
     monkeypatch: pytest.MonkeyPatch, gateway_sandbox: Sandbox
 ) -> None:
@@ -117,13 +95,6 @@ def test_a_sandbox_that_cannot_start_says_why() -> None:
     with pytest.raises(TypeError), threaded_sandbox(nonsense=1):
         pass
     assert _threads() == []
-
-
-def test_every_test_has_a_sandbox_of_its_own(gateway_sandbox: Sandbox) -> None:
-    assert len(gateway_sandbox.ledger) == 0
-    with threaded_sandbox() as another:
-        another.seed(1)
-        assert len(gateway_sandbox.ledger) == 0
 
 
 class TestSettings:
@@ -172,12 +143,3 @@ def test_a_client_is_closed_on_a_loop_that_goes_on_after_it(gateway_sandbox: San
         loop.run_until_complete(_use_here(gateway_sandbox))
         gc.collect()
     assert [str(one.message) for one in warned] == []
-
-
-async def test_a_client_is_used_in_the_loop_of_a_test(
-    gateway_sandbox: Sandbox, gateway_client: GatewayClient
-) -> None:
-    (order,) = gateway_sandbox.seed(1, status="captured")
-    gateway_sandbox.faults.add("refund", DropReply(times=1))
-    result = await gateway_client.refund(orders_for("refund", [order]))
-    assert result.counts[OutcomeStatus.UNKNOWN] == 1

@@ -1,29 +1,48 @@
 """The page in a real browser: wide and narrow, light and dark, on paper; nothing in it runs."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
+import pytest_asyncio
 
 from gateway_async import Outcome, OutcomeStatus, OutcomeUnknownError
 from gateway_async.reconciliation import reconcile
 from gateway_async.report import Report, render
+from gateway_async.sandbox import Sandbox
+from tests.browsers import Visit
+from tests.orders import client_of
 from tests.reconciliation.planting import PLANTS, STATES
 from tests.report.runs import HEAD, HOSTILE, LOST, hostile, night, refund
 
-if TYPE_CHECKING:
-    from gateway_async import GatewayClient
-    from gateway_async.sandbox import Sandbox
-    from tests.report.conftest import Show
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
-pytestmark = pytest.mark.slow
+Show = Callable[[str], Awaitable[Visit]]
 
 _LINES = "all => all.filter(one => one.checkVisibility()).map(one => one.getClientRects().length)"
 _NEXT_FRAME = "new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
 _LONG = "X" * 20 + "0123456789" * 9
 
 
-async def test_it_fits_a_desk_and_a_phone_in_light_and_dark(show: "Show") -> None:
+@pytest_asyncio.fixture(loop_scope="module")
+async def show(visit: Visit, tmp_path: Path) -> AsyncIterator[Show]:
+    """Open a page from a file; nothing else may be asked for."""
+    asked: list[str] = []
+    visit.page.on("request", lambda request: asked.append(request.url))
+
+    async def shown(page: str) -> Visit:
+        path = tmp_path / "report.html"
+        path.write_text(page, encoding="utf-8")
+        await visit.page.goto(path.as_uri())
+        return visit
+
+    yield shown
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+
+
+async def test_it_fits_a_desk_and_a_phone_in_light_and_dark(show: Show) -> None:
     visit = await show(render(night(), HEAD))
     for width in (1280, 390):
         await visit.page.set_viewport_size({"width": width, "height": 800})
@@ -38,7 +57,7 @@ async def test_it_fits_a_desk_and_a_phone_in_light_and_dark(show: "Show") -> Non
     assert await visit.page.evaluate("getComputedStyle(document.body).backgroundColor") == paper
 
 
-async def test_identifiers_and_sums_stay_on_one_line_and_figures_are_aligned(show: "Show") -> None:
+async def test_identifiers_and_sums_stay_on_one_line_and_figures_are_aligned(show: Show) -> None:
     report = Report("refund", job="november")
     for number in range(20):
         order = refund(number, order_no=_LONG if number == 3 else f"2026-11-20-{number}-ORDER")
@@ -64,7 +83,7 @@ async def test_identifiers_and_sums_stay_on_one_line_and_figures_are_aligned(sho
     assert set(figures) == {"tabular-nums"}
 
 
-async def test_on_paper_every_example_is_there(show: "Show") -> None:
+async def test_on_paper_every_example_is_there(show: Show) -> None:
     report = Report("refund")
     for number in range(20):
         error = OutcomeUnknownError(("reset", "timed out")[number % 2])
@@ -83,7 +102,7 @@ async def test_on_paper_every_example_is_there(show: "Show") -> None:
 
 
 async def test_what_a_gateway_or_a_file_says_runs_nothing_and_changes_nothing(
-    show: "Show",
+    show: Show,
 ) -> None:
     names = ("command", "gateway", "source", "out", "job", "failure")
     attack: dict[str, Any] = {name: HOSTILE[number] for number, name in enumerate(names)}
@@ -101,7 +120,7 @@ async def test_what_a_gateway_or_a_file_says_runs_nothing_and_changes_nothing(
         assert not await visit.is_too_wide()
 
 
-async def test_even_markup_that_got_in_could_do_nothing(show: "Show") -> None:
+async def test_even_markup_that_got_in_could_do_nothing(show: Show) -> None:
     """The policy of the page lets no script run, and no style but its own."""
     page = render(night(105), HEAD)
     attack = (
@@ -119,13 +138,14 @@ async def test_even_markup_that_got_in_could_do_nothing(show: "Show") -> None:
 
 
 async def test_differences_of_every_kind_are_listed(
-    show: "Show", gateway: "GatewayClient", sandbox: "Sandbox"
+    show: Show,
 ) -> None:
-    ledger = [plant(sandbox, f"N-{kind}") for kind, plant in PLANTS.items()]
     report = Report("reconcile")
-    async with reconcile(gateway, ledger, states=STATES) as reconciliation:
-        async for difference in reconciliation:
-            report.see_difference(difference)
+    async with Sandbox() as sandbox, client_of(sandbox) as gateway:
+        ledger = [plant(sandbox, f"N-{kind}") for kind, plant in PLANTS.items()]
+        async with reconcile(gateway, ledger, states=STATES) as reconciliation:
+            async for difference in reconciliation:
+                report.see_difference(difference)
     head = attrs.evolve(HEAD, command="reconcile", next_lines=(), unexpected=0)
     visit = await show(render(report, head, reconciliation.summary))
     kinds = await visit.page.locator(".kind").all_text_contents()
