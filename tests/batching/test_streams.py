@@ -102,12 +102,32 @@ async def test_a_burst_of_free_places_is_filled_in_several_turns_of_the_loop() -
     assert max(turns.count(one) for one in set(turns)) == 8
 
 
-@pytest.mark.parametrize("kind", ["sequence", "iterable", "asynchronous"])
-async def test_leaving_early_sends_nothing_more_and_keeps_what_is_known(kind: str) -> None:
+class _Endless:
+    """An iterator that cannot be closed, and knows how many orders were taken from it."""
+
+    def __init__(self, orders: _Counted) -> None:
+        self._orders = orders
+        self._left = iter(refunds(500))
+
+    def __iter__(self) -> Iterator[RefundOrder]:
+        return self
+
+    def __next__(self) -> RefundOrder:
+        self._orders.pulled += 1
+        return next(self._left)
+
+
+@pytest.mark.parametrize("kind", ["sequence", "iterable", "iterator", "asynchronous"])
+async def test_leaving_early_sends_and_reads_nothing_more_and_keeps_what_is_known(
+    kind: str,
+) -> None:
     orders = _Counted(500)
-    given: Any = {"sequence": refunds(500), "iterable": orders, "asynchronous": orders.later()}[
-        kind
-    ]
+    given: Any = {
+        "sequence": refunds(500),
+        "iterable": orders,
+        "iterator": _Endless(orders),
+        "asynchronous": orders.later(),
+    }[kind]
     transport = MemoryTransport(all_done)
     policy = BatchPolicy(concurrency=2, chunk_size=10)
     seen = []
@@ -116,16 +136,53 @@ async def test_leaving_early_sends_nothing_more_and_keeps_what_is_known(kind: st
             seen.append(outcome.index)
             if len(seen) == 15:
                 break
-    sent = len(transport.asked)
+    sent, pulled = len(transport.asked), orders.pulled
     await _settle_down()
-    assert len(transport.asked) == sent
+    assert (len(transport.asked), orders.pulled) == (sent, pulled)
     result = batch.result
-    taken = 500 if kind == "sequence" else orders.pulled
+    taken = 500 if kind == "sequence" else pulled
     assert sorted(seen + [outcome.index for outcome in result]) == list(range(taken))
     assert result.counts[SUCCEEDED] == 10 * sent
     assert result.counts[NOT_SENT] == taken - 10 * sent
     assert result.exhausted is (kind == "sequence")
-    assert kind == "sequence" or orders.closed
+    assert orders.closed is (kind in ("iterable", "asynchronous"))
+
+
+class _Broken(str):
+    """A currency that cannot be compared."""
+
+    __slots__ = ()
+
+    def casefold(self) -> str:
+        raise LookupError("a defect of the judge")
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_defect_while_a_reply_is_judged_loses_no_order(*, streamed: bool) -> None:
+    def answer(asked: Asked) -> dict[str, Any]:
+        reply = asked.done()
+        for item in reply["refund_orders"]:
+            item["currency"] = "eur"
+        return reply
+
+    orders = refunds(40)
+    object.__setattr__(orders[15], "currency", _Broken("EUR"))
+    policy = BatchPolicy(concurrency=1, chunk_size=10)
+    transport = MemoryTransport(answer)
+    batch, seen = client_over(transport, policy=policy).refund(orders), list[Any]()
+
+    async def read() -> None:
+        async with batch:
+            async for outcome in batch:
+                seen.append(outcome)
+
+    with pytest.raises(LookupError, match="a defect of the judge"):
+        await (read() if streamed else batch)
+    outcomes = sorted([*seen, *batch.result], key=lambda outcome: outcome.index)
+    assert [outcome.status for outcome in outcomes] == (
+        [SUCCEEDED] * 10 + [UNKNOWN] * 10 + [NOT_SENT] * 20
+    )
+    assert len(transport.asked) == 2
 
 
 async def test_an_error_in_the_body_is_not_replaced_and_leaves_a_result() -> None:
