@@ -1,6 +1,7 @@
 """Wrong settings: each is refused at once, by name, with what would be right."""
 
 import asyncio
+import re
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -94,21 +95,24 @@ WRONG: list[tuple[Callable[..., Any], str, object, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "value", "expected"),
-    WRONG,
-    ids=[f"{kind.__name__}.{name}={value!r}" for kind, name, value, _ in WRONG],
-)
-def test_a_wrong_setting_is_refused(
-    kind: Callable[..., Any], name: str, value: object, expected: str
-) -> None:
+def refusal(make: Callable[..., Any], **given: Any) -> str:
+    """Return the error that is raised, or nothing."""
+    try:
+        make(**given)
+    except ConfigurationError as error:
+        # A `self` that has nothing to show yet is shown all the same.
+        traceback.TracebackException.from_exception(error, capture_locals=True)
+        return str(error)
+    return ""
+
+
+def test_a_wrong_setting_is_refused() -> None:
     others = {"merchant_id": "M1", "account_id": "A1", "signer": HmacSigner("s3cret")}
-    given = others if kind is Credentials else {}
-    with pytest.raises(ConfigurationError, match=expected) as caught:
-        kind(**{**given, name: value})
-    text = str(caught.value)
-    assert text.startswith(f"{kind.__name__}.{name}: ")
-    assert ", got " in text
+    for kind, name, value, expected in WRONG:
+        said = refusal(kind, **{**(others if kind is Credentials else {}), name: value})
+        assert re.search(expected, said), (kind, name, value, said)
+        assert said.startswith(f"{kind.__name__}.{name}: ")
+        assert ", got " in said
 
 
 @pytest.mark.parametrize("mapping", ["body_formats", "echo_fields"])
@@ -118,29 +122,27 @@ def test_a_dialect_names_operations_only(mapping: str) -> None:
         Dialect(**given)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "expected"),
-    [
-        ("base_url", None, "expected str, got NoneType"),
-        ("credentials", "M1", "expected Credentials, got str"),
-        ("timeouts", 5, "expected Timeouts, got int"),
-        ("retry", 3, "expected RetryPolicy, got int"),
-        ("policy", {"concurrency": 2}, "expected BatchPolicy, got dict"),
-        ("recovery", True, "expected RecoveryPolicy, got bool"),
-        ("dialect", {}, "expected Dialect, got dict"),
-        ("session", object(), "expected aiohttp.ClientSession, got object"),
-        ("limiter", object(), "expected an asynchronous context manager, got object"),
-        ("max_reply_bytes", 0, r"expected an int of 1 or more, got 0 \(int\)"),
-        ("max_reply_bytes", "1", r"got '1' \(str\)"),
-        ("max_connections", -1, "an int of 1 or more"),
-        ("max_connections", True, "bool"),
-    ],
-)
-def test_a_wrong_argument_of_the_client_is_refused(name: str, value: Any, expected: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"^{name}: .*{expected}") as caught:
-        _client(**{name: value})
-    # Its `self` has nothing to show yet, and is shown all the same.
-    traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+WRONG_ARGUMENTS: list[tuple[str, Any, str]] = [
+    ("base_url", None, "expected str, got NoneType"),
+    ("credentials", "M1", "expected Credentials, got str"),
+    ("timeouts", 5, "expected Timeouts, got int"),
+    ("retry", 3, "expected RetryPolicy, got int"),
+    ("policy", {"concurrency": 2}, "expected BatchPolicy, got dict"),
+    ("recovery", True, "expected RecoveryPolicy, got bool"),
+    ("dialect", {}, "expected Dialect, got dict"),
+    ("session", object(), "expected aiohttp.ClientSession, got object"),
+    ("limiter", object(), "expected an asynchronous context manager, got object"),
+    ("max_reply_bytes", 0, r"expected an int of 1 or more, got 0 \(int\)"),
+    ("max_reply_bytes", "1", r"got '1' \(str\)"),
+    ("max_connections", -1, "an int of 1 or more"),
+    ("max_connections", True, "bool"),
+]
+
+
+def test_a_wrong_argument_of_the_client_is_refused() -> None:
+    for name, value, expected in WRONG_ARGUMENTS:
+        said = refusal(_client, **{name: value})
+        assert re.search(f"^{name}: .*{expected}", said), (name, value, said)
 
 
 @pytest.mark.parametrize(
@@ -206,33 +208,33 @@ def test_a_right_address_is_taken(url: str) -> None:
     assert url.rstrip("/") in repr(_client(base_url=url))
 
 
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("http://gateway.example", "use https://gateway.example"),
-        ("http://127.0.0.1.example", "plain http:// is refused"),
-        ("http://localhost.example", "plain http:// is refused"),
-        ("http://2130706433", "plain http:// is refused"),
-        ("http://10.0.0.1", "plain http:// is refused"),
-        ("https://user:pa55@gateway.example", "credentials go into Credentials"),
-        ("http://127.0.0.1@gateway.example", "credentials go into Credentials"),
-        ("ftp://user:pa55@gateway.example", "credentials go into Credentials"),
-        ("https://gateway.example?x=1", "scheme, host and path alone"),
-        ("https://gateway.example/?", "scheme, host and path alone"),
-        ("https://gateway.example/#", "scheme, host and path alone"),
-        ("gateway.example", "a URL such as 'https://gateway.example'"),
-        ("ftp://gateway.example", "a URL such as"),
-        ("https://", "a URL such as"),
-        ("", "a URL such as"),
-        ("https://[::1", "a URL such as"),
-        ("https://gateway.example:abc", "a URL such as"),
-        ("https://gateway.example:99999", "a URL such as"),
-        (" https://gateway.example", "a URL such as"),
-        ("https://gate way.example", "a URL such as"),
-        ("https://gateway.example\n", "a URL such as"),
-    ],
-)
-def test_a_wrong_address_is_refused(url: str, expected: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"^base_url: .*{expected}") as caught:
-        _client(base_url=url)
-    assert "pa55" not in str(caught.value)
+WRONG_ADDRESSES = [
+    ("http://gateway.example", "use https://gateway.example"),
+    ("http://127.0.0.1.example", "plain http:// is refused"),
+    ("http://localhost.example", "plain http:// is refused"),
+    ("http://2130706433", "plain http:// is refused"),
+    ("http://10.0.0.1", "plain http:// is refused"),
+    ("https://user:pa55@gateway.example", "credentials go into Credentials"),
+    ("http://127.0.0.1@gateway.example", "credentials go into Credentials"),
+    ("ftp://user:pa55@gateway.example", "credentials go into Credentials"),
+    ("https://gateway.example?x=1", "scheme, host and path alone"),
+    ("https://gateway.example/?", "scheme, host and path alone"),
+    ("https://gateway.example/#", "scheme, host and path alone"),
+    ("gateway.example", "a URL such as 'https://gateway.example'"),
+    ("ftp://gateway.example", "a URL such as"),
+    ("https://", "a URL such as"),
+    ("", "a URL such as"),
+    ("https://[::1", "a URL such as"),
+    ("https://gateway.example:abc", "a URL such as"),
+    ("https://gateway.example:99999", "a URL such as"),
+    (" https://gateway.example", "a URL such as"),
+    ("https://gate way.example", "a URL such as"),
+    ("https://gateway.example\n", "a URL such as"),
+]
+
+
+def test_a_wrong_address_is_refused() -> None:
+    for url, expected in WRONG_ADDRESSES:
+        said = refusal(_client, base_url=url)
+        assert re.search(f"^base_url: .*{expected}", said), (url, said)
+        assert "pa55" not in said
