@@ -265,10 +265,10 @@ class AnswerFault(Fault):
 
     def distort(self, answer: Answer) -> Answer:
         """Return what is said instead."""
-        return self._distorted(answer)
+        return answer.with_records(self._changed(answer.records))
 
-    def _distorted(self, answer: Answer) -> Answer:
-        return answer
+    def _changed(self, records: list[_Record]) -> list[_Record] | None:
+        return records
 
 
 @attrs.frozen
@@ -277,8 +277,8 @@ class MissingItems(AnswerFault):
 
     count: int = 1
 
-    def _distorted(self, answer: Answer) -> Answer:
-        return answer.with_list(answer.records[self.count :])
+    def _changed(self, records: list[_Record]) -> list[_Record] | None:
+        return records[self.count :]
 
 
 @attrs.frozen
@@ -288,17 +288,17 @@ class DoubledItems(AnswerFault):
     count: int = 1
     status: str | None = None
 
-    def _distorted(self, answer: Answer) -> Answer:
-        first = answer.records[: self.count]
+    def _changed(self, records: list[_Record]) -> list[_Record] | None:
+        first = records[: self.count]
         doubled = [one for record in first for one in (record, _with_status(record, self.status))]
-        return answer.with_list([*doubled, *answer.records[self.count :]])
+        return [*doubled, *records[self.count :]]
 
 
 class ReorderedItems(AnswerFault):
     """The records come in the opposite order."""
 
-    def _distorted(self, answer: Answer) -> Answer:
-        return answer.with_list(answer.records[::-1])
+    def _changed(self, records: list[_Record]) -> list[_Record] | None:
+        return records[::-1]
 
 
 @attrs.frozen
@@ -307,27 +307,27 @@ class ExtraItems(AnswerFault):
 
     count: int = 1
 
-    def _distorted(self, answer: Answer) -> Answer:
-        like = next(iter(answer.records), {"amount": "1.00", "currency": "EUR"})
+    def _changed(self, records: list[_Record]) -> list[_Record] | None:
+        like = next(iter(records), {"amount": "1.00", "currency": "EUR"})
         strangers = [
             {**like, "transaction_id": f"{9 * 10**21 + number}", "order_no": f"stranger-{number}"}
             for number in range(1, self.count + 1)
         ]
-        return answer.with_list([*strangers, *answer.records])
+        return [*strangers, *records]
 
 
 class EmptyLookUp(AnswerFault):
     """The list is empty, and the request is accepted all the same."""
 
-    def _distorted(self, answer: Answer) -> Answer:
-        return answer.with_list([])
+    def _changed(self, records: list[_Record]) -> list[_Record]:
+        return records[:0]
 
 
 class NullList(AnswerFault):
     """The list is `null`."""
 
-    def _distorted(self, answer: Answer) -> Answer:
-        return answer.with_list(None)
+    def _changed(self, records: list[_Record]) -> None:
+        del records
 
 
 @attrs.frozen
@@ -342,7 +342,8 @@ class ReturnStatus(AnswerFault):
     listed: int | None = 0
     after_effect: bool = attrs.field(default=True, kw_only=True)
 
-    def _distorted(self, answer: Answer) -> Answer:
+    def distort(self, answer: Answer) -> Answer:
+        """Return what is said instead."""
         if answer.operation.list_field is None:
             return answer
         kept = answer.with_records(answer.records[: self.listed])
@@ -353,9 +354,9 @@ class ReturnStatus(AnswerFault):
 class _RecordFault(AnswerFault):
     count: int | None = attrs.field(default=1, kw_only=True)
 
-    def _distorted(self, answer: Answer) -> Answer:
-        changed = [self._change(record) for record in answer.records[: self.count]]
-        return answer.with_records([*changed, *answer.records[len(changed) :]])
+    def _changed(self, records: list[_Record]) -> list[_Record]:
+        count = len(records) if self.count is None else self.count
+        return [*map(self._change, records[:count]), *records[count:]]
 
     def _change(self, record: _Record) -> _Record:
         return record
@@ -398,19 +399,20 @@ class ChangedCurrency(_RecordFault):
 class ChangedIdentity(AnswerFault):
     """The first two records have each other's order number; a single one has a stranger's."""
 
-    def _distorted(self, answer: Answer) -> Answer:
-        pair = answer.records[:2]
+    def _changed(self, records: list[_Record]) -> list[_Record]:
+        pair = records[:2]
         numbers = [record.get("order_no", "") for record in reversed(pair)]
         if len(pair) == 1:
             numbers = ["stranger-1"]
         changed = [{**r, "order_no": n} for r, n in zip(pair, numbers, strict=True)]
-        return answer.with_records([*changed, *answer.records[2:]])
+        return [*changed, *records[2:]]
 
 
 class NumbersForText(AnswerFault):
     """Amounts, identifiers and statuses come as JSON numbers where they can."""
 
-    def _distorted(self, answer: Answer) -> Answer:
+    def distort(self, answer: Answer) -> Answer:
+        """Return what is said instead."""
         records = list(map(_numbers, answer.records))
         return attrs.evolve(answer, fields=_numbers(answer.fields)).with_records(records)
 
@@ -418,7 +420,8 @@ class NumbersForText(AnswerFault):
 class UnknownFields(AnswerFault):
     """Envelope and records have a field each that the interface does not list."""
 
-    def _distorted(self, answer: Answer) -> Answer:
+    def distort(self, answer: Answer) -> Answer:
+        """Return what is said instead."""
         records = [{**record, "sandbox_field": "record"} for record in answer.records]
         return answer.with_fields({"sandbox_field": "envelope"}).with_records(records)
 

@@ -74,16 +74,11 @@ class Answer:
         """Return the answer with other values of some fields."""
         return attrs.evolve(self, fields={**self.fields, **fields})
 
-    def with_list(self, records: list[dict[str, Any]] | None) -> "Answer":
-        """Return the answer with another list; one without a list stays."""
-        name = self.operation.list_field
-        return self.with_fields({name: records}) if name else self
-
-    def with_records(self, records: list[dict[str, Any]]) -> "Answer":
-        """Return the answer with other records."""
-        if self.operation.list_field is None:
-            return attrs.evolve(self, fields=records[0] if records else {})
-        return self.with_fields({self.operation.list_field: records})
+    def with_records(self, records: list[dict[str, Any]] | None) -> "Answer":
+        """Return the answer with other records; without a list, with another one."""
+        if self.operation.list_field is not None:
+            return self.with_fields({self.operation.list_field: records})
+        return attrs.evolve(self, fields=records[0]) if records and len(records) == 1 else self
 
 
 @attrs.frozen(kw_only=True)

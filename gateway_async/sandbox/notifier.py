@@ -73,25 +73,6 @@ class Notification:
     status: int | None = None
 
 
-@attrs.define(eq=False)
-class _Delivery:
-    """One notification under way.
-
-    Attributes:
-        notification: It, as far as it is known before an attempt.
-        plan: What strikes it.
-        overtaken: Those that wait until this one is through.
-        turn: Set when it need not wait any longer.
-        is_noted: Whether an attempt at it, or its end, was noted.
-    """
-
-    notification: Notification
-    plan: Plan
-    overtaken: "Sequence[_Delivery]"
-    turn: asyncio.Event = attrs.field(factory=asyncio.Event)
-    is_noted: bool = False
-
-
 @attrs.define(kw_only=True, eq=False)
 class Notifier:
     """Sends notifications to merchants, in the background.
@@ -108,7 +89,8 @@ class Notifier:
     pauses: "Sequence[float]"
     sent: deque[Notification] = attrs.field(init=False, factory=lambda: deque(maxlen=_KEPT))
     _session: aiohttp.ClientSession | None = attrs.field(init=False, default=None)
-    _under_way: "dict[asyncio.Task[None], _Delivery]" = attrs.field(init=False, factory=dict)
+    _under_way: "dict[asyncio.Task[None], asyncio.Event]" = attrs.field(init=False, factory=dict)
+    _overtaken: list[asyncio.Event] = attrs.field(init=False, factory=list)
 
     def send(self, notice: Notice, plan: Plan) -> None:
         """Send it in the background; what may not or cannot be sent is given up at once.
@@ -127,28 +109,28 @@ class Notifier:
             content_type=content_type,
             body=write(fields).encode(),
         )
-        under_way = self._under_way.values()
-        waiting = [one for one in under_way if one.plan.of(OvertakenNotification)]
-        delivery = _Delivery(notification, plan, overtaken=waiting)
         is_full = len(self._under_way) >= _MOST_UNDER_WAY
         if plan.of(LostNotification) or is_full or not is_loopback(notice.url):
-            self._note(delivery)
+            self.sent.append(notification)
             return
-        task = asyncio.create_task(self._deliver(delivery))
-        self._under_way[task] = delivery
-        task.add_done_callback(self._finish)
+        turn, overtaken = asyncio.Event(), self._overtaken
+        self._overtaken = [turn] if plan.of(OvertakenNotification) else []
+        task = asyncio.create_task(self._deliver(notification, plan, turn, overtaken))
+        self._under_way[task] = turn
+        task.add_done_callback(self._under_way.pop)
 
     async def deliver_all(self) -> int:
         """Let all that wait go now, and see them through; return how many were under way."""
         tasks = list(self._under_way)
-        for delivery in self._under_way.values():
-            delivery.turn.set()
+        for turn in self._under_way.values():
+            turn.set()
         if tasks:
             await asyncio.wait(tasks)
         return len(tasks)
 
     async def stop(self) -> None:
         """Give up what is under way."""
+        await asyncio.sleep(0)  # what has not begun would end without a word
         tasks = list(self._under_way)
         for task in tasks:
             task.cancel()
@@ -156,26 +138,37 @@ class Notifier:
         if self._session is not None:
             await self._session.close()
 
-    async def _deliver(self, delivery: _Delivery) -> None:
+    async def _deliver(
+        self,
+        notification: Notification,
+        plan: Plan,
+        turn: asyncio.Event,
+        overtaken: "Sequence[asyncio.Event]",
+    ) -> None:
         """Wait as long as its faults want, or until it is its turn, and send each copy."""
-        plan = delivery.plan
         is_overtaken = bool(plan.of(OvertakenNotification))
         seconds = sum(fault.seconds for fault in plan.of(LateNotification))
-        if seconds or is_overtaken:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if is_overtaken else seconds):
-                    await delivery.turn.wait()
-        for _ in range(max([1, *(fault.copies for fault in plan.of(RepeatedNotification))])):
-            attempts, status = 0, None
-            try:
+        attempts, status = 0, None
+        try:
+            if seconds or is_overtaken:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(None if is_overtaken else seconds):
+                        await turn.wait()
+            copies = max([1, *(fault.copies for fault in plan.of(RepeatedNotification))])
+            for copy in range(copies):
+                if copy:
+                    self._note(notification, attempts, status)
+                attempts, status = 0, None
                 for pause in self.pauses:
                     await asyncio.sleep(pause)
                     attempts += 1
-                    status = await self._post(delivery.notification)
+                    status = await self._post(notification)
                     if _is_taken(status):
                         break
-            finally:
-                self._note(delivery, attempts=attempts, status=status)
+        finally:
+            self._note(notification, attempts, status)
+            for other in overtaken:  # those that wait until this one is through
+                other.set()
 
     async def _post(self, notification: Notification) -> int | None:
         if self._session is None:
@@ -196,19 +189,9 @@ class Notifier:
         except (aiohttp.ClientError, TimeoutError):
             return None
 
-    def _finish(self, task: "asyncio.Task[None]") -> None:
-        delivery = self._under_way.pop(task)
-        if not delivery.is_noted:
-            self._note(delivery)
-        for other in delivery.overtaken:
-            other.turn.set()
-
-    def _note(self, delivery: _Delivery, *, attempts: int = 0, status: int | None = None) -> None:
-        delivery.is_noted = True
-        noted = attrs.evolve(
-            delivery.notification, delivered=_is_taken(status), attempts=attempts, status=status
-        )
-        self.sent.append(noted)
+    def _note(self, sent: Notification, attempts: int, status: int | None) -> None:
+        taken = _is_taken(status)
+        self.sent.append(attrs.evolve(sent, delivered=taken, attempts=attempts, status=status))
 
 
 def is_loopback(url: str) -> bool:
