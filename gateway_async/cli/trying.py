@@ -13,7 +13,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,13 +22,13 @@ from cyclopts.validators import Number
 from rich.console import Console as RichConsole
 
 from gateway_async.cli import options
-from gateway_async.cli.console import Console, Stage, gauged, summary_table
+from gateway_async.cli.console import Console, Gauge, Stage, gauged, summary_table
 from gateway_async.cli.run import DONE, NOT_ALL_DONE
 from gateway_async.cli.settings import default_path
 from gateway_async.cli.tables import Format, out_file
 from gateway_async.client import GatewayClient
-from gateway_async.errors import ConfigurationError, GatewayError
-from gateway_async.models.orders import CaptureOrder, OrderRef, OutcomeStatus, RefundOrder
+from gateway_async.errors import ConfigurationError
+from gateway_async.models.orders import CaptureOrder, OrderRef, RefundOrder
 from gateway_async.models.payments import DirectPayment
 from gateway_async.models.values import CardNumber, SensitiveText
 from gateway_async.sandbox import Sandbox, SeededOrder
@@ -55,17 +54,13 @@ _EFFECTS = {"succeeded": (1,), "declined": (0,), "unknown": (0, 1), "not_sent": 
 """How often the effect may have happened, by what the outcome says."""
 
 
-def demo(*, orders: Annotated[int, options.AtLeastOne] = 3000) -> int:
+async def demo(*, orders: Annotated[int, options.AtLeastOne] = 3000) -> int:
     """See it all work: pay, capture, refund and look up, at a gateway inside this command.
 
     Args:
         orders: How many orders.
     """
-    return asyncio.run(_demo(orders, Console(rich=RichConsole())))
-
-
-async def _demo(orders: int, console: Console) -> int:
-    stages: list[Stage] = []
+    console, stages = Console(rich=RichConsole()), list[Stage]()
 
     async def run(name: str, batch: Any) -> Any:
         """Run one batch as a stage of its own; return its outcomes in the order of the input."""
@@ -96,13 +91,16 @@ async def _demo(orders: int, console: Console) -> int:
             dialect=sandbox.dialect,
         ) as gateway:
             started = time.monotonic()
-            paid = await _pay(orders, gateway, console)
-            counts = {"succeeded": len(paid), "declined": orders - len(paid)}
-            stages.append(("pay", counts, orders, 0, time.monotonic() - started))
+            with gauged(console, "pay", orders) as gauge:
+                paid = await _pay(orders, gateway, gauge)
+            stages.append(("pay", gauge.counts, orders, 0, time.monotonic() - started))
             captures = await run("capture", gateway.capture(paid))
             captured = [one.order for one in captures if one.status == "succeeded"]
             sandbox.faults.add("refund", DropReply(times=1))
-            refunds = [_refund(order) for order in captured[::_REFUNDED_EVERY]]
+            refunds = [
+                RefundOrder(**attrs.asdict(one), refund_amount="5.00", refund_reason="sent back")
+                for one in captured[::_REFUNDED_EVERY]
+            ]
             lost = await run("refund", gateway.refund(refunds, policy=_FEW_IN_A_REQUEST))
             started = time.monotonic()
             settled = await gateway.recover(lost)
@@ -131,45 +129,32 @@ async def _demo(orders: int, console: Console) -> int:
     return DONE
 
 
-async def _pay(orders: int, gateway: GatewayClient, console: Console) -> list[CaptureOrder]:
+async def _pay(orders: int, gateway: GatewayClient, gauge: Gauge) -> list[CaptureOrder]:
     """Authorise card payments; return what can be captured."""
-    paid, numbers = list[CaptureOrder](), iter(range(orders))
-    with gauged(console, "pay", orders) as gauge:
+    in_flight = asyncio.Semaphore(_PAYMENTS_IN_FLIGHT)
 
-        async def work() -> None:
-            for number in numbers:
-                declined = number % _DECLINED_EVERY == _DECLINED_EVERY - 1
-                payment = DirectPayment(
-                    order_no=f"demo-{number:06}",
-                    currency="EUR",
-                    amount=Decimal(1000 + number % 9000) / 100,
-                    card=CardNumber(_DECLINED_CARD if declined else _GOOD_CARD),
-                    expiration_month="12",
-                    expiration_year="2031",
-                    security_code=SensitiveText("123"),
-                )
-                transaction_id, status = None, OutcomeStatus.DECLINED
-                try:
-                    result = await gateway.pay_direct(payment)
-                    if result.order_status == "1":
-                        transaction_id = result.transaction_id
-                except GatewayError:
-                    status = OutcomeStatus.UNKNOWN
-                if transaction_id is not None:
-                    status = OutcomeStatus.SUCCEEDED
-                    order = {n: getattr(payment, n) for n in ("order_no", "currency", "amount")}
-                    paid.append(CaptureOrder(transaction_id=transaction_id, **order))
-                gauge.advance(status)
+    async def pay(number: int) -> CaptureOrder | None:
+        order_no, amount = f"demo-{number:06}", 10 + number % 90
+        is_declined = number % _DECLINED_EVERY == _DECLINED_EVERY - 1
+        payment = DirectPayment(
+            order_no=order_no,
+            currency="EUR",
+            amount=amount,
+            card=CardNumber(_DECLINED_CARD if is_declined else _GOOD_CARD),
+            expiration_month="12",
+            expiration_year="2031",
+            security_code=SensitiveText("123"),
+        )
+        async with in_flight:
+            result = await gateway.pay_direct(payment)
+        if result.order_status != "1" or result.transaction_id is None:
+            gauge.advance("declined")
+            return None
+        gauge.advance("succeeded")
+        paid = result.transaction_id
+        return CaptureOrder(transaction_id=paid, order_no=order_no, currency="EUR", amount=amount)
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(_PAYMENTS_IN_FLIGHT):
-                group.create_task(work())
-    return paid
-
-
-def _refund(order: CaptureOrder) -> RefundOrder:
-    half = (order.amount / 2).quantize(Decimal("0.01"))
-    return RefundOrder(**attrs.asdict(order), refund_amount=half, refund_reason="sent back")
+    return [one for one in await asyncio.gather(*map(pay, range(orders))) if one is not None]
 
 
 # The sandbox
@@ -299,12 +284,12 @@ class FaultOptions:
         return (fault for probability, fault in wanted if probability)
 
 
-def sandbox(
+async def sandbox(
     *,
-    server: ServerOptions | None = None,
-    orders: OrderOptions | None = None,
-    shoppers: ShopperOptions | None = None,
-    faults: FaultOptions | None = None,
+    server: ServerOptions = ServerOptions(),
+    orders: OrderOptions = OrderOptions(),
+    shoppers: ShopperOptions = ShopperOptions(),
+    faults: FaultOptions = FaultOptions(),
     console: options.Shown,
 ) -> int:
     """Run a gateway on this machine, to try things at, until Ctrl-C or SIGTERM.
@@ -312,21 +297,16 @@ def sandbox(
     The exit code is 2 where an option is wrong.
 
     """
-    where, wanted = server or ServerOptions(), orders or OrderOptions()
-    made = make_sandbox(where, shoppers or ShopperOptions(), faults or FaultOptions())
-
-    async def serve() -> None:
-        ended, loop = asyncio.Event(), asyncio.get_running_loop()
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+    made = make_sandbox(server, shoppers, faults)
+    try:
         async with made:
             for number in (signal.SIGINT, signal.SIGTERM):  # Windows: no `loop.add_signal_handler`
                 signal.signal(number, lambda *_: loop.call_soon_threadsafe(ended.set))
-            wanted.write(made.seed(wanted.orders, status=wanted.orders_status), console)
-            sys.stdout.write(how_to_reach(made, where, wanted))
+            orders.write(made.seed(orders.orders, status=orders.orders_status), console)
+            sys.stdout.write(how_to_reach(made, server, orders))
             sys.stdout.flush()
             await ended.wait()
-
-    try:
-        asyncio.run(serve())
     except OSError as error:
         raise ConfigurationError(str(error)) from None
     return DONE
