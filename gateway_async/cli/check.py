@@ -15,7 +15,6 @@ import tomllib
 from collections.abc import Iterator, Mapping, Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from enum import StrEnum
 from functools import partial
 from http import HTTPStatus
 from importlib.resources import files
@@ -55,6 +54,12 @@ A test holds the fields of `Dialect` and `HmacSigner` against it.
 _ADVICE: Mapping[str, Mapping[str, str]] = _TEXTS["advice"]
 """By line and status, what to do."""
 
+OK, ASK, WRONG, UNKNOWN, SKIPPED = "ok", "ask", "wrong", "unknown", "skipped"
+"""What a line comes to; the reference page of the command line has what each means."""
+_CHECKS = (
+    *("address", "connection", "tls", "proxy", "reply", "time", "credentials", "signature"),
+    "registered address",
+)
 _LOOK_UPS = ("query", "search_refunds")
 _QUERY, _REFUNDS = (OPERATIONS[name].path for name in _LOOK_UPS)
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")
@@ -70,32 +75,10 @@ _SHOWN = (
 )
 """Fields of a record whose values are shown; of all others, which may be personal, the names."""
 
-
-class FindingStatus(StrEnum):
-    """What one line of the check comes to."""
-
-    OK = "ok"
-    """It works."""
-
-    ASK = "ask"
-    """It works, and a question to the gateway is open."""
-
-    WRONG = "wrong"
-    """It was refused, or does not fit the settings."""
-
-    UNKNOWN = "unknown"
-    """There was no answer that can be read."""
-
-    SKIPPED = "skipped"
-    """Not looked at, since something before it failed."""
-
-
-OK, ASK, WRONG, UNKNOWN, SKIPPED = FindingStatus
-
 # The command
 
 
-def check(
+async def check(
     *,
     order_no: str | None = None,
     transaction_id: str | None = None,
@@ -130,7 +113,7 @@ def check(
         file = None
         if write is not None:
             file = opened.enter_context(_config_file(write, console, yes=yes))
-        findings = asyncio.run(GatewayCheck(settings=settings, credentials=credentials).run(refs))
+        findings = await look(settings, credentials, refs)
         config, code = write_config(settings), exit_code(findings)
         if file is not None:
             file.end(config)
@@ -172,9 +155,6 @@ def _config_file(path: Path, console: Console, *, yes: bool) -> Iterator[OutFile
         yield file
 
 
-# The way to the gateway
-
-
 def _printable(text: str) -> str:
     """Take from a text what could control a terminal."""
     return "".join(one if one.isprintable() else " " for one in text)
@@ -193,7 +173,7 @@ class Finding:
     """
 
     check: str
-    status: FindingStatus
+    status: str
     seen: str = attrs.field(converter=_printable)
     advice: str = ""
     fields: tuple[str, ...] = ()
@@ -203,6 +183,9 @@ def exit_code(findings: list[Finding]) -> int:
     """Return 0 if all works, 1 if something was refused or does not fit, 3 without an answer."""
     statuses = {finding.status for finding in findings}
     return 3 if UNKNOWN in statuses else int(WRONG in statuses)
+
+
+# The way to the gateway
 
 
 @attrs.frozen(kw_only=True)
@@ -235,16 +218,11 @@ class Answer:
         return 400 <= self.http_status < 500  # noqa: PLR2004  # the statuses of a refusal
 
 
-_Seen = tuple[FindingStatus, str]
-
-
 @attrs.define(kw_only=True)
-class GatewayCheck:
-    """What was seen on the way to the gateway; each method below `run` judges one step of it.
+class Way:
+    """What was seen on the way to the gateway.
 
     Attributes:
-        settings: The settings.
-        credentials: Who asks.
         host: The host of the gateway, or of the proxy before it.
         port: Its port.
         proxy: The proxy, without user and password; None for none.
@@ -256,11 +234,9 @@ class GatewayCheck:
         answers: The answers to the look-ups; empty where there was no connection.
     """
 
-    settings: Settings
-    credentials: Credentials
-    host: str = ""
-    port: int = 0
-    proxy: str | None = None
+    host: str
+    port: int
+    proxy: str | None
     addresses: tuple[str, ...] = ()
     local: str = ""
     certificate: str = ""
@@ -268,245 +244,232 @@ class GatewayCheck:
     problem: str = ""
     answers: dict[str, Answer] = attrs.field(factory=dict)
 
-    async def run(self, refs: list[OrderRef]) -> list[Finding]:
-        """Go the way to the gateway, and look orders up; return a finding for each step."""
-        settings = self.settings
-        self.proxy, authorization = checked_proxy(
-            settings.proxy,
-            base_url=settings.address,
-            trust_env=settings.trust_env,
-            allow_http=settings.allow_http,
-        )
-        options = ConnectionOptions(
-            limit=1,
-            ssl=settings.ssl_context(),
-            proxy=self.proxy,
-            proxy_authorization=authorization,
-        )
-        parts = urlsplit(self.proxy or settings.address)
-        self.host = parts.hostname or ""
-        self.port = parts.port or {"http": 80, "https": 443}[parts.scheme]
-        is_tls = parts.scheme == "https" and self.proxy is None
-        await self._connect((options.ssl or ssl.create_default_context()) if is_tls else None)
-        if self.local:
-            self.answers = {name: await self._ask(name, options) for name in _LOOK_UPS}
-        findings = []
-        for check, needed, judge in (
-            ("address", "host", self._address),
-            ("connection", "addresses", self._connection),
-            ("tls", "local", self._tls),
-            ("proxy", "answers", self._way_through),
-            ("reply", "answers", self._reply),
-            ("time", "answers", self._time),
-            ("credentials", "answers", self._accepted),
-            ("signature", "answers", self._signature),
-            ("registered address", "answers", self._registration),
-        ):
-            is_there = bool(getattr(self, needed))
-            status, seen = judge() if is_there else (SKIPPED, "there is no connection")
-            advice = _ADVICE.get(check, {}).get(status, "")
-            shown = advice.format(host=self.host, port=self.port, local=self.local)
-            findings.append(Finding(check, status, seen, shown))
-        query = self.answers.get("query")
-        if refs and query is not None and query.error is None:
-            async with settings.client(self.credentials) as gateway:
-                for ref, name in product(refs, _LOOK_UPS):
-                    (outcome,) = await gateway.batch(name, [ref])
-                    now = query.dated or query.asked_at
-                    findings += describe_order(name, outcome, settings.dialect, now)
-        return findings
 
-    async def _connect(self, context: ssl.SSLContext | None) -> None:
-        """Connect to the gateway, or to the proxy before it, and close again."""
-        seconds, loop = self.settings.timeouts.connect_seconds, asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(seconds):
-                found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-                self.addresses = tuple(dict.fromkeys(str(one[4][0]) for one in found))
-                _, writer = await asyncio.open_connection(self.host, self.port)
-            self.local = writer.get_extra_info("sockname")[0]
-            try:
-                if context is not None:
-                    async with asyncio.timeout(seconds):
-                        await writer.start_tls(context, server_hostname=self.host)
-                    self._note_certificate(writer.get_extra_info("ssl_object"))
-            finally:
-                writer.transport.abort()
-        except ssl.SSLCertVerificationError as error:
-            self.problem = f"the certificate is not valid: {error.verify_message}"
-        except ConnectionRefusedError:
-            self.problem = "nothing listens there: the connection was refused"
-        except TimeoutError:
-            self.problem = f"no answer within {seconds:g} s"
-        except OSError as error:
-            reason = getattr(error, "reason", None)  # of TLS
-            self.problem = reason or error.strerror or f"{type(error).__name__}: {error}"
-
-    def _note_certificate(self, connection: ssl.SSLObject) -> None:
-        if found := connection.getpeercert():
-            issuer = {str(part[0]): str(part[1]) for row in found.get("issuer", ()) for part in row}
-            name = issuer.get("organizationName") or issuer.get("commonName") or "an unnamed issuer"
-            expires = ssl.cert_time_to_seconds(str(found["notAfter"]))
-            self.expires_at = datetime.fromtimestamp(expires, UTC)
-            self.certificate = (
-                f"{connection.version()}, certificate by {masked(name)}, valid until "
-                f"{self.expires_at:%Y-%m-%d}"
-            )
-
-    async def _ask(self, name: str, options: ConnectionOptions) -> Answer:
-        """Make a look-up that asks for no order, once, over a connection of its own."""
-        settings, started = self.settings, datetime.now(UTC)
-        transport = AiohttpTransport(
-            settings.address,
-            timeouts=settings.timeouts,
-            max_reply_bytes=DEFAULT_MAX_REPLY_BYTES,
-            options=options,
-            session=None,
-        )
-        session = Session(
-            transport=transport,
-            credentials=self.credentials,
-            dialect=settings.dialect,
-            timeouts=settings.timeouts,
-            retry=settings.retry,
-            limiter=None,
-            observer=Instrumentation(None, settings.address),
-        )
-        request = recent_request(OPERATIONS[name], session)
-        message, seconds = session.compose(request), settings.timeouts.total_seconds
-        try:
-            response = await transport.send(message, tracker=SendTracker(), seconds=seconds)
-        except GatewayError as error:
-            return Answer(asked_at=started, error=error)
-        finally:
-            await transport.aclose()
-        asked_at, payload, failure = started + (datetime.now(UTC) - started) / 2, None, None
-        try:
-            payload = decode_json(response.body)
-            session.decode(request, response, message.signature)
-        except GatewayError as error:
-            failure = error
-        kind = masked(response.headers.get("Content-Type", "")) or "no content type"
-        return Answer(
-            asked_at=asked_at,
-            http_status=response.status,
-            dated=_date(response.headers.get("Date", "")),
-            shown=f"{kind}: {excerpt(response.body, message.signature)!r}",
-            payload=payload,
-            error=failure,
-        )
-
-    @property
-    def _read(self) -> list[Answer]:
-        """The answers that are JSON objects."""
-        return [one for one in self.answers.values() if one.payload is not None]
-
-    @property
-    def _error(self) -> GatewayError | None:
-        """The first error of the look-ups."""
-        return next((one.error for one in self.answers.values() if one.error), None)
-
-    def _address(self) -> _Seen:
-        if self.addresses:
-            return OK, f"{self.host} is {', '.join(self.addresses)}"
-        return UNKNOWN, f"{self.host} has no address ({self.problem})"
-
-    def _connection(self) -> _Seen:
-        to, hint = f"{self.host}:{self.port}", ""
-        if self.local:
-            return OK, f"connected to {to} from {self.local}"
-        if self.proxy is None and any(os.environ.get(name) for name in _PROXIES):
-            hint = "; the environment names a proxy that is not used without --trust-env"
-        return UNKNOWN, f"no connection to {to} ({self.problem}){hint}"
-
-    def _tls(self) -> _Seen:
-        if self.settings.address.lower().startswith("http:"):
-            if self.proxy is None and all(map(_is_loopback, self.addresses)):
-                return OK, "plain HTTP, which does not leave this machine"
-            return WRONG, "plain HTTP: everything on the way can be read and changed"
-        if self.problem or isinstance(self._error, CertificateError):
-            return UNKNOWN, self.problem or str(self._error)
-        if self.expires_at is not None:
-            is_ending = self.expires_at - datetime.now(UTC) < _CERTIFICATE_TOLERANCE
-            return ASK if is_ending else OK, self.certificate
-        if any(one.http_status for one in self.answers.values()):
-            return OK, "the gateway's certificate was accepted, through the proxy"
-        return SKIPPED, "the proxy opened no connection to the gateway"
-
-    def _way_through(self) -> _Seen:
-        status = self.answers["query"].http_status
-        if self.proxy is None:
-            return OK, "none is set"
-        if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED or (
-            status is None and isinstance(self._error, ConfigurationError)
-        ):
-            return UNKNOWN, f"{self.proxy} does not let this user through (HTTP 407)"
-        if status is None and not isinstance(self._error, CertificateError):
-            return UNKNOWN, f"{self.proxy} gave no way to the gateway: {self._error}"
-        return OK, f"requests go through {self.proxy}"
-
-    def _reply(self) -> _Seen:
-        query = self.answers["query"]
-        if query.http_status is None:
-            return UNKNOWN, f"no reply to {_QUERY}: {query.error}"
-        seen = f"{_QUERY} answered HTTP {query.http_status} with "
-        if query.http_status == HTTPStatus.OK and query.payload is not None:
-            return OK, f"{seen}JSON"
-        return WRONG if query.is_refused else UNKNOWN, seen + query.shown
-
-    def _time(self) -> _Seen:
-        dated = [one.dated - one.asked_at for one in self.answers.values() if one.dated]
-        if not dated:
-            return SKIPPED, "no reply with a Date header came"
-        seconds = abs(dated[0]) // timedelta(seconds=1)
-        if abs(dated[0]) <= _CLOCK_TOLERANCE:
-            return OK, f"the clocks agree to {seconds} s"
-        side = "ahead of" if dated[0] > timedelta() else "behind"
-        return WRONG, f"the gateway's clock is {seconds:,} s {side} this machine's"
-
-    def _accepted(self) -> _Seen:
-        who = self.credentials
-        shown = f"merchant_id {who.merchant_id!r} and account_id {who.account_id!r}: "
-        return self._judged(shown + "accepted", shown)
-
-    def _signature(self) -> _Seen:
-        verifies = getattr(self.credentials.signer, "verify", None) is not None
-        of_reply = f"that of the reply is {'right' if verifies else 'not checked'}"
-        if not any(one.payload and one.payload.get(SIGNATURE_FIELD) for one in self._read):
-            of_reply = "the reply carries none"
-        return self._judged(
-            "a request with it was accepted, if the gateway checks that of look-ups; " + of_reply
-        )
-
-    def _judged(self, accepted: str, before_refusal: str = "") -> _Seen:
-        if not self._read:
-            return SKIPPED, "no reply came that could accept or refuse it"
-        if any(one.error is None for one in self._read):
-            return OK, accepted
-        return WRONG, before_refusal + masked(str(self._read[0].error))
-
-    def _registration(self) -> _Seen:
-        query, refunds = (self.answers[name] for name in _LOOK_UPS)
-        if query.error is None:
-            return OK, f"{_QUERY} is answered, to requests from {self.local}"
-        if not query.is_refused:
-            return SKIPPED, f"no reply of {_QUERY} that can be read came"
-        if refunds.error is None:
-            return WRONG, f"{_QUERY} is refused, and {_REFUNDS} is answered"
-        return ASK, "both look-ups are refused, which wrong credentials would lead to as well"
+async def look(settings: Settings, credentials: Credentials, refs: list[OrderRef]) -> list[Finding]:
+    """Go the way to the gateway, and look orders up; return a finding for each step."""
+    proxy, authorization = checked_proxy(
+        settings.proxy,
+        base_url=settings.address,
+        trust_env=settings.trust_env,
+        allow_http=settings.allow_http,
+    )
+    context = settings.ssl_context()
+    connection = ConnectionOptions(
+        limit=1, ssl=context, proxy=proxy, proxy_authorization=authorization
+    )
+    parts = urlsplit(proxy or settings.address)
+    port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+    way = Way(host=parts.hostname or "", port=port, proxy=proxy)
+    if parts.scheme == "http" or proxy is not None:
+        await _connect(way, None, settings.timeouts.connect_seconds)
+    else:
+        context = context or ssl.create_default_context()
+        await _connect(way, context, settings.timeouts.connect_seconds)
+    if way.local:
+        for name in _LOOK_UPS:
+            way.answers[name] = await _ask(name, settings, credentials, connection)
+    findings = []
+    for check, (status, seen) in judge(way, settings, credentials).items():
+        advice = _ADVICE.get(check, {}).get(status, "")
+        advice = advice.format(host=way.host, port=way.port, local=way.local)
+        findings.append(Finding(check, status, seen, advice))
+    query = way.answers.get("query")
+    if refs and query is not None and query.error is None:
+        async with settings.client(credentials) as gateway:
+            for ref, name in product(refs, _LOOK_UPS):
+                (outcome,) = await gateway.batch(name, [ref])
+                now = query.dated or query.asked_at
+                findings += describe_order(name, outcome, settings.dialect, now)
+    return findings
 
 
-def _is_loopback(address: str) -> bool:
-    return ip_address(address.partition("%")[0]).is_loopback
-
-
-def _date(text: str) -> datetime | None:
-    """Read a Date header, which is in UTC even where it does not name it."""
+async def _connect(way: Way, context: ssl.SSLContext | None, seconds: float) -> None:
+    """Connect to the gateway, or to the proxy before it, and close again."""
+    loop = asyncio.get_running_loop()
     try:
-        moment = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    return moment.replace(tzinfo=moment.tzinfo or UTC)
+        async with asyncio.timeout(seconds):
+            found = await loop.getaddrinfo(way.host, way.port, type=socket.SOCK_STREAM)
+            way.addresses = tuple(dict.fromkeys(str(one[4][0]) for one in found))
+            _, writer = await asyncio.open_connection(way.host, way.port)
+        way.local = writer.get_extra_info("sockname")[0]
+        try:
+            if context is not None:
+                async with asyncio.timeout(seconds):
+                    await writer.start_tls(context, server_hostname=way.host)
+                connection = writer.get_extra_info("ssl_object")
+                if certificate := connection.getpeercert():
+                    rows = certificate.get("issuer", ())
+                    issuer = {str(part[0]): str(part[1]) for row in rows for part in row}
+                    name = issuer.get("organizationName") or issuer.get("commonName") or "unnamed"
+                    expires = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
+                    way.expires_at = datetime.fromtimestamp(expires, UTC)
+                    way.certificate = (
+                        f"{connection.version()}, certificate by {masked(name)}, valid until "
+                        f"{way.expires_at:%Y-%m-%d}"
+                    )
+        finally:
+            writer.transport.abort()
+    except ssl.SSLCertVerificationError as error:
+        way.problem = f"the certificate is not valid: {error.verify_message}"
+    except ConnectionRefusedError:
+        way.problem = "nothing listens there: the connection was refused"
+    except TimeoutError:
+        way.problem = f"no answer within {seconds:g} s"
+    except OSError as error:
+        reason = getattr(error, "reason", None)  # of TLS
+        way.problem = reason or error.strerror or f"{type(error).__name__}: {error}"
+
+
+async def _ask(
+    name: str, settings: Settings, credentials: Credentials, connection: ConnectionOptions
+) -> Answer:
+    """Make a look-up that asks for no order, once, over a connection of its own."""
+    started = datetime.now(UTC)
+    transport = AiohttpTransport(
+        settings.address,
+        timeouts=settings.timeouts,
+        max_reply_bytes=DEFAULT_MAX_REPLY_BYTES,
+        options=connection,
+        session=None,
+    )
+    session = Session(
+        transport=transport,
+        credentials=credentials,
+        dialect=settings.dialect,
+        timeouts=settings.timeouts,
+        retry=settings.retry,
+        limiter=None,
+        observer=Instrumentation(None, settings.address),
+    )
+    request = recent_request(OPERATIONS[name], session)
+    message, seconds = session.compose(request), settings.timeouts.total_seconds
+    try:
+        response = await transport.send(message, tracker=SendTracker(), seconds=seconds)
+    except GatewayError as error:
+        return Answer(asked_at=started, error=error)
+    finally:
+        await transport.aclose()
+    asked_at, payload, failure = started + (datetime.now(UTC) - started) / 2, None, None
+    try:
+        payload = decode_json(response.body)
+        session.decode(request, response, message.signature)
+    except GatewayError as error:
+        failure = error
+    dated = None
+    with contextlib.suppress(ValueError):  # in UTC even where it does not name it
+        moment = parsedate_to_datetime(response.headers.get("Date", ""))
+        dated = moment.replace(tzinfo=moment.tzinfo or UTC)
+    kind = masked(response.headers.get("Content-Type", "")) or "no content type"
+    return Answer(
+        asked_at=asked_at,
+        http_status=response.status,
+        dated=dated,
+        shown=f"{kind}: {excerpt(response.body, message.signature)!r}",
+        payload=payload,
+        error=failure,
+    )
+
+
+def judge(  # noqa: C901, PLR0912  # one step after the other
+    way: Way, settings: Settings, credentials: Credentials
+) -> dict[str, tuple[str, str]]:
+    """Return, by what was checked, what it comes to and what was seen."""
+    found = dict.fromkeys(_CHECKS, (SKIPPED, "there is no connection"))
+    to = f"{way.host}:{way.port}"
+    if not way.addresses:
+        found["address"] = UNKNOWN, f"{way.host} has no address ({way.problem})"
+        return found
+    found["address"] = OK, f"{way.host} is {', '.join(way.addresses)}"
+    if not way.local:
+        hint = ""
+        if way.proxy is None and any(os.environ.get(name) for name in _PROXIES):
+            hint = "; the environment names a proxy that is not used without --trust-env"
+        found["connection"] = UNKNOWN, f"no connection to {to} ({way.problem}){hint}"
+        return found
+    found["connection"] = OK, f"connected to {to} from {way.local}"
+
+    query, refunds = (way.answers[name] for name in _LOOK_UPS)
+    error = query.error or refunds.error
+    is_untrusted = isinstance(error, CertificateError)
+    if settings.address.lower().startswith("http:"):
+        is_here = all(ip_address(one.partition("%")[0]).is_loopback for one in way.addresses)
+        found["tls"] = WRONG, "plain HTTP: everything on the way can be read and changed"
+        if way.proxy is None and is_here:
+            found["tls"] = OK, "plain HTTP, which does not leave this machine"
+    elif way.problem or is_untrusted:
+        found["tls"] = UNKNOWN, way.problem or str(error)
+    elif way.expires_at is not None:
+        is_ending = way.expires_at - datetime.now(UTC) < _CERTIFICATE_TOLERANCE
+        found["tls"] = ASK if is_ending else OK, way.certificate
+    elif query.http_status or refunds.http_status:
+        found["tls"] = OK, "the gateway's certificate was accepted, through the proxy"
+    else:
+        found["tls"] = SKIPPED, "the proxy opened no connection to the gateway"
+
+    status = query.http_status
+    if way.proxy is None:
+        found["proxy"] = OK, "none is set"
+    elif status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED or (
+        status is None and isinstance(error, ConfigurationError)
+    ):
+        found["proxy"] = UNKNOWN, f"{way.proxy} does not let this user through (HTTP 407)"
+    elif status is None and not is_untrusted:
+        found["proxy"] = UNKNOWN, f"{way.proxy} gave no way to the gateway: {error}"
+    else:
+        found["proxy"] = OK, f"requests go through {way.proxy}"
+    return found | _judge_replies(query, refunds, way.local, credentials)
+
+
+def _judge_replies(  # noqa: C901, PLR0912  # the same
+    query: Answer, refunds: Answer, local: str, credentials: Credentials
+) -> dict[str, tuple[str, str]]:
+    """Return the same of what the answers to the look-ups show."""
+    found, status = dict[str, tuple[str, str]](), query.http_status
+    seen = f"{_QUERY} answered HTTP {status} with "
+    if status is None:
+        found["reply"] = UNKNOWN, f"no reply to {_QUERY}: {query.error}"
+    elif status == HTTPStatus.OK and query.payload is not None:
+        found["reply"] = OK, f"{seen}JSON"
+    else:
+        found["reply"] = WRONG if query.is_refused else UNKNOWN, seen + query.shown
+
+    ahead = [one.dated - one.asked_at for one in (query, refunds) if one.dated]
+    found["time"] = SKIPPED, "no reply with a Date header came"
+    if ahead:
+        seconds = abs(ahead[0]) // timedelta(seconds=1)
+        side = "ahead of" if ahead[0] > timedelta() else "behind"
+        found["time"] = WRONG, f"the gateway's clock is {seconds:,} s {side} this machine's"
+        if abs(ahead[0]) <= _CLOCK_TOLERANCE:
+            found["time"] = OK, f"the clocks agree to {seconds} s"
+
+    read = [one for one in (query, refunds) if one.payload is not None]
+    who = f"merchant_id {credentials.merchant_id!r} and account_id {credentials.account_id!r}"
+    verifies = getattr(credentials.signer, "verify", None) is not None
+    of_reply = f"that of the reply is {'right' if verifies else 'not checked'}"
+    if not any(one.payload and one.payload.get(SIGNATURE_FIELD) for one in read):
+        of_reply = "the reply carries none"
+    if not read:
+        found["credentials"] = SKIPPED, "no reply came that could accept or refuse it"
+        found["signature"] = found["credentials"]
+    elif any(one.error is None for one in read):
+        text = "a request with it was accepted, if the gateway checks that of look-ups"
+        found["credentials"] = OK, f"{who}: accepted"
+        found["signature"] = OK, f"{text}; {of_reply}"
+    else:
+        reason = masked(str(read[0].error))
+        found["credentials"] = WRONG, f"{who}: {reason}"
+        found["signature"] = WRONG, reason
+
+    if query.error is None:
+        address = OK, f"{_QUERY} is answered, to requests from {local}"
+    elif not query.is_refused:
+        address = SKIPPED, f"no reply of {_QUERY} that can be read came"
+    elif refunds.error is None:
+        address = WRONG, f"{_QUERY} is refused, and {_REFUNDS} is answered"
+    else:
+        address = ASK, "both look-ups are refused, which wrong credentials would lead to as well"
+    found["registered address"] = address
+    return found
 
 
 # Records
@@ -555,7 +518,7 @@ _STATUS_FIELDS = (
 
 def _misfits(
     records: tuple[Any, ...], dialect: Dialect, now: datetime
-) -> Iterator[tuple[FindingStatus, str, str, str]]:
+) -> Iterator[tuple[str, str, str, str]]:
     """Compare records with the dialect; give status, what was seen, the field, other advice."""
     for name, status, field, others in _STATUS_FIELDS:
         known = {value for one in (field, *others) for value in getattr(dialect, one)}
@@ -588,7 +551,7 @@ def _misfits(
 
 def _amount_misfits(
     records: tuple[Any, ...], dialect: Dialect
-) -> Iterator[tuple[FindingStatus, str, str, str]]:
+) -> Iterator[tuple[str, str, str, str]]:
     found: dict[tuple[str, int], str] = {}
     for record in records:
         for name in ("amount", "refund_amount"):

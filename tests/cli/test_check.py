@@ -20,7 +20,6 @@ from gateway_async import Dialect, HmacSigner
 from gateway_async.cli.check import (
     QUESTIONS,
     Finding,
-    FindingStatus,
     describe_order,
     excerpt,
     exit_code,
@@ -397,12 +396,12 @@ def test_personal_data_is_not_shown() -> None:
 
 def test_an_order_without_refunds_is_nothing_unusual() -> None:
     (finding,) = look(operation="search_refunds", status=OutcomeStatus.ABSENT)
-    assert finding.status is FindingStatus.OK
+    assert finding.status == "ok"
 
 
 def test_an_unknown_outcome_shows_its_reason() -> None:
     finding, *_ = look(status=OutcomeStatus.UNKNOWN)
-    assert (finding.status, "unclear" in finding.seen) == (FindingStatus.UNKNOWN, True)
+    assert (finding.status, "unclear" in finding.seen) == ("unknown", True)
 
 
 @pytest.mark.parametrize(
@@ -410,7 +409,7 @@ def test_an_unknown_outcome_shows_its_reason() -> None:
     [(("ok", "ask", "skipped"), 0), (("ok", "wrong"), 1), (("wrong", "unknown"), 3)],
 )
 def test_the_exit_code_is_that_of_the_worst_line(statuses: tuple[str, ...], code: int) -> None:
-    lines = [Finding("x", FindingStatus(one), "") for one in statuses]
+    lines = [Finding("x", one, "") for one in statuses]
     assert exit_code(lines) == code
 
 
