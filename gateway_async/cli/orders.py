@@ -10,10 +10,9 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from datetime import date
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, get_args, get_origin
+from typing import Any, TypeAlias, get_args, get_origin
 
 import attrs
 import orjson
@@ -24,14 +23,14 @@ from gateway_async.dialect import Dialect
 from gateway_async.errors import InvalidOrderError
 from gateway_async.models.records import Record
 from gateway_async.models.values import (
+    CONVERTER,
     MODEL,
     SensitiveText,
     SignatureText,
     converter_of,
     currency_field,
-    to_amount,
-    to_date,
-    to_identifier,
+    to_objects,
+    to_texts,
 )
 from gateway_async.operations import OPERATIONS, Operation, OperationClass, identity_of
 from gateway_async.reconciliation import LedgerEntry
@@ -53,51 +52,31 @@ _Wrong = list[tuple[str | None, str]]
 # Layouts
 
 
-@attrs.frozen
-class Column:
-    """One field of an order, or of an object in it, as a file has it.
+_Field: TypeAlias = "attrs.Attribute[Any]"
 
-    Attributes:
-        kind: What its cells hold: amount, currency, date, identifier, text, texts, object, objects.
-        is_required: Whether each row must have it.
-        part: The class of an object.
-        currency: The field with the currency of an amount.
-    """
 
-    kind: str
-    is_required: bool
-    part: type | None = None
-    currency: str | None = None
+def _is_list(field: _Field) -> bool:
+    return converter_of(field) in (to_objects, to_texts)
+
+
+def is_object(field: _Field) -> bool:
+    """Return whether a field holds one object: its parts have columns with dots."""
+    return MODEL in field.metadata and not _is_list(field)
 
 
 @functools.cache
-def _columns_of(model: type) -> dict[str, Column]:
-    """Return the fields of a class, as columns."""
-    currencies = {currency_field(field) for field in attrs.fields(model)}
-    found = {}
-    for field in attrs.fields(model):
-        part, converter = field.metadata.get(MODEL), converter_of(field)
-        is_required = field.default is attrs.NOTHING
-        if part is not None:
-            kind = "objects" if "Sequence" in str(field.type) else "object"
-        elif get_origin(next(iter(get_args(field.type)), None)) is tuple:
-            kind = "texts"
-        elif converter in (to_amount, to_date):
-            kind = "amount" if converter is to_amount else "date"
-        elif field.name in currencies:
-            kind = "currency"
-        else:
-            kind = "identifier" if converter is to_identifier or is_required else "text"
-        found[field.name] = Column(kind, is_required, part, currency_field(field))
-    return found
+def _currencies(model: type) -> dict[str, str]:
+    """Return the fields that are amounts, and the field of the currency of each."""
+    found = {field.name: currency_field(field) for field in attrs.fields(model)}
+    return {name: currency for name, currency in found.items() if currency is not None}
 
 
-def _inputs(model: type, path: str = "") -> Iterator[tuple[str, Column]]:
+def _inputs(model: type, path: str = "") -> Iterator[tuple[str, _Field]]:
     """Yield the columns of an order: its fields, and those of its objects with dots."""
-    for name, column in _columns_of(model).items():
-        yield f"{path}{name}", column
-        if column.kind == "object" and column.part is not None:
-            yield from _inputs(column.part, f"{path}{name}.")
+    for field in attrs.fields(model):
+        yield f"{path}{field.name}", field
+        if is_object(field):
+            yield from _inputs(field.metadata[MODEL], f"{path}{field.name}.")
 
 
 def fields_of(model: type) -> Iterator[str]:
@@ -148,7 +127,7 @@ class Layout:
     command: str
     model: type
     operation: Operation | None = None
-    inputs: Mapping[str, Column]
+    inputs: Mapping[str, _Field]
     results: Mapping[str, str] = MappingProxyType({})
     moves_money: bool = False
     confirms: bool = False
@@ -183,9 +162,9 @@ class Layout:
         return attrs.evolve(self, inputs={column: self.inputs[column]})
 
     @functools.cached_property
-    def _amounts(self) -> dict[str, str]:
+    def _amounts(self) -> Mapping[str, str]:
         """The columns of what an order moves, the first that is filled, and of its currency."""
-        found = {name: code for name in self.columns if (code := self.inputs[name].currency)}
+        found = _currencies(self.model)
         field = self.operation.moved_field if self.operation else ""
         return {field: found[field]} if field in found else found
 
@@ -243,40 +222,6 @@ def _text_problem(value: object) -> str:
             "file again with this column as text"
         )
     return ""
-
-
-def _identifier_problem(value: object) -> str:
-    text = to_text(value)
-    if problem := _text_problem(text if value is None else value):
-        return problem
-    if not text.strip():
-        return "empty"
-    return f"{text[:_SHOWN]!r} has white space around it" if text != text.strip() else ""
-
-
-def _amount_problem(text: str, places: int) -> str:
-    if not _AMOUNT.fullmatch(text):
-        return f"{text[:_SHOWN]!r} is not an amount; write it like 12.50"
-    if len(text.partition(".")[2].rstrip("0")) > places:
-        return f"{text[:_SHOWN]!r} has more than {places} decimal places"
-    return ""
-
-
-def _currency_problem(text: str, known: Collection[str]) -> str:
-    if _CURRENCY.fullmatch(text) or text.upper() in known:
-        return ""
-    return (
-        f"{text[:_SHOWN]!r} is not a code of three letters such as EUR; if your gateway has "
-        "it, name it in [dialect] currency_places"
-    )
-
-
-def _date_problem(text: str) -> str:
-    try:
-        is_date = date.fromisoformat(text).isoformat() == text  # Python reads weeks, too
-    except ValueError:
-        is_date = False
-    return "" if is_date else "expected a date such as 2026-11-20"
 
 
 def _sent_before(cells: Mapping[str, Any]) -> _Wrong:
@@ -474,7 +419,8 @@ class OrderFile:
     def _column_problems(self, row: Row) -> Iterator[Problem]:
         """Name columns that must be there and are not, and parts that no object has."""
         layout, there = self.layout, ", ".join(map(repr, row.cells)) or "nothing"
-        missing = [n for n, one in layout.inputs.items() if one.is_required and n not in row.cells]
+        needed = (n for n, one in layout.inputs.items() if one.default is attrs.NOTHING)
+        missing = [name for name in needed if name not in row.cells]
         if layout.either and not any(name in row.cells for name in layout.either):
             missing.append(" or ".join(layout.either))
         for name in missing:
@@ -532,50 +478,72 @@ class OrderFile:
         Raises:
             InvalidOrderError: Where the model refuses what its fields are.
         """
-        known, made, before = _columns_of(model), {}, len(wrong)
-        for name in tree:
-            if name not in known:
-                wrong.append((f"{path}{name}", f"not known; there are: {', '.join(known)}"))
-        for name, one in known.items():
+        known, made, before = attrs.fields_dict(model), dict[str, Any](), len(wrong)
+        currencies = _currencies(model)
+        for name in tree.keys() - known.keys():
+            wrong.append((f"{path}{name}", f"not known; there are: {', '.join(known)}"))
+        for name, field in known.items():
             value, column = tree.get(name), f"{path}{name}"
-            if _is_empty(value) and not one.is_required:
-                continue
-            if one.kind in {"object", "objects", "texts"}:
-                made[name] = self._part(one, value, column, wrong)
-                continue
-            made[name] = to_text(value)
-            if problem := self._problem(one, value, to_text(tree.get(one.currency or ""))):
-                wrong.append((column, problem))
+            if not to_text(value).strip():
+                if field.default is attrs.NOTHING:
+                    wrong.append((column, "empty"))
+                elif not _is_empty(value):
+                    made[name] = value
+            elif is_object(field) or _is_list(field):
+                made[name] = self._part(field, value, column, wrong)
+            else:
+                made[name] = to_text(value)
+                if name in currencies:
+                    currency = to_text(tree.get(currencies[name]))
+                    problem = self._amount_problem(made[name], currency)
+                else:
+                    problem = self._text_problem(field, value, name in currencies.values())
+                if problem:
+                    wrong.append((column, problem))
         return None if len(wrong) > before else model(**made)
 
-    def _problem(self, one: Column, value: object, currency: str) -> str:
-        """Return why a cell is wrong: empty where it is right."""
-        text, dialect = to_text(value), self._dialect
-        match one.kind:
-            case "amount":
-                return _amount_problem(text, dialect.places(currency) if dialect else _ANY_PLACES)
-            case "date":
-                return _date_problem(text)
-            case "text":
-                return _text_problem(value)
-        problem = _identifier_problem(value)
-        if problem or one.kind == "identifier" or dialect is None:
-            return problem
-        return _currency_problem(text, dialect.currency_places)
+    def _amount_problem(self, text: str, currency: str) -> str:
+        """Return why a cell is no amount: empty where it is one."""
+        places = self._dialect.places(currency) if self._dialect else _ANY_PLACES
+        if not _AMOUNT.fullmatch(text):
+            return f"{text[:_SHOWN]!r} is not an amount; write it like 12.50"
+        if len(text.partition(".")[2].rstrip("0")) > places:
+            return f"{text[:_SHOWN]!r} has more than {places} decimal places"
+        return ""
 
-    def _part(self, one: Column, value: object, column: str, wrong: _Wrong) -> object:
+    def _text_problem(self, field: _Field, value: object, is_currency: bool) -> str:  # noqa: FBT001
+        """Return why another cell is wrong: empty where it is right."""
+        text, dialect = to_text(value), self._dialect
+        if problem := _text_problem(value):
+            return problem
+        if is_currency and dialect is not None:
+            if _CURRENCY.fullmatch(text) or text.upper() in dialect.currency_places:
+                return ""
+            return (
+                f"{text[:_SHOWN]!r} is not a code of three letters such as EUR; if your gateway "
+                "has it, name it in [dialect] currency_places"
+            )
+        try:
+            field.metadata[CONVERTER](text, None, field)
+        except InvalidOrderError as error:
+            return str(error).partition(f".{field.name}: ")[2]
+        return ""
+
+    def _part(self, field: _Field, value: object, column: str, wrong: _Wrong) -> object:
         """Make an object, or a list, of a cell that holds it, as JSON where that is a text."""
-        part, element = one.part, Mapping if one.part else str
+        part = field.metadata.get(MODEL)
         if isinstance(value, str):
             try:
                 value = orjson.loads(value)
             except orjson.JSONDecodeError:
                 value = None
-        if one.kind == "object" and part is not None:
+        if part is not None and is_object(field):
             if isinstance(value, Mapping):
                 return self._object(part, value, f"{column}.", wrong)
             wrong.append((column, f"expected columns such as {column}.name, or an object"))
-        elif not isinstance(value, list) or not all(isinstance(each, element) for each in value):
+        elif not isinstance(value, list) or not all(
+            isinstance(each, Mapping if part else str) for each in value
+        ):
             wrong.append((column, 'expected a list, in a text as JSON such as ["..."]'))
         elif part is None:
             return value

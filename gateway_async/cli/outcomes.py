@@ -9,7 +9,14 @@ import attrs
 import orjson
 
 from gateway_async.batching.results import Outcome
-from gateway_async.cli.orders import IN_JOB, OUTCOME_COLUMNS, Layout, OrderFile, fields_of
+from gateway_async.cli.orders import (
+    IN_JOB,
+    OUTCOME_COLUMNS,
+    Layout,
+    OrderFile,
+    fields_of,
+    is_object,
+)
 from gateway_async.cli.run import Run, Stop, collect
 from gateway_async.cli.tables import Format, OutFile, to_text
 from gateway_async.errors import RejectedError
@@ -90,7 +97,7 @@ def job_cells(name: str, row: Row, layout: Layout) -> dict[str, Any]:
 
 def _given(layout: Layout) -> list[str]:
     """Return the columns of an order that hold values, and no objects."""
-    return [column for column, one in layout.inputs.items() if one.kind != "object"]
+    return [column for column, one in layout.inputs.items() if not is_object(one)]
 
 
 class Results:
