@@ -8,7 +8,8 @@ from importlib.metadata import version
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from gateway_async.cli.console import Console
-from gateway_async.cli.run import USAGE, guarded
+from gateway_async.cli.tables import TableError
+from gateway_async.errors import GatewayError
 
 _HELP = """Capture, cancel, review, refund, pay out or look up any number of orders, and get one
 outcome for every order.
@@ -36,11 +37,13 @@ _FILES = {
 }
 """By command, header and first row of a file that it takes."""
 
+_BY = "order_no or transaction_id"
 GROUPS = {
     "Money": {
-        "capture": ("money:send", "Capture orders.", "captures.csv --out outcomes.csv"),
-        "cancel": ("money:send", "Cancel orders.", "cancels.csv --out outcomes.csv"),
-        "review": ("money:send", "Review orders.", "reviews.csv --out outcomes.csv"),
+        **{
+            name: ("money:send", f"{name.capitalize()} orders.", f"{name}s.csv --out outcomes.csv")
+            for name in ("capture", "cancel", "review")
+        },
         "refund": (
             "money:send",
             "Refund orders; refund_reason may be left out.",
@@ -53,16 +56,10 @@ GROUPS = {
         ),
     },
     "Look-ups": {
-        "query": (
-            "money:look_up",
-            "Look up transactions: order_no or transaction_id.",
-            "orders.csv --out found.csv",
-        ),
-        "search-refunds": (
-            "money:look_up",
-            "Look up refunds: order_no or transaction_id.",
-            "orders.csv --out found.csv",
-        ),
+        **{
+            name: ("money:look_up", f"Look up {what}, by {_BY}.", "orders.csv --out found.csv")
+            for name, what in (("query", "transactions"), ("search-refunds", "refunds"))
+        },
         "reconcile": (
             "reconcile:reconcile",
             "Compare a ledger with the gateway's records.",
@@ -70,16 +67,8 @@ GROUPS = {
         ),
     },
     "Jobs": {
-        "jobs": (
-            "jobs:jobs",
-            "List, show, resolve and resume the jobs of a journal.",
-            "show NAME",
-        ),
-        "watch": (
-            "workers:watch",
-            "Show how far a job has come that workers run, until it is done.",
-            "monday",
-        ),
+        "jobs": ("jobs:jobs", "List, show, resolve and resume jobs of a journal.", "show NAME"),
+        "watch": ("workers:watch", "Show how far a job of workers has come.", "monday"),
         "submit": (
             "workers:submit",
             "Keep the orders of a file in the journal, for workers to send.",
@@ -97,11 +86,7 @@ GROUPS = {
             "Look whether the gateway can be reached and is understood. It never moves money.",
             "--order-no A-1 --write config.toml",
         ),
-        "demo": (
-            "trying:demo",
-            "See it all work, against a gateway inside this command.",
-            "--orders 1000",
-        ),
+        "demo": ("trying:demo", "See it all work, without a gateway.", "--orders 1000"),
         "sandbox": (
             "trying:sandbox",
             "Run a gateway on this machine, to try things at, until Ctrl-C.",
@@ -114,6 +99,7 @@ GROUPS = {
 COMMANDS = {name: row for commands in GROUPS.values() for name, row in commands.items()}
 
 
+USAGE, UNSETTLED = 2, 3
 _JSON = ("--log-format", "json")
 
 
@@ -136,13 +122,19 @@ def run(arguments: Sequence[str]) -> int:
     gateway = bound.arguments.get("gateway")
     console = gateway.console() if gateway else Console()
     beside = {"console": console, "name": given[0]}
-    beside = {one: beside[one] for one in left_out}
-
-    def work() -> int:
-        done = command(*bound.args, **bound.kwargs, **beside)
-        return int(asyncio.run(done) if asyncio.iscoroutine(done) else done)
-
-    return guarded(console, work)
+    more = {one: beside[one] for one in left_out}
+    try:
+        with console.passing_on_logs():
+            done = command(*bound.args, **bound.kwargs, **more)
+            return int(asyncio.run(done) if asyncio.iscoroutine(done) else done)
+    except (TableError, GatewayError) as error:  # it could not begin
+        problem, code = str(error), USAGE
+    except KeyboardInterrupt:
+        problem, code = "stopped", UNSETTLED
+    except OSError as error:  # such as a disk that is full, or `| head`
+        problem, code = f"it ended early: {error}", UNSETTLED
+    console.refuse(problem)
+    return code
 
 
 def make_app() -> App:

@@ -23,7 +23,7 @@ from gateway_async.batching.results import Outcome
 from gateway_async.cli.console import Console, gauged, plain_table, print_json, summary_table
 from gateway_async.cli.options import Files
 from gateway_async.cli.settings import Settings
-from gateway_async.cli.tables import STDIO, OutFile, TableError, new_file, out_file
+from gateway_async.cli.tables import STDIO, OutFile, new_file, out_file
 from gateway_async.errors import (
     AlikeRefundError,
     ConfigurationError,
@@ -40,8 +40,8 @@ from gateway_async.report import Head, Report, render
 from gateway_async.report.report import BEGINNING
 from gateway_async.telemetry import Telemetry
 
-DONE, NOT_ALL_DONE, USAGE, UNSETTLED = 0, 1, 2, 3
-"""The exit codes: all succeeded; some declined or absent; nothing was sent; some unknown."""
+DONE, NOT_ALL_DONE, UNSETTLED = 0, 1, 3
+"""Exit codes: all succeeded; some declined or absent; some unknown. 2 is for a wrong command."""
 
 _REASONS_SHOWN = 3
 _REASONS_KEPT = 1000
@@ -62,26 +62,6 @@ UNLISTED = (
     "decides on orders that are held already"
 )
 """What to do about orders whose reply has no meaning yet."""
-
-
-def guarded(console: Console, work: Callable[[], int]) -> int:
-    """Do the work of a command; where it cannot be begun, say why.
-
-    Returns:
-        The exit code.
-    """
-    try:
-        with console.passing_on_logs():
-            return work()
-    except (TableError, GatewayError) as error:
-        console.refuse(str(error))
-    except KeyboardInterrupt:
-        console.refuse("stopped")
-        return UNSETTLED
-    except OSError as error:  # such as a disk that is full, or `| head`
-        console.refuse(f"it ended early: {error}")
-        return UNSETTLED
-    return USAGE
 
 
 def confirm(console: Console, what: str, *, yes: bool) -> None:
