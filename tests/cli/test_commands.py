@@ -96,52 +96,6 @@ async def test_completion_is_installed_for_a_shell(tmp_path: Path) -> None:
     assert all(word in text for word in (*COMMANDS, "--stop-after-unknown", "resolve"))
 
 
-@pytest.mark.parametrize(
-    ("line", "code", "words"),
-    [
-        ("refund missing.csv --out out.csv", 2, "cannot read missing.csv"),
-        ("refund missing.csv --out out.csv -q", 2, "cannot read missing.csv"),
-        ("refund orders.csv", 2, "--out"),
-        ("rob", 2, "rob"),
-        ("demo --orders 0", 2, "orders"),
-        ("query orders.csv --out b.csv --by colour", 2, "colour"),
-        ("query orders.csv --out b.csv --by order_no", 2, "GATEWAY_BASE_URL"),
-        ("query orders.csv --out b.csv --by order_no", 2, "GATEWAY_SECRET"),
-        ("refund orders.csv --dry-run --deadline 90", 0, ""),
-        ("refund orders.csv --dry-run --deadline 90s", 0, ""),
-        ("refund orders.csv --dry-run --deadline 1.5h", 0, ""),
-        ("refund orders.csv --dry-run --deadline 0", 2, "write 50ms"),
-        ("refund orders.csv --dry-run --deadline soon", 2, "write 50ms"),
-        ("refund orders.csv --dry-run --deadline 5d", 2, "write 50ms"),
-        ("refund orders.csv --dry-run --chunk-size 80", 2, "80 is above the 50 orders"),
-        ("refund orders.csv --dry-run --out orders.csv", 2, "is the file with the orders"),
-        ("refund orders.csv --dry-run --out nowhere/out.csv", 2, "there is no directory"),
-        ("refund twice.csv --dry-run", 2, "--duplicates serialize"),
-        ("refund twice.csv --dry-run --duplicates serialize", 0, ""),
-        ("refund orders.csv --dry-run --base-url https://me:hush@x.y", 2, "base_url: expected"),
-    ],
-)
-def test_usage(
-    line: str,
-    code: int,
-    words: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    for name in ("BASE_URL", "MERCHANT_ID", "ACCOUNT_ID", "SECRET"):
-        monkeypatch.delenv(f"GATEWAY_{name}", raising=False)
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "orders.csv", REFUND_COLUMNS, [ROW])
-    write(tmp_path / "twice.csv", REFUND_COLUMNS, [ROW, ROW])
-    assert run_here(line.split()) == code
-    told = capsys.readouterr()
-    assert words in told.err
-    assert "hush" not in told.out + told.err
-    assert bool(told.out) == (code == 0)
-    assert names(tmp_path) == ["orders.csv", "twice.csv"]
-
-
 async def test_nothing_is_sent_where_something_is_wrong(sandbox: Sandbox, tmp_path: Path) -> None:
     orders = write_refunds(sandbox, tmp_path / "orders.csv", 60)
     asked = (

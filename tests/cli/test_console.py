@@ -12,7 +12,6 @@ from typing import Any, Self
 import pytest
 from rich.console import Console as RichConsole
 
-from gateway_async.cli.app import run
 from gateway_async.cli.console import Console, Gauge, plain_console, standard_output, summary_table
 from gateway_async.cli.run import Run, Stop, drive
 from gateway_async.errors import ConfigurationError, JobBusyError, JournalError
@@ -109,26 +108,6 @@ def test_warnings_are_told_once_and_counted_and_so_is_what_makes_a_job_wait() ->
     ]
 
 
-@pytest.mark.parametrize("option", [["--log-format", "json"], ["--log-format=json"]])
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("query orders.csv --rate fast", 'unable to convert "fast" into float'),
-        ("query orders.csv --bogus", "--bogus"),
-        ("nothing-like-it", "Unknown command"),
-        ("refund --dryrun orders.csv --yes", "--dryrun is no option of this command"),
-        ("refund orders.csv --yes --out --dry-run", "stands where a file is expected"),
-    ],
-)
-def test_a_line_that_is_wrong_is_told_as_it_asks(
-    option: list[str], line: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([*line.split(), *option]) == 2
-    found = json.loads(capsys.readouterr().err)
-    assert found["event"] == "error"
-    assert said in found["message"]
-
-
 # Driving
 
 
@@ -198,18 +177,6 @@ async def test_a_run_that_did_not_begin_says_that_nothing_was_sent(stop: Stop) -
     stop.count = 1
     _, error = await seen(Streamed(begins=False), stop)
     assert isinstance(error, ConfigurationError)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_signal_ends_it_and_nothing_is_lost(number: signal.Signals, stop: Stop) -> None:
-    streamed = Streamed()
-    driving = asyncio.ensure_future(seen(streamed, stop))
-    await streamed.waiting.wait()
-    os.kill(os.getpid(), number)
-    assert await driving == ([1, 2, 3, 4], None)
-    os.kill(os.getpid(), number)  # what comes later is counted, and ends nothing
-    await asyncio.sleep(0)
-    assert stop.count == 2
 
 
 @pytest.mark.parametrize("before", [False, True])

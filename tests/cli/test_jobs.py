@@ -5,19 +5,14 @@ import re
 import shlex
 from pathlib import Path
 
-import pytest
-
-from gateway_async.cli.app import run as run_here
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import ResetBeforeEffect
 from tests.cli.running import (
-    REFUND_COLUMNS,
     Ended,
     names,
     outcomes,
     run,
     statuses,
-    write,
     write_refunds,
 )
 
@@ -90,63 +85,6 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(
     assert statuses(tmp_path / "end.csv") == {"not_sent": 49, "succeeded": 11}
     done = [sandbox.ledger.effects("refund", row["transaction_id"]) for row in end]
     assert done == [int(row["status"] == "succeeded") for row in end]
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("jobs show night --journal sqlite:///j.db", "there is no journal"),
-        ("jobs outcomes night --out o.csv --journal sqlite:///j.db", "there is no journal"),
-        ("jobs resolve night 1 declined --note x --journal sqlite:///j.db", "no journal"),
-        ("jobs resume night --out o.csv --journal sqlite:///j.db", "there is no journal"),
-        ("watch night --journal sqlite:///j.db", "there is no journal"),
-        ("refund orders.csv --yes --out o.csv --job= --journal sqlite:///j.db", "expected a name"),
-        ("refund orders.csv --yes --out o.csv --journal mysql://db/x", "the scheme 'mysql'"),
-        ("jobs --journal postgresql://me:word@db/x", "a password in an option shows"),
-        ("jobs --journal postgresql://me:a/word@db/x", "a password in an option shows"),
-        ("jobs --journal postgresql://db/x?sslPassword=word@", "a password in an option"),
-        ("jobs night", "night"),
-    ],
-)
-def test_what_is_wrong_with_a_journal_is_said(
-    line: str,
-    words: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("BASE_URL", "MERCHANT_ID", "ACCOUNT_ID", "SECRET"):
-        monkeypatch.setenv(f"GATEWAY_{name}", "http://127.0.0.1:1")
-    write(tmp_path / "orders.csv", REFUND_COLUMNS, [("T1", "O1", "EUR", "1", "1", "")])
-    assert run_here(line.split()) == 2
-    said = capsys.readouterr().err
-    assert words in said
-    assert "word@" not in said
-    assert names(tmp_path) == ["orders.csv"]
-
-
-@pytest.mark.parametrize(
-    ("line", "out", "err"),
-    [
-        ("jobs", "", "there are no jobs yet in /"),
-        ("jobs list --journal sqlite:///j.db", "", "there are no jobs yet in /"),
-        ("jobs list --json", "[]\n", ""),
-    ],
-)
-def test_where_no_journal_was_made_there_are_no_jobs_yet(
-    line: str,
-    out: str,
-    err: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run_here(line.split()) == 0
-    said = capsys.readouterr()
-    assert (said.out, said.err[: len(err)]) == (out, err)
-    assert not names(tmp_path)
 
 
 async def test_several_orders_are_decided_on_at_once(sandbox: Sandbox, tmp_path: Path) -> None:

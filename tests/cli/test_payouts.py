@@ -108,23 +108,6 @@ async def test_two_files_with_one_request_id_started_together_pay_it_once(
     assert len(sandbox.ledger.payouts_of(key(2))) == 1
 
 
-async def test_payouts_from_standard_input_go_on_from_their_journal(
-    sandbox: Sandbox, tmp_path: Path
-) -> None:
-    write_payouts(tmp_path, 0, 1, 2)
-    sandbox.faults.add("payout", DropReply(times=1))
-    stdin = (tmp_path / "payouts.csv").read_text()
-    line = ("payout", "-", *LINE[2:], *STOPPING)
-    ended = await run(sandbox, *line, cwd=tmp_path, stdin=stdin)
-    (printed,) = re.findall(r"^  gateway-async (jobs resume .*)$", ended.stderr, re.MULTILINE)
-    asked = await run(sandbox, *shlex.split(printed), cwd=tmp_path)
-    assert asked.code == 2
-    assert "payout 2 orders, EUR 20.00 at" in asked.stderr
-    ended = await run(sandbox, *shlex.split(printed), "--yes", cwd=tmp_path)
-    assert statuses(tmp_path / "out.csv") == {"succeeded": 2, "unknown": 1}, ended.stderr
-    assert paid(sandbox, 3) == [1, 1, 1]
-
-
 async def test_a_file_of_payouts_fixed_on_the_source_side_is_paid(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from gateway_async.cli.app import run as run_here
 from gateway_async.reconciliation import LedgerEntry
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import ExtraItems, Status
@@ -119,36 +118,3 @@ async def test_a_column_of_states_that_nobody_gave_a_meaning_is_warned_of(
     ended = await run(sandbox, "reconcile", write(tmp_path / "ledger.csv", HEADER, lines))
     assert ended.code == 0, ended.stderr
     assert "no state is compared: say what a payment_status means" in ended.stderr
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("O1,T1,EUR,much,0,,", "line 2, column amount: 'much' is not an amount"),
-        ("O1,T1,EUR,1,-1,,", "line 2, column refunded: '-1' is not an amount"),
-        ("O1,T1,,1,0,,", "line 2, column currency: empty"),
-        (",,EUR,1,0,,", "line 2, column order_no or transaction_id: fill one of the two"),
-    ],
-)
-def test_a_wrong_line_of_a_ledger_is_named(
-    line: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "ledger.csv"
-    file.write_text(",".join(HEADER) + "\n" + line + "\n")
-    assert run_here(["reconcile", str(file)]) == 2
-    assert words in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("option", "words"),
-    [
-        (("--state", "3000"), "such as 3000=paid"),
-        (("--state", "3000=paid,"), "such as 3000=paid"),
-        (("--refund-status", "1=maybe"), "such as 2=no"),
-    ],
-)
-def test_a_wrong_meaning_is_refused(
-    option: tuple[str, str], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_here(["reconcile", "ledger.csv", *option]) == 2
-    assert words in capsys.readouterr().err

@@ -1,0 +1,116 @@
+"""Lines that send nothing: what is wrong with each, and that no file is made."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gateway_async.cli.app import run
+from tests.cli.running import REFUND_COLUMNS, names, write
+
+ROW = ("T1", "O1", "EUR", "9.00", "1.00", "late")
+LEDGER = ("order_no", "transaction_id", "currency", "amount", "refunded")
+LEDGERS = {
+    "much": ("O1", "T1", "EUR", "much", "0"),
+    "less": ("O1", "T1", "EUR", "1", "-1"),
+    "bare": ("O1", "T1", "", "1", "0"),
+    "none": ("", "", "EUR", "1", "0"),
+}
+UNNAMED = [
+    ("refund missing.csv --out out.csv", "cannot read missing.csv"),
+    ("refund missing.csv --out out.csv -q", "cannot read missing.csv"),
+    ("refund orders.csv", "--out"),
+    ("rob", "rob"),
+    ("demo --orders 0", "orders"),
+    ("query orders.csv --out b.csv --by colour", "colour"),
+    ("query orders.csv --out b.csv --by order_no", "GATEWAY_BASE_URL"),
+    ("query orders.csv --out b.csv --by order_no", "GATEWAY_SECRET"),
+    ("refund orders.csv --dry-run --deadline 90", ""),
+    ("refund orders.csv --dry-run --deadline 90s", ""),
+    ("refund orders.csv --dry-run --deadline 1.5h", ""),
+    ("refund orders.csv --dry-run --deadline 0", "write 50ms"),
+    ("refund orders.csv --dry-run --deadline soon", "write 50ms"),
+    ("refund orders.csv --dry-run --deadline 5d", "write 50ms"),
+    ("refund orders.csv --dry-run --chunk-size 80", "80 is above the 50 orders"),
+    ("refund orders.csv --dry-run --out orders.csv", "is the file with the orders"),
+    ("refund orders.csv --dry-run --out nowhere/out.csv", "there is no directory"),
+    ("refund twice.csv --dry-run", "--duplicates serialize"),
+    ("refund twice.csv --dry-run --duplicates serialize", ""),
+    ("refund orders.csv --dry-run --base-url https://me:hush@x.y", "base_url: expected"),
+    ("reconcile much.csv", "line 2, column amount: 'much' is not an amount"),
+    ("reconcile less.csv", "line 2, column refunded: '-1' is not an amount"),
+    ("reconcile bare.csv", "line 2, column currency: empty"),
+    ("reconcile none.csv", "line 2, column order_no or transaction_id: fill one of the two"),
+    ("reconcile orders.csv --state 3000", "such as 3000=paid"),
+    ("reconcile orders.csv --state 3000=paid,", "such as 3000=paid"),
+    ("reconcile orders.csv --refund-status 1=maybe", "such as 2=no"),
+    ("jobs list", "there are no jobs yet in /"),
+    ("jobs list --json", ""),
+    ("jobs --journal sqlite:///j.db", "there are no jobs yet in /"),
+    ("jobs show night --journal sqlite:///j.db", "there is no journal"),
+    ("jobs outcomes night --out o.csv --journal sqlite:///j.db", "there is no journal"),
+    ("jobs outcomes night --journal sqlite:///j.db", "--out: say where"),
+    ("jobs resolve night 1 declined --note x --journal sqlite:///j.db", "no journal"),
+    ("watch night --journal sqlite:///j.db", "there is no journal"),
+    ("jobs --journal postgresql://me:hush@db/x", "a password in an option shows"),
+    ("jobs --journal postgresql://me:a/hush@db/x", "a password in an option shows"),
+    ("jobs --journal postgresql://db/x?sslPassword=hush@", "a password in an option"),
+    ("jobs night", "night"),
+]
+NAMED = [
+    ("jobs resume night --out o.csv --journal sqlite:///j.db", "there is no journal"),
+    ("refund orders.csv --yes --out o.csv --job= --journal sqlite:///j.db", "expected a name"),
+    ("refund orders.csv --yes --out o.csv --journal mysql://db/x", "the scheme 'mysql'"),
+]
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "is_named"),
+    [(*one, False) for one in UNNAMED] + [(*one, True) for one in NAMED],
+)
+def test_a_line_that_sends_nothing(
+    line: str,
+    words: str,
+    *,
+    is_named: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("BASE_URL", "MERCHANT_ID", "ACCOUNT_ID", "SECRET"):
+        monkeypatch.delenv(f"GATEWAY_{name}", raising=False)
+        if is_named:
+            monkeypatch.setenv(f"GATEWAY_{name}", "http://127.0.0.1:1")
+    write(tmp_path / "orders.csv", REFUND_COLUMNS, [ROW])
+    write(tmp_path / "twice.csv", REFUND_COLUMNS, [ROW, ROW])
+    for name, row in LEDGERS.items():
+        write(tmp_path / f"{name}.csv", LEDGER, [row])
+    there = names(tmp_path)
+    is_right = not words or words.startswith("there are no jobs")
+    assert run(line.split()) == (0 if is_right else 2)
+    told = capsys.readouterr()
+    assert words in told.err
+    assert "hush" not in told.out + told.err
+    assert bool(told.out) == (not words)
+    assert names(tmp_path) == there
+
+
+@pytest.mark.parametrize("option", [["--log-format", "json"], ["--log-format=json"]])
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("query orders.csv --rate fast", 'unable to convert "fast" into float'),
+        ("query orders.csv --bogus", "--bogus"),
+        ("nothing-like-it", "Unknown command"),
+        ("refund --dryrun orders.csv --yes", "--dryrun is no option of this command"),
+        ("refund orders.csv --yes --out --dry-run", "stands where a file is expected"),
+    ],
+)
+def test_a_line_that_is_wrong_is_told_as_it_asks(
+    option: list[str], line: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*line.split(), *option]) == 2
+    found = json.loads(capsys.readouterr().err)
+    assert found["event"] == "error"
+    assert said in found["message"]
