@@ -115,7 +115,7 @@ async def test_what_a_stopped_job_did_not_come_to_was_not_sent(
     ended = asyncio.ensure_future(process.communicate())
     while sandbox.requests.total() < 4 and not ended.done():
         await asyncio.wait({ended}, timeout=0.002)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
     said = (await ended)[1].decode()
     assert process.returncode == 3, said
     rows = outcomes(tmp_path / "out.csv")
