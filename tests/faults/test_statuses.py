@@ -70,45 +70,8 @@ async def test_a_body_that_says_nothing(trial: Trial, proxy: Proxy, name: str) -
     assert proxy.requests == trial.by_kind(read=1 if is_an_answer else ATTEMPTS, money=1)
 
 
-NOT_HTTP: dict[str, Callable[[bytes], bytes]] = {
-    "garbage": lambda _: b"\x00\x01\x02" * 100,
-    "another protocol": lambda _: b"220 mail.example ESMTP\r\n",
-    "no status": lambda reply: reply.replace(b" 200 ", b" "),
-    "a status that is no number": lambda reply: reply.replace(b" 200 ", b" OK! "),
-    "a header without a colon": lambda reply: reply.replace(b"\r\n", b"\r\nnonsense\r\n", 1),
-    "a header that is too long": lambda r: r.replace(
-        b"\r\n", b"\r\nX: " + b"x" * 99_999 + b"\r\n", 1
-    ),
-    "a length that is no number": lambda reply: reply.replace(
-        b"Content-Length: ", b"Content-Length: x"
-    ),
-    "two lengths": lambda reply: reply.replace(b"\r\n", b"\r\nContent-Length: 1\r\n", 1),
-    "a length that is too large": lambda reply: reply.replace(
-        b"Content-Length: ", b"Content-Length: 9"
-    ),
-    "a length that is too small": lambda reply: reply.replace(
-        b"Content-Length: ", b"Content-Length: 0"
-    ).replace(str(len(body_of(reply))).encode() + b"\r\n", b"9\r\n"),
-    "chunks of no number": lambda reply: with_chunks(b"zz\r\n" + body_of(reply)),
-    "chunks that do not end": lambda reply: with_chunks(
-        b"%x\r\n%s\r\n" % (len(body_of(reply)), body_of(reply))
-    ),
-    "gzip that is none": lambda reply: with_body(reply, body_of(reply), Content_Encoding="gzip"),
-    "a switch of protocols": lambda _: b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
-    "only an early hint": lambda _: b"HTTP/1.1 103 Early Hints\r\n\r\n",
-}
-
-
 def with_chunks(rest: bytes) -> bytes:
     return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + rest
-
-
-@with_deeds("name", NOT_HTTP)
-async def test_a_reply_that_is_no_http(trial: Trial, proxy: Proxy, name: str) -> None:
-    proxy.once(Rewrite(NOT_HTTP[name], End.CLOSE))
-    told = await trial.run(proxy.base_url)
-    assert told.status is trial.by_kind(read=SUCCEEDED, money=UNKNOWN)
-    assert proxy.requests == trial.by_kind(read=2, money=1)
 
 
 OTHER_SHAPES: dict[str, Callable[[bytes], bytes]] = {
