@@ -1,21 +1,27 @@
 """Every field that the interface documents is in the output of look-ups and payouts."""
 
+import csv
+import io
 import json
+import tempfile
 import uuid
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import attrs
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 
+from gateway_async.batching.results import Exchange, Outcome
+from gateway_async.cli.orders import LAYOUTS, OrderFile
+from gateway_async.cli.outcomes import Results
+from gateway_async.cli.run import Run
+from gateway_async.cli.tables import Format, OutFile, Table
+from gateway_async.dialect import Dialect
+from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.payouts import PayoutResult
 from gateway_async.models.records import RefundRecord, TransactionRecord
-from tests.cli.running import outcomes, run, write
 from tests.interface_fields import RESULT_FIELDS
 
 NOT_OF_THE_INTERFACE = {"extra", "unreadable"}
@@ -62,67 +68,49 @@ def leaves(record: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{path}{name}", READ_TIME if value == TIME else value
 
 
-@attrs.frozen
-class Replies:
-    """A gateway that answers each operation with the same records, and knows no signature."""
-
-    records: dict[str, Any]
-    base_url: str = ""
-    merchant_id: str = "M1"
-    account_id: str = "A1"
-    secret: str = "secret"
-
-
-@pytest.fixture
-async def gateway() -> AsyncIterator[Any]:
-    """A gateway whose replies have every field that the interface documents."""
-    envelope = {"merchant_id": "M1", "account_id": "A1", "return_status": "1"}
-    first = written(TransactionRecord, transaction_id="T1", order_no="O1", query_result="1")
-    replies = {
-        "/v1/retrievalTrans": {
-            **envelope,
-            "orders_list": [
-                first,
-                {**first, "transaction_id": "T2", "order_no": "O2"},
-                {"transaction_id": "T2", "order_no": "O2", "query_result": "1", "website": "w2"},
-            ],
-        },
-        "/v1/retrievalRefund": {
-            **envelope,
-            "refund_orders": [written(RefundRecord, transaction_id="T1", order_no="O1")],
-        },
-        "/v1/payout": written(
-            PayoutResult,
-            request_id=REQUEST_ID,
-            payment_currency="EUR",
-            merchant_id="M1",
-            account_id="A1",
-            status="COMPLETED",
-            failure_reason="",
-        ),
-    }
-
-    async def answer(request: web.Request) -> web.Response:
-        return web.json_response(replies[request.path])
-
-    app = web.Application()
-    app.router.add_post("/{path:.*}", answer)
-    async with TestServer(app, host="127.0.0.1") as server:
-        base_url = str(server.make_url("")).rstrip("/")
-        yield Replies(replies, base_url)
-
-
-CASES = {
-    "query": (TransactionRecord, "/v1/retrievalTrans", "orders_list"),
-    "search-refunds": (RefundRecord, "/v1/retrievalRefund", "refund_orders"),
-    "payout": (PayoutResult, "/v1/payout", ""),
+FIRST = written(TransactionRecord, transaction_id="T1", order_no="O1", query_result="1")
+SECOND = {"transaction_id": "T2", "order_no": "O2", "query_result": "1"}
+CASES: dict[str, tuple[type, str, list[dict[str, Any]]]] = {
+    "query": (
+        TransactionRecord,
+        "transaction_id\nT1\nT2\n",
+        [FIRST, {**FIRST, **SECOND}, {**SECOND, "website": "w2"}],
+    ),
+    "search-refunds": (
+        RefundRecord,
+        "transaction_id\nT1\n",
+        [written(RefundRecord, transaction_id="T1", order_no="O1")],
+    ),
+    "payout": (
+        PayoutResult,
+        f"request_id,payment_amount,payment_currency\n{REQUEST_ID},12.50,EUR\n",
+        [written(PayoutResult, request_id=REQUEST_ID, payment_currency="EUR")],
+    ),
 }
-GIVEN: dict[str, list[Sequence[str]]] = {
-    "payout": [
-        ("request_id", "payment_amount", "payment_currency"),
-        (REQUEST_ID, "12.50", "EUR"),
-    ]
-}
+"""By command: the class of its records, a file, and what the gateway answers to it."""
+
+
+def look(command: str, source: str, given: Format, ending: Format) -> str:
+    """Return the file of outcomes that a command makes of a file, whose orders all succeed."""
+    model, _, items = CASES[command]
+    table = Table(format=given, file=io.BytesIO(source.encode()))
+    file = OrderFile(table, LAYOUTS[command], Dialect())
+    results = Results(file, Run(command=command))
+    for index, order in enumerate(file.orders()):
+        key = attrs.asdict(order).get("transaction_id")
+        results.keep(
+            Outcome(
+                order=order,
+                index=index,
+                status=OutcomeStatus.SUCCEEDED,
+                items=tuple(one for one in items if key in (None, one["transaction_id"])),
+                exchange=Exchange(record_class=model, many=command != "payout"),
+            )
+        )
+    with tempfile.TemporaryFile() as out:
+        results.write(OutFile(name="out", format=ending, file=out))
+        out.seek(0)
+        return out.read().decode()
 
 
 def column_of(path: str, columns: Any) -> str:
@@ -131,54 +119,37 @@ def column_of(path: str, columns: Any) -> str:
     return next((name for name in names if name in columns), f"{path} has no column")
 
 
-async def look(gateway: Replies, command: str, source: Path, ending: str) -> Path:
-    out = source.with_name(f"{source.stem}-out.{ending}")
-    journal = ("--yes", "--journal", f"sqlite:///{source.parent}/{ending}.db")
-    options = journal if command == "payout" else ()
-    ended = await run(gateway, command, source, "--out", out, *options)  # type: ignore[arg-type]  # all that a command is told of it
-    assert ended.code == 0, ended.stderr
-    return out
-
-
 @pytest.mark.parametrize("command", CASES)
-async def test_every_field_has_a_column_and_an_output_is_taken_as_input_again(
-    gateway: Replies, tmp_path: Path, command: str
-) -> None:
-    model, path, listed = CASES[command]
-    header, *rows = GIVEN.get(command, [("transaction_id",), ("T1",)])
-    source = write(tmp_path / "in.csv", header, rows)
-    reply = gateway.records[path]
-    record = reply[listed][0] if listed else reply
+def test_every_field_has_a_column_and_an_output_is_taken_as_input_again(command: str) -> None:
+    model, source, (record, *_) = CASES[command]
     assert {*record} | NEVER_WRITTEN >= RESULT_FIELDS[model.__name__]
-
-    table = await look(gateway, command, source, "csv")
-    (cells,) = outcomes(table)
+    table = look(command, source, Format.CSV, Format.CSV)
+    cells = next(csv.DictReader(io.StringIO(table)))
     for name, value in leaves(record):
         cell = cells[column_of(name, cells)]
         assert (json.loads(cell) if isinstance(value, list) else cell or "") == value, name
     assert not [name for name in cells if "encryption_data" in name]
 
-    lines = await look(gateway, command, source, "jsonl")
-    row = json.loads(lines.read_text())
+    lines = look(command, source, Format.CSV, Format.JSONL)
+    row = json.loads(lines.partition("\n")[0])
     for name in {*record} - NEVER_WRITTEN:
         expected = READ_TIME if record[name] == TIME else record[name] or None
         assert row[column_of(name, row)] == expected, name
     assert not [name for name in row if "." in name]
 
     if command != "payout":  # what has an outcome is not paid again
-        for first, kind in ((table, "csv"), (lines, "jsonl")):
-            assert (await look(gateway, command, first, kind)).read_text() == first.read_text()
-        again = await look(gateway, command, lines, "csv")
-        assert "delivery_information" not in again.read_text().partition("\n")[0].split(",")
-        again = await look(gateway, command, table, "jsonl")
-        assert not [name for name in json.loads(again.read_text()) if "." in name]
+        for first, kind in ((table, Format.CSV), (lines, Format.JSONL)):
+            assert look(command, first, kind, kind) == first
+        again = look(command, lines, Format.JSONL, Format.CSV)
+        assert "delivery_information" not in again.partition("\n")[0].split(",")
+        again = look(command, table, Format.CSV, Format.JSONL)
+        assert not [name for name in json.loads(again.partition("\n")[0]) if "." in name]
 
 
-async def test_several_records_of_one_order(gateway: Replies, tmp_path: Path) -> None:
-    source = write(tmp_path / "in.csv", ("transaction_id",), [("T1",), ("T2",)])
-    _, row = outcomes(await look(gateway, "query", source, "csv"))
-    first = gateway.records["/v1/retrievalTrans"]["orders_list"][0]
-    assert row["website"] == f"{first['website']};w2"
-    delivery = first["delivery_information"]["delivery_city"]
+def test_several_records_of_one_order() -> None:
+    table = look("query", CASES["query"][1], Format.CSV, Format.CSV)
+    _, row = csv.DictReader(io.StringIO(table))
+    assert row["website"] == f"{FIRST['website']};w2"
+    delivery = FIRST["delivery_information"]["delivery_city"]
     assert row["delivery_information.delivery_city"] == f"{delivery};"
-    assert json.loads(row["fraud_check_result"]) == [first["fraud_check_result"], []]
+    assert json.loads(row["fraud_check_result"]) == [FIRST["fraud_check_result"], []]
