@@ -189,7 +189,7 @@ class Orders:
             raise JournalError(f"job {job!r} has no order {shown}", job=job)
         if len(found) > 1:
             raise JournalError(
-                f"job {job!r} has {len(found)} orders {shown}: name one by its position: "
+                f"job {job!r} has {len(found)} orders {shown}: name one by its index: "
                 f"{', '.join(map(str, found))}",
                 job=job,
             )

@@ -305,7 +305,7 @@ async def test_orders_that_an_operator_cannot_mean(journal: Journal, tables: Tab
     known = tables.snapshot()
     (unequal,) = orders_for("refund", made_up(1), refund_amount="3.00")
     for order, reason in (
-        (refunds(1)[0], r"2 orders equal to .*T000000.*: name one by its position: 0, 3"),
+        (refunds(1)[0], r"2 orders equal to .*T000000.*: name one by its index: 0, 3"),
         (unequal, "no order equal to"),
         (99, "has no order 99"),
         (-1, "has no order -1"),
