@@ -16,12 +16,7 @@ from gateway_async.batching.batch import Streamable, check_size
 from gateway_async.batching.feed import check_orders, open_source
 from gateway_async.batching.runner import Runner
 from gateway_async.client import GatewayClient
-from gateway_async.errors import (
-    GatewayError,
-    InvalidOrderError,
-    NotSentError,
-    OutcomeUnknownError,
-)
+from gateway_async.errors import GatewayError, InvalidOrderError, NotSentError, OutcomeUnknownError
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS
 from gateway_async.reconciliation.differences import Case, Difference, LedgerEntry, Rules, compare
