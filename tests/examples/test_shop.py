@@ -95,29 +95,12 @@ async def captured(till: Till) -> Any:
     return order
 
 
-async def test_a_shopper_who_never_comes_back_has_paid_all_the_same(till: Till) -> None:
-    order = await till.order()
-    await till.choose(await till.press(order, "checkout"), "pay")
-    await till.sandbox.deliver_notifications()
-    assert order.state == "paid"
-    assert [one.status for one in till.sandbox.notifications] == [200]
-
-
 async def test_without_a_notification_the_order_page_asks(till: Till) -> None:
     till.sandbox.faults.add("checkout", LostNotification())
     order = await till.order()
     await till.choose(await till.press(order, "checkout"), "decline")
     assert order.state == "waiting"
     assert "declined" in await till.page(order)
-
-
-async def test_a_forged_notification_pays_nothing(till: Till) -> None:
-    order = await till.order()
-    await till.press(order, "checkout")
-    forged = {"order_no": order.order_no, "order_status": "1", "payment_status": "3000"}
-    async with till.browser.post("/notify", data=forged) as response:
-        assert response.status == 200  # it is as it was: the gateway says so
-    assert order.state == "waiting"
 
 
 @pytest.mark.parametrize("token", ["", "stale"])
@@ -218,24 +201,6 @@ async def test_a_card_is_kept_nowhere(till: Till, caplog: pytest.LogCaptureFixtu
     kept = repr((till.shop.orders, attrs.asdict(order, recurse=False), caplog.text, page))
     for secret in ("4111 1111", "41111111", "9753"):
         assert secret not in kept
-
-
-async def test_what_is_not_there_is_refused(till: Till) -> None:
-    async with till.browser.post("/orders", data={**FORM, "tea": "Coffee"}) as response:
-        assert response.status == 400
-    async with till.browser.get("/orders/T-1") as response:
-        assert response.status == 404
-    order = await till.order()
-    async with till.browser.post(f"/orders/{order.order_no}/delete") as response:
-        assert response.status == 404
-
-
-async def test_orders_do_not_pile_up(till: Till) -> None:
-    first = await till.order()
-    till.shop.orders.update((str(number), first) for number in range(999))
-    await till.order()
-    assert len(till.shop.orders) == 1000
-    assert first.order_no not in till.shop.orders
 
 
 async def test_it_is_small_opens_with_one_command_and_closes_quietly() -> None:

@@ -217,10 +217,10 @@ async def test_a_verified_payout_is_handed_on_unconfirmed_and_once(
 async def test_every_transaction_of_an_order_is_told(
     gateway_post: Poster, sandbox: Sandbox, shop: Shop
 ) -> None:
-    first, second = sandbox.seed(2, status="declined")
-    ledger = sandbox.ledger
-    ledger._by_order_no[first.order_no].append(ledger.transaction(second.transaction_id))
-    ledger.transaction(second.transaction_id).order_no = first.order_no
+    (first,) = sandbox.seed(1, status="declined")
+    second = sandbox.ledger.open(
+        order_no=first.order_no, currency="EUR", amount=first.amount, now=sandbox.clock()
+    )
     assert await gateway_post.post({"order_no": first.order_no}) == 200
     told = {record.transaction_id for record in shop.heard}
     assert told == {first.transaction_id, second.transaction_id}

@@ -4,8 +4,8 @@ import asyncio
 import json
 import socket
 from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 import aiohttp
@@ -27,11 +27,17 @@ from gateway_async.sandbox.faults import (
 )
 from tests.sandbox.conftest import DIRECT, PAYOUT, Merchant, sign
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
 FOREVER = 3600.0
 NASTY = "</respon>\r\n&amp;\x01 \"'🎉 中文"
+
+
+READERS: dict[str, Callable[[bytes], dict[str, str]]] = {
+    "application/json": json.loads,
+    "text/xml": lambda body: {e.tag: e.text or "" for e in fromstring(body)},
+    "application/x-www-form-urlencoded": lambda body: dict(
+        parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=True)
+    ),
+}
 
 
 @attrs.frozen
@@ -42,16 +48,7 @@ class Told:
     @property
     def fields(self) -> dict[str, str]:
         """The fields, read as what the content type says."""
-        match self.content_type.partition(";")[0]:
-            case "application/json":
-                fields: dict[str, str] = json.loads(self.body)
-                return fields
-            case "text/xml":
-                root = fromstring(self.body.decode())
-                assert root.tag == "respon"
-                return {element.tag: element.text or "" for element in root}
-        assert self.content_type == "application/x-www-form-urlencoded"
-        return dict(parse_qsl(self.body.decode(), keep_blank_values=True, strict_parsing=True))
+        return READERS[self.content_type.partition(";")[0]](self.body)
 
 
 @attrs.frozen
@@ -69,7 +66,7 @@ class Shop:
 
 
 @pytest.fixture
-async def shop() -> "AsyncIterator[Shop]":
+async def shop() -> AsyncIterator[Shop]:
     statuses: list[int] = []
     told: list[Told] = []
     heard = asyncio.Event()
@@ -87,7 +84,7 @@ async def shop() -> "AsyncIterator[Shop]":
 
 
 @asynccontextmanager
-async def merchant_of(sandbox: Sandbox) -> "AsyncIterator[Merchant]":
+async def merchant_of(sandbox: Sandbox) -> AsyncIterator[Merchant]:
     async with sandbox, aiohttp.ClientSession() as http:
         yield Merchant(sandbox=sandbox, http=http)
 

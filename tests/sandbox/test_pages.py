@@ -11,54 +11,31 @@ import pytest
 from gateway_async import RedirectPayment
 from gateway_async.sandbox import PaymentStatus, Sandbox
 from gateway_async.sandbox.checkout import to_location
+from tests.interface_fields import names
 from tests.sandbox.conftest import APM, NASTY, PAYMENT, Merchant, listed_in, sign
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-GATEWAY_SET = (
-    *("gbc_id", "connector_code", "account_name", "webSite", "pm_id", "apm_type", "descriptor"),
-    *("orderprefix", "rrtimezone", "ordernumlength", "sendbgoods", "replacename"),
-    *("send_bank_website", "replace_up_id", "replace_match_address", "to_pass_page"),
-    *("source_request_ip", "default_lang", "defaultLang", "verifyBillingAddress"),
-    *("verify_billing_address", "merSendLogoNo", "logo_name", "gatewayNo"),
-)
-OTHER_NAMES = {
-    "orderNo": "order_no",
-    "orderAmount": "amount",
-    "orderCurrency": "currency",
-    "merNo": "merchant_id",
-    "signInfo": "encryption_data",
-    "firstName": "first_name",
-    "lastName": "last_name",
-    "email": "shopper_email",
-    "phone": "shopper_phone",
-    "country": "billing_country",
-    "state": "billing_state",
-    "city": "billing_city",
-    "zip": "billing_postal_code",
-    "address": "billing_address",
-    "shipFirstName": "delivery_firstname",
-    "shipLastName": "delivery_lastname",
-    "shipCountry": "delivery_country",
-    "shipState": "delivery_state",
-    "shipCity": "delivery_city",
-    "shipZip": "delivery_postal_code",
-    "shipAddress": "delivery_address",
-    "shipFee": "shipping",
-    "itemTotal": "item_total",
-    "taxTotal": "tax_total",
-    "shippingDiscount": "shipping_discount",
-    "goodsInfo": "items",
-    "remark": "note",
-    "notifyUrl": "notify_url",
-    "source_notify_url": "notify_url",
-    "paymentToken": "token_id",
-    "token": "token_id",
-    "shopperId": "shopper_id",
-    "shopperLevel": "shopper_level",
-    "isOpen3D": "open3d",
-}
+GATEWAY_SET = names("""
+    gbc_id connector_code account_name webSite pm_id apm_type descriptor orderprefix rrtimezone
+    ordernumlength sendbgoods replacename send_bank_website replace_up_id replace_match_address
+    to_pass_page source_request_ip default_lang defaultLang verifyBillingAddress
+    verify_billing_address merSendLogoNo logo_name gatewayNo
+""")
+_OTHER_NAMES = """
+    orderNo=order_no orderAmount=amount orderCurrency=currency merNo=merchant_id
+    signInfo=encryption_data firstName=first_name lastName=last_name email=shopper_email
+    phone=shopper_phone country=billing_country state=billing_state city=billing_city
+    zip=billing_postal_code address=billing_address shipFirstName=delivery_firstname
+    shipLastName=delivery_lastname shipCountry=delivery_country shipState=delivery_state
+    shipCity=delivery_city shipZip=delivery_postal_code shipAddress=delivery_address
+    shipFee=shipping itemTotal=item_total taxTotal=tax_total shippingDiscount=shipping_discount
+    goodsInfo=items remark=note notifyUrl=notify_url source_notify_url=notify_url
+    paymentToken=token_id token=token_id shopperId=shopper_id shopperLevel=shopper_level
+    isOpen3D=open3d
+"""
+OTHER_NAMES = dict(pair.split("=") for pair in _OTHER_NAMES.split())
 OF_NO_REDIRECT = ("cardType", "card_type", "APMType", "payment_method")
 SHOP = "http://127.0.0.1:1"
 
@@ -94,9 +71,9 @@ async def read_page(merchant: Merchant, url: str) -> str:
 async def test_the_loading_page_has_every_input_and_leads_to_the_payment_page(
     merchant: Merchant,
 ) -> None:
-    names = ("order_no", "website", "first_name", "last_name", "note", "currency", "items")
+    written = ("order_no", "website", "first_name", "last_name", "note", "currency", "items")
     fields = {name: f"{name} text" for name in listed_in(RedirectPayment)}
-    fields |= {**PAYMENT, **dict.fromkeys(names, NASTY), "subscription": "", "notify_url": ""}
+    fields |= {**PAYMENT, **dict.fromkeys(written, NASTY), "subscription": "", "notify_url": ""}
     url, inputs = await begin(merchant, fields)
     sent = {**fields, "merchant_id": "M1", "account_id": "A1"}
     sent["encryption_data"] = sign(sent)
@@ -109,7 +86,7 @@ async def test_the_loading_page_has_every_input_and_leads_to_the_payment_page(
     assert merchant.sandbox.requests["checkout"] == 1
     page = await read_page(merchant, url)
     assert "<script" not in page
-    assert unescape(page).count(NASTY) == len(names)
+    assert unescape(page).count(NASTY) == len(written)
     assert "12.30" in page
     assert "0.01" not in page
     assert re.findall(r'action="([^"]+)"', page) == [url]
