@@ -4,6 +4,7 @@ Every order that is pulled leaves once: in a chunk, or refused with its error. O
 identity never share a chunk and keep their order. When a chunk is sent, and how, is not known here.
 """
 
+import abc
 import asyncio
 from collections.abc import AsyncIterable, Collection, Iterable, Mapping
 from itertools import islice
@@ -108,39 +109,32 @@ class Chunk:
         return FailedChunk(indices=self.indices, orders=self.orders, status=status, error=error)
 
 
-class Source:
-    """Where the orders of a batch come from; one that suspends has `pull`, another `pull_at_once`.
+class Source(abc.ABC):
+    """Where the orders of a batch come from.
 
     Attributes:
         ended: Whether every order was pulled.
         collection: All orders, where the input is a collection; None where it is not.
         packs: Whether each pull gives the orders of one request, which others may not join.
-        suspends: Whether pulling an order may let other tasks run.
-        waits: Whether it may take time that is not ours.
+        waits: Whether pulling may wait for the caller's code.
         keeps: Whether what was not pulled is safe where it is, and need not become an outcome.
         raised: What the input raised.
     """
 
-    raised: BaseException | None = None
-
-    packs: bool = False
     ended: bool = False
     collection: tuple[object, ...] | None = None
-    suspends: bool = True
+    packs: bool = False
     waits: bool = False
     keeps: bool = False
+    raised: BaseException | None = None
 
+    @abc.abstractmethod
     async def pull(self, most: int) -> "Pulled":
         """Return the next orders, `most` of them at most, and their positions.
 
         At the end of the input, `ended` is set. What an iterable raises is kept in `raised`: what
         it gave before is returned all the same.
         """
-        return self.pull_at_once(most)
-
-    def pull_at_once(self, most: int) -> "Pulled":
-        """Do the same without waiting, where the source does not suspend."""
-        return range(most, most), ()
 
     def raise_again(self) -> None:
         """Raise what the input has raised, once what it gave before is taken in."""
@@ -155,15 +149,13 @@ class Source:
 class _Iterated(Source):
     """Orders from an iterable."""
 
-    suspends = False
-
     def __init__(self, iterable: Iterable[object]) -> None:
         if isinstance(iterable, Collection):
             self.collection = iterable = tuple(iterable)
         self._iterator = iter(iterable)
         self._next = 0
 
-    def pull_at_once(self, most: int) -> "Pulled":
+    async def pull(self, most: int) -> "Pulled":
         orders: list[Any] = []
         try:
             orders.extend(islice(self._iterator, most))  # what came stays, if the next raises
@@ -276,6 +268,7 @@ class OrderFeed:
         limit = operation.limit or 1
         self.source: Source = open_source(orders)
         self.is_broken: bool = False
+        self._pulling = asyncio.Lock()
         self._marker = marker
         self._operation = operation
         self._dialect = dialect
@@ -380,27 +373,15 @@ class OrderFeed:
     # Chunks
 
     async def fill(self) -> None:
-        """Pull orders until a chunk is full, as far as the input has any."""
-        try:
-            while (room := self.room) > 0:
-                self._take_in(*await self.source.pull(room))
-                self.source.raise_again()
-        except BaseException:
-            self.is_broken = True
-            raise
-
-    def fill_at_once(self) -> None:
-        """Do the same without waiting, where the source does not suspend."""
-        try:
-            while (room := self.room) > 0:
-                self._take_in(*self.source.pull_at_once(room))
-                if self.source.raised is not None:
+        """Pull orders until a chunk is full, as far as the input has any; one caller at a time."""
+        async with self._pulling:
+            try:
+                while (room := self.room) > 0:
+                    self._take_in(*await self.source.pull(room))
                     self.source.raise_again()
-                if self._ready is not None:
-                    return
-        except BaseException:
-            self.is_broken = True
-            raise
+            except BaseException:
+                self.is_broken = True
+                raise
 
     def take(self) -> Chunk | None:
         """Return the next chunk, full or not; None if none can leave now."""

@@ -339,7 +339,6 @@ class BatchRunner(Runner):
         self._alike_since = None if hours is None else began_at - hours * SECONDS_AN_HOUR
         self._counts_made = recorder is None and policy.duplicates != "reject"
         self._made: Counter[int] = Counter()
-        self._taking = asyncio.Lock()
         self._turns = asyncio.Semaphore(_ENCODED_AT_ONCE)
         self._failed_in_a_row = 0
         self._alarm: asyncio.TimerHandle | None = None
@@ -458,10 +457,13 @@ class BatchRunner(Runner):
                 if len(self.results.finished) >= self._policy.concurrency:
                     await self.change()
                     continue
-            await self._fill()
-            if feed.refused:
-                for refused in feed.take_refused():
-                    self._show(refused)
+            try:
+                await feed.fill()
+            finally:
+                if feed.is_broken:
+                    self._stop("the input failed")
+            for refused in feed.take_refused():
+                self._show(refused)
             chunk = feed.take()
             if chunk is not None or feed.is_done:
                 return chunk
@@ -469,17 +471,6 @@ class BatchRunner(Runner):
                 await self.change()
             await asyncio.sleep(0)  # however many orders are wrong, others are to run
         return None
-
-    async def _fill(self) -> None:
-        try:
-            if self._feed.source.suspends:
-                async with self._taking:  # one worker at a time pulls
-                    await self._feed.fill()
-            else:
-                self._feed.fill_at_once()
-        finally:
-            if self._feed.is_broken:
-                self._stop("the input failed")
 
     @property
     def _may_take(self) -> bool:
