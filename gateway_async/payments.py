@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import attrs
 import orjson
 
-from gateway_async.batching.judge import explain, find_contradiction, find_silence
+from gateway_async.batching.judge import explain, find_contradiction, find_missing_result
 from gateway_async.errors import (
     ConfigurationError,
     RejectedError,
@@ -137,7 +137,7 @@ def _result_request(
     def read(raw: HttpResponse) -> R:
         fields = decode(_without_card(raw.body, getattr(sent, "card", None)))
         session.check_owner(fields)
-        silence = find_silence(operation, fields, dialect)
+        silence = find_missing_result(operation, fields, dialect)
         if silence is not None:
             raise silence
         contradiction = find_contradiction(operation, fields, sent, dialect)

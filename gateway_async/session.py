@@ -461,7 +461,7 @@ class Attempts(Generic[T]):
         if response is not None:
             try:
                 if response.status != HTTP_OK:
-                    self._heed(response)
+                    self._pause_as_asked(response)
                 value = session.decode(self._request, response, message.signature)
             except GatewayError as problem:
                 error = _bare(problem)
@@ -492,7 +492,7 @@ class Attempts(Generic[T]):
             return True
         return isinstance(error, RejectedError) and not is_read
 
-    def _heed(self, raw: HttpResponse) -> None:
+    def _pause_as_asked(self, raw: HttpResponse) -> None:
         """Pause everything behind the gate for as long as the gateway asked."""
         if (seconds := retry_after(raw.headers)) is not None:
             self._gate.pause(min(seconds, self._session.retry.max_pause_seconds))

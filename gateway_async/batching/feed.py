@@ -1,7 +1,7 @@
 """Orders in, chunks out: orders are pulled, checked, encoded, and cut into chunks.
 
 Every order that is pulled leaves once: in a chunk, or refused with its error. Orders of equal
-identity never share a chunk and keep their order. When a chunk is sent, and how, is not known here.
+identity never share a chunk and keep their order. This module does not know how a chunk is sent.
 """
 
 import abc
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     Identity = str | tuple[str, str]
     Pulled = tuple[Sequence[int], Sequence[Any]]
-    """Orders that were pulled: their positions, ascending, and they."""
+    """The positions of orders that were pulled, ascending, and the orders."""
 
 _CHECKED_AT_ONCE = 200
 _LEFT_IN_A_CHUNK = 1000
@@ -49,7 +49,7 @@ _PROBLEMS_SHOWN = 20
 
 
 def name_of(operation: "Operation", identity: "Identity") -> tuple[str, str]:
-    """Return the field that an identity is the value of, and the value."""
+    """Return the field of an identity, and its value."""
     return (operation.identity_field, identity) if isinstance(identity, str) else identity
 
 
@@ -77,7 +77,7 @@ class Chunk:
     Attributes:
         indices: Their positions in the input, ascending.
         orders: The orders.
-        encoded: The orders as they go out, where they were encoded already.
+        encoded: The orders as they go out; None if they are not encoded yet.
     """
 
     indices: "Sequence[int]"
@@ -100,12 +100,12 @@ class Chunk:
     def encode(
         self, operation: "Operation", dialect: "Dialect", marker: str | None
     ) -> EncodedChunk:
-        """Write the orders as they go out; `marker` is what the marker of each begins with."""
+        """Write the orders as they go out; their markers begin with `marker`."""
         markers = () if marker is None else [whole_marker(marker, n) for n in self.indices]
         return encode_chunk(operation, self.orders, dialect, markers)
 
     def failed(self, error: GatewayError, status: OutcomeStatus) -> FailedChunk:
-        """Return the chunk with an error that all of its orders share."""
+        """Return one outcome for all orders of the chunk."""
         return FailedChunk(indices=self.indices, orders=self.orders, status=status, error=error)
 
 
@@ -132,18 +132,19 @@ class Source(abc.ABC):
     async def pull(self, most: int) -> "Pulled":
         """Return the next orders, `most` of them at most, and their positions.
 
-        At the end of the input, `ended` is set. What an iterable raises is kept in `raised`: what
-        it gave before is returned all the same.
+        At the end of the input, `ended` is set. An exception of the caller's iterable is kept in
+        `raised`, and the orders before it are returned.
         """
 
     def raise_again(self) -> None:
-        """Raise what the input has raised, once what it gave before is taken in."""
+        """Raise the exception of the input, once the orders before it are taken in."""
         error, self.raised = self.raised, None
         if error is not None:
             raise error
 
+    @abc.abstractmethod
     async def aclose(self) -> None:
-        """Close what is left."""
+        """Close the input."""
 
 
 class _Iterated(Source):
@@ -203,14 +204,14 @@ class _Awaited(Source):
 
 
 def _from(error: BaseException) -> RuntimeError:
-    """Return what a cancellation within an input is: no end of the task that pulls."""
+    """Return an error for a cancellation that the input itself raised: it ends no worker."""
     within = RuntimeError("the input was cancelled from within")
     within.__cause__ = error
     return within
 
 
 def check_orders(orders: object, order_class: type[Any]) -> None:
-    """Check that something can be a batch's input.
+    """Check the input of a batch.
 
     Raises:
         InvalidOrderError: For anything but an iterable or asynchronous iterable of orders.
@@ -240,11 +241,11 @@ class OrderFeed:
     later one is then refused, which loses no order and moves no money.
 
     Args:
-        operation: What is asked for.
+        operation: The operation.
         dialect: What the interface leaves open.
         policy: Its `chunk_size`, `concurrency` and `duplicates`.
         orders: The input.
-        marker: What the marker of each refund begins with, if any is sent.
+        marker: The beginning that the refunds' markers share; None if no markers are sent.
         checked: Whether the orders were checked before.
 
     Attributes:
@@ -285,8 +286,8 @@ class OrderFeed:
         self._seen: set[int] | None = set() if duplicates == "reject" else None
         self._pulled = 0
         self.refused: list[FailedChunk] = []
-        # What was pulled at once mostly leaves at once. Else each order waits until none like it
-        # is before it, or in flight.
+        # Orders pulled together mostly leave together, in `_ready`. Else each waits until no order
+        # of its identity is before it or in flight.
         self._ready: Chunk | None = None
         self._waiting: list[tuple[int, Any]] = []
         self._most_waiting = self.chunk_size * policy.concurrency
@@ -297,7 +298,7 @@ class OrderFeed:
 
     @property
     def room(self) -> int:
-        """How many orders may be pulled now."""
+        """How many orders to pull now."""
         if self._ready is not None or self.source.ended or self.is_broken:
             return 0
         if not (self._waiting or self.refused):
@@ -311,7 +312,7 @@ class OrderFeed:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether every order of the input was taken; one that raised may have held more."""
+        """Whether every order of the input was taken; an input that raised may have held more."""
         return self.source.ended and not self.is_broken
 
     @property
@@ -341,7 +342,7 @@ class OrderFeed:
         self._is_checked = True
 
     def check(self, order: Any) -> InvalidOrderError | None:  # noqa: ANN401  # anything may come in
-        """Return why an order may not be sent, or None; each is to be checked once."""
+        """Return why an order may not be sent, or None; check each order once."""
         error = check_order(self._operation, order, self._dialect)
         if error is not None or self._seen is None:
             return error
@@ -359,7 +360,7 @@ class OrderFeed:
         )
 
     async def unpulled(self) -> "AsyncIterator[tuple[int, Any]]":
-        """Yield what was not pulled yet, with its index, each to be checked by the caller."""
+        """Yield the orders that were not pulled yet with their indices; the caller checks them."""
         while not self.source.ended:
             for numbered in zip(*await self.source.pull(1), strict=True):
                 yield numbered
@@ -384,7 +385,7 @@ class OrderFeed:
                 raise
 
     def take(self) -> Chunk | None:
-        """Return the next chunk, full or not; None if none can leave now."""
+        """Return the next chunk, full or not; None if no order can leave now."""
         chunk = self._ready
         if chunk is not None:
             self._ready = None
@@ -403,12 +404,12 @@ class OrderFeed:
         return refused
 
     def release(self, result: "ChunkResult") -> None:
-        """Note, with "serialize", that the orders of a chunk came back."""
+        """With "serialize": note that the orders of a chunk are no longer in flight."""
         self._in_flight.difference_update(map(self._identity, result.orders))
         self.note_unknown(unknown_orders(result))
 
     def note_unknown(self, orders: "Sequence[Any]") -> None:
-        """Note orders that may be done: none like them may follow, if duplicates are minded."""
+        """Refuse further orders of these identities, unless the policy allows duplicates."""
         if self._is_keyed and self._seen is not None:
             self._seen.update(map(hash, map(self._identity, orders)))
         if self.is_serial and orders:
@@ -418,9 +419,9 @@ class OrderFeed:
                 self._keep(index, order)
 
     def give_up(self, error: NotSentError) -> "list[FailedChunk]":
-        """End the feed, and return all that was taken and never sent.
+        """End the feed, and return the orders that were taken and never sent.
 
-        What a collection still held counts as taken.
+        The rest of a collection counts as taken.
         """
         left = self.take_refused()
         chunks = [self._ready, _chunk_of(self._waiting) if self._waiting else None]
@@ -436,7 +437,7 @@ class OrderFeed:
         return left
 
     def _take_in(self, indices: "Sequence[int]", orders: "Sequence[Any]") -> None:
-        """Check what was pulled: nearly always all of it is right, and is the next chunk."""
+        """Check orders that were pulled; nearly always all are right and make the next chunk."""
         if not orders:
             return
         self._pulled += len(orders)
@@ -447,7 +448,7 @@ class OrderFeed:
             for index, order in zip(indices, orders, strict=True):
                 self._add(index, order)
                 added += 1
-        except BaseException:  # of a check, or of a signal's handler
+        except BaseException:  # of a check, or of a signal handler
             error = NotSentError("nothing was sent: the orders could not be checked")
             if self._ready is None:
                 for index, order in zip(indices[added:], orders[added:], strict=True):
@@ -455,7 +456,7 @@ class OrderFeed:
             raise
 
     def _make_ready(self, indices: "Sequence[int]", orders: "Sequence[Any]") -> bool:
-        """Make orders the next chunk, if each is right and none is in another's way."""
+        """Make orders the next chunk, if all are right and no identity occurs twice."""
         if set(map(type, orders)) != self._order_classes:
             return False
         identities = set(map(self._identity, orders))
@@ -470,7 +471,7 @@ class OrderFeed:
         chunk = Chunk(indices, tuple(orders))
         try:
             chunk.encoded = chunk.encode(self._operation, self._dialect, self._marker)
-        except GatewayError:  # each is checked by itself, which says why
+        except GatewayError:  # `_add` checks one by one, and finds the reason
             return False
         if not (self._is_checked or self._note_new(identities)):
             return False
@@ -479,7 +480,7 @@ class OrderFeed:
 
     def _add(self, index: int, order: Any) -> None:  # noqa: ANN401  # anything may come in
         """Take in one order that was pulled, or refuse it."""
-        # What was checked before may not be right by the dialect of today.
+        # The dialect may have changed since the job was submitted.
         error = (
             check_order(self._operation, order, self._dialect)
             if self._is_checked
@@ -491,7 +492,7 @@ class OrderFeed:
             self._keep(index, order)
 
     def _keep(self, index: int, order: Any) -> None:  # noqa: ANN401  # an order
-        """Let an order wait for its chunk, unless one like it has an unknown outcome."""
+        """Let an order wait for its chunk; refuse it if its identity has an unknown outcome."""
         identity = self._identity(order)
         if identity not in self._unknown:
             self._waiting.append((index, order))
@@ -501,7 +502,7 @@ class OrderFeed:
         self._refuse(index, order, NotSentError(f"{describe(order)} was not sent: {text}"))
 
     def _fitting(self) -> list[int]:
-        """Return the places of waiting orders that make the next chunk."""
+        """Return the places of the waiting orders that make the next chunk."""
         places: list[int] = []
         passed: set[Identity] = set()
         kind = None
@@ -521,7 +522,7 @@ class OrderFeed:
         self.refused.append(chunk.failed(error, OutcomeStatus.NOT_SENT))
 
     def _note_new(self, identities: "Collection[Identity]") -> bool:
-        """Note identities if all of them are new, where duplicates are refused; else none."""
+        """If duplicates are refused: note identities if all are new, else none of them."""
         if self._seen is None:
             return True
         hashes = set(map(hash, identities))
@@ -531,7 +532,7 @@ class OrderFeed:
         return True
 
     def _are_right(self, orders: "Sequence[Any]") -> bool:
-        """Return whether it is seen at once that each order can be sent."""
+        """Return whether a quick check of all orders together finds no problem."""
         if set(map(type, orders)) != self._order_classes:
             return False
         if not (self._operation.is_look_up or self._operation.list_field is None):
@@ -551,7 +552,7 @@ def _compact(indices: "Sequence[int]") -> "Sequence[int]":
 
 
 def _refusal(problems: "Mapping[int, InvalidOrderError]", total: int) -> InvalidOrderError:
-    """Make one error of all that is wrong with a collection."""
+    """Make one error of all problems of a collection."""
     shown = [f"  [{index}] {error}" for index, error in list(problems.items())[:_PROBLEMS_SHOWN]]
     if len(problems) > _PROBLEMS_SHOWN:
         shown.append(f"  and {len(problems) - _PROBLEMS_SHOWN} more, in `problems`")

@@ -107,7 +107,7 @@ def _judge_money(
 ) -> Judgement:
     listed = listed_items(operation, payload) or []
     match = _match_by_identity(orders, listed)
-    denial = payload if _vouches_for_nothing(payload, dialect) else None
+    denial = payload if _says_nothing_done(payload, dialect) else None
     verdicts: list[Verdict] = []
     for position, (order, items) in enumerate(zip(orders, match.items, strict=True)):
         if position in match.conflicts:
@@ -127,7 +127,7 @@ def _judge_money(
     )
 
 
-def _vouches_for_nothing(payload: "Item", dialect: "Dialect") -> bool:
+def _says_nothing_done(payload: "Item", dialect: "Dialect") -> bool:
     """Say whether a reply as a whole says that nothing was done."""
     return message(payload.get("return_status")) in dialect.nothing_done_return_statuses
 
@@ -235,11 +235,11 @@ def _are_alike(items: "tuple[Item, ...]") -> bool:
 def _judge_status(operation: "Operation", item: "Item", dialect: "Dialect") -> "Verdict":
     field = operation.status_field or ""
     status = message(item.get(field))
-    complaint = _complaint(item, dialect)
+    complaint = _failure_message(item, dialect)
     done, declined, fields = _meanings(operation, dialect)
     if status in done and complaint is None:
         return _SUCCEEDED
-    praise = "" if complaint else _praise(item, dialect)
+    praise = "" if complaint else _success_message(item, dialect)
     code, text = complaint or ("", praise)
     shown = f", {code}: {text}" if code else f", {text!r}" if text else ""
     said = f"{field} {status!r}{shown}"
@@ -275,7 +275,7 @@ def _meanings(
     return done, declined, fields
 
 
-def _complaint(item: "Item", dialect: "Dialect") -> tuple[str, str] | None:
+def _failure_message(item: "Item", dialect: "Dialect") -> tuple[str, str] | None:
     """Return code and text of a message that is not one of success."""
     for field in MESSAGES:
         value = item.get(field)
@@ -292,7 +292,7 @@ def _complaint(item: "Item", dialect: "Dialect") -> tuple[str, str] | None:
     return None
 
 
-def _praise(item: "Item", dialect: "Dialect") -> str:
+def _success_message(item: "Item", dialect: "Dialect") -> str:
     """Return a message of success; empty text where there is none."""
     said = message(item.get("refund_message")) or ""
     return said if said.startswith(dialect.done_message_prefixes) else ""
@@ -340,14 +340,14 @@ def _unreadable(problem: str, *, code: str = "", text: str = "") -> "Verdict":
 # The result of a single payment or payout
 
 
-def find_silence(
+def find_missing_result(
     operation: "Operation", result: "Item", dialect: "Dialect"
 ) -> RejectedError | ReplyUnreadableError | None:
     """Return why a result says nothing of what was asked for; None where it does."""
     if any(result.get(name) for name in operation.result_fields):
         return None
     said = _overall(result)
-    if not _vouches_for_nothing(result, dialect):
+    if not _says_nothing_done(result, dialect):
         return ReplyUnreadableError(f"the reply does not say whether it was done: {said}")
     code = message(result.get("return_status")) or ""
     text = message(result.get("return_message")) or ""
@@ -358,13 +358,13 @@ def _judge_result(
     operation: "Operation", order: object, payload: "Item", dialect: "Dialect"
 ) -> Judgement:
     """Judge an order that has a request of its own: the reply is its one item."""
-    silence = find_silence(operation, payload, dialect)
+    silence = find_missing_result(operation, payload, dialect)
     if isinstance(silence, RejectedError):
         return Judgement([(OutcomeStatus.DECLINED, silence)], [()], [])
     if silence is not None:
         verdict: Verdict = OutcomeStatus.UNKNOWN, silence
     else:
-        denial = payload if _vouches_for_nothing(payload, dialect) else None
+        denial = payload if _says_nothing_done(payload, dialect) else None
         verdict = _judge_items(operation, (payload,), order, denial, dialect)
     explain(verdict[1], operation, order, dialect)
     return Judgement([verdict], [() if silence is not None else (payload,)], [])

@@ -1,7 +1,7 @@
-"""A batch under way: workers take chunks from the feed and send them, until the end or a stop.
+"""A batch under way: `concurrency` workers take chunks from the feed and send them.
 
-What was pulled gets exactly one outcome, however the batch ends. What may have been sent is not
-given up before the drain time is over. There are as many workers as `concurrency` says.
+However the batch ends, each order that was pulled gets exactly one outcome. A request that may have
+been sent is waited for until the drain time is over.
 """
 
 import abc
@@ -60,24 +60,24 @@ _CUT_SHORT = (
 
 
 class Runner(abc.ABC):
-    """What awaiting and streaming need of work under way, whatever it is made of.
+    """A batch, job or reconciliation under way, as it is awaited or streamed.
 
-    It ends in two steps. `drain`, unless every worker has ended by itself: nothing more is taken in
-    (`leave`), what has sent nothing is ended at once (`_end_unsent`), and what is still on its way
-    after the drain time as well (`abandon`). `finish`: what never had its turn is added
-    (`add_unsent`), the result is made, and the input closed.
+    It ends in two steps. If workers still run, `drain`: stop taking orders (`leave`), end requests
+    of which nothing was sent (`_end_unsent`), wait for the others, and cancel those that are left
+    after the drain time (`abandon`). Then `finish`: add the orders that were never sent
+    (`add_unsent`), make the result, and close the input.
 
     Attributes:
         results: The outcomes so far.
         gate: Whether requests may leave.
         result: The outcome of every order, once it is over.
-        streamed: Whether outcomes are taken as they come, so that workers wait when they pile up.
-        span: Where it is reported; None where it is a part of another that is reported.
+        streamed: Whether the caller takes outcomes as they come; workers wait when they pile up.
+        span: The telemetry of the batch; None for a part of another batch.
 
     Args:
-        record_class: What its records are.
-        policy: How it is run.
-        part_of: What it is a part of, and shares results and gate with, if it is.
+        record_class: The class of its records.
+        policy: Concurrency, deadline, drain time.
+        part_of: The runner whose results and gate it shares; None if it has its own.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Runner(abc.ABC):
         self._is_leaving = False
 
     def reported(self, span: "BatchSpan") -> Self:
-        """Report to a span how it goes, until the `with` block around it is left."""
+        """Report to a span until the `with` block around the runner is left."""
         self.span = span
         self.results.on_counts = span.settled
         return self
@@ -147,10 +147,10 @@ class Runner(abc.ABC):
 
     @abc.abstractmethod
     def _end_unsent(self) -> None:
-        """End what has sent nothing yet."""
+        """End the requests of which nothing was sent yet."""
 
     def abandon(self) -> None:
-        """End what is still on its way."""
+        """Cancel the workers."""
         for worker in self._workers:
             worker.cancel()
 
@@ -161,7 +161,7 @@ class Runner(abc.ABC):
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended a worker: an exception of the input or a collaborator, or a cancellation."""
+        """The exception that ended a worker: of the input, a collaborator, or a cancellation."""
         ended = [worker for worker in self._workers if worker.done()]
         errors = [worker.exception() for worker in ended if not worker.cancelled()]
         error = next((error for error in errors if error is not None), None)
@@ -170,32 +170,32 @@ class Runner(abc.ABC):
 
     @property
     def _may_be_cut(self) -> bool:
-        """Whether a worker that ended cancelled was cancelled from outside, and is missed."""
+        """Whether foreign code cancelled a worker, so that orders were left."""
         if self.gate.stopped_because == CALL_CANCELLED:
             return self.is_over and not (self._is_leaving or self._is_exhausted)
         return self.gate.stop_reason is None
 
     async def change(self) -> None:
-        """Wait until something is settled or taken, or a worker ends."""
+        """Wait until outcomes are added or taken, or a worker ends."""
         self.changed.clear()
         await self.changed.wait()
 
     def take(self) -> "ChunkResult | None":
-        """Take the outcomes of a chunk, if there are any that were not taken."""
+        """Take the outcomes of the next finished chunk, if there is one."""
         if not self.results.finished:
             return None
         self.changed.set()
         return self.results.finished.popleft()
 
     def leave(self, reason: str) -> None:
-        """Take nothing more in, and send nothing more; what may have been sent goes on."""
+        """Take no more orders and send no more requests; those that may have been sent go on."""
         self._is_leaving = True
         self.gate.stop(reason)
         self.changed.set()
         self._end_unsent()
 
     async def drain(self, reason: str) -> asyncio.CancelledError | None:
-        """Send nothing more, and wait for what may have been sent, within the drain time.
+        """Send no more, and wait up to the drain time for requests that may have been sent.
 
         Returns:
             The cancellation that cut the waiting short, if one did.
@@ -238,16 +238,16 @@ class Runner(abc.ABC):
 
         Args:
             interruption: A cancellation to raise at the end.
-            quiet: Whether what ended a worker is not raised, since something else will be.
+            quiet: Do not raise `failure`, since the caller raises another exception.
 
         Raises:
-            BaseException: The interruption, or else what ended a worker, once `result` is there.
+            BaseException: The interruption, or else `failure`, once `result` is there.
         """
         self.add_unsent()
         self.result = self.results.result(exhausted=self._is_exhausted)
         if isinstance(interruption, asyncio.CancelledError):
             interruption.outcome = self.result  # type: ignore[attr-defined]  # as for a single call
-        failure = self.failure  # looked at in any case, else asyncio logs that it was not
+        failure = self.failure  # read in any case: asyncio logs what is never retrieved
         await self.close_input()
         if error := interruption or (None if quiet else failure):
             raise error
@@ -274,17 +274,17 @@ class BatchRunner(Runner):
 
     Args:
         session: The way to the gateway.
-        operation: What is asked for.
+        operation: The operation.
         orders: The input.
-        policy: How the batch is run.
-        recovery: Whether refunds are sent with a marker or after a look at earlier ones.
-        part_of: The job whose orders are sent, if they are a job's.
-        recorder: Hears of each chunk, if the orders are a job's; they were checked then.
-        pick: Returns what of a chunk's outcomes may be seen now; None for all of it.
-        marker: What the marker of each refund begins with, where markers are sent; None for a new
-            one.
-        began_at: When it was submitted, in seconds since the epoch: refunds like its own are looked
-            for from `hold_alike_hours` before; None for now.
+        policy: Concurrency, chunk size, duplicates, time limits.
+        recovery: Whether refunds carry a marker, or their earlier refunds are looked up first.
+        part_of: The job; None for a batch without a journal.
+        recorder: Records each chunk in the job's journal; the job has checked its orders.
+        pick: Returns the outcomes of a chunk that may be yielded now; None to yield all.
+        marker: The beginning that the refunds' markers share, where markers are sent; None for a
+            new one.
+        began_at: When the job was submitted, in seconds since the epoch; None for now. The guard
+            against alike refunds looks back `hold_alike_hours` from here.
     """
 
     def __init__(  # noqa: PLR0913  # one keyword a setting
@@ -331,7 +331,7 @@ class BatchRunner(Runner):
             alone=policy.duplicates == "reject",
         )
         self._look_ups: list[Sender] = []
-        self._looks_before = is_refund and (
+        self._needs_baseline = is_refund and (
             recovery.record_baseline or (recorder is not None and not is_marked)
         )
         self._no_references: References = {}  # one for all chunks: results keep it
@@ -377,7 +377,7 @@ class BatchRunner(Runner):
                 self._begin(self._work(), f"{self._operation} worker {number}")
             have_begun = True
         finally:
-            if not have_begun:  # those made took no step yet, and must not: nothing waits for them
+            if not have_begun:  # nothing waits for the tasks that were made
                 self.gate.stop("the batch could not begin")
                 self.abandon()
 
@@ -395,9 +395,7 @@ class BatchRunner(Runner):
 
     @property
     def _is_exhausted(self) -> bool:
-        return (
-            self._feed.is_exhausted or self._feed.source.keeps
-        )  # what a journal keeps is not lost
+        return self._feed.is_exhausted or self._feed.source.keeps  # a journal loses nothing
 
     async def close_input(self) -> None:
         """Close the input, if it was not taken to its end."""
@@ -408,7 +406,7 @@ class BatchRunner(Runner):
         self._cancel_idle()
 
     def _end_waiting(self) -> None:
-        """Wake, at the deadline, what would wait beyond it: for its turn, or for the input."""
+        """At the deadline, end what waits for its turn or for the input."""
         self.gate.stop(DEADLINE_PASSED)
         self._withdraw_unsent()
         if self._feed.source.waits:
@@ -430,22 +428,22 @@ class BatchRunner(Runner):
             while (chunk := await self._next_chunk()) is not None:
                 if not self.gate.is_open and (reason := self.gate.stop_reason) is not None:
                     self._sender.fail(chunk, NotSentError(f"nothing was sent: {reason}"))
-                    await asyncio.sleep(0)  # a long input must not keep all else from running
+                    await asyncio.sleep(0)  # let other tasks run, however long the input is
                     continue
                 references = self._no_references
                 rest: Chunk | None = chunk
-                if self._looks_before:
-                    rest, references = await self._look_before(chunk)
+                if self._needs_baseline:
+                    rest, references = await self._take_baseline(chunk)
                 if rest is not None:
                     error = await self._sender.send(rest, references)
                     if error is not None or self._failed_in_a_row:
-                        self._mind(error)
+                        self._note_result(error)
         finally:
             if self._recorder is not None:
                 await self._recorder.recorded()
 
     async def _next_chunk(self) -> Chunk | None:
-        """Take the next chunk from the feed; None where there is none, or none may be taken."""
+        """Take the next chunk from the feed; None at the end, or after a stop."""
         feed = self._feed
         if self._policy.concurrency > _ENCODED_AT_ONCE:
             await self._turns.acquire()
@@ -453,7 +451,7 @@ class BatchRunner(Runner):
         while self._may_take:
             if self.streamed:
                 if is_cancelled():
-                    raise asyncio.CancelledError  # perhaps nothing is left to take the outcomes
+                    raise asyncio.CancelledError  # perhaps no caller is left to take outcomes
                 if len(self.results.finished) >= self._policy.concurrency:
                     await self.change()
                     continue
@@ -469,21 +467,21 @@ class BatchRunner(Runner):
                 return chunk
             if feed.room <= 0:
                 await self.change()
-            await asyncio.sleep(0)  # however many orders are wrong, others are to run
+            await asyncio.sleep(0)  # let other tasks run, however many orders are wrong
         return None
 
     @property
     def _may_take(self) -> bool:
-        """Whether to go on taking orders in, be it only to find that they were not sent.
+        """Whether to go on taking orders, be it only to call them `not_sent`.
 
-        An input that may keep us waiting is not waited for beyond the deadline.
+        An input that may wait for the caller's code is not waited for beyond the deadline.
         """
         source, gate = self._feed.source, self.gate
         is_too_late = source.waits and gate.is_too_late
         is_kept = source.keeps and gate.stop_reason is not None
         return not (self._is_leaving or self._feed.is_broken or is_too_late or is_kept)
 
-    def _mind(self, error: GatewayError | None) -> None:
+    def _note_result(self, error: GatewayError | None) -> None:
         """Stop after too many chunks in a row without a readable reply."""
         is_answered = error is None or isinstance(error, RejectedError)
         self._failed_in_a_row = 0 if is_answered else self._failed_in_a_row + 1
@@ -496,20 +494,20 @@ class BatchRunner(Runner):
             )
 
     def _stop(self, reason: str) -> None:
-        """Send nothing more, not even what was about to be written."""
+        """Send no more, not even a request that is about to be written."""
         if self.gate.stop_reason is None:
             _log.warning("%s sends nothing more: %s", self._operation, reason)
         self.gate.stop(reason)
         self._withdraw_unsent()
 
     def _add(self, chunk: "ChunkResult") -> None:
-        """Add the outcomes of a chunk; orders that waited for it may follow."""
+        """Add the outcomes of a chunk, and let orders that waited for it follow."""
         self._show(chunk)
         if self._feed.is_serial:
             self._feed.release(chunk)
 
     def _show(self, chunk: "ChunkResult") -> None:
-        """Add the outcomes of a chunk, as far as they may be seen now."""
+        """Add the outcomes of a chunk that may be yielded now."""
         seen = chunk if self._pick is None else self._pick(chunk)
         if seen is not None:
             self.results.add(seen)
@@ -517,11 +515,12 @@ class BatchRunner(Runner):
 
     # The baseline: earlier refunds of a chunk's transactions
 
-    async def _look_before(self, chunk: Chunk) -> "tuple[Chunk | None, References]":
-        """Look up the earlier refunds of a chunk; return what of it may be sent, and their names.
+    async def _take_baseline(self, chunk: Chunk) -> "tuple[Chunk | None, References]":
+        """Look up the earlier refunds of a chunk.
 
-        The rest has its outcome then: all of it where the look-up failed, and else the refunds that
-        may be done already.
+        Returns:
+            The orders that may be sent, and the references of the earlier refunds. The other orders
+            have their outcome: all of them if the look-up failed, else the alike refunds.
         """
         references, alike, cause = self._no_references, dict[int, AlikeRefundError](), None
         error: NotSentError | None = NotSentError("nothing was sent: the batch ended before")
@@ -536,7 +535,7 @@ class BatchRunner(Runner):
             if error is not None:
                 self._sender.fail(chunk, error)
         if cause is not None:
-            self._mind(cause)
+            self._note_result(cause)
             return None, references
         for place, held in alike.items():
             self._add(chunk.part([place]).failed(held, OutcomeStatus.NOT_SENT))
@@ -565,7 +564,7 @@ class BatchRunner(Runner):
     async def _find_alike(
         self, chunk: Chunk, result: "BatchResult[OrderRef, Any]"
     ) -> "dict[int, AlikeRefundError]":
-        """Return, by place, why refunds of a chunk must not be sent; a journal has recorded it."""
+        """Return the errors of alike refunds by place; a job has them held in its journal."""
         recorder, since = self._recorder, self._alike_since
         errors: dict[int, AlikeRefundError] = {}
         if since is None:

@@ -1,6 +1,6 @@
-"""One chunk on its way: encoded, sent by the session, judged, and recorded if it is a job's.
+"""Sends a chunk: encodes it, has the session send it, judges the reply, records the outcomes.
 
-Every order of a chunk gets exactly one outcome, also where a collaborator raises.
+Every order of a chunk gets exactly one outcome, also if a collaborator raises.
 """
 
 import asyncio
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 
     References = Mapping[str, frozenset[str]]
     Reading = tuple[bytes, Overall, Judgement | None]
-    """A reply as it is kept, its overall result, and what it says unless a glance proved it."""
+    """The reply to keep, its overall result, and its judgement; None if a glance proved success."""
 
 _STATUSES: "tuple[tuple[tuple[type[GatewayError], ...], OutcomeStatus], ...]" = (
     ((NotSentError, ConfigurationError, InvalidOrderError), OutcomeStatus.NOT_SENT),
     ((RejectedError,), OutcomeStatus.DECLINED),
     ((GatewayError,), OutcomeStatus.UNKNOWN),
 )
-"""What an error of a whole request means for each of its orders; the first that fits counts."""
+"""The status of the orders of a request that failed as a whole; the first row that fits."""
 
 
 class Sender:
@@ -58,12 +58,12 @@ class Sender:
 
     Args:
         session: The way to the gateway.
-        operation: What is asked for.
+        operation: The operation.
         gate: Whether requests may leave.
         results: Where requests and unexpected records are counted.
         add: Called with the outcomes of each chunk.
-        recorder: Hears of each chunk, if the orders are a job's.
-        marker: What the marker of each refund begins with, if any is sent.
+        recorder: Records each chunk in the job's journal; None without a job.
+        marker: The beginning that the refunds' markers share; None if no markers are sent.
         alone: Whether no two orders of the batch have the same transaction.
     """
 
@@ -87,14 +87,14 @@ class Sender:
         self._gate = gate
         self._results = results
         self._add = add
-        # Under other names on the wire, the text that was sent is not what a reply is to repeat.
+        # With other names on the wire, a reply need not repeat the text that was sent.
         is_plain = not (operation.is_look_up or session.dialect.wire_names)
         self._glance = Glance(operation) if is_plain else None
-        # What is on its way, by worker.
+        # The requests under way, by worker.
         self._calls: dict[asyncio.Task[Any] | None, Attempts[Reading]] = {}
 
     def is_busy(self, worker: "asyncio.Task[Any]") -> bool:
-        """Return whether a worker has a chunk on its way, or waits for the journal."""
+        """Return whether a worker has a request under way, or waits for the journal."""
         is_recording = self.recorder is not None and self.recorder.is_recording(worker)
         return worker in self._calls or is_recording
 
@@ -113,10 +113,10 @@ class Sender:
 
         Args:
             chunk: The orders.
-            references: Which refund references their transactions had before, if that is known.
+            references: By transaction, the references of its earlier refunds, where known.
 
         Returns:
-            Why there was no readable reply; None where there was one.
+            The error if there was no readable reply; else None.
         """
         task = asyncio.current_task()
         call: Attempts[Reading] | None = None
@@ -150,7 +150,7 @@ class Sender:
                         self._sending(made, references),
                         overall,
                     )
-            finally:  # even where a collaborator of the caller's raised, or a judge has a defect
+            finally:  # also if a collaborator raised, or the judge has a defect
                 self._calls.pop(task, None)
                 made = span.attempts = _ended_by_itself(call, intent) if made is None else made
                 self._results.requests += made.sent
@@ -163,7 +163,7 @@ class Sender:
                     result = _failed(chunk, error, self._sending(made, references), _refusal(made))
                 if result is not None:
                     span.statuses = result.statuses
-                    if intent is None or intent.request is None:  # no journal expects it to be sent
+                    if intent is None or intent.request is None:  # the journal has no intent of it
                         self._add(result)
                     else:
                         await intent.conclude(result, judgement, self._add)
@@ -190,7 +190,7 @@ class Sender:
     def _read(
         self, chunk: "Chunk", references: "References", response: "HttpResponse"
     ) -> "Reading":
-        """Read and judge a reply, unless it is proved at a glance that every order succeeded."""
+        """Prove success of every order at a glance, or else decode the reply and judge it."""
         operation, dialect, glance = self._operation, self._session.dialect, self._glance
         body = response.body
         listed = b"" if chunk.encoded is None else chunk.encoded.listed
@@ -213,13 +213,13 @@ class Sender:
         return reply, overall, judgement
 
     async def _send_halves(self, chunk: "Chunk", references: "References") -> GatewayError | None:
-        """Ask again in two requests: the reply was full, and may have been cut."""
+        """Ask again in two requests, since the reply was full and may have been cut."""
         halves = list(chunk.halves())
         errors: list[GatewayError | None] = []
         try:
             while halves:
                 errors.append(await self.send(halves.pop(0), references))
-        finally:  # even where a collaborator of the caller's raised
+        finally:  # also if a collaborator raised
             for half in halves:
                 self.fail(half, NotSentError("nothing was sent: the batch ended before"))
         return next((error for error in errors if error is not None), None)
@@ -236,9 +236,9 @@ def _failed(
     sending: Sending | None = None,
     envelope: ReplyEnvelope | None = None,
 ) -> FailedChunk:
-    """Return what the error of a whole request means for each order of its chunk.
+    """Return the outcomes of a chunk whose request failed as a whole.
 
-    Only what is proved not to be sent has no `sending`: a journal calls that new again.
+    They have no `sending` if nothing was sent: a journal calls the orders new again.
     """
     status = next(status for classes, status in _STATUSES if isinstance(error, classes))
     return FailedChunk(
@@ -265,7 +265,7 @@ def _refusal(made: "AttemptsResult[Any]") -> ReplyEnvelope | None:
 def _ended_by_itself(
     call: "Attempts[Reading] | None", intent: "Intent | None"
 ) -> "AttemptsResult[Reading]":
-    """Return what is proved of a request whose making raised."""
+    """Return what the tracker proves of a request whose sending raised."""
     if call is not None and not (intent is not None and intent.is_refused):
         return call.so_far()
     reason = (

@@ -194,7 +194,7 @@ class AiohttpTransport:
                     payload.abort_closed()
         finally:
             deadline.end()
-        _teach(tracker, is_lost=isinstance(failure, _ENDED))
+        _note_end(tracker, is_lost=isinstance(failure, _ENDED))
         # Without hooks it is asyncio's TLS, or aiohttp, which asserts that it was not closed.
         may_be_hooks = self._given is not None and not opened.session.closed
         # Outside the handlers: a context would carry aiohttp's frames, and they hold the body.
@@ -243,7 +243,7 @@ class AiohttpTransport:
             response.close()
             raise
         response.release()
-        _teach(payload.tracker, is_lost=response.status == HTTPStatus.REQUEST_TIMEOUT)
+        _note_end(payload.tracker, is_lost=response.status == HTTPStatus.REQUEST_TIMEOUT)
         return HttpResponse(response.status, response.headers, body)
 
     async def _read(self, content: aiohttp.StreamReader, deadline: "Deadline") -> bytes:
@@ -415,7 +415,7 @@ class Pool(aiohttp.TCPConnector):
         protocol, transport = connection.protocol, connection.transport
         if protocol is not None and transport is not None and isinstance(req.body, TrackedPayload):
             if protocol in self._arrivals:
-                req.body.tracker.teach = functools.partial(self.note, is_trial=self._beware())
+                req.body.tracker.teach = functools.partial(self.note, is_trial=self._distrust())
             else:
                 self._arrivals[protocol] = arrivals_on(transport)
             req.body.arrivals = self._arrivals[protocol]
@@ -444,11 +444,11 @@ class Pool(aiohttp.TCPConnector):
         """
         if is_lost:
             self._lost += 1
-            self._beware()
+            self._distrust()
         elif self._lost < _MOST_LOST or is_trial:  # not what had left before
             self._lost, self._distrusts_until = 0, 0.0
 
-    def _beware(self) -> bool:
+    def _distrust(self) -> bool:
         """Use none again for a while, where too many were lost; trying one begins it anew."""
         is_due = self._lost >= _MOST_LOST
         if is_due:
@@ -456,7 +456,7 @@ class Pool(aiohttp.TCPConnector):
         return is_due
 
 
-def _teach(tracker: SendTracker, *, is_lost: bool) -> None:
+def _note_end(tracker: SendTracker, *, is_lost: bool) -> None:
     """Let a pool of ours learn from how a request ended that was written."""
     if tracker.teach is not None and tracker.started:
         tracker.teach(is_lost=is_lost)
