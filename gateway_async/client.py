@@ -449,7 +449,9 @@ class GatewayClient:
         refund made in the merchant portal meanwhile, of the same amount, looks like ours.
 
         With `RecoveryPolicy(resend_absent=True)` this moves money: what was proved not to be done
-        is sent again. Without it, nothing is.
+        is sent again. Without it, nothing is. Let only one process do so at a time: two processes
+        would both send the same order. A job has a lease that prevents this; use one where several
+        processes may recover.
 
         Args:
             outcomes: A result, or outcomes of this process or another.

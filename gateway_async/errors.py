@@ -68,7 +68,7 @@ class InvalidOrderError(GatewayError, ValueError):
 
 
 class DuplicateOrderError(InvalidOrderError):
-    """The same order stands twice in one batch."""
+    """The same order stands twice in one batch, or another job may have paid the same payout."""
 
 
 class _OnePaymentError(GatewayError):

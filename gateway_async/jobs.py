@@ -402,6 +402,9 @@ class JobRunner(Runner):
         # Only an import sees to it that no two are equal, and an earlier run may have waived it.
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
+        # The same payout may have been let in twice while the dialect said that this is harmless.
+        is_keyed = self._operation.kind is OperationClass.KEYED
+        is_once = is_keyed and not self._session.dialect.payout_deduplicates
         source = NewOrders(lease, self._collection, self._yielded.has)
         # The same in every process that runs the job.
         named = f"{head.name} {head.created_at.isoformat()}"
@@ -412,14 +415,11 @@ class JobRunner(Runner):
             policy=policy,
             recovery=self._recovery,
             part_of=self,
-            recorder=IntentRecorder(lease, self._operation),
+            recorder=IntentRecorder(lease, self._operation, once=is_once and not is_open),
             pick=self._pick,
             marker=f"ga-{hashlib.sha256(named.encode()).hexdigest()[:12]}",
             began_at=head.created_at.timestamp(),
         )
-        # The same payout may have been let in twice while the dialect said that this is harmless.
-        is_keyed = self._operation.kind is OperationClass.KEYED
-        is_once = is_keyed and not self._session.dialect.payout_deduplicates
         if is_once or not is_open:
             states = _MAY_BE_PAID if is_once else (JobState.UNKNOWN, JobState.HELD)
             async for rows in self._rows(lease, states):

@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway_async.batching.baseline import SEND_ANYWAY
 from gateway_async.batching.results import AnsweredChunk, FailedChunk
-from gateway_async.errors import GatewayError, OutcomeUnknownError, RejectedError
-from gateway_async.journal.rows import ALIKE, BY_OPERATOR, Known
+from gateway_async.errors import (
+    DuplicateOrderError,
+    GatewayError,
+    OutcomeUnknownError,
+    RejectedError,
+)
+from gateway_async.journal.rows import ALIKE, BY_OPERATOR, Known, written_item
 from gateway_async.journal.states import JobState
 from gateway_async.models.orders import OutcomeStatus
+from gateway_async.operations import OperationClass
 from gateway_async.wire.decode import identifier
+from gateway_async.wire.records import storable_item
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -46,11 +53,13 @@ class IntentRecorder:
     Args:
         lease: The lease of the job.
         operation: What its orders ask for.
+        once: Whether a payout is held where another job may have paid it.
     """
 
-    def __init__(self, lease: "Lease", operation: "Operation") -> None:
+    def __init__(self, lease: "Lease", operation: "Operation", *, once: bool = False) -> None:
         self.lease = lease
         self.operation = operation
+        self.once = once
         # What the journal may not have recorded yet, by worker.
         self._recordings: dict[asyncio.Task[Any] | None, asyncio.Future[None]] = {}
 
@@ -144,14 +153,24 @@ class Intent:
         self._noted = noted
 
     async def keep(self) -> None:
-        """Have it recorded; where that raises, the chunk must not be sent."""
-        recorded = self._recorder.lease.intend(self._chunk.indices, **self._noted)
+        """Have it recorded; where that raises, the chunk must not be sent.
+
+        Raises:
+            DuplicateOrderError: For a payout that another job may have paid; it is held.
+            JournalError: If it could not be recorded.
+        """
+        recorder, held = self._recorder, ""
+        recorded = recorder.lease.intend(self._chunk.indices, **self._noted, once=recorder.once)
         try:
             await uninterrupted(recorded)
         finally:  # a cancellation comes once it is recorded
             self.is_refused = recorded.exception() is not None
-            self.request = None if self.is_refused else recorded.result()
-        await self._recorder.recorded()
+            if not self.is_refused:
+                request, held = recorded.result()
+                self.request = None if held else request
+        await recorder.recorded()
+        if held:
+            raise DuplicateOrderError(held)
 
     async def withdraw(self) -> None:
         """Have it recorded that nothing was sent: the orders are new again."""
@@ -188,13 +207,18 @@ class Intent:
             failed = _known(result.status, result.error, "")
             return lease.settle(request, dict.fromkeys(indices, failed), ended_at=ended_at)
         judgement = judgement or result.judgement()
-        field = self._recorder.operation.reference_field
-        references = _references(field, judgement.items)
+        operation = self._recorder.operation
+        references = _references(operation.reference_field, judgement.items)
+        if operation.kind is OperationClass.KEYED:
+            (items,), (verdict,) = judgement.items, judgement.verdicts
+            item = written_item(storable_item(operation.record_class, items[0])) if items else ""
+            known = _known(*verdict, references[0])._replace(item=item)
+            return lease.settle(request, {indices[0]: known}, ended_at=ended_at)
         if result.is_echoed or {s for s, _ in judgement.verdicts} == {OutcomeStatus.SUCCEEDED}:
             return lease.succeed(request, indices, references, ended_at=ended_at)
         verdicts = zip(indices, judgement.verdicts, references, strict=True)
-        known = {index: _known(*verdict, reference) for index, verdict, reference in verdicts}
-        return lease.settle(request, known, ended_at=ended_at)
+        found = {index: _known(*verdict, reference) for index, verdict, reference in verdicts}
+        return lease.settle(request, found, ended_at=ended_at)
 
     async def _add_once(
         self,

@@ -27,6 +27,7 @@ from gateway_async.errors import (
     AlikeRefundError,
     CertificateError,
     ConfigurationError,
+    DuplicateOrderError,
     EvidenceError,
     GatewayError,
     NotSentError,
@@ -483,7 +484,7 @@ class BatchRunner(Runner):
 
     def _note_result(self, error: GatewayError | None) -> None:
         """Stop after too many chunks in a row without a readable reply."""
-        is_answered = error is None or isinstance(error, RejectedError)
+        is_answered = error is None or isinstance(error, RejectedError | DuplicateOrderError)
         self._failed_in_a_row = 0 if is_answered else self._failed_in_a_row + 1
         if isinstance(error, _STOP_AT_ONCE):
             self._stop(f"the batch was stopped: {error}")

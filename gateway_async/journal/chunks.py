@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 _CHUNKS_AT_ONCE = 200
 _KEYS_AT_ONCE = 5000
 _ANYWHERE = 2**62
+_LOCK_OF_PAYOUTS = 0x6761_706B_6579
+_MAY_BE_PAID = (JobState.INTENT, JobState.UNKNOWN, JobState.HELD, JobState.SUCCEEDED)
 _INTERRUPTED = "it was in flight when its process ended"
 _EARLIER = "earlier, "
 
@@ -64,6 +66,16 @@ _KEYS = f"""
 SELECT first, lookup_keys FROM gateway_orders
 WHERE job_id = :job AND first > :after ORDER BY first LIMIT {_KEYS_AT_ONCE}"""
 _JOB = "SELECT name, operation FROM gateway_jobs WHERE id = :job"
+_PAID_ELSEWHERE = """
+SELECT mine.position, mine.request_id, theirs.job_id, theirs.position, other.name
+FROM gateway_payout_keys mine
+JOIN gateway_payout_keys theirs ON theirs.request_id = mine.request_id
+JOIN gateway_jobs job ON job.id = mine.job_id
+JOIN gateway_jobs other ON other.id = theirs.job_id
+WHERE mine.job_id = :job AND mine.position BETWEEN :first AND :last
+AND theirs.job_id <> :job AND other.imported
+AND other.merchant_id = job.merchant_id AND other.account_id = job.account_id
+AND other.gateway IN (job.gateway, '') ORDER BY mine.position"""
 
 # A chunk whose orders are alike, and no person decided on: changed by one statement.
 _WHOLE = """ WHERE job_id = :job AND first = :first AND last = :last AND slice = :slice
@@ -247,6 +259,36 @@ class Orders:
 
     # Changing
 
+    def paid_elsewhere(self, first: int, last: int) -> "Iterator[tuple[int, str, str, Known]]":
+        """Yield the payouts that other jobs of this gateway and merchant have, too.
+
+        Of two jobs at the same time, the second to ask sees what the first recorded.
+
+        Yields:
+            The position of each, its `request_id`, the other job, and what is known of it there.
+        """
+        self.transaction.lock(_LOCK_OF_PAYOUTS)
+        found = self._run(_PAID_ELSEWHERE, first=first, last=last).fetchall()
+        for position, request_id, job_id, at, name in found:
+            yield position, request_id, name, Orders(self.transaction, job_id).known_at(at)
+
+    def hold_paid(self, index: int) -> str:
+        """Hold a payout that another job has begun, or paid; return why, or nothing.
+
+        A person may have decided that it is to be sent all the same.
+        """
+        for _, request_id, name, known in self.paid_elsewhere(index, index):
+            is_begun = known.state in _MAY_BE_PAID and known.proof != ALIKE
+            if is_begun and self.known_at(index).proof != BY_OPERATOR:
+                text = (
+                    f"not sent: job {name!r} has the request_id {request_id!r}, too, which is "
+                    f"{known.state} there; it is held until you decide whether it is to be sent "
+                    "(`resolve`)"
+                )
+                self.settle(Transition.HOLD, {index: Known(JobState.HELD, text=text, proof=ALIKE)})
+                return text
+        return ""
+
     def intend(self, request: int, indices: "Sequence[int]", sent: str) -> None:
         """Record that orders are about to be sent."""
         if self._is_whole(_INTEND, indices, request=request, sent=sent):
@@ -302,6 +344,7 @@ class Orders:
                 said=cut(new.said),
                 reference=cut(new.reference),
                 proof=cut(new.proof),
+                item=new.item or known.item,
                 ended_at=known.ended_at if ended_at is None else ended_at,
             )
 

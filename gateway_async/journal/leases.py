@@ -286,7 +286,8 @@ class Lease:
         references: "Mapping[str, frozenset[str]]",
         marker: str | None,
         alone: bool,
-    ) -> "asyncio.Future[int]":
+        once: bool = False,
+    ) -> "asyncio.Future[tuple[int, str]]":
         """Record that new orders are about to be sent: they are in flight.
 
         The lease must not have run out either, by the database's clock.
@@ -296,15 +297,18 @@ class Lease:
             references: By transaction, the refund references it has already.
             marker: What the marker of each begins with, if any is sent.
             alone: Whether no other order of a transaction of theirs can be in flight beside it.
+            once: Whether they are a payout, which is held where another job may have paid it.
 
         Returns:
-            The number of the request.
+            The number of the request, and why it must not be made; empty where it may.
         """
         request, sent = next(self._requests), noted(references, marker, alone=alone)
 
-        def intend(orders: Orders) -> int:
-            orders.intend(request, indices, sent)
-            return request
+        def intend(orders: Orders) -> tuple[int, str]:
+            held = orders.hold_paid(indices[0]) if once else ""
+            if not held:
+                orders.intend(request, indices, sent)
+            return request, held
 
         return self._change("keep what is about to be sent", intend, alive=True)
 

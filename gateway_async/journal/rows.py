@@ -5,6 +5,7 @@ what one release stored another one reads, although its orders have more fields.
 """
 
 import functools
+import json
 import math
 import struct
 import zlib
@@ -22,6 +23,7 @@ from gateway_async.batching.results import Exchange, Outcome, Sending
 from gateway_async.errors import (
     AlikeRefundError,
     ConfigurationError,
+    DuplicateOrderError,
     GatewayError,
     InvalidOrderError,
     JournalError,
@@ -42,7 +44,8 @@ if TYPE_CHECKING:
 
 # The proof of a held order that was not done: it may be sent again once a person says so.
 NOT_DONE = "not done"
-# The proof of a held order that was not sent, since the gateway lists a refund like it.
+# The proof of a held order that was not sent, since the gateway lists a refund like it, or another
+# job has its payout.
 ALIKE = "alike"
 # The proof of an order on which a person decided.
 BY_OPERATOR = "operator"
@@ -50,6 +53,7 @@ BY_OPERATOR = "operator"
 # How many orders the database stores together; the last block of a job may have fewer.
 BLOCK = 50
 _LONGEST_TEXT = 1000
+_LONGEST_ITEM = 50_000
 _NO_TEXT = str.maketrans(dict.fromkeys([0, *range(0xD800, 0xE000)], "\ufffd"))
 
 
@@ -63,6 +67,12 @@ def storable(text: str) -> str:
 def cut(text: str) -> str:
     """Return as much of a text as is stored beside an order."""
     return storable(text[:_LONGEST_TEXT])
+
+
+def written_item(item: Mapping[str, Any]) -> str:
+    """Write what a reply says of an order; empty where that is too long to be kept."""
+    text = json.dumps(item)  # an integer may have more digits than orjson takes
+    return text if len(text) <= _LONGEST_ITEM else ""
 
 
 def cut_all(texts: Sequence[str]) -> Sequence[str]:
@@ -265,6 +275,7 @@ class Known(NamedTuple):
         reference: The gateway's own name of what was done; see `Operation.reference_field`.
         proof: What proves the state, where recovery found out.
         note: Why an operator decided, if one did.
+        item: What the reply says of a payout, as JSON, without secrets; it is not cut.
         request: The number of the request it went out with last; None if it never did.
         ended_at: When that request ended, in seconds since the epoch; None if that is not known.
         sent: What was noted of that request, as `noted` writes it; empty if it never went out.
@@ -277,6 +288,7 @@ class Known(NamedTuple):
     reference: str = ""
     proof: str = ""
     note: str = ""
+    item: str = ""
     request: int | None = None
     ended_at: float | None = None
     sent: str = ""
@@ -292,7 +304,7 @@ CHUNK_COLUMNS = (
     *("job_id", "first", "last", "slice", "state", "request", "ended_at", "sent"),
     *("texts", "reference_list", "exceptions"),
 )
-_TEXTS = ("code", "text", "said", "proof", "note")
+_TEXTS = ("code", "text", "said", "proof", "note", "item")
 
 
 @attrs.frozen
@@ -422,7 +434,9 @@ class Row:
         if isinstance(error, NotSentError | OutcomeUnknownError):
             error.request_id = getattr(self.order, "request_id", None)
         items: tuple[Mapping[str, Any], ...] = ()
-        if self.known.reference and operation.reference_field:
+        if self.known.item:
+            items = (json.loads(self.known.item),)
+        elif self.known.reference and operation.reference_field:
             names = (operation.identity_field, *operation.echo_fields)
             given = ((name, getattr(self.order, name)) for name in names)
             item = {
@@ -438,7 +452,7 @@ class Row:
             error=error,
             items=items,
             exchange=Exchange(
-                record_class=operation.record_class if self.known.reference else object,
+                record_class=operation.record_class if items else object,
                 sending=self._sending(ended_by),
             ),
         )
@@ -481,6 +495,8 @@ def _error_of(row: Row) -> GatewayError | None:
         error = NotSentError(f"not sent yet: {known.text or 'the job has not come to it'}")
     elif row.state is JobState.INTENT:
         error = OutcomeUnknownError("it was in flight when its process ended, or still is")
+    elif known.proof == ALIKE and hasattr(row.order, "request_id"):
+        error = DuplicateOrderError(known.text)
     elif row.status is OutcomeStatus.NOT_SENT and known.proof == ALIKE:
         date = datetime.fromisoformat(known.code) if known.code else None
         error = AlikeRefundError(known.text, reference=known.said, refund_date=date)

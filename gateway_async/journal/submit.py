@@ -39,7 +39,6 @@ _PIECE = 20 * BLOCK
 _DROPPED_AT_ONCE = 5000
 _CUT_AT_ONCE = 10_000
 _POSITION_BITS = 32
-_LOCK_OF_PAYOUTS = 0x6761_706B_6579
 _SUBJECT = ("operation", "merchant_id", "account_id", "gateway")
 
 _MAKE = """
@@ -77,15 +76,6 @@ _DROP = tuple(
         ("gateway_payout_keys", "position"),
     )
 )
-_PAID_ELSEWHERE = """
-SELECT mine.position, mine.request_id, theirs.job_id, theirs.position, other.name
-FROM gateway_payout_keys mine
-JOIN gateway_payout_keys theirs ON theirs.request_id = mine.request_id
-JOIN gateway_jobs job ON job.id = mine.job_id
-JOIN gateway_jobs other ON other.id = theirs.job_id
-WHERE mine.job_id = :job AND theirs.job_id <> :job AND other.imported
-AND other.merchant_id = job.merchant_id AND other.account_id = job.account_id
-AND other.gateway IN (job.gateway, '') ORDER BY mine.position"""
 
 
 @attrs.frozen(kw_only=True)
@@ -258,33 +248,27 @@ class Submission:
     def _finish(
         self, transaction: "Transaction", key: LeaseKey, total: int, *, is_keyed: bool
     ) -> None:
-        """End an import: the job is there, with all of its orders, for any process to run."""
+        """End an import: the job is there, with all of its orders, for any process to run.
+
+        Raises:
+            JobConflictError: If another job of this gateway and merchant has one of its payouts,
+                and may have paid it.
+        """
         transaction.run(_FINISH, job=key.job_id, total=total)  # locks the job before the lease
         renew(transaction, key, 0.0)
         if is_keyed and not self.repeats:
-            self._check_payouts(transaction, key)
+            # One that the gateway declined there was not paid.
+            orders = Orders(transaction, key.job_id)
+            for position, request_id, name, known in orders.paid_elsewhere(0, total - 1):
+                if known.state != JobState.DECLINED:
+                    raise JobConflictError(
+                        f"job {self.name!r}: its order {position} has the request_id "
+                        f"{request_id!r}, which stands in job {name!r}, and may be paid by it; "
+                        "nothing was kept. Resume that job, or give another payout a request_id of "
+                        "its own",
+                        job=self.name,
+                    )
         transaction.run(_LIST if self.slice_size else _WHOLE, job=key.job_id, total=total)
-
-    def _check_payouts(self, transaction: "Transaction", key: LeaseKey) -> None:
-        """Refuse a payout that another job of this gateway and merchant has: it may be paid.
-
-        One that the gateway declined there does not count. Of two jobs that are submitted at the
-        same time, the second to end its import sees the first.
-
-        Raises:
-            JobConflictError: If there is one.
-        """
-        transaction.lock(_LOCK_OF_PAYOUTS)
-        for position, request_id, job_id, at, name in transaction.run(
-            _PAID_ELSEWHERE, job=key.job_id
-        ).fetchall():
-            if Orders(transaction, job_id).known_at(at).state != JobState.DECLINED:
-                raise JobConflictError(
-                    f"job {self.name!r}: its order {position} has the request_id {request_id!r}, "
-                    f"which stands in job {name!r}, and may be paid by it; nothing was kept. "
-                    "Resume that job, or give another payout a request_id of its own",
-                    job=self.name,
-                )
 
     # A job that is there
 

@@ -180,6 +180,65 @@ async def test_a_payout_that_the_gateway_deduplicates_may_be_in_two_jobs(
         assert await gateway.submit("payout", orders, job=journal.job(name)) == 2
 
 
+@pytest.mark.parametrize("is_lost", [True, False])
+async def test_a_payout_that_another_job_has_begun_is_held(
+    sandbox: Sandbox, make: Make, journal: Journal, other: Journal, *, is_lost: bool
+) -> None:
+    orders = payouts_of(6)
+    deduplicating = make(dialect=attrs.evolve(sandbox.dialect, payout_deduplicates=True))
+    await make().submit("payout", orders[:5], job=journal.job("first"))
+    await deduplicating.submit("payout", orders, job=journal.job("second"))
+    if is_lost:
+        sandbox.faults.add("payout", DropReply(times=1))
+    paying = make(policy=ONE_BY_ONE)
+    begun = await paying.resume(journal.job("first"), slice_number=1)
+    for _ in range(2):
+        result = await paying.resume(other.job("second"), slice_number=1)
+        assert statuses(result) == [NOT_SENT] * 5 + [SUCCEEDED]
+        for outcome in result.not_sent:
+            assert isinstance(outcome.error, DuplicateOrderError)
+            assert f"job 'first' has the request_id {outcome.order.request_id!r}" in str(
+                outcome.error
+            )
+    assert statuses(begun)[0] is (UNKNOWN if is_lost else SUCCEEDED)
+    assert paid(sandbox, orders) == [1] * 6
+    await other.resolve("second", 1, "not_sent", "it is meant twice")
+    await other.resolve("second", [0, 2, 3, 4], "declined", "the first job has it")
+    result = await paying.resume(other.job("second"), slice_number=1)
+    assert statuses(result) == [DECLINED, SUCCEEDED] + [DECLINED] * 3 + [SUCCEEDED]
+    assert paid(sandbox, orders) == [1, 2, 1, 1, 1, 1]
+
+
+async def test_two_jobs_with_the_same_payouts_at_once_pay_each_once(
+    sandbox: Sandbox, make: Make, journal: Journal, other: Journal
+) -> None:
+    orders = payouts_of(30)
+    deduplicating = make(dialect=attrs.evolve(sandbox.dialect, payout_deduplicates=True))
+    await deduplicating.submit("payout", orders, job=journal.job("one"))
+    await deduplicating.submit("payout", orders[::-1], job=journal.job("two"))
+    results = await asyncio.gather(
+        make().resume(journal.job("one"), slice_number=1),
+        make().resume(other.job("two"), slice_number=1),
+    )
+    assert paid(sandbox, orders) == [1] * 30
+    assert sum(len(result.succeeded) for result in results) == 30
+    assert sum(len(result.not_sent) for result in results) == 30
+
+
+async def test_a_payout_reads_the_same_from_the_journal(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    orders = payouts_of(3, client_data="café \0", source_amount="9.50", source_currency="USD")
+    sandbox.faults.add("payout", DropReply(times=1))
+    first = await make(policy=ONE_BY_ONE).payouts(orders, job=journal.job("job"))
+    again = await make().payouts(orders, job=journal.job("job"))
+    assert statuses(again) == statuses(first) == [UNKNOWN] + [SUCCEEDED] * 2
+    assert again.to_dicts()[1:] == first.to_dicts()[1:]
+    record: Any = again[1].record
+    assert record.status == "COMPLETED"
+    assert record.beneficiary.bank_details.account_number == "DE00000001"
+
+
 async def test_a_person_may_say_that_it_was_not_paid(
     sandbox: Sandbox, make: Make, journal: Journal
 ) -> None:

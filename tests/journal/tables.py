@@ -105,7 +105,8 @@ async def taken(journal: Journal, orders: Sequence[Any] | None = None) -> Lease:
 
 async def sent(lease: Lease, indices: Sequence[int], **noted: Any) -> int:
     """Put orders in flight."""
-    return await lease.intend(indices, **{"references": {}, "marker": None, "alone": True, **noted})
+    given = {"references": {}, "marker": None, "alone": True, **noted}
+    return (await lease.intend(indices, **given))[0]
 
 
 async def counts_of(lease: Lease) -> dict[JobState, int]:
