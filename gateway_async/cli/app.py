@@ -10,6 +10,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from gateway_async.cli.console import Console
 from gateway_async.cli.tables import TableError
 from gateway_async.errors import GatewayError
+from gateway_async.operations import OPERATIONS
 
 _HELP = """Capture, cancel, review, refund, pay out or look up any number of orders, and get one
 outcome for every order.
@@ -42,7 +43,8 @@ GROUPS = {
     "Money": {
         **{
             name: ("money:send", f"{name.capitalize()} orders.", f"{name}s.csv --out outcomes.csv")
-            for name in ("capture", "cancel", "review")
+            for name, row in OPERATIONS.items()
+            if row.is_money_batch
         },
         "refund": (
             "money:send",

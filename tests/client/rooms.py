@@ -122,7 +122,7 @@ async def show_the_operation(folder: Path) -> None:
         with out.open(newline="") as file:
             assert {line["adjust_status"] for line in csv.DictReader(file)} == {"1"}
         code, said = await command(sandbox, "--help")
-        assert "Adjust orders: transaction_id, order_no, currency, amount, adjusted_amount" in said
+        assert "Adjust orders." in said
         for order in orders:
             assert sandbox.ledger.effects("adjust", order.transaction_id) == 3
 
