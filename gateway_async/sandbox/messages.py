@@ -152,12 +152,9 @@ def read_fields(content_type: str, body: bytes) -> tuple[dict[str, str], str]:
 
 def with_brackets_joined(fields: "Mapping[str, str]") -> "Mapping[str, str]":
     """Return fields in which `a[b][0]` and its like are one field `a`, of JSON text."""
-    if not any("[" in name for name in fields):
-        return fields
     joined: dict[str, Any] = {}
     for name, text in fields.items():
-        first, *keys = (part.removesuffix("]") for part in name.split("["))
-        *outer, last = (first, *keys)
+        *outer, last = (part.removesuffix("]") for part in name.split("["))
         place = joined
         for key in outer:
             place = place.setdefault(key, {})

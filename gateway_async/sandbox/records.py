@@ -40,11 +40,6 @@ class CardResult:
     risk_action: str = "ACCEPT"
     risk_score: str = "5"
 
-    @property
-    def authorised(self) -> bool:
-        """Whether the amount was reserved."""
-        return self.order_status == "1"
-
 
 AUTHORISED = CardResult(order_status="1", result_info="0000:success")
 DECLINED = CardResult(result_info="2001:declined")
@@ -229,17 +224,15 @@ def payout_problem(fields: "Mapping[str, str]") -> str:
     amount, currency = payout_sum(fields)
     beneficiary = read_nested(fields.get("beneficiary"))
     bank = beneficiary.get("bank_details") if isinstance(beneficiary, dict) else None
-    checks = (
-        (not fields.get("request_id"), "request_id is missing"),
-        (not amount, "payment_amount, or source_amount in its place, is not above zero"),
-        (not currency, "payment_currency, or source_currency in its place, is missing"),
-        (not isinstance(bank, dict), "beneficiary.bank_details is missing"),
-        (
-            isinstance(bank, dict) and bank.get("account_number") == CLOSED_ACCOUNT,
-            "the beneficiary's account is closed",
-        ),
-    )
-    return next((text for failed, text in checks if failed), "")
+    checks = {
+        "request_id is missing": not fields.get("request_id"),
+        "payment_amount, or source_amount in its place, is not above zero": not amount,
+        "payment_currency, or source_currency in its place, is missing": not currency,
+        "beneficiary.bank_details is missing": not isinstance(bank, dict),
+    }
+    if isinstance(bank, dict) and bank.get("account_number") == CLOSED_ACCOUNT:
+        checks["the beneficiary's account is closed"] = True
+    return next((text for text, failed in checks.items() if failed), "")
 
 
 def payout_summary(payout: "Payout") -> dict[str, str]:

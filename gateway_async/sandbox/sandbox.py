@@ -3,7 +3,7 @@
 import math
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self
@@ -52,33 +52,25 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
 def _are_pauses(value: object) -> bool:
     numbers = value if isinstance(value, tuple | list) else (None,)
     return all(type(one) in (int, float) and 0 <= one < math.inf for one in numbers)
 
 
-_CHECKS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
-    (
-        ("merchant_id", "account_id", "secret"),
-        lambda value: isinstance(value, str) and bool(value.strip()),
-        "a non-empty str",
-    ),
-    (("random_seed",), lambda value: value is None or isinstance(value, int), "an int"),
-    (
-        ("deduplicate_payouts", "notify_signed"),
-        lambda value: isinstance(value, bool),
-        "True or False",
-    ),
-    (("clock",), callable, "a function that returns a datetime"),
-    (
-        ("return_url", "cancel_url"),
-        lambda url: url == "" or bool(to_location(url)),
-        "a web address",
-    ),
-    (("notify_format",), WRITERS.__contains__, f"one of {', '.join(WRITERS)}"),
-    (("notify_pauses",), _are_pauses, "a tuple of numbers of seconds, 0 or more"),
-)
-"""What settings must be, and how that is said; the value is not: one of them is the secret."""
+# What settings must be, and how that is said; the value is not: one of them is the secret.
+_CHECKS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "merchant_id account_id secret": (_is_text, "a non-empty str"),
+    "random_seed": (lambda value: value is None or isinstance(value, int), "an int"),
+    "deduplicate_payouts notify_signed": (lambda value: isinstance(value, bool), "True or False"),
+    "clock": (callable, "a function that returns a datetime"),
+    "return_url cancel_url": (lambda url: url == "" or bool(to_location(url)), "a web address"),
+    "notify_format": (WRITERS.__contains__, f"one of {', '.join(WRITERS)}"),
+    "notify_pauses": (_are_pauses, "a tuple of numbers of seconds, 0 or more"),
+}
 
 
 @attrs.define(kw_only=True, eq=False, repr=False)
@@ -143,8 +135,8 @@ class Sandbox:
     _base_url: str = attrs.field(init=False, default="")
 
     def __attrs_post_init__(self) -> None:
-        for names, is_right, expected in _CHECKS:
-            for name in names:
+        for names, (is_right, expected) in _CHECKS.items():
+            for name in names.split():
                 value = getattr(self, name)
                 if not is_right(value):
                     got = type(value).__name__

@@ -158,7 +158,9 @@ class Service:
         status, result = PaymentStatus.WAITING, None
         if operation == PAY_DIRECT:
             result = self._card_result(fields)
-            status = PaymentStatus.AUTHORISED if result.authorised else PaymentStatus.DECLINED
+            status = (
+                PaymentStatus.AUTHORISED if result is records.AUTHORISED else PaymentStatus.DECLINED
+            )
         ways = self._ways(fields)
         transaction = self.ledger.open(
             order_no=fields["order_no"],
