@@ -3,7 +3,7 @@
 `reconcile(gateway, ledger)` gives a `Reconciliation`, to be awaited or streamed.
 """
 
-from gateway_async.reconciliation.differences import KINDS, Difference, LedgerEntry, Rules
+from gateway_async.reconciliation.differences import KINDS, Difference, LedgerEntry
 from gateway_async.reconciliation.reconciling import Reconciliation, reconcile
 from gateway_async.reconciliation.summary import CurrencyTotals, ReconciliationResult, Summary
 
@@ -14,7 +14,6 @@ __all__ = [
     "LedgerEntry",
     "Reconciliation",
     "ReconciliationResult",
-    "Rules",
     "Summary",
     "reconcile",
 ]

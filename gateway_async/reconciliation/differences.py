@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 import attrs
 
-from gateway_async.errors import ConfigurationError, GatewayError, InvalidOrderError
+from gateway_async.errors import GatewayError, InvalidOrderError
 from gateway_async.models.orders import OrderRef
 from gateway_async.models.records import Record, RefundRecord, TransactionRecord
 from gateway_async.models.values import Identifier, Model, as_amount, checked, describe
@@ -156,50 +156,6 @@ def _shown(value: object) -> str:
     return text if text.isprintable() else repr(text)
 
 
-# What the merchant says of the gateway's values
-
-
-def _word_sets(states: Any) -> dict[str, frozenset[str]]:  # noqa: ANN401  # anything may be given
-    if isinstance(states, Mapping):
-        sets = {s: {words} if isinstance(words, str) else words for s, words in states.items()}
-        several = all(isinstance(words, Iterable) for words in sets.values())
-        if several and all(isinstance(one, str) for s in sets for one in (s, *sets[s])):
-            return {status: frozenset(words) for status, words in sets.items()}
-    raise ConfigurationError(
-        "states: expected a mapping from payment_status to a ledger's word or words, such as "
-        f"{{'3000': 'paid'}}, got {states!r}"
-    )
-
-
-def _meanings(statuses: Any) -> dict[str, bool]:  # noqa: ANN401  # the same
-    if isinstance(statuses, Mapping):
-        pairs = statuses.items()
-        if all(isinstance(status, str) and isinstance(done, bool) for status, done in pairs):
-            return dict(pairs)
-    raise ConfigurationError(
-        "refund_statuses: expected a mapping from refund_status to whether money went back, such "
-        f"as {{'1': True, '9': False}}, got {statuses!r}"
-    )
-
-
-@attrs.frozen(kw_only=True)
-class Rules:
-    """What the interface does not say, and the merchant does.
-
-    Attributes:
-        states: By `payment_status`, the ledger's word for it, or several; None compares no state.
-        refund_statuses: By `refund_status`, whether a refund with it gave money back. The
-            interface shows the value 1 alone, taken to mean "done" as `Dialect.done_statuses` does.
-    """
-
-    states: Mapping[str, frozenset[str]] | None = attrs.field(
-        default=None, converter=attrs.converters.optional(_word_sets)
-    )
-    refund_statuses: Mapping[str, bool] = attrs.field(
-        factory=lambda: {"1": True}, converter=_meanings
-    )
-
-
 # One entry beside what the gateway lists for it
 
 
@@ -230,7 +186,8 @@ class Case:
     Attributes:
         index: The position of the entry in the ledger.
         entry: The entry.
-        rules: What the merchant says of the gateway's values.
+        states: By `payment_status`, the ledger's words for it; None compares no state.
+        refund_statuses: By `refund_status`, whether such a refund gave money back.
         transactions: Its transactions; those that are alike stand once.
         refunds: Its refunds; those of the same reference that are alike stand once.
         error: Why a look-up had no answer, if one had none.
@@ -238,7 +195,8 @@ class Case:
 
     index: int
     entry: LedgerEntry
-    rules: Rules = attrs.field(factory=Rules)
+    states: Mapping[str, frozenset[str]] | None
+    refund_statuses: Mapping[str, bool]
     transactions: tuple[TransactionRecord, ...] = attrs.field(default=(), converter=_distinct)
     refunds: tuple[RefundRecord, ...] = attrs.field(default=(), converter=_distinct)
     error: GatewayError | None = None
@@ -256,8 +214,8 @@ class Case:
     @property
     def done_refunds(self) -> Iterator[RefundRecord]:
         """The refunds that gave money back, as far as that is known."""
-        statuses = self.rules.refund_statuses
-        return (refund for refund in self.refunds if statuses.get(refund.refund_status or ""))
+        done = self.refund_statuses
+        return (refund for refund in self.refunds if done.get(refund.refund_status or ""))
 
     @property
     def sure_refunds(self) -> Iterator[RefundRecord]:
@@ -286,7 +244,7 @@ def compare(case: Case) -> tuple[Difference, ...]:
 
 
 def _compare_transaction(case: Case) -> Iterator[Difference]:
-    entry, record, states = case.entry, case.transactions[0], case.rules.states
+    entry, record, states = case.entry, case.transactions[0], case.states
     means = (states or {}).get(record.payment_status or "")
     state = None if states is None else entry.state
     currencies = {entry.currency.casefold(), (record.currency or "").casefold()}
@@ -344,7 +302,7 @@ def _compare_refunds(case: Case) -> Iterator[Difference]:
 
 def _refund_problems(refund: RefundRecord, case: Case) -> tuple[dict[str, str], dict[str, str]]:
     """Return what keeps a refund from being added up, and what else of it cannot be read."""
-    is_done = case.rules.refund_statuses.get(refund.refund_status or "")
+    is_done = case.refund_statuses.get(refund.refund_status or "")
     needed = {}
     if is_done is None:
         needed["refund_status"] = _text(refund.refund_status)

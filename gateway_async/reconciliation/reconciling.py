@@ -6,8 +6,10 @@ comparison. Look-ups move no money, so leaving waits for none.
 """
 
 import asyncio
+import functools
 import math
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -16,17 +18,24 @@ from gateway_async.batching.batch import Streamable, check_size
 from gateway_async.batching.feed import check_orders, open_source
 from gateway_async.batching.runner import Runner
 from gateway_async.client import GatewayClient
-from gateway_async.errors import GatewayError, InvalidOrderError, NotSentError, OutcomeUnknownError
+from gateway_async.errors import (
+    ConfigurationError,
+    GatewayError,
+    InvalidOrderError,
+    NotSentError,
+    OutcomeUnknownError,
+)
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS
-from gateway_async.reconciliation.differences import Case, Difference, LedgerEntry, Rules, compare
+from gateway_async.reconciliation.differences import Case, Difference, LedgerEntry, compare
 from gateway_async.reconciliation.summary import Books, ReconciliationResult, Summary
 from gateway_async.settings import check_instance, checked_count
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterable, Callable, Collection, Sequence
 
     from gateway_async.batching.batch import Batch
+    from gateway_async.batching.feed import Source
     from gateway_async.batching.results import Outcome
     from gateway_async.models.orders import OrderRef
     from gateway_async.settings import BatchPolicy
@@ -106,14 +115,42 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
         raise InvalidOrderError(str(error).replace("orders:", "ledger:", 1)) from None
     policy = gateway._batch_policy(policy)  # noqa: SLF001  # as its own look-ups go by
     check_size(OPERATIONS["query"], policy)
-    meanings = {} if refund_statuses is None else {"refund_statuses": refund_statuses}
-    rules = Rules(states=states, **meanings)
+    make_case = functools.partial(
+        Case, states=_words(states), refund_statuses=_meanings(refund_statuses)
+    )
     size = checked_count("window", window)
 
     async def open_run() -> _Run:
-        return _Run(gateway, ledger, rules=rules, policy=policy, window=size)
+        return _Run(gateway, open_source(ledger), make_case, policy, size)
 
     return Reconciliation("of a ledger", open_run)
+
+
+def _words(states: Any) -> dict[str, frozenset[str]] | None:  # noqa: ANN401  # anything may be given
+    if states is None:
+        return None
+    if isinstance(states, Mapping):
+        sets = {s: {words} if isinstance(words, str) else words for s, words in states.items()}
+        several = all(isinstance(words, Iterable) for words in sets.values())
+        if several and all(isinstance(one, str) for s in sets for one in (s, *sets[s])):
+            return {status: frozenset(words) for status, words in sets.items()}
+    raise ConfigurationError(
+        "states: expected a mapping from payment_status to a ledger's word or words, such as "
+        f"{{'3000': 'paid'}}, got {states!r}"
+    )
+
+
+def _meanings(statuses: Any) -> dict[str, bool]:  # noqa: ANN401  # the same
+    if statuses is None:
+        return {"1": True}  # what the interface shows means "done", as in `Dialect.done_statuses`
+    if isinstance(statuses, Mapping):
+        pairs = statuses.items()
+        if all(isinstance(status, str) and isinstance(done, bool) for status, done in pairs):
+            return dict(pairs)
+    raise ConfigurationError(
+        "refund_statuses: expected a mapping from refund_status to whether money went back, such "
+        f"as {{'1': True, '9': False}}, got {statuses!r}"
+    )
 
 
 class _Run(Runner):
@@ -121,19 +158,18 @@ class _Run(Runner):
 
     def __init__(
         self,
-        gateway: "GatewayClient",
-        ledger: object,
-        *,
-        rules: Rules,
+        gateway: GatewayClient,
+        source: "Source",
+        make_case: "Callable[..., Case]",
         policy: "BatchPolicy",
-        window: int,
+        size: int,
     ) -> None:
         super().__init__(LedgerEntry, policy)
         self.results = self._books = Books()  # type: ignore[assignment]  # differences, not outcomes
         self._gateway = gateway
-        self._source = open_source(ledger)
-        self._rules = rules
-        self._size = window
+        self._source = source
+        self._make_case = make_case
+        self._size = size
         self._window: list[tuple[int, LedgerEntry]] = []
         self._is_asked = False
         self._unanswered: Counter[str] = Counter()
@@ -211,7 +247,8 @@ class _Run(Runner):
             answers = await self._look_up()
             compared = []
             for number, (index, entry) in enumerate(self._window):
-                case = _case(index, entry, self._rules, *(one[entry.ref] for one in answers))
+                listed = _listed(*(one[entry.ref] for one in answers))
+                case = self._make_case(index=index, entry=entry, **listed)
                 compared.append((case, compare(case)))
                 if number % _COMPARED_AT_ONCE == 0:
                     await asyncio.sleep(0)
@@ -227,7 +264,7 @@ class _Run(Runner):
         if self._is_asked:
             error = OutcomeUnknownError(f"no answer was waited for: {reason}")
         window, self._window = self._window, []
-        cases = [Case(index=n, entry=entry, rules=self._rules, error=error) for n, entry in window]
+        cases = [self._make_case(index=index, entry=one, error=error) for index, one in window]
         self._books.settle([(case, compare(case)) for case in cases])
 
     async def _look_up(self) -> "tuple[Answers, Answers]":
@@ -282,19 +319,13 @@ class _Run(Runner):
         return answers
 
 
-def _case(index: int, entry: LedgerEntry, rules: Rules, *answers: "Outcome[OrderRef, Any]") -> Case:
+def _listed(*answers: "Outcome[OrderRef, Any]") -> dict[str, Any]:
+    """Return what two look-ups found, and why one had no answer, if one had none."""
     missing = (outcome for outcome in answers if outcome.status not in _ANSWERED)
     errors = (o.error or GatewayError(f"the look-up was {o.status}") for o in missing)
     # The record of an absent outcome says that there is no such order.
     found = [() if o.status is OutcomeStatus.ABSENT else o.record or () for o in answers]
-    return Case(
-        index=index,
-        entry=entry,
-        rules=rules,
-        transactions=found[0],
-        refunds=found[1],
-        error=next(errors, None),
-    )
+    return {"transactions": found[0], "refunds": found[1], "error": next(errors, None)}
 
 
 def _no_entry(index: int, entry: object) -> InvalidOrderError:
