@@ -1,9 +1,9 @@
-"""The session layer: requests are signed, encoded, sent, repeated where allowed, and decoded.
+"""The session layer: signs and encodes requests, sends them, repeats some, and decodes replies.
 
-What is signed is what goes out, text by text. What moves money is repeated only on proof that
-nothing was sent; a read may be repeated whenever no readable reply came. Only a reply of HTTP
-status 200 is decoded, and none whose signature the signer finds wrong; another status proves
-nothing, unless the dialect says so. This module does not know an order or a batch.
+The texts that are signed are the texts that go out. A request that moves money is repeated only on
+proof that nothing was sent; a look-up also if no readable reply came. Only a reply with HTTP status
+200 is decoded, unless the signer finds its signature wrong; another status proves nothing, unless
+the dialect gives it a meaning. This module does not know an order or a batch.
 """
 
 import asyncio
@@ -62,20 +62,20 @@ HTTP_OK = 200
 _REDIRECTS = range(300, 400)
 _MOST_DOUBLINGS = 60
 _SHORTEST_SIGNATURE = 16
-"""What is shorter may be a part of anything; it is masked only where a field is named after it."""
+"""A shorter signature may be part of any text; it is masked only in a field of its name."""
 
 _BEFORE_SENDING = (NotSentError, ConfigurationError, InvalidOrderError, EvidenceError)
-"""What stands as it is where a request was never asked to write; with the last, a reply came."""
+"""Errors that stay as they are if the request was never asked to write its body."""
 
 
 _BEGAN = time.time() - time.monotonic()
-"""When the monotonic clock stood at 0, by the wall clock as it was when this was imported."""
+"""The wall-clock time at which the monotonic clock stood at 0, as computed at import."""
 
 
 def steady_time() -> float:
-    """Return seconds since the epoch, by a clock that no step of the wall clock puts forward.
+    """Return seconds since the epoch; a step of the wall clock never puts it forward.
 
-    So that nothing counts as settled before its time; it may stand behind the wall clock.
+    So no refund counts as settled too early. It may lag behind the wall clock.
     """
     return min(time.time(), _BEGAN + time.monotonic())
 
@@ -83,14 +83,14 @@ def steady_time() -> float:
 class Gate:
     """Whether requests may leave now: pauses the gateway asked for, a deadline, a stop.
 
-    A gate that was stopped never opens again. Where `is_open` is False, `wait_open` tells.
+    A gate that was stopped never opens again. If `is_open` is False, call `wait_open`.
 
     Attributes:
-        deadline: Loop time after which nothing leaves.
-        drain_seconds: How long what has left may take beyond the deadline.
-        is_open: Whether anything may leave at once, whatever the time.
-        paused_until: Loop time before which nothing leaves.
-        stopped_because: Why it was stopped; None where it was not, whatever the time.
+        deadline: Loop time after which no request leaves.
+        drain_seconds: How long a request that has left may take beyond the deadline.
+        is_open: Whether requests may leave at once: no deadline, no pause, no stop.
+        paused_until: Loop time before which no request leaves.
+        stopped_because: The reason of `stop`; None if it was not stopped.
     """
 
     def __init__(self, *, deadline: float = math.inf, drain_seconds: float = math.inf) -> None:
@@ -108,25 +108,25 @@ class Gate:
 
     @property
     def stop_reason(self) -> str | None:
-        """Why nothing may leave any more; None while it may."""
+        """Why no request may leave any more; None while requests may leave."""
         if self.stopped_because is None and not self.is_open and self.is_too_late:
             return DEADLINE_PASSED
         return self.stopped_because
 
     def stop(self, reason: str) -> None:
-        """Let nothing leave any more; the first reason stays."""
+        """Let no request leave any more; the first reason stays."""
         self.stopped_because = self.stopped_because or reason
         self.is_open = False
         self._stopped.set()
 
     def pause(self, seconds: float) -> None:
-        """Let nothing leave for so long."""
+        """Let no request leave for so long."""
         until = asyncio.get_running_loop().time() + seconds
         self.paused_until = max(self.paused_until, until)
         self.is_open = False
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep for so long, and no longer than requests may leave."""
+        """Sleep for so long, at most until the deadline or a stop."""
         seconds = min(seconds, self.deadline - asyncio.get_running_loop().time())
         if seconds > 0:
             with contextlib.suppress(TimeoutError):
@@ -136,7 +136,7 @@ class Gate:
         """Wait while the gate is paused.
 
         Raises:
-            NotSentError: If nothing may leave any more.
+            NotSentError: If no request may leave any more.
         """
         now = asyncio.get_running_loop().time
         while (seconds := self.paused_until - now()) > 0 and self.stop_reason is None:
@@ -144,28 +144,28 @@ class Gate:
         self.check()
 
     def check(self) -> None:
-        """Do nothing if something may leave, be it after a pause.
+        """Raise after the deadline or a stop.
 
         Raises:
-            NotSentError: If nothing may leave any more.
+            NotSentError: If no request may leave any more.
         """
         if (reason := self.stop_reason) is not None:
             raise NotSentError(f"nothing was sent: {reason}")
 
 
 def is_cancelled() -> bool:
-    """Say whether the running task was cancelled, though it was let end what it was at."""
+    """Return whether the running task has been cancelled, though it was let finish a step."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 @attrs.define(kw_only=True, eq=False)
 class Request(Generic[T]):
-    """One request to make, of any operation; nothing of its content shows.
+    """One request to make, of any operation; its repr shows no content.
 
     Attributes:
-        operation: What is asked for.
-        fields: The fields but identity and signature, as text, ready for the wire.
+        operation: The operation.
+        fields: The fields without identity and signature, as text, ready for the wire.
         decode: Reads the body of a reply with HTTP status 200, or raises `ReplyUnreadableError`.
         is_verbatim: Whether its reply is passed on as it came: a page repeats the signature.
     """
@@ -181,14 +181,14 @@ class Session:
     """All that the requests of a client share.
 
     Attributes:
-        transport: What sends an HTTP request.
-        credentials: The merchant, and how it signs.
+        transport: Sends HTTP requests.
+        credentials: The merchant and its signer.
         dialect: What the interface leaves open.
-        timeouts: How long one call may take.
-        retry: How what may be repeated is repeated.
+        timeouts: The time limits of one call.
+        retry: How often, and with which pauses, a request is repeated.
         limiter: Entered around every attempt, if there is one.
         observer: Logs requests, and reports them to the telemetry.
-        resending: Operation and transaction of what a recovery may be sending again now.
+        resending: Operation and transaction of each order that a recovery may be sending again.
         gateway: The gateway, as `place_of_gateway` writes it.
     """
 
@@ -203,7 +203,7 @@ class Session:
     resending: set[tuple[str, str]] = attrs.field(factory=set, init=False)
 
     def compose(self, request: Request[T]) -> HttpRequest:
-        """Sign the fields as they go out, and write the body around those very texts."""
+        """Sign the fields as they go out, and write the body from the same texts."""
         operation, credentials, dialect = request.operation, self.credentials, self.dialect
         body_format = dialect.body_formats.get(operation.name, operation.body)
         fields = {
@@ -220,7 +220,7 @@ class Session:
         return HttpRequest(operation.path, content_type, body, signature)
 
     def decode(self, request: Request[T], raw: HttpResponse, signature: str) -> T:
-        """Read a reply, in which nothing shows of the signature that it answers.
+        """Read a reply, with the signature of its request masked.
 
         Raises:
             RejectedError: For a status by which the dialect says that nothing was done.
@@ -282,7 +282,7 @@ class Session:
         )
 
     def _verify(self, request: Request[Any], body: bytes) -> None:
-        """Have the signer check a reply that carries a signature, if it can."""
+        """Let the signer check a reply that carries a signature, if it can."""
         verify = getattr(self.credentials.signer, "verify", None)
         if verify is None:
             return
@@ -293,7 +293,7 @@ class Session:
         except ReplyUnreadableError:
             if request.is_verbatim:  # a page, or a text
                 return
-            raise  # decoding might make something of it, and a signature would go unchecked
+            raise  # else decoding might read it, and its signature would go unchecked
         signature = fields.pop(SIGNATURE_FIELD, "")
         if not signature or (isinstance(signature, JsonText) and signature == "null"):
             return
@@ -312,8 +312,8 @@ class AttemptsResult(Generic[T]):
     """How one request ended, after all its attempts.
 
     Attributes:
-        value: The decoded reply; None where there is an error.
-        error: Why there is no value.
+        value: The decoded reply; None if there is an error.
+        error: The error; None if there is a value.
         tries: Attempts made.
         sent: How many of them may have sent something.
         ended_at: When it ended, in seconds since the epoch.
@@ -336,12 +336,12 @@ class Attempts(Generic[T]):
 
     Args:
         session: What it shares with the other requests of its client.
-        request: What to send.
+        request: The request.
         gate: Whether it may leave.
-        prepare: Awaited once, when it is the request's turn; where it raises, nothing is sent.
-        retract: Awaited before a request that sent nothing waits to be tried again; then `prepare`
-            is awaited anew.
-        fence: Called when the first byte is about to be written; where it raises, none is.
+        prepare: Awaited when it is the request's turn; if it raises, nothing is sent.
+        retract: Awaited before a request of which nothing was sent waits for its next attempt;
+            then `prepare` is awaited again.
+        fence: Called right before the first byte is written; if it raises, nothing is sent.
 
     Attributes:
         result: How it ended so far.
@@ -391,13 +391,13 @@ class Attempts(Generic[T]):
         return result
 
     def withdraw(self) -> bool:
-        """Let nothing be sent, and say whether that was still possible; then cancel its task."""
+        """Return whether sending could still be prevented; then the caller cancels its task."""
         may_be = self._tracker is None or not self._tracker.revoke()
         self._withdrawals += may_be
         return may_be
 
     def so_far(self) -> AttemptsResult[T]:
-        """Return how it ended where `run` itself raised: what the tracker proves."""
+        """Return what the tracker proves, after `run` itself raised."""
         result = self.result
         result.sent += self._tracker is not None and self._tracker.revoke()
         result.tries += 1
@@ -406,7 +406,7 @@ class Attempts(Generic[T]):
         return result
 
     async def _attempt(self, message: HttpRequest) -> None:
-        """Send the request once, when it may leave, and note how that ended."""
+        """Send the request once, when it may leave, and note how the attempt ended."""
         response = problem = None
         tracker = self._tracker = SendTracker(self._fence)
         self._began_at = None  # its turn has not come
@@ -417,7 +417,7 @@ class Attempts(Generic[T]):
                 response = await self._send(message, tracker)
             else:
                 response = await self._send_limited(message, tracker)
-        except JournalError:  # from `prepare`: it ends more than this request
+        except JournalError:  # from `prepare`: it ends the whole job
             raise
         except GatewayError as error:
             problem = _bare(error)
@@ -433,7 +433,7 @@ class Attempts(Generic[T]):
         raise _given_up(sent=tracker.revoke(), reason="the limiter swallowed the error")
 
     async def _send(self, message: HttpRequest, tracker: SendTracker) -> HttpResponse:
-        """Prepare what is to be done first, and hand the request to the transport."""
+        """Prepare the request, and hand it to the transport."""
         gate = self._gate
         if not self._is_prepared and self._prepare is not None:  # once it is its turn
             await self._prepare()
@@ -455,7 +455,7 @@ class Attempts(Generic[T]):
     ) -> None:
         """Note how an attempt ended: with a response, an error, or, with neither, a cancellation.
 
-        An error of sending means only as much as the tracker bears out.
+        Whether an error means `not sent` is decided by the tracker, not by its class.
         """
         result, session, value = self.result, self._session, None
         if response is not None:
@@ -486,19 +486,19 @@ class Attempts(Generic[T]):
         self._tracker = None  # this attempt is counted; the next has a tracker of its own
 
     def _leaves_open(self, error: GatewayError, tracker: SendTracker) -> bool:
-        """Say whether an error leaves open what the attempts before have done."""
+        """Return whether an error leaves open what earlier attempts have done."""
         is_read = self._request.operation.kind is OperationClass.READ
         if not tracker.started or isinstance(error, NotSentError):
             return True
         return isinstance(error, RejectedError) and not is_read
 
     def _pause_as_asked(self, raw: HttpResponse) -> None:
-        """Pause everything behind the gate for as long as the gateway asked."""
+        """Close the gate for as long as the gateway asked in Retry-After."""
         if (seconds := retry_after(raw.headers)) is not None:
             self._gate.pause(min(seconds, self._session.retry.max_pause_seconds))
 
     async def _paused(self) -> bool:
-        """Wait before the next attempt; say whether there is to be one."""
+        """Wait before the next attempt; return whether there is to be one."""
         retry, result, gate = self._session.retry, self.result, self._gate
         limit = retry.first_pause_seconds * 2 ** min(result.tries - 1, _MOST_DOUBLINGS)
         pause = random.uniform(0, min(limit, retry.max_pause_seconds))  # noqa: S311  # jitter
@@ -508,16 +508,16 @@ class Attempts(Generic[T]):
             return False
         try:
             if self._retract is not None and self._is_prepared and not result.sent:
-                await self._retract()  # who dies while it waits has begun nothing
+                await self._retract()  # a process that dies while it waits has begun nothing
                 self._is_prepared = False
             await gate.sleep(pause)
-        except asyncio.CancelledError:  # what the last attempt proved still holds
+        except asyncio.CancelledError:  # the last attempt's result still holds
             gate.stop(CALL_CANCELLED)
             return False
         return True
 
     def _may_repeat(self) -> bool:
-        """Say whether the request may be made again, after how it ended."""
+        """Return whether another attempt is allowed after this error."""
         error, kind = self.result.error, self._request.operation.kind
         if isinstance(error, NotSentError):
             return not isinstance(error, CertificateError)
@@ -537,16 +537,16 @@ def retry_after(headers: "Mapping[str, str]") -> float | None:
         return float(text)
     try:
         moment = parsedate_to_datetime(text)
-        moment = moment.replace(tzinfo=moment.tzinfo or UTC)  # as every date of HTTP, said or not
+        moment = moment.replace(tzinfo=moment.tzinfo or UTC)  # dates in HTTP are in UTC
         return max(0.0, moment.timestamp() - time.time())
     except (ValueError, OverflowError):
         return None
 
 
 def _masked(request: Request[Any], signature: str, body: bytes) -> bytes:
-    """Mask a signature in the reply to its request.
+    """Mask the signature of a request in its reply.
 
-    One that stands in what was signed, such as the name of an order, is no secret of its own.
+    A signature that also occurs in the signed fields, such as an order number, is no secret.
     """
     if len(signature) < _SHORTEST_SIGNATURE:
         return body
@@ -557,19 +557,19 @@ def _masked(request: Request[Any], signature: str, body: bytes) -> bytes:
 
 
 def _innermost(error: BaseException) -> str:
-    """Name the file and line where an exception was raised."""
+    """Return the file and line where an exception was raised."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{frame.filename}:{frame.lineno}"
 
 
 def _bare(error: GatewayError) -> GatewayError:
-    """Return the error without its frames, which know the request."""
+    """Return the error without its frames, which hold the request."""
     error.__context__ = None
     return error.with_traceback(None)
 
 
 def _proved(error: GatewayError, *, sent: bool) -> GatewayError:
-    """Return an error of sending as far as the tracker bears it out: its type proves nothing."""
+    """Return the error of an attempt as the tracker proves it: its class proves nothing."""
     if sent and not isinstance(error, OutcomeUnknownError):
         name = type(error).__name__
         return OutcomeUnknownError(f"the request was sent, and then {name} was raised: {error}")

@@ -1,7 +1,8 @@
-"""Knows the usual reply at a glance: the list that was sent, with one tail of success an order.
+"""Recognises the usual reply: the list that was sent, with a tail of success at each order.
 
-It proves all or says nothing; `judge` stays the only judge. A layout is learnt from a reply that
-`judge` found to be all of success, in our order. A later reply is proved when three things hold:
+It proves success of every order, or proves nothing; `judge` stays the only judge. A layout is
+learnt from a reply in which `judge` found that all orders succeeded, in our order. A later reply is
+proved if three things hold:
 
 - Before and after the list it is the same text, byte by byte, but for the signature.
 - Once one tail of success is cut from the end of each item, the list is the text that was sent, in

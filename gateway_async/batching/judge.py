@@ -1,7 +1,7 @@
-"""What a reply says of each order of its chunk, or of a single payment or payout.
+"""Judges a reply: a verdict for each order of the chunk, or for a single payment or payout.
 
-Each order gets exactly one verdict; items are matched by identity, never by position; what
-fits no order is reported. This module is pure, and does not know how the reply came.
+Each order gets exactly one verdict. Items are matched by identity, never by position; items that
+fit no order are reported. This module is pure, and does not know how the reply came.
 """
 
 from decimal import Decimal, InvalidOperation
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _CASELESS = frozenset({"currency", "payment_currency", "source_currency", "request_id"})
 _NAMES = ("transaction_id", "order_no")
 MESSAGES = ("error_message", "refund_message", "failure_reason")
-"""Fields of an item that say why it was not done."""
+"""Fields of an item that hold the reason why it was not done."""
 _TWO_NAMES = "an item names one order by transaction_id and another by order_no"
 _NOT_LISTED = "the reply does not list this order"
 _NOT_ACCEPTED = "the gateway does not say that it accepted the request"
@@ -46,7 +46,7 @@ _ABSENT: "Verdict" = (OutcomeStatus.ABSENT, None)
 
 @attrs.frozen
 class Judgement:
-    """What one reply says.
+    """The verdicts of one reply.
 
     Attributes:
         verdicts: For each order of the chunk, in its order: status, and error or None.
@@ -72,7 +72,7 @@ def judge(
     """Judge a decoded reply, order by order.
 
     Args:
-        operation: What was asked for.
+        operation: The operation.
         orders: The orders of the chunk; no two of the same identity.
         payload: The reply's JSON object.
         dialect: What the interface leaves open.
@@ -128,12 +128,12 @@ def _judge_money(
 
 
 def _says_nothing_done(payload: "Item", dialect: "Dialect") -> bool:
-    """Say whether a reply as a whole says that nothing was done."""
+    """Whether the overall result of a reply means that nothing was done."""
     return message(payload.get("return_status")) in dialect.nothing_done_return_statuses
 
 
 def _denied(operation: "Operation", item: "Item", payload: "Item") -> "Verdict":
-    """Judge an order that a reply lists as done, and says that nothing was done."""
+    """Judge an item of success in a reply whose overall result means that nothing was done."""
     field = operation.status_field or ""
     return _unreadable(
         f"the reply contradicts itself: {field} {message(item.get(field))!r} means done, and "
@@ -142,7 +142,7 @@ def _denied(operation: "Operation", item: "Item", payload: "Item") -> "Verdict":
 
 
 def _overall(payload: "Item") -> str:
-    """Show what a reply says as a whole."""
+    """Show the overall result of a reply."""
     code = message(payload.get("return_status")) or ""
     text = message(payload.get("return_message")) or ""
     return f"return_status {code!r}, return_message {text!r}"
@@ -212,7 +212,7 @@ def _judge_items(
     denial: "Item | None",
     dialect: "Dialect",
 ) -> "Verdict":
-    """Judge an order by its items; `denial` is a reply that says that nothing was done."""
+    """Judge an order by its items; `denial` is a reply by which nothing was done, or None."""
     first = items[0]
     if not _are_alike(items):
         return _unreadable("the reply lists this order several times, and differently")
@@ -265,7 +265,7 @@ def _judge_status(operation: "Operation", item: "Item", dialect: "Dialect") -> "
 def _meanings(
     operation: "Operation", dialect: "Dialect"
 ) -> "tuple[AbstractSet[str], AbstractSet[str], str]":
-    """Return which statuses mean done and which declined, and what the fields are called."""
+    """Return the statuses of success, those of refusal, and the names of their Dialect fields."""
     if operation.kind is OperationClass.KEYED:
         done, declined = dialect.payout_done_statuses, dialect.payout_declined_statuses
         prefix = "payout_"
@@ -276,7 +276,7 @@ def _meanings(
 
 
 def _failure_message(item: "Item", dialect: "Dialect") -> tuple[str, str] | None:
-    """Return code and text of a message that is not one of success."""
+    """Return code and text of a message of failure; None where there is none."""
     for field in MESSAGES:
         value = item.get(field)
         if value is None or value == "":
@@ -343,7 +343,7 @@ def _unreadable(problem: str, *, code: str = "", text: str = "") -> "Verdict":
 def find_missing_result(
     operation: "Operation", result: "Item", dialect: "Dialect"
 ) -> RejectedError | ReplyUnreadableError | None:
-    """Return why a result says nothing of what was asked for; None where it does."""
+    """Return an error for a reply without a result of the payment or payout; else None."""
     if any(result.get(name) for name in operation.result_fields):
         return None
     said = _overall(result)
@@ -357,7 +357,7 @@ def find_missing_result(
 def _judge_result(
     operation: "Operation", order: object, payload: "Item", dialect: "Dialect"
 ) -> Judgement:
-    """Judge an order that has a request of its own: the reply is its one item."""
+    """Judge a payout, which has a request of its own: the reply is its one item."""
     silence = find_missing_result(operation, payload, dialect)
     if isinstance(silence, RejectedError):
         return Judgement([(OutcomeStatus.DECLINED, silence)], [()], [])
@@ -373,7 +373,7 @@ def _judge_result(
 def explain(
     error: GatewayError | None, operation: "Operation", sent: object, dialect: "Dialect"
 ) -> None:
-    """Let the error of a single payment or payout name it, and say what to do."""
+    """Add to the error of a payment or payout its identity, and what to do."""
     if isinstance(error, NotSentError | OutcomeUnknownError):
         error.order_no = getattr(sent, "order_no", None)
         error.request_id = getattr(sent, "request_id", None)

@@ -1,8 +1,8 @@
-"""What the journal of a job hears of its chunks, under the lease of the job.
+"""Records the chunks of a job in its journal, under the lease of the job.
 
-An intent is durable before the first byte of its request, and an outcome before anything else sees
-it. Meanwhile a worker may prepare its next chunk, whose intent then shares a commit with that
-outcome. This module does not know how a chunk is sent, or how the journal keeps it.
+An intent is durable before the first byte of its request, and an outcome before the caller sees it.
+While an outcome is written, its worker prepares the next chunk, so that outcome and next intent
+share a commit. This module does not know how a chunk is sent, or how the journal stores it.
 """
 
 import asyncio
@@ -48,11 +48,11 @@ _IS_HELD = "; it is held until you decide whether it is to be sent (`resolve`)"
 class IntentRecorder:
     """Records the chunks of one job.
 
-    Where the journal cannot record something, awaiting that raises `JournalError`.
+    Its methods raise `JournalError` where the journal cannot write.
 
     Args:
         lease: The lease of the job.
-        operation: What its orders ask for.
+        operation: The operation of its orders.
         once: Whether a payout is held where another job may have paid it.
     """
 
@@ -60,7 +60,7 @@ class IntentRecorder:
         self.lease = lease
         self.operation = operation
         self.once = once
-        # What the journal may not have recorded yet, by worker.
+        # The outcomes being written, by worker.
         self._recordings: dict[asyncio.Task[Any] | None, asyncio.Future[None]] = {}
 
     def is_recording(self, worker: "asyncio.Task[Any]") -> bool:
@@ -78,10 +78,10 @@ class IntentRecorder:
                 self._recordings.pop(task, None)
 
     async def record_next(self, work: "Awaitable[None]") -> None:
-        """Let a worker's outcomes be recorded, once those that it concluded before are."""
+        """Record a worker's outcomes in the background, after those of its chunk before."""
         try:
             await self.recorded()
-        finally:  # also where they could not be
+        finally:  # also if those could not be recorded
             self._recordings[asyncio.current_task()] = asyncio.ensure_future(work)
 
     def begin(
@@ -107,8 +107,8 @@ class IntentRecorder:
         """Return which refunds like an order this job may have made.
 
         Returns:
-            Their references, and how many more there may be; None where a person has decided that
-            the order is to be sent.
+            Their references, and how many more there may be; None if a person has decided that the
+            order is to be sent.
         """
         rows = await self.lease.rows_of({order.transaction_id}, tuple(JobState))
         if any(row.index == index and row.known.proof == BY_OPERATOR for row in rows):
@@ -138,10 +138,10 @@ class IntentRecorder:
 
 
 class Intent:
-    """That a chunk is to be sent.
+    """The intent to send a chunk.
 
     Attributes:
-        request: The number of its request in the journal; None where the intent is not recorded.
+        request: The number of its request in the journal; None if the intent is not recorded.
         is_refused: Whether the journal could not record it.
     """
 
@@ -153,7 +153,7 @@ class Intent:
         self._noted = noted
 
     async def keep(self) -> None:
-        """Have it recorded; where that raises, the chunk must not be sent.
+        """Record the intent; if that raises, the chunk must not be sent.
 
         Raises:
             DuplicateOrderError: For a payout that another job may have paid; it is held.
@@ -173,7 +173,7 @@ class Intent:
             raise DuplicateOrderError(held)
 
     async def withdraw(self) -> None:
-        """Have it recorded that nothing was sent: the orders are new again."""
+        """Record that nothing was sent: the orders are new again."""
         if (request := self.request) is None:
             return
         withdrawn = self._recorder.lease.withdraw(request, self._chunk.indices)
@@ -183,7 +183,7 @@ class Intent:
             self.request = request if withdrawn.exception() is not None else None
 
     def check(self) -> None:
-        """Raise unless the job is still ours; asked when the first byte is about to be written."""
+        """Raise if the lease is lost; called right before the first byte is written."""
         self._recorder.lease.check()
 
     async def conclude(
@@ -192,7 +192,7 @@ class Intent:
         judgement: "Judgement | None",
         add: "Callable[[AnsweredChunk | FailedChunk], None]",
     ) -> None:
-        """Have the outcomes of the chunk recorded, then added."""
+        """Record the outcomes of the chunk, then add them to the results."""
         recorded = self._record(result, judgement)
         await self._recorder.record_next(self._add_once(recorded, result, add))
 
@@ -246,7 +246,7 @@ class Intent:
 
 
 async def uninterrupted(work: "Awaitable[T]") -> T:
-    """Let work end even where the waiting task is cancelled; that is raised afterwards."""
+    """Wait for work to its end; a cancellation of the waiting task is raised afterwards."""
     task = asyncio.ensure_future(work)
     cancelled = None
     while not task.done():
@@ -262,7 +262,7 @@ async def uninterrupted(work: "Awaitable[T]") -> T:
 
 
 def _known(status: OutcomeStatus, error: GatewayError | None, reference: str) -> Known:
-    """Return what the journal keeps of an outcome."""
+    """Return an outcome as the journal stores it."""
     if status is OutcomeStatus.SUCCEEDED:
         return Known(JobState.SUCCEEDED, reference=reference)
     said, is_rejected = getattr(error, "text", ""), isinstance(error, RejectedError)

@@ -1,7 +1,7 @@
-"""The outcome of every order: kept chunk by chunk, made when it is read, in input order. Pure.
+"""Outcomes: kept chunk by chunk, and made in input order when they are read. Pure.
 
-A chunk is kept with the bytes of its reply, a third of the memory of what they decode to. They are
-decoded, and judged again where that is needed, when outcomes are read.
+A chunk keeps the bytes of its reply, which take a third of the memory of the decoded reply. They
+are decoded, and judged again where needed, when outcomes are read.
 """
 
 import functools
@@ -51,14 +51,14 @@ _WITHOUT_ERROR = (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class Sending:
-    """What was noted when a chunk was sent, for recovery to go by.
+    """What recovery must know of the request that an order was in.
 
     Attributes:
-        ended_at: When its request ended, in seconds since the epoch; infinite where the process
-            ended before.
-        references: By transaction, the refund references it had before, where they were recorded.
-        marker: What every marker of the batch begins with, where markers were sent.
-        alone: Whether its batch had no other order of its transaction.
+        ended_at: When the request ended, in seconds since the epoch; infinite if the process ended
+            before.
+        references: By transaction, the references of its earlier refunds, where recorded.
+        marker: The beginning that the markers of the batch share, where markers were sent.
+        alone: Whether the batch had no other order of the transaction.
     """
 
     ended_at: float
@@ -73,7 +73,7 @@ class Sending:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class ReplyEnvelope:
-    """What a reply says of a request as a whole; the orders of one request share it.
+    """The overall result of a reply; the orders of one request share it.
 
     Attributes:
         return_status: The overall result, as text; 1 on success. None where the reply has none.
@@ -97,14 +97,13 @@ def overall_of(payload: Mapping[str, Any]) -> Overall:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class Exchange:
-    """The request that some orders were in, and its reply; their outcomes share it.
+    """One request and its reply; the outcomes of its orders share it.
 
     Attributes:
-        record_class: What an item of the reply is read as.
-        many: Whether an order may have several, as in a look-up.
-        sending: What was noted when it was sent; None if it never was.
-        reply: What the reply says as a whole; None where no readable one came, and where outcomes
-            were read from a journal.
+        record_class: The class of its records.
+        many: Whether an order may have several records, as in a look-up.
+        sending: What recovery must know of it; None if it was never sent.
+        reply: The overall result; None if no readable reply came, and for outcomes from a journal.
     """
 
     record_class: type[Any] = object
@@ -114,7 +113,7 @@ class Exchange:
 
 
 NO_EXCHANGE = Exchange()
-"""Of an order that was in no request."""
+"""The exchange of an order that was in no request."""
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
@@ -138,28 +137,28 @@ class Outcome(Generic[O_co, R_co]):
 
     @property
     def sending(self) -> Sending | None:
-        """What was noted when it was sent; None if it never was."""
+        """What recovery must know of its request; None if it was never sent."""
         return self.exchange.sending
 
     @property
     def reply(self) -> ReplyEnvelope | None:
-        """What the reply says as a whole; None where no readable one came, or it is a journal's.
+        """The overall result of the reply; one object for all orders of a request.
 
-        The orders of one request have the same object.
+        None if no readable reply came, and for an outcome from a journal.
         """
         return self.exchange.reply
 
     @property
     def items(self) -> Sequence[Mapping[str, Any]]:
-        """What the reply says of it, as it came; of a journal, as far as it was kept."""
+        """The order's items of the reply as they came; from a journal, as far as it kept them."""
         found: Any = self._items
         return (found.items[found.place(self.index)],) if type(found) is _EchoingReply else found
 
     @property
     def record(self) -> R_co | None:
-        """What the gateway says of the order, typed; None if it says nothing.
+        """The order's record in the reply, typed; None if there is none.
 
-        For a look-up it is a tuple, since an order may have several records. Reading never raises.
+        A look-up has a tuple, since an order may have several records. Reading never raises.
         """
         items: Any = self._items
         if type(items) is _EchoingReply:
@@ -170,7 +169,7 @@ class Outcome(Generic[O_co, R_co]):
         return tuple(records) if self.exchange.many else records[0]  # type: ignore[return-value]  # likewise
 
     def __reduce__(self) -> "tuple[Callable[..., Any], tuple[()]]":
-        """Pickle the items of this order alone, without secrets, and not the reply they came in."""
+        """Pickle the items of this order without secrets, and not the whole reply."""
         from gateway_async.wire.records import storable_item  # noqa: PLC0415  # a client has it
 
         kept = {field.alias or "": getattr(self, field.name) for field in attrs.fields(Outcome)}
@@ -226,8 +225,8 @@ class FailedChunk:
         indices: Their positions in the input, ascending.
         orders: The orders.
         status: The status of each.
-        error: Why.
-        sending: What was noted when they were sent, if they were.
+        error: The error of each.
+        sending: What recovery must know of the request; None if it was never sent.
         envelope: The reply, where its HTTP status alone says that nothing was done.
     """
 
@@ -256,13 +255,12 @@ class AnsweredChunk:
     Args:
         indices: Their positions in the input, ascending.
         orders: The orders.
-        operation: What was asked for.
+        operation: The operation.
         dialect: What the interface leaves open.
         reply: The reply.
-        judgement: What it says of each order; None where it says at a glance that all succeeded,
-            in their order.
-        sending: What was noted when they were sent.
-        overall: The overall result that the reply names.
+        judgement: Its judgement; None if a glance proved that all succeeded, in their order.
+        sending: What recovery must know of the request.
+        overall: The overall result in the reply.
     """
 
     __slots__ = (

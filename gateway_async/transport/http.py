@@ -1,11 +1,11 @@
 """HTTP by aiohttp: connections, time limits, and what each of its exceptions means.
 
-No connection is used again that has ended, that holds bytes which no request asked for, or, for a
-while, that belongs to a gateway which ends used connections with a reply owing. Requests get
-connections in the order in which they asked. A request past its time limit ends as
-`asyncio.timeout` ends it: its task is cancelled and the cancellation taken back, so that one from
-outside is never swallowed. Nothing of aiohttp leaves this module but bare causes. This module does
-not know an operation, a signature or a retry.
+A connection is not used again if it has ended or holds bytes that no request asked for; nor, for a
+while, if the gateway has closed several used connections in place of replying. Requests get
+connections in the order in which they asked. A request past its time limit ends as with
+`asyncio.timeout`: its task is cancelled and the cancellation taken back, so that one from outside
+is never swallowed. Of aiohttp's exceptions, only bare causes leave this module. It does not know an
+operation, a signature or a retry.
 """
 
 import asyncio
@@ -50,22 +50,22 @@ if TYPE_CHECKING:
     from gateway_async.settings import Timeouts
 
 KEEP_IDLE_SECONDS = 1.0
-"""A connection idle for longer is not used: closed meanwhile, it would look like a lost reply."""
+"""A connection idle for longer is not used: if closed meanwhile, it looks like a lost reply."""
 
 _MOST_LOST = 3
 _DISTRUST_SECONDS = 60.0
-"""After so many replies in a row that were lost on used connections, so long none is used again.
+"""After `_MOST_LOST` replies in a row were lost on used connections, none is reused for so long.
 
-Then one is tried, and the others not until it is answered, or as long again: all at once, as many
-replies would be lost each time.
+Then one connection is tried, and the others wait for its reply: tried all at once, as many replies
+would be lost each time.
 """
 
 _READ_BYTES = 256 * 1024
-"""What is buffered of a reply, some times over; the size of a given session is not used."""
+"""How much of a reply aiohttp buffers; the setting of a given session is not used."""
 
 _KEPT_URLS = 64
 _NO_TIMERS = aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None)
-"""aiohttp keeps no time: it would set and cancel several timers a request."""
+"""aiohttp sets no timers: it would set and cancel several a request."""
 
 _FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError)
 _WRONG_CERTIFICATE = (
@@ -79,14 +79,13 @@ _ENDED = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
 
 @attrs.frozen(kw_only=True)
 class ConnectionOptions:
-    """What a session of ours is made with.
+    """The settings of our own aiohttp session.
 
     Attributes:
-        limit: Connections at most.
-        ssl: By what the certificates of gateway and proxy are judged; None for the system's
-            authorities.
+        limit: The most connections.
+        ssl: Checks the certificates of gateway and proxy; None for the system's authorities.
         proxy: The URL of a proxy, without user and password; None for none.
-        proxy_authorization: What the proxy is shown of user and password, or empty.
+        proxy_authorization: The Proxy-Authorization header, or empty.
     """
 
     limit: int
@@ -97,7 +96,7 @@ class ConnectionOptions:
 
 @attrs.frozen
 class _Opened:
-    """What is open on one event loop; a session that was given has no generator."""
+    """The session open on one event loop; a given session has no generator."""
 
     session: aiohttp.ClientSession
     alarm: "Alarm"
@@ -130,7 +129,7 @@ class AiohttpTransport:
         self._timeouts = timeouts
         self._max_reply_bytes = max_reply_bytes
         self._options = options
-        # A tunnel is shown it when it is opened, a plain proxy with each request.
+        # A tunnel gets the header when it is opened, a plain proxy with each request.
         shown = {"Proxy-Authorization": options.proxy_authorization}
         is_tunnel = base_url.lower().startswith("https:")
         self._proxy_headers = shown if options.proxy_authorization and is_tunnel else None
@@ -148,7 +147,7 @@ class AiohttpTransport:
 
     @property
     def loops(self) -> list[asyncio.AbstractEventLoop]:
-        """The event loops on which a session of ours is open: nothing has closed it yet."""
+        """The event loops on which a session of ours is open."""
         return list(self._opened) if self._given is None else []
 
     def reopen(self) -> None:
@@ -162,8 +161,8 @@ class AiohttpTransport:
 
         Args:
             request: What to send.
-            tracker: Noted in before the first byte of the body is written.
-            seconds: The time that is left for all of it.
+            tracker: Set before the first byte of the body is written.
+            seconds: The time that is left for the whole call.
 
         Raises:
             NotSentError: Nothing was sent.
@@ -176,7 +175,7 @@ class AiohttpTransport:
         deadline = Deadline(opened.alarm, tracker, seconds)
         failure: Exception | None = None
         try:
-            # Once more where a used connection could not take the request: nothing was sent.
+            # Try again if a used connection could not take the request: nothing was sent.
             while failure is None or (tracker.problem and tracker.teach and not deadline.missed):
                 tracker.problem, tracker.teach = "", None
                 payload = TrackedPayload(request, tracker, deadline.restart)
@@ -206,7 +205,7 @@ class AiohttpTransport:
     async def aclose(self) -> None:
         """Close the session that was opened on the running loop; a caller's own is left alone.
 
-        Nothing leaves any more, nor what a batch still holds, until `reopen`.
+        No request leaves any more, of a running batch neither, until `reopen`.
         """
         self._closed = True
         opened = self._opened.pop(asyncio.get_running_loop(), None)
@@ -247,7 +246,7 @@ class AiohttpTransport:
         return HttpResponse(response.status, response.headers, body)
 
     async def _read(self, content: aiohttp.StreamReader, deadline: "Deadline") -> bytes:
-        """Read a reply piece by piece, and no more of it than is kept of one."""
+        """Read a reply piece by piece, up to `max_reply_bytes`."""
         body = await content.readany()
         if content.at_eof() and len(body) <= self._max_reply_bytes:
             return body
@@ -263,7 +262,7 @@ class AiohttpTransport:
         return b"".join(pieces)
 
     async def _open(self) -> _Opened:
-        """Return what is open on the running loop, and open it before."""
+        """Open a session on the running loop, or take the given one."""
         if self._closed:
             raise ConfigurationError("nothing was sent: this GatewayClient is closed")
         loop = asyncio.get_running_loop()
@@ -296,7 +295,7 @@ class AiohttpTransport:
 
 
 class Alarm:
-    """Ends the requests of one event loop whose time is over, by one timer for all of them.
+    """Ends requests whose time is over, by one timer for all requests of an event loop.
 
     Attributes:
         now: The clock of the loop.
@@ -313,7 +312,7 @@ class Alarm:
         self._timer: asyncio.TimerHandle | None = None
 
     def wake_by(self, moment: float) -> None:
-        """Look at the deadlines at this loop time at the latest."""
+        """Check the deadlines at this loop time at the latest."""
         if moment < self._wakes_at:
             if self._timer is not None:
                 self._timer.cancel()
@@ -329,16 +328,16 @@ class Alarm:
 
 
 class Deadline:
-    """How long one request may take; then its task is cancelled, as `asyncio.timeout` does it.
+    """The time limit of one request; then its task is cancelled, as `asyncio.timeout` does.
 
     Args:
-        alarm: Looks at it.
+        alarm: Checks it.
         tracker: Whether the request got a connection.
-        seconds: How long all of it may take.
+        seconds: How long the whole call may take.
 
     Attributes:
-        due: The loop time at which it is looked at next.
-        missed: What took too long; empty while nothing did.
+        due: The loop time at which it is checked next.
+        missed: What took too long; empty while in time.
     """
 
     def __init__(self, alarm: Alarm, tracker: SendTracker, seconds: float) -> None:
@@ -355,13 +354,13 @@ class Deadline:
         alarm.wake_by(self.due)
 
     def restart(self) -> None:
-        """Wait anew for the next part of the reply."""
+        """Start the wait for the next part of the reply."""
         self._is_written = True
         self.due = min(self._alarm.now() + self._alarm.timeouts.reply_seconds, self._end)
         self._alarm.wake_by(self.due)
 
     def expire(self) -> None:
-        """End the request; but one whose body is being written has all of the time."""
+        """End the request; one whose body is still being written gets all of its time."""
         timeouts = self._alarm.timeouts
         if self.due == self._end:
             self.missed = "the time for this call was over"
@@ -377,18 +376,18 @@ class Deadline:
 
     @property
     def was_only_cause(self) -> bool:
-        """Whether the task was cancelled by this deadline, and by nothing else."""
+        """Whether only this deadline has cancelled the task."""
         return bool(self.missed) and self._task.cancelling() <= self._cancelling + 1
 
     def end(self) -> None:
-        """Stop the time, and take back the cancellation of the task."""
+        """Remove the time limit, and take back its cancellation of the task."""
         self._alarm.deadlines.discard(self)
         if self.missed:
             self._task.uncancel()
 
 
 class Pool(aiohttp.TCPConnector):
-    """A pool that serves requests in order, and learns whether connections may be used again."""
+    """A connection pool that serves requests in order, and learns whether to reuse connections."""
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401  # aiohttp's
         super().__init__(**options)
@@ -400,10 +399,10 @@ class Pool(aiohttp.TCPConnector):
         self._distrusts_until = 0.0
 
     async def connect(self, req: Any, traces: Any, timeout: Any) -> "Connection":  # noqa: ANN401, ASYNC109  # aiohttp's
-        """Give a connection to a request, once it is its turn; its tracker notes if it was used.
+        """Give a connection to a request, once it is its turn.
 
-        aiohttp itself would serve first the task that asks in the moment in which a connection is
-        free: a worker of a batch with its next request. Those of other batches would time out.
+        aiohttp itself would serve first the task that asks when a connection becomes free: the
+        same batch with its next request. Requests of other batches would time out.
         """
         await self._places.acquire()
         try:
@@ -422,9 +421,9 @@ class Pool(aiohttp.TCPConnector):
         return connection
 
     async def _trusted(self, *request: Any) -> "Connection":  # noqa: ANN401  # aiohttp's
-        """Return a connection; in times of distrust a new one."""
+        """Return a connection; a new one while used ones are distrusted."""
         while True:
-            if self.closed:  # aiohttp would connect first, and keep that place for ever
+            if self.closed:  # aiohttp would connect first, and never free that place
                 raise aiohttp.ClientConnectionError("the client was closed meanwhile")
             connection = await super().connect(*request)
             is_new = not self._lost or connection.protocol not in self._arrivals
@@ -433,23 +432,23 @@ class Pool(aiohttp.TCPConnector):
             transport = connection.transport
             connection.close()
             if transport is not None:
-                transport.abort()  # over TLS, a farewell would be waited for, half a minute
+                transport.abort()  # over TLS, `close` waits half a minute for the peer
 
     def note(self, *, is_lost: bool, is_trial: bool) -> None:
-        """Learn whether a used connection ended with the reply to a written request owing.
+        """Count used connections that ended in place of the reply.
 
         Args:
-            is_lost: Whether it did.
-            is_trial: Whether it was used to find out if connections may be used again.
+            is_lost: Whether the connection ended after the request was written, without a reply.
+            is_trial: Whether it was tried while used connections are distrusted.
         """
         if is_lost:
             self._lost += 1
             self._distrust()
-        elif self._lost < _MOST_LOST or is_trial:  # not what had left before
+        elif self._lost < _MOST_LOST or is_trial:  # not a request that had left before
             self._lost, self._distrusts_until = 0, 0.0
 
     def _distrust(self) -> bool:
-        """Use none again for a while, where too many were lost; trying one begins it anew."""
+        """Return whether used connections are distrusted; if so, start that time anew."""
         is_due = self._lost >= _MOST_LOST
         if is_due:
             self._distrusts_until = self._loop.time() + _DISTRUST_SECONDS
@@ -457,7 +456,7 @@ class Pool(aiohttp.TCPConnector):
 
 
 def _note_end(tracker: SendTracker, *, is_lost: bool) -> None:
-    """Let a pool of ours learn from how a request ended that was written."""
+    """Tell our pool how a request ended that was written."""
     if tracker.teach is not None and tracker.started:
         tracker.teach(is_lost=is_lost)
 
@@ -481,7 +480,7 @@ def _check_unasked(response: aiohttp.ClientResponse, tracker: SendTracker) -> No
 
 
 def _translate(error: Exception, tracker: SendTracker) -> GatewayError:
-    """Say what an exception of aiohttp means: the one place where they are mapped."""
+    """Map an exception of aiohttp to one of ours; the only place that does."""
     sent, what = tracker.revoke(), _describe(error)
     if not sent and isinstance(error, aiohttp.ClientHttpProxyError):
         problem = f"nothing was sent: the proxy opened no connection (HTTP {error.status})"
@@ -498,7 +497,7 @@ def _translate(error: Exception, tracker: SendTracker) -> GatewayError:
 
 
 def _describe(error: Exception) -> str:
-    """Name an exception; its text too, unless that could quote the reply."""
+    """Name an exception, with its text unless that could quote the reply."""
     name, text = type(error).__name__, "" if _quotes_reply(error) else str(error)
     match error:
         case aiohttp.ClientConnectorDNSError():
@@ -518,7 +517,7 @@ def _describe(error: Exception) -> str:
 
 
 def _quotes_reply(error: Exception) -> bool:
-    """Say whether an exception may hold a part of the reply: its headers, where it broke off."""
+    """Return whether an exception may hold a part of the reply, such as its headers."""
     is_broken_off = isinstance(error, aiohttp.ServerDisconnectedError)
     return isinstance(error, _SHOWS_REPLY) or (
         is_broken_off and not isinstance(error.message, str)  # type: ignore[attr-defined]  # checked
@@ -526,19 +525,19 @@ def _quotes_reply(error: Exception) -> bool:
 
 
 def _names_proxy(error: Exception) -> bool:
-    """Say whether an exception has a proxy's URL, which a given session keeps with its password."""
+    """Return whether an exception holds a proxy's URL: that of a given session has its password."""
     return any(getattr(argument, "proxy", None) is not None for argument in error.args)
 
 
 def _bare(error: Exception) -> Exception:
-    """Take the frames from an exception and from all that hangs on it."""
+    """Remove the frames from an exception and its causes and contexts."""
     for link in _links(error):
         link.__traceback__ = None
     return error
 
 
 def _links(error: Exception) -> list[BaseException]:
-    """Return an exception and all that hangs on it."""
+    """Return an exception with its causes and contexts."""
     found: list[BaseException] = []
     left: list[BaseException | None] = [error]
     while left:

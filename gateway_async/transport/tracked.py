@@ -1,8 +1,8 @@
 """The request as it goes out, and the proof of whether anything of it was sent.
 
-The body is handed to aiohttp in a payload of our own. Only a payload that was never asked to write
-itself, or that refused to, proves that nothing was sent; what kind of exception came proves
-nothing. This module does not know when a request is made, or how long it may take.
+aiohttp gets the body in a payload of our own. Nothing was sent if that payload was never asked to
+write itself, or refused to; the class of an exception proves nothing. This module does not know
+when a request is made, or how long it may take.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ CLOSED = "the connection was closed before the request was written"
 
 @attrs.define(eq=False)  # a frozen one takes four times as long to make
 class HttpRequest:
-    """A request as it goes out; nothing of its content shows.
+    """A request as it goes out; its repr shows no content.
 
     Attributes:
         path: The path below the base URL.
         content_type: The media type of the body.
         body: The body, with the signature.
-        signature: The signature in it, by itself.
+        signature: The signature in the body.
     """
 
     path: str
@@ -61,12 +61,12 @@ class SendTracker:
     """Whether a request was ever asked to write its body.
 
     Attributes:
-        fence: Called at the very last moment; where it raises, nothing is written.
-        started: It was; from here on anything may have happened.
-        revoked: It must never be written any more; a late write raises instead.
+        fence: Called right before the first byte is written; if it raises, nothing is written.
+        started: Whether it was asked to write; from then on anything may have been sent.
+        revoked: Whether it must not be written any more; a late write raises.
         problem: Why its connection could not take it, so that nothing was written; or empty.
-        teach: Lets a pool of ours learn, by `is_lost`, whether its connection ended with the reply
-            owing; None where no pool of ours has used the connection before.
+        teach: Called with `is_lost`, whether the connection ended in place of the reply; None
+            unless our pool has used the connection before.
     """
 
     fence: "Callable[[], None] | None" = None
@@ -95,15 +95,15 @@ class SendTracker:
 
 
 class TrackedPayload(aiohttp.BytesPayload):
-    """A body that notes when it is asked to write itself.
+    """A body that notes in its tracker when it is asked to write itself.
 
     Attributes:
-        tracker: Noted in before the first byte is written.
-        arrivals: Looks whether anything has arrived on its connection; None where the connection
-            is not one of our own pool.
+        tracker: Set before the first byte is written.
+        arrivals: Polls the connection for bytes that have arrived; None if the connection is not
+            one of our own pool.
 
     Args:
-        request: What is to be sent.
+        request: The request.
         tracker: See above.
         on_written: Called once the body is written.
     """
@@ -141,15 +141,14 @@ class TrackedPayload(aiohttp.BytesPayload):
         return self
 
     def abort_closed(self) -> None:
-        """Abort its connection if that was closed: over TLS, it would wait for a farewell."""
+        """Abort its connection if that is closing: over TLS, it would wait for the peer."""
         if self._transport is not None and self._transport.is_closing():
             self._transport.abort()
 
     async def _connection_problem(self, writer: StreamWriter) -> str:
-        """Return why a connection cannot take a request that is about to be written, or nothing.
+        """Return why the connection cannot take the request, or an empty text.
 
-        What came before a request is written would be taken for its reply, and a connection that
-        has ended takes none.
+        Bytes that came before the request is written would be taken for its reply.
         """
         transport = writer.transport
         if transport is None:
@@ -165,7 +164,7 @@ class TrackedPayload(aiohttp.BytesPayload):
 
 
 def arrivals_on(transport: asyncio.BaseTransport) -> "Callable[[], object] | None":
-    """Return what looks, in the socket itself, for bytes or an end that the loop has not read."""
+    """Return a function that polls the socket for bytes or an end that the loop has not read."""
     bare = transport.get_extra_info("socket")
     if bare is None or bare.fileno() < 0:
         return None
@@ -177,10 +176,10 @@ def arrivals_on(transport: asyncio.BaseTransport) -> "Callable[[], object] | Non
 
 
 async def has_unread(arrivals: "Callable[[], object] | None") -> bool:
-    """Let the loop read what has arrived by now: mostly nothing, and then nothing is awaited.
+    """Let the loop read what has arrived; mostly nothing has, and then nothing is awaited.
 
     Returns:
-        Whether still more is there, such as the end behind the last bytes.
+        Whether there is still more, such as the end behind the last bytes.
     """
     if arrivals is not None and not arrivals():
         return False
@@ -190,10 +189,10 @@ async def has_unread(arrivals: "Callable[[], object] | None") -> bool:
 
 
 def wrote_nothing(response: aiohttp.ClientResponse) -> bool:
-    """Say whether aiohttp itself counted not a byte written, not even of the headers.
+    """Return whether aiohttp has written not a byte, not even of the headers.
 
-    So it is where a reply lay in the connection already: its writer never came to its first step.
-    aiohttp has no name for that count that is not deprecated; anything but an int proves nothing.
+    So it is if a reply lay in the connection already: its writer never took its first step. aiohttp
+    has no public name for that count that is not deprecated; only an int proves anything.
     """
     kept = vars(response)
     writer = kept.get("_stream_writer")  # None once the reply is complete, and its count kept
