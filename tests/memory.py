@@ -12,10 +12,10 @@ from urllib.parse import parse_qsl
 
 import attrs
 
-from gateway_async import Credentials, GatewayClient, HmacSigner, NotSentError, RetryPolicy
+from gateway_async import GatewayClient, NotSentError, RetryPolicy
 from gateway_async.operations import OPERATIONS, Operation
 from gateway_async.transport import HttpRequest, HttpResponse, SendTracker
-from tests.orders import LOOK_UPS, reply_to
+from tests.orders import LOOK_UPS, client_at, reply_to
 
 __all__ = ["HttpRequest", "HttpResponse", "SendTracker"]  # from here, wherever they stand
 
@@ -157,9 +157,6 @@ def client_over(
     transport: MemoryTransport, *, signer: Any = None, **settings: Any
 ) -> GatewayClient:
     """Return a client whose requests go to the transport."""
-    credentials = Credentials(
-        merchant_id="M1", account_id="A1", signer=signer or HmacSigner("secret")
-    )
-    gateway = GatewayClient("http://127.0.0.1:9", credentials, **settings)
+    gateway = client_at("http://127.0.0.1:9", signer=signer, **settings)
     put_transport(gateway, transport)
     return gateway

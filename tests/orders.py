@@ -1,16 +1,20 @@
-"""Orders and clients for tests: made up, or of what a sandbox holds."""
+"""Orders, payments and clients for tests: made up, or of what a sandbox holds."""
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
 from gateway_async import (
+    BankDetails,
+    Beneficiary,
     CancelOrder,
     CaptureOrder,
     Credentials,
+    DirectPayment,
     GatewayClient,
     HmacSigner,
     OrderRef,
+    PayoutRequest,
     RefundOrder,
     ReviewOrder,
 )
@@ -24,16 +28,48 @@ ORDER_CLASSES = {
 }
 MONEY_OPERATIONS = tuple(ORDER_CLASSES)
 LOOK_UPS = ("query", "search_refunds")
+PAYMENT: dict[str, Any] = {"order_no": "N1", "currency": "EUR", "amount": "12.50"}
+CARD: dict[str, Any] = {
+    "card": "4111111111111111",
+    "expiration_month": "12",
+    "expiration_year": "2030",
+    "security_code": "123",
+}
+REQUEST_ID = "5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11"
 
 
-def client_of(sandbox: Sandbox, **settings: Any) -> GatewayClient:
+def client_at(url: str, *, signer: Any = None, **settings: Any) -> GatewayClient:
+    """Return a client of whatever listens at an address."""
+    credentials = Credentials(
+        merchant_id="M1", account_id="A1", signer=signer or HmacSigner("s3cret")
+    )
+    return GatewayClient(url, credentials, **settings)
+
+
+def client_of(sandbox: Sandbox, base_url: Any = None, **settings: Any) -> GatewayClient:
     """Return a client that knows the sandbox's merchant and dialect."""
     credentials = Credentials(
         merchant_id=sandbox.merchant_id,
         account_id=sandbox.account_id,
         signer=HmacSigner(sandbox.secret),
     )
-    return GatewayClient(sandbox.base_url, credentials, **{"dialect": sandbox.dialect, **settings})
+    settings = {"dialect": sandbox.dialect, **settings}
+    return GatewayClient(base_url or sandbox.base_url, credentials, **settings)
+
+
+def direct_payment(order_no: str = "N1") -> DirectPayment:
+    """Return a payment by card."""
+    return DirectPayment(**{**PAYMENT, **CARD, "order_no": order_no})
+
+
+def payout_request(number: int = 1) -> PayoutRequest:
+    """Return a payout with a `request_id` of its own."""
+    return PayoutRequest(
+        request_id=f"{REQUEST_ID[:24]}{number:012x}",
+        payment_amount="25.00",
+        payment_currency="EUR",
+        beneficiary=Beneficiary(bank_details=BankDetails(iban="NL00SANDBOX0000000000")),
+    )
 
 
 def made_up(count: int) -> list[SeededOrder]:

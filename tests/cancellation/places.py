@@ -2,18 +2,12 @@
 
 import asyncio
 import contextlib
-import itertools
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from gateway_async import (
-    BankDetails,
     BatchPolicy,
-    Beneficiary,
-    Credentials,
     DirectPayment,
     GatewayClient,
-    HmacSigner,
     OrderRef,
     PayoutRequest,
     RecoveryPolicy,
@@ -22,6 +16,7 @@ from gateway_async import (
 )
 from gateway_async.sandbox import Sandbox
 from tests.memory import MemoryTransport, client_over
+from tests.orders import client_of, direct_payment, orders_for, refunds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -32,30 +27,6 @@ SETTINGS: dict[str, Any] = {
     "policy": BatchPolicy(chunk_size=2, concurrency=2),
     "retry": RetryPolicy(first_pause_seconds=0, max_pause_seconds=0),
 }
-
-
-class Place(Protocol):
-    """A gateway and its books."""
-
-    def client(self, **settings: Any) -> "AbstractAsyncContextManager[GatewayClient]":
-        """Make a client, closed at the end."""
-        ...
-
-    def refunds(self) -> list[RefundOrder]:
-        """Make orders that can be refunded."""
-        ...
-
-    def effects(self, order: RefundOrder) -> int:
-        """Say how often an order was refunded."""
-        ...
-
-    def payments(self, payment: DirectPayment) -> int:
-        """Say how often a payment was made."""
-        ...
-
-    def payouts(self, request: PayoutRequest) -> int:
-        """Say how often a payout was made."""
-        ...
 
 
 async def asked(sandbox: Sandbox, times: int = 1) -> None:
@@ -71,22 +42,10 @@ class Loopback:
         self.sandbox = sandbox
 
     def client(self, **settings: Any) -> GatewayClient:
-        credentials = Credentials(
-            merchant_id="M1", account_id="A1", signer=HmacSigner(self.sandbox.secret)
-        )
-        return GatewayClient(self.sandbox.base_url, credentials, **{**SETTINGS, **settings})
+        return client_of(self.sandbox, **{**SETTINGS, **settings})
 
     def refunds(self) -> list[RefundOrder]:
-        return [
-            RefundOrder(
-                transaction_id=order.transaction_id,
-                order_no=order.order_no,
-                currency=order.currency,
-                amount=order.amount,
-                refund_amount=Decimal(1),
-            )
-            for order in self.sandbox.seed(ORDERS, status="captured")
-        ]
+        return orders_for("refund", self.sandbox.seed(ORDERS, status="captured"))
 
     def effects(self, order: RefundOrder) -> int:
         return self.sandbox.ledger.effects("refund", order.transaction_id)
@@ -103,22 +62,14 @@ class InMemory:
 
     def __init__(self) -> None:
         self.gateway = MemoryTransport(steps=2)
-        self._numbers = itertools.count()
+        self._made = 0
 
     def client(self, **settings: Any) -> GatewayClient:
         return client_over(self.gateway, **{**SETTINGS, **settings})
 
     def refunds(self) -> list[RefundOrder]:
-        return [
-            RefundOrder(
-                transaction_id=f"T{number}",
-                order_no=f"N{number}",
-                currency="EUR",
-                amount=Decimal(10),
-                refund_amount=Decimal(1),
-            )
-            for number in itertools.islice(self._numbers, ORDERS)
-        ]
+        self._made += ORDERS
+        return refunds(self._made)[-ORDERS:]
 
     def effects(self, order: RefundOrder) -> int:
         return self.gateway.effects[order.transaction_id]
@@ -141,28 +92,12 @@ async def in_memory() -> "AsyncIterator[Place]":
     yield InMemory()
 
 
+Place = Loopback | InMemory
 PLACES: "list[Callable[[], AbstractAsyncContextManager[Place]]]" = [loopback, in_memory]
 
 
 def payment(number: int) -> DirectPayment:
-    return DirectPayment(
-        order_no=f"P-{number}",
-        currency="EUR",
-        amount=Decimal("12.30"),
-        card="4111111111111111",
-        expiration_month="11",
-        expiration_year="2031",
-        security_code="987",
-    )
-
-
-def payout(number: int) -> PayoutRequest:
-    return PayoutRequest(
-        request_id=f"6f0d3c5e-1f83-4cbb-9c1d-{number:012x}",
-        payment_amount=Decimal(1),
-        payment_currency="USD",
-        beneficiary=Beneficiary(bank_details=BankDetails(account_number="1")),
-    )
+    return direct_payment(f"P-{number}")
 
 
 def refs(orders: list[RefundOrder]) -> list[OrderRef]:

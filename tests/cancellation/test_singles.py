@@ -14,8 +14,9 @@ from gateway_async import (
     OutcomeUnknownError,
 )
 from gateway_async.sandbox import Sandbox, faults
-from tests.cancellation.places import BASELINE, PLACES, Loopback, asked, payment, payout
+from tests.cancellation.places import BASELINE, PLACES, Loopback, asked, payment
 from tests.cancellation.stepping import Ending, interrupted, pairs, run, sweep
+from tests.orders import payout_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -33,8 +34,8 @@ SINGLES: "list[tuple[Pay, Books]]" = [
         lambda place, number: place.payments(payment(number)),
     ),
     (
-        lambda client, number: client.payout(payout(number)),
-        lambda place, number: place.payouts(payout(number)),
+        lambda client, number: client.payout(payout_request(number)),
+        lambda place, number: place.payouts(payout_request(number)),
     ),
 ]
 

@@ -18,9 +18,8 @@ from gateway_async import (
     ReplyUnreadableError,
     RetryPolicy,
 )
-from tests.client.payments import CARD, PAYMENT, REQUEST_ID
 from tests.memory import Asked, MemoryTransport, client_over
-from tests.orders import refunds, reply_to
+from tests.orders import CARD, PAYMENT, REQUEST_ID, refunds, reply_to
 
 Call = Callable[[GatewayClient], Awaitable[Any]]
 PAYOUT = PayoutRequest(request_id=REQUEST_ID, payment_amount="9.90", payment_currency="EUR")

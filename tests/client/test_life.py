@@ -14,15 +14,12 @@ from gateway_async import (
     Batch,
     BatchPolicy,
     ConfigurationError,
-    Credentials,
-    GatewayClient,
-    HmacSigner,
     OutcomeStatus,
     RefundOrder,
 )
 from gateway_async.sandbox import Sandbox
 from tests.memory import MemoryTransport, all_done, client_over
-from tests.orders import client_of, orders_for, refunds
+from tests.orders import client_at, client_of, orders_for, refunds
 from tests.support.servers import answering
 
 
@@ -71,11 +68,7 @@ async def test_a_prefix_of_the_address_is_kept(prefix: str) -> None:
         paths.append(request.path)
         return web.json_response({"return_status": "1", "orders_list": []})
 
-    credentials = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("s3cret"))
-    async with (
-        answering(answer) as url,
-        GatewayClient(f"{url}{prefix}", credentials) as gateway,
-    ):
+    async with answering(answer) as url, client_at(f"{url}{prefix}") as gateway:
         await gateway.recent_transactions()
     assert paths == [f"{prefix.rstrip('/')}/v1/retrievalTrans"]
 

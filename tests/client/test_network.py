@@ -6,15 +6,15 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gateway_async import ConfigurationError, Credentials, GatewayClient, HmacSigner
+from gateway_async import ConfigurationError, GatewayClient
+from tests.orders import client_at
 
 HTTPS, LOCAL, REMOTE = "https://gateway.example", "http://127.0.0.1:8800", "http://sandbox:8800"
 PROXY = "http://proxy.example:3128"
 
 
 def _client(base_url: str = HTTPS, **settings: Any) -> GatewayClient:
-    credentials = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("s3cret"))
-    return GatewayClient(base_url, credentials, **settings)
+    return client_at(base_url, **settings)
 
 
 @pytest.fixture(autouse=True)

@@ -8,15 +8,12 @@ import pytest
 
 from gateway_async import (
     ApmPayment,
-    BankDetails,
-    Beneficiary,
     ConfigurationError,
     Dialect,
     DirectPayment,
     GatewayClient,
     OrderRef,
     OutcomeUnknownError,
-    PayoutRequest,
     RedirectPayment,
     RefundOrder,
     RejectedError,
@@ -29,9 +26,19 @@ from gateway_async.sandbox.faults import (
     ReturnStatus,
     Status,
 )
-from tests.client.payments import CARD, PAYMENT, REQUEST_ID
-from tests.orders import LOOK_UPS, MONEY_OPERATIONS, client_of, made_up, orders_for
+from tests.orders import (
+    CARD,
+    LOOK_UPS,
+    MONEY_OPERATIONS,
+    PAYMENT,
+    client_of,
+    direct_payment,
+    made_up,
+    orders_for,
+    payout_request,
+)
 
+PAYOUT = payout_request()
 STATUS_BEFORE = {"refund": "captured"}
 
 
@@ -166,7 +173,7 @@ async def test_a_page_that_is_refused_raises(
 
 
 async def test_a_card_payment(sandbox: Sandbox, gateway: GatewayClient) -> None:
-    result = await gateway.pay_direct(DirectPayment(**PAYMENT, **CARD))
+    result = await gateway.pay_direct(direct_payment())
     ((entry),) = sandbox.ledger.payments_of("N1")
     assert result.transaction_id == entry.transaction_id
     assert (result.order_no, result.currency, result.amount) == ("N1", "EUR", Decimal("12.50"))
@@ -207,20 +214,11 @@ async def test_a_checkout_page(sandbox: Sandbox, gateway: GatewayClient) -> None
     assert "N1" not in repr(page)
 
 
-def _payout() -> PayoutRequest:
-    return PayoutRequest(
-        request_id=REQUEST_ID,
-        payment_amount=Decimal("9.90"),
-        payment_currency="EUR",
-        beneficiary=Beneficiary(bank_details=BankDetails(iban="DE02120300000000202051")),
-    )
-
-
 async def test_a_payout(sandbox: Sandbox, gateway: GatewayClient) -> None:
-    result = await gateway.payout(_payout())
-    assert result.request_id == REQUEST_ID
-    assert (result.status, result.payment_amount) == ("COMPLETED", Decimal("9.90"))
-    assert len(sandbox.ledger.payouts_of(REQUEST_ID)) == 1
+    result = await gateway.payout(PAYOUT)
+    assert result.request_id == PAYOUT.request_id
+    assert (result.status, result.payment_amount) == ("COMPLETED", Decimal("25.00"))
+    assert len(sandbox.ledger.payouts_of(PAYOUT.request_id)) == 1
 
 
 @pytest.mark.parametrize(("deduplicates", "requests"), [(True, 2), (False, 1)])
@@ -232,13 +230,13 @@ async def test_a_payout_is_sent_again_only_where_the_gateway_deduplicates(
         sandbox.faults.add("payout", DropReply(times=1))
         async with client_of(sandbox, dialect=dialect) as gateway:
             if deduplicates:
-                assert (await gateway.payout(_payout())).status == "COMPLETED"
+                assert (await gateway.payout(PAYOUT)).status == "COMPLETED"
             else:
-                with pytest.raises(OutcomeUnknownError, match=REQUEST_ID) as caught:
-                    await gateway.payout(_payout())
-                assert caught.value.request_id == REQUEST_ID
+                with pytest.raises(OutcomeUnknownError, match=PAYOUT.request_id) as caught:
+                    await gateway.payout(PAYOUT)
+                assert caught.value.request_id == PAYOUT.request_id
         assert sandbox.requests["payout"] == requests
-        assert len(sandbox.ledger.payouts_of(REQUEST_ID)) == 1
+        assert len(sandbox.ledger.payouts_of(PAYOUT.request_id)) == 1
 
 
 @pytest.mark.parametrize(
@@ -254,7 +252,7 @@ async def test_a_payment_in_doubt_names_its_order_and_is_not_repeated(
 ) -> None:
     sandbox.faults.add("pay_direct", fault)
     with pytest.raises(error, match=r"query\(\[OrderRef\(order_no='N1'\)\]\)") as caught:
-        await gateway.pay_direct(DirectPayment(**PAYMENT, **CARD))
+        await gateway.pay_direct(direct_payment())
     assert caught.value.order_no == "N1"
     assert CARD["card"] not in str(caught.value)
     assert sandbox.requests["pay_direct"] == 1

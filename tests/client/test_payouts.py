@@ -15,11 +15,9 @@ from gateway_async import (
     BankDetails,
     BatchPolicy,
     Beneficiary,
-    Credentials,
     Dialect,
     DuplicateOrderError,
     GatewayClient,
-    HmacSigner,
     InvalidOrderError,
     OutcomeStatus,
     PayoutRequest,
@@ -30,7 +28,7 @@ from gateway_async import (
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
 from tests.memory import Asked, HttpResponse, MemoryTransport, client_over
-from tests.orders import client_of
+from tests.orders import client_at, client_of
 from tests.support.servers import answering
 
 KEY = uuid.UUID("5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11")
@@ -46,8 +44,7 @@ async def gateway_that_adds(
         asked.append(json.loads(await request.text()))
         return web.json_response({**asked[-1], "status": "COMPLETED", **fields})
 
-    credentials = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("s3cret"))
-    async with answering(answer) as url, GatewayClient(url, credentials) as gateway:
+    async with answering(answer) as url, client_at(url) as gateway:
         yield gateway
 
 

@@ -14,10 +14,8 @@ from aiohttp import web
 from gateway_async import (
     BatchPolicy,
     BatchResult,
-    Credentials,
     Dialect,
     GatewayClient,
-    HmacSigner,
     OrderRef,
     PaymentState,
     RefundOrder,
@@ -25,7 +23,7 @@ from gateway_async import (
 from gateway_async.models import orders as order_models, payouts, records
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
-from tests.orders import client_of, made_up, orders_for
+from tests.orders import client_at, client_of, made_up, orders_for
 from tests.support.servers import answering
 
 PLAIN = (str, int, Decimal, datetime, date, type(None))
@@ -46,8 +44,7 @@ async def gateway_of(
         form = {name: str(text) for name, text in (await request.post()).items()}
         return web.json_response({"return_status": "1", "return_message": "OK", **answer(form)})
 
-    credentials = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("s3cret"))
-    async with answering(serve) as url, GatewayClient(url, credentials) as gateway:
+    async with answering(serve) as url, client_at(url) as gateway:
         yield gateway
 
 

@@ -6,35 +6,27 @@ may have one effect in the ledger at most, and what the client says of it must b
 
 import abc
 import itertools
-import uuid
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import attrs
 import pytest
 
 from gateway_async import (
-    BankDetails,
     Batch,
     BatchPolicy,
     BatchResult,
-    Beneficiary,
     ConfigurationError,
-    Credentials,
-    DirectPayment,
     GatewayClient,
     GatewayError,
-    HmacSigner,
     NotSentError,
     OrderRef,
     OutcomeStatus,
     OutcomeUnknownError,
-    PayoutRequest,
-    RefundOrder,
     RejectedError,
     RetryPolicy,
     Timeouts,
 )
+from tests.orders import client_of, direct_payment, orders_for, payout_request
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -47,7 +39,7 @@ SUCCEEDED, DECLINED = OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED
 UNKNOWN, NOT_SENT, ABSENT = OutcomeStatus.UNKNOWN, OutcomeStatus.NOT_SENT, OutcomeStatus.ABSENT
 
 ATTEMPTS = 3
-CARD = "4111111111111111"
+_NUMBERS = itertools.count()
 _FATES: tuple[tuple[type[GatewayError], OutcomeStatus], ...] = (
     (NotSentError, NOT_SENT),
     (ConfigurationError, NOT_SENT),
@@ -158,17 +150,8 @@ class Refund(BatchDeed):
 
     def __init__(self, sandbox: "Sandbox", *, size: int | None = None) -> None:
         super().__init__(sandbox, size=size)
-        self.orders = [
-            RefundOrder(
-                transaction_id=order.transaction_id,
-                order_no=order.order_no,
-                currency=order.currency,
-                amount=order.amount,
-                refund_amount=Decimal("4.00"),
-                refund_reason=self.reason,
-            )
-            for order in self.seeded
-        ]
+        changes = {"refund_amount": "4.00", "refund_reason": self.reason}
+        self.orders = orders_for("refund", self.seeded, **changes)
 
     def effects(self) -> list[int]:
         ledger = self.sandbox.ledger
@@ -180,15 +163,7 @@ class PayDirect(Deed):
 
     def __init__(self, sandbox: "Sandbox", *, size: int | None = None) -> None:
         super().__init__(sandbox, size=size)
-        self.payment = DirectPayment(
-            order_no=f"P-{len(sandbox.ledger)}",
-            currency="EUR",
-            amount=Decimal("10.00"),
-            card=CARD,
-            expiration_month="12",
-            expiration_year="2031",
-            security_code="123",
-        )
+        self.payment = direct_payment(f"P-{len(sandbox.ledger)}")
 
     async def do(self, gateway: GatewayClient) -> Told:
         told, result = await _told(gateway.pay_direct(self.payment))
@@ -207,12 +182,7 @@ class PayOut(Deed):
 
     def __init__(self, sandbox: "Sandbox", *, size: int | None = None) -> None:
         super().__init__(sandbox, size=size)
-        self.request = PayoutRequest(
-            request_id=str(uuid.uuid4()),
-            payment_amount=Decimal("25.00"),
-            payment_currency="EUR",
-            beneficiary=Beneficiary(bank_details=BankDetails(iban="NL00SANDBOX0000000000")),
-        )
+        self.request = payout_request(next(_NUMBERS))
 
     async def do(self, gateway: GatewayClient) -> Told:
         told, result = await _told(gateway.payout(self.request))
@@ -275,15 +245,9 @@ def client(sandbox: "Sandbox", base_url: str | None = None, **settings: Any) -> 
         "retry": RetryPolicy(attempts=ATTEMPTS, first_pause_seconds=0),
         "timeouts": Timeouts(connect_seconds=5, reply_seconds=5, total_seconds=20),
         "policy": BatchPolicy(concurrency=1),
-        "dialect": sandbox.dialect,
         **settings,
     }
-    credentials = Credentials(
-        merchant_id=sandbox.merchant_id,
-        account_id=sandbox.account_id,
-        signer=HmacSigner(sandbox.secret),
-    )
-    return GatewayClient(base_url or sandbox.base_url, credentials, **chosen)
+    return client_of(sandbox, base_url, **chosen)
 
 
 @attrs.define

@@ -6,7 +6,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from gateway_async import Credentials, GatewayClient, HmacSigner, OutcomeUnknownError, Timeouts
+from gateway_async import GatewayClient, OutcomeUnknownError, Timeouts
+from tests.orders import client_at
 from tests.support.servers import read_message, serving
 
 if TYPE_CHECKING:
@@ -15,10 +16,9 @@ if TYPE_CHECKING:
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-def client_at(url: str, **timeouts: float) -> GatewayClient:
+def timed(url: str, **timeouts: float) -> GatewayClient:
     chosen = {"connect_seconds": 5, "reply_seconds": 5, "total_seconds": 20, **timeouts}
-    credentials = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("s3cret"))
-    return GatewayClient(url, credentials, timeouts=Timeouts(**chosen))
+    return client_at(url, timeouts=Timeouts(**chosen))
 
 
 async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
@@ -44,7 +44,7 @@ async def drips(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 async def test_a_limit_ends_the_request_and_leaves_its_task_as_it_was(
     serve: "Callable[..., object]", timeouts: dict[str, float], named: str
 ) -> None:
-    async with serving(serve) as url, client_at(url, **timeouts) as gateway:  # type: ignore[arg-type]  # a table
+    async with serving(serve) as url, timed(url, **timeouts) as gateway:  # type: ignore[arg-type]  # a table
         with pytest.raises(OutcomeUnknownError, match=named):
             await gateway.call("/v1/x", {})
     task = asyncio.current_task()
@@ -64,7 +64,7 @@ async def test_a_body_may_take_longer_to_write_than_a_connection_or_a_silence(
         await reader.readexactly(int(length))
         writer.write(REPLY)
 
-    async with serving(read_late) as url, client_at(url) as gateway:
+    async with serving(read_late) as url, timed(url) as gateway:
         reply = await gateway.call("/v1/x", {"text": "x" * 16 * 1024 * 1024}, reply="text")
     assert reply.data == "ok"
 
@@ -80,7 +80,7 @@ async def test_a_cancellation_in_the_same_turn_of_the_loop_is_not_swallowed(
         has_come.set()
         await reader.read()
 
-    async with serving(note) as url, client_at(url, total_seconds=1000) as gateway:
+    async with serving(note) as url, timed(url, total_seconds=1000) as gateway:
         task = asyncio.create_task(gateway.call("/v1/x", {}, repeatable=True))
         await has_come.wait()
         if is_before:  # what is ready is run before the timers that have come due
@@ -100,7 +100,7 @@ async def test_requests_share_one_timer(monkeypatch: pytest.MonkeyPatch) -> None
             writer.write(REPLY)
 
     loop = asyncio.get_running_loop()
-    async with serving(answer) as url, client_at(url) as gateway:
+    async with serving(answer) as url, timed(url) as gateway:
         await gateway.call("/v1/x", {}, reply="text")
         call_at = Mock(wraps=loop.call_at)
         monkeypatch.setattr(loop, "call_at", call_at)

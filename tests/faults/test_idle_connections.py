@@ -11,14 +11,13 @@ import pytest
 import trustme
 
 from gateway_async import (
-    Credentials,
     GatewayClient,
-    HmacSigner,
     OutcomeUnknownError,
     RetryPolicy,
     Timeouts,
 )
 from tests.faults.deeds import SUCCEEDED, UNKNOWN, Trial, client
+from tests.orders import client_at
 from tests.support.servers import End, Proxy, bind, read_message, serving, tls_of, trust_in
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
     from aiohttp.connector import Connection
 
-CREDENTIALS = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("s3cret"))
 HASTY = Timeouts(connect_seconds=5, reply_seconds=0.3, total_seconds=20)
 KEPT_SECONDS, WARY_SECONDS = 1.01, 60.1
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -145,7 +143,7 @@ async def test_the_end_of_a_connection_is_seen_before_it_is_used_again(
         gateway = Abrupt(bound, tls)
         url = f"http{'s' * over_tls}://127.0.0.1:{bound.getsockname()[1]}"
         settings: dict[str, Any] = {"ssl": trust_in(authority), "limiter": gateway}
-        async with GatewayClient(url, CREDENTIALS, **settings) as client:
+        async with client_at(url, **settings) as client:
             for number in (1, 2, 3):
                 reply = await client.call("/v1/x", {}, body="json", reply="text")
                 assert (reply.data, gateway.connections) == ("ok", number)
@@ -219,7 +217,7 @@ def test_a_connection_over_tls_is_used_again(
     async def work() -> list[bool]:
         async with (
             serving(gateway.serve, tls=tls_of(authority)) as address,
-            GatewayClient(address, CREDENTIALS, ssl=trust_in(authority)) as client,
+            client_at(address, ssl=trust_in(authority)) as client,
         ):
             return [await called(client) for _ in range(3)]
 
@@ -232,14 +230,14 @@ def test_a_connection_over_tls_is_used_again(
 async def test_that_a_gateway_ends_used_connections_is_learnt(last_word: bytes) -> None:
     """Each loss may have been carried out; that every other request is lost need not go on."""
     gateway = Grudging(last_word=last_word)
-    async with serving(gateway.serve) as address, GatewayClient(address, CREDENTIALS) as client:
+    async with serving(gateway.serve) as address, client_at(address) as client:
         assert [await called(client) for _ in range(12)] == [True, False] * 3 + [True] * 6
 
 
 @contextlib.asynccontextmanager
 async def wary(gateway: Grudging) -> "AsyncIterator[GatewayClient]":
     """A client that has learnt that a gateway ends used connections."""
-    async with serving(gateway.serve) as address, GatewayClient(address, CREDENTIALS) as client:
+    async with serving(gateway.serve) as address, client_at(address) as client:
         assert [await called(client) for _ in range(6)] == [True, False] * 3
         yield client
 
@@ -279,7 +277,7 @@ async def test_a_reply_to_nothing_on_a_connection_of_a_given_session_spoils_no_r
     async with (
         serving(gateway.serve) as address,
         aiohttp.ClientSession() as session,
-        GatewayClient(address, CREDENTIALS, session=session, retry=retry) as client,
+        client_at(address, session=session, retry=retry) as client,
     ):
         for number in range(4):
             assert await called(client)

@@ -12,17 +12,15 @@ from hypothesis import example, given, strategies as st
 from gateway_async import (
     BatchPolicy,
     CaptureOrder,
-    Credentials,
-    DirectPayment,
     GatewayClient,
     GatewayError,
-    HmacSigner,
     OrderRef,
     OutcomeStatus,
-    RetryPolicy,
     Timeouts,
 )
 from tests.fuzz.examples import examples
+from tests.memory import QUICK
+from tests.orders import client_at, direct_payment
 from tests.support.servers import Server, read_message
 
 if TYPE_CHECKING:
@@ -102,15 +100,6 @@ BODIES = [
     b"\x28\xb5\x2f\xfd\xff\xff\xff",
     b"",
 ]
-PAYMENT = DirectPayment(
-    order_no="N1",
-    currency="EUR",
-    amount=Decimal("12.30"),
-    card="4111111111111111",
-    expiration_month="11",
-    expiration_year="2031",
-    security_code="987",
-)
 CAPTURE = CaptureOrder(transaction_id="T1", order_no="N1", currency="EUR", amount=Decimal(1))
 
 pieces = st.tuples(
@@ -156,11 +145,10 @@ class RawServer(Server):
 async def opened(server: RawServer, reply_seconds: float = 0.05) -> "AsyncIterator[GatewayClient]":
     async with (
         server,
-        GatewayClient(
+        client_at(
             server.base_url,
-            Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("raw")),
             timeouts=Timeouts(reply_seconds=reply_seconds),
-            retry=RetryPolicy(attempts=2, first_pause_seconds=0, max_pause_seconds=0),
+            retry=QUICK,
             policy=BatchPolicy(concurrency=1),
         ) as client,
     ):
@@ -189,7 +177,7 @@ async def test_any_bytes_come_to_outcomes(
         assert all(error is None or isinstance(error, GatewayError) for error in errors)
         asked = server.asked
         with pytest.raises(GatewayError):  # whatever the bytes are, they are not of a payment
-            await client.pay_direct(PAYMENT)
+            await client.pay_direct(direct_payment())
         assert server.asked <= asked + 1
     assert len(asyncio.all_tasks()) == 1
 

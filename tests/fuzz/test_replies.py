@@ -3,7 +3,6 @@
 import asyncio
 import pickle
 from collections import Counter
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,62 +13,47 @@ from gateway_async import (
     BatchIncompleteError,
     BatchPolicy,
     BatchResult,
-    CancelOrder,
-    CaptureOrder,
     CheckoutPage,
-    DirectPayment,
     GatewayError,
     OrderRef,
     OutcomeStatus,
-    PayoutRequest,
     RedirectPayment,
-    RefundOrder,
     Reply,
-    ReviewOrder,
 )
 from tests.fuzz.examples import examples
 from tests.fuzz.mutations import replies
 from tests.memory import QUICK, Asked, HttpResponse, MemoryTransport, client_over, rewritten
+from tests.orders import (
+    MONEY_OPERATIONS,
+    PAYMENT,
+    direct_payment,
+    made_up,
+    orders_for,
+    payout_request,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway_async import Batch, GatewayClient
 
-ORDERS: list[dict[str, Any]] = [
-    {"transaction_id": f"T{n}", "order_no": f"N{n}", "currency": "EUR", "amount": "10.00"}
-    for n in range(5)
-]
-PAYMENT: dict[str, Any] = {"order_no": "N1", "currency": "EUR", "amount": Decimal("12.30")}
-CARD: dict[str, Any] = {
-    "card": "4111111111111111",
-    "expiration_month": "11",
-    "expiration_year": "2031",
-    "security_code": "987",
-}
-REQUEST_ID = "6f0d3c5e-1f83-4cbb-9c1d-6a4c5a1f0b22"
+ORDERS = made_up(5)
 REFS = [OrderRef(order_no="N0"), OrderRef(order_no="N1"), OrderRef(transaction_id="T2")]
 BATCHES: "dict[str, Callable[[GatewayClient], Batch[Any, Any]]]" = {
-    "capture": lambda client: client.capture([CaptureOrder(**order) for order in ORDERS]),
-    "cancel": lambda client: client.cancel([CancelOrder(**order) for order in ORDERS]),
-    "review": lambda client: client.review(
-        [ReviewOrder(**order, review_flag="1") for order in ORDERS]
-    ),
-    "refund": lambda client: client.refund(
-        [RefundOrder(**order, refund_amount=Decimal(1)) for order in ORDERS]
-    ),
+    **{
+        name: lambda client, name=name: client.batch(name, orders_for(name, ORDERS))  # type: ignore[misc]  # bound now
+        for name in MONEY_OPERATIONS
+    },
     "query": lambda client: client.query(REFS),
     "search_refunds": lambda client: client.search_refunds(REFS),
 }
 SINGLES: "dict[str, Callable[[GatewayClient], Any]]" = {
     "recent_transactions": lambda client: client.recent_transactions(),
     "recent_refunds": lambda client: client.recent_refunds(),
-    "pay_direct": lambda client: client.pay_direct(DirectPayment(**PAYMENT, **CARD)),
+    "pay_direct": lambda client: client.pay_direct(direct_payment()),
     "pay_apm": lambda client: client.pay_apm(ApmPayment(**PAYMENT, payment_method="boleto")),
     "checkout": lambda client: client.checkout(RedirectPayment(**PAYMENT)),
-    "payout": lambda client: client.payout(
-        PayoutRequest(request_id=REQUEST_ID, payment_amount=Decimal(1), payment_currency="USD")
-    ),
+    "payout": lambda client: client.payout(payout_request()),
     "call for JSON": lambda client: client.call("/v1/payout", {"request_id": "1"}, body="json"),
     "call for XML": lambda client: client.call("/v1/authorise", PAYMENT, reply="xml"),
     "call for text": lambda client: client.call("/v1/checkout", PAYMENT, reply="text"),

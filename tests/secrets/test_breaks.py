@@ -8,14 +8,13 @@ import attrs
 import pytest
 
 from gateway_async import (
-    Credentials,
-    GatewayClient,
     GatewayError,
     HmacSigner,
     OutcomeUnknownError,
     RetryPolicy,
 )
 from tests.memory import QUICK, Asked, HttpResponse, MemoryTransport, client_over, rewritten
+from tests.orders import client_at
 from tests.secrets.data import CARD, SIGNER_SECRET, direct_payment
 from tests.secrets.dragnet import links_of
 from tests.support.servers import bind, body_of, read_message, serving
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from tests.secrets.dragnet import Dragnet
 
+SIGNER = HmacSigner(SIGNER_SECRET)
 LONGER_THAN_ANY_BUFFER = 12_000_000
 
 
@@ -46,12 +46,11 @@ def breaking(after_bytes: int) -> "AbstractAsyncContextManager[str]":
 async def test_a_broken_connection_shows_nothing(
     net: "Dragnet", after_bytes: int, length: int
 ) -> None:
-    credentials = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner(SIGNER_SECRET))
     # Not shown in the repr, so that the net need not search it in every frame.
     payment = attrs.evolve(direct_payment(), document="x" * length)
     async with (
         breaking(after_bytes) as address,
-        GatewayClient(address, credentials, retry=RetryPolicy(attempts=1)) as client,
+        client_at(address, signer=SIGNER, retry=RetryPolicy(attempts=1)) as client,
     ):
         with pytest.raises(GatewayError) as caught:
             await client.pay_direct(payment)
@@ -69,8 +68,7 @@ async def repeat(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 async def test_headers_that_break_off_are_not_shown(net: "Dragnet") -> None:
     """The exception of aiohttp carries those that came."""
-    credentials = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner(SIGNER_SECRET))
-    async with serving(repeat) as address, GatewayClient(address, credentials) as client:
+    async with serving(repeat) as address, client_at(address, signer=SIGNER) as client:
         with pytest.raises(OutcomeUnknownError, match="ServerDisconnectedError;") as caught:
             await client.pay_direct(direct_payment())
     net.catch_error("broken off", caught.value)

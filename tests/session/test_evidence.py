@@ -10,11 +10,8 @@ import pytest
 
 from gateway_async import (
     BatchPolicy,
-    Credentials,
     EvidenceError,
-    GatewayClient,
     GatewayError,
-    HmacSigner,
     NotSentError,
     OutcomeStatus,
     OutcomeUnknownError,
@@ -22,11 +19,10 @@ from gateway_async import (
     ReplyUnreadableError,
     RetryPolicy,
 )
-from tests.orders import refunds
+from tests.orders import client_at, refunds
 from tests.session.http import mocked, replied
 from tests.support.servers import body_of, read_message, serving
 
-CREDENTIALS = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("s3cret"))
 STRAY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 LOST = [
     aiohttp.ServerDisconnectedError(),
@@ -75,7 +71,7 @@ async def test_nothing_is_written_to_a_connection_that_is_not_silent(
     async with (
         serving(serve) as url,
         aiohttp.ClientSession(trace_configs=[trace]) as session,
-        GatewayClient(url, CREDENTIALS, session=session, retry=retry) as gateway,
+        client_at(url, session=session, retry=retry) as gateway,
     ):
         for _ in range(2):
             assert (await gateway.call("/v1/x", {}, reply="text")).data == "ok"
@@ -96,7 +92,7 @@ async def test_a_reply_that_comes_twice_is_not_taken_for_the_next() -> None:
             repeated.set()
 
     retry = RetryPolicy(attempts=1)
-    async with serving(serve) as url, GatewayClient(url, CREDENTIALS, retry=retry) as gateway:
+    async with serving(serve) as url, client_at(url, retry=retry) as gateway:
         for name in ("first", "second", "third"):
             assert (await gateway.call("/v1/x", {"name": name}, reply="text")).data == name
             answered.set()

@@ -19,7 +19,6 @@ from gateway_async import (
     Beneficiary,
     CartItem,
     ConfigurationError,
-    Credentials,
     Dialect,
     DirectPayment,
     GatewayClient,
@@ -35,7 +34,7 @@ from gateway_async import (
 from gateway_async.operations import OPERATIONS, Operation
 from gateway_async.sandbox import Sandbox
 from tests.jobs.books import effects, seeded
-from tests.orders import MONEY_OPERATIONS, client_of, made_up, orders_for
+from tests.orders import MONEY_OPERATIONS, client_at, client_of, made_up, orders_for
 from tests.support.servers import answering
 
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
@@ -86,10 +85,9 @@ class Listening:
 
     @asynccontextmanager
     async def client(self, dialect: Dialect) -> AsyncIterator[GatewayClient]:
-        credentials = Credentials(merchant_id="M1", account_id="A1", signer=self.signer)
         async with (
             answering(self._take) as url,
-            GatewayClient(url, credentials, dialect=dialect) as gateway,
+            client_at(url, signer=self.signer, dialect=dialect) as gateway,
         ):
             yield gateway
 

@@ -33,9 +33,8 @@ from gateway_async import (
     RetryPolicy,
     Timeouts,
 )
-from tests.client.payments import CARD, PAYMENT
 from tests.memory import QUICK, Asked, HttpResponse, MemoryTransport, client_over
-from tests.orders import made_up, orders_for, refunds
+from tests.orders import CARD, PAYMENT, made_up, orders_for, refunds
 from tests.simulation.clock import VirtualLoop
 
 T = TypeVar("T")

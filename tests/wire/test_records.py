@@ -26,8 +26,8 @@ from gateway_async import (
     SubscriptionResult,
     TransactionRecord,
 )
-from tests.client.payments import CARD, PAYMENT, REQUEST_ID
 from tests.memory import MemoryTransport, client_over
+from tests.orders import CARD, PAYMENT, REQUEST_ID
 
 MASK = "***"
 TRANSACTION: dict[str, Any] = {

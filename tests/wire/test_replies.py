@@ -12,17 +12,13 @@ from hypothesis import given, strategies as st
 
 from gateway_async import (
     CheckoutPage,
-    Credentials,
-    DirectPayment,
-    GatewayClient,
     GatewayError,
     RedirectPayment,
     ReplyUnreadableError,
 )
-from tests.client.payments import CARD, PAYMENT
 from tests.interface_fields import PAGE_INPUTS
 from tests.memory import Asked, HttpResponse, MemoryTransport, client_over
-from tests.orders import refunds
+from tests.orders import PAYMENT, client_at, direct_payment, refunds
 from tests.support.servers import answering
 
 SECRET = "5ecret"
@@ -325,17 +321,15 @@ async def test_a_header_of_a_reply_is_found_however_its_name_is_written() -> Non
     async def answer(_: web.Request) -> web.Response:
         return web.json_response({}, headers={"X-REQUEST-Id": "1"})
 
-    credentials = Credentials(merchant_id="M1", account_id="A1", signer=Verifier())
-    async with answering(answer) as url, GatewayClient(url, credentials) as gateway:
+    async with answering(answer) as url, client_at(url, signer=Verifier()) as gateway:
         reply = await gateway.call("/v1/payout", {})
     assert reply.headers["x-request-ID"] == "1"
 
 
 async def test_a_page_or_text_may_hold_any_bytes_that_its_charset_has() -> None:
-    payment = DirectPayment(**PAYMENT, **CARD)
     body = "<respon><order_status>1</order_status><note>ä</note></respon>"
     transport = MemoryTransport(lambda _: body.encode())
-    assert (await client_over(transport).pay_direct(payment)).note == "ä"
+    assert (await client_over(transport).pay_direct(direct_payment())).note == "ä"
 
 
 # Checkout pages
