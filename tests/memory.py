@@ -156,7 +156,8 @@ def put_transport(gateway: GatewayClient, transport: Any) -> None:
 def client_over(
     transport: MemoryTransport, *, signer: Any = None, **settings: Any
 ) -> GatewayClient:
-    """Return a client whose requests go to the transport."""
+    """Return a client whose requests go to the transport, and that repeats without pauses."""
+    settings.setdefault("retry", RetryPolicy(first_pause_seconds=0))
     gateway = client_at("http://127.0.0.1:9", signer=signer, **settings)
     put_transport(gateway, transport)
     return gateway

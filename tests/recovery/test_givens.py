@@ -9,6 +9,7 @@ import pytest
 from gateway_async import BatchPolicy, ConfigurationError, Outcome
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
+from tests.memory import QUICK
 from tests.orders import orders_for
 from tests.recovery.books import (
     NOT_SENT,
@@ -23,7 +24,7 @@ from tests.recovery.books import (
 
 
 async def test_reviews_and_look_ups_stay_as_they_were(sandbox: Sandbox, client: MakeClient) -> None:
-    gateway = client()
+    gateway = client(retry=QUICK)
     seeded = sandbox.seed(1, status="authorised")
     sandbox.faults.add("review", DropReply())
     sandbox.faults.add("query", DropReply())
