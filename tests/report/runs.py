@@ -9,7 +9,6 @@ from gateway_async import (
     GatewayError,
     InvalidOrderError,
     NotSentError,
-    OrderRef,
     Outcome,
     OutcomeStatus,
     OutcomeUnknownError,
@@ -104,13 +103,4 @@ def hostile() -> Report:
         error = RejectedError(text, code=text, text=text)
         status = OutcomeStatus.DECLINED
         report.see(Outcome(order=order, index=number, status=status, error=error))
-    return report
-
-
-def absent(count: int) -> Report:
-    """Return a report of look-ups that find nothing."""
-    report = Report("query")
-    for number in range(count):
-        order = OrderRef(order_no=f"N-{number}")
-        report.see(Outcome(order=order, index=number, status=OutcomeStatus.ABSENT))
     return report

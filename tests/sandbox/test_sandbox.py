@@ -1,8 +1,5 @@
 import re
-import subprocess
-import sys
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +7,6 @@ import pytest
 from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox import Sandbox
 from tests.sandbox.conftest import sign
-
-ROOT = Path(__file__).parents[2]
 
 
 async def test_it_listens_on_this_machine_only_and_once() -> None:
@@ -67,27 +62,6 @@ def test_seeding_knows_its_counts_statuses_and_amounts() -> None:
             Sandbox().seed(1, amount=amount)  # type: ignore[arg-type]  # on purpose
     for amount in (10, "10", Decimal("1E1")):
         assert Sandbox().seed(1, amount=amount)[0].amount == 10  # type: ignore[arg-type]  # as an order's
-
-
-@pytest.mark.slow
-def test_importing_one_does_not_import_the_other() -> None:
-    script = (
-        "import sys, gateway_async\n"
-        "assert 'gateway_async.sandbox' not in sys.modules\n"
-        "before = set(sys.modules)\n"
-        "import gateway_async.sandbox.ledger, gateway_async.sandbox.faults\n"
-    )
-    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)  # noqa: S603  # our own
-
-
-def test_the_sandbox_stands_on_few_modules_of_the_package() -> None:
-    """Its dialect is what its operator says of it; it reads none."""
-    pattern = re.compile(r"^\s*(?:from|import) (gateway_async[.\w]*)", re.MULTILINE)
-    shared = ("gateway_async.signing", "gateway_async.operations", "gateway_async.errors")
-    for path in (ROOT / "gateway_async" / "sandbox").rglob("*.py"):
-        allowed = (*shared, "gateway_async.dialect") if path.name == "sandbox.py" else shared
-        for name in pattern.findall(path.read_text(encoding="utf-8")):
-            assert name in allowed or name.startswith("gateway_async.sandbox"), (path.name, name)
 
 
 def test_the_hand_written_signature_is_the_documented_one() -> None:
