@@ -69,22 +69,13 @@ save: Callable[..., None]
 ship: Callable[..., None]
 show: Callable[..., None]
 '''
-PYRIGHT = """
-{"typeCheckingMode": "strict", "reportUnnecessaryTypeIgnoreComment": "error"}
-"""
-
-
-@pytest.fixture
-def written(tmp_path: Path) -> Path:
-    """Write the examples where users would: beside nothing of this repository."""
-    (tmp_path / "examples.py").write_text(EXAMPLES)
-    (tmp_path / "pyrightconfig.json").write_text(PYRIGHT)
-    return tmp_path
+STRICT = "# pyright: strict, reportUnnecessaryTypeIgnoreComment=error\n"
 
 
 @pytest.fixture
 def pages(tmp_path: Path) -> Path:
-    """Write the examples of the pages, and the blocks of each page as a module."""
+    """Write our own examples, those of the pages, and the blocks of each page as a module."""
+    (tmp_path / "examples.py").write_text(STRICT + EXAMPLES)
     for example in sorted((ROOT / "docs" / "examples").glob("*.py")):
         shutil.copy(example, tmp_path)
     for page in PAGES:
@@ -116,15 +107,7 @@ def check(command: list[str], where: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_mypy_agrees(written: Path, pytestconfig: pytest.Config) -> None:
-    pytest.importorskip("mypy", reason="mypy is not installed: pip install --group types")
-    cache = pytestconfig.cache.mkdir("mypy")
-    options = ["--strict", "--config-file=", f"--cache-dir={cache}"]
-    code, said = check(["mypy", *options, "examples.py"], written)
-    assert (code, said) == (0, "Success: no issues found in 1 source file\n")
-
-
-def test_mypy_accepts_the_examples_of_the_pages(pages: Path, pytestconfig: pytest.Config) -> None:
+def test_mypy_accepts_the_examples(pages: Path, pytestconfig: pytest.Config) -> None:
     pytest.importorskip("mypy", reason="mypy is not installed: pip install --group types")
     cache = pytestconfig.cache.mkdir("mypy")
     options = ["--strict", "--config-file=", f"--cache-dir={cache}"]
@@ -132,15 +115,7 @@ def test_mypy_accepts_the_examples_of_the_pages(pages: Path, pytestconfig: pytes
     assert code == 0, said
 
 
-def test_pyright_agrees(written: Path) -> None:
-    if find_spec("pyright") is None or check(["pyright", "--version"], written)[0] != 0:
-        pytest.skip("pyright is not installed, or cannot fetch itself: pip install pyright")
-    code, said = check(["pyright", "--pythonpath", sys.executable, "-p", "."], written)
-    assert code == 0, said
-    assert "0 errors" in said
-
-
-def test_pyright_accepts_the_examples_of_the_pages(pages: Path) -> None:
+def test_pyright_accepts_the_examples(pages: Path) -> None:
     if find_spec("pyright") is None or check(["pyright", "--version"], pages)[0] != 0:
         pytest.skip("pyright is not installed, or cannot fetch itself: pip install pyright")
     code, said = check(["pyright", "--pythonpath", sys.executable, "."], pages)
