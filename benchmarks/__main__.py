@@ -25,6 +25,7 @@ QUESTIONS = (
     "loops",
     "compare",
     "journal",
+    "importing",
     "direct_payment",
     "decoding",
     "import_time",

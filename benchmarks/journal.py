@@ -87,12 +87,16 @@ class ByHand:
         references: object,
         marker: str | None,
         alone: bool,
-    ) -> "asyncio.Future[int]":
+        once: bool,
+    ) -> "asyncio.Future[tuple[int, str]]":
         """Keep which orders are about to be sent."""
-        del references, alone
+        del references, alone, once
         insert = "INSERT INTO chunks (state, orders, marker) VALUES ('intent', ?, ?)"
         values = orjson.dumps(list(indices)), marker
-        return asyncio.ensure_future(self._write(insert, values))
+        return asyncio.ensure_future(self._intend(insert, values))
+
+    async def _intend(self, insert: str, values: tuple[object, ...]) -> tuple[int, str]:
+        return await self._write(insert, values), ""
 
     def succeed(
         self,

@@ -215,23 +215,17 @@ async def _submit(  # noqa: PLR0913, PLR0917  # what is submitted, and how
 
 
 async def _pages(feed: "OrderFeed") -> "AsyncIterator[Sequence[Any]]":
-    collection = feed.source.collection
-    if collection is not None:
-        for start in range(0, len(collection), _ROWS_AT_ONCE):
-            yield collection[start : start + _ROWS_AT_ONCE]
-            await asyncio.sleep(0)
-        return
-    page: list[Any] = []
-    async for index, order in feed.unpulled():
-        error = feed.check(order)
-        if error is not None:
+    """Yield the orders of an input; those of a collection were checked before."""
+    source, position = feed.source, 0
+    while not source.ended:
+        _, orders = await source.pull(_ROWS_AT_ONCE)
+        problems = feed.check_page(position, orders) if source.collection is None else {}
+        for index, error in problems.items():
             raise type(error)(f"order {index}: {error}; this run sent nothing")
-        page.append(order)
-        if len(page) == _ROWS_AT_ONCE:
-            yield page
-            page = []
-            await asyncio.sleep(0)
-    yield page
+        source.raise_again()
+        yield orders
+        position += len(orders)
+        await asyncio.sleep(0)
 
 
 # A run
@@ -376,7 +370,7 @@ class JobRunner(Runner):
 
     async def _work_through(self, lease: "Lease") -> None:
         head = await self._job.head()
-        self._read(lease.span, lease.total)
+        self._read(lease.key.span, lease.key.total)
         recovery = JobRecovery(
             self._session, lease, self._recovery, self._policy, started_at=time.time()
         )
@@ -478,7 +472,8 @@ class JobRunner(Runner):
         with contextlib.suppress(LeaseLostError):  # `_lose` was called
             await self._renewed(lease, lease.confirm)
         for first, last in self._yielded.gaps(_ROWS_AT_ONCE):
-            rows = await lease.rows_between(first, last)
+            between = {"after": first - 1, "last": last}
+            rows = await lease.rows(tuple(JobState), **between, limit=_ROWS_AT_ONCE)
             for block in self._yielded.left(
                 rows,
                 ours=lambda: self._lost is None,
@@ -528,7 +523,7 @@ class JobRunner(Runner):
         except JournalError as error:
             if lease.expires_in() <= 0:  # until then the next renewal may be in time
                 text = f"the lease could not be renewed: {error}"
-                self._lose(LeaseLostError(text, job=lease.job))
+                self._lose(LeaseLostError(text, job=lease.key.name))
 
     def _lose(self, error: LeaseLostError) -> None:
         """Send nothing more: the job is another process's."""

@@ -32,7 +32,7 @@ from gateway_async.wire.encode import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from gateway_async.batching.results import ChunkResult
     from gateway_async.dialect import Dialect
@@ -331,15 +331,19 @@ class OrderFeed:
             return
         problems: dict[int, InvalidOrderError] = {}
         for start in range(0, len(collection), _CHECKED_AT_ONCE):
-            orders = collection[start : start + _CHECKED_AT_ONCE]
-            identities = self._are_right(orders) and list(map(self._identity, orders))
-            if not (identities and self._note_new(identities)):
-                checked = enumerate(map(self.check, orders), start)
-                problems |= {index: error for index, error in checked if error is not None}
+            problems |= self.check_page(start, collection[start : start + _CHECKED_AT_ONCE])
             await asyncio.sleep(0)
         if problems:
             raise _refusal(problems, len(collection))
         self._is_checked = True
+
+    def check_page(self, start: int, orders: "Sequence[Any]") -> dict[int, InvalidOrderError]:
+        """Return why orders side by side may not be sent, by position; check each order once."""
+        identities = self._are_right(orders) and list(map(self._identity, orders))
+        if identities and self._note_new(identities):
+            return {}
+        checked = enumerate(map(self.check, orders), start)
+        return {index: error for index, error in checked if error is not None}
 
     def check(self, order: Any) -> InvalidOrderError | None:  # noqa: ANN401  # anything may come in
         """Return why an order may not be sent, or None; check each order once."""
@@ -358,13 +362,6 @@ class OrderFeed:
         return DuplicateOrderError(
             f"{describe(order)}: {kind} {value!r} stands in this batch already; {advice}"
         )
-
-    async def unpulled(self) -> "AsyncIterator[tuple[int, Any]]":
-        """Yield the orders that were not pulled yet with their indices; the caller checks them."""
-        while not self.source.ended:
-            for numbered in zip(*await self.source.pull(1), strict=True):
-                yield numbered
-            self.source.raise_again()
 
     async def aclose(self) -> None:
         """Close an input that was not taken to its end."""

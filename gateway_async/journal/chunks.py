@@ -116,33 +116,44 @@ class Orders:
     # Reading
 
     def rows(
-        self, states: "Collection[JobState]", after: int, most: int, last: int = _ANYWHERE
+        self,
+        states: "Collection[JobState]",
+        *,
+        after: int = -1,
+        limit: int = 1000,
+        last: int = _ANYWHERE,
     ) -> list[Row]:
         """Return rows in some states, by position, from behind a position up to a last one."""
         picked: list[tuple[int, Known]] = []
         for chunk in self._scan(states, after + 1, last):
             picked += chunk.in_states(states, after + 1)
-            if len(picked) >= most:
+            if len(picked) >= limit:
                 break
-        return self._rows([each for each in picked[:most] if each[0] <= last])
+        return self._rows([each for each in picked[:limit] if each[0] <= last])
 
     def new(
-        self, after: int, most: int, *, orders: bool
+        self, *, after: int, limit: int, orders: bool
     ) -> list[tuple[Sequence[int], Sequence[Any]]]:
-        """Return new orders with their positions, chunk by chunk; see `Lease.new`."""
+        """Return the positions of new orders, and the orders, chunk by chunk.
+
+        Args:
+            after: Behind which position to begin.
+            limit: After how many orders no further chunk is begun.
+            orders: Whether the orders are read, too; else there are only positions.
+        """
         groups: list[list[int]] = []
         count = 0
         for chunk in self._scan((JobState.NEW,), after + 1):
             if found := [at for at, _ in chunk.in_states((JobState.NEW,), after + 1)]:
                 groups.append(found)
                 count += len(found)
-            if count >= most:
+            if count >= limit:
                 break
         read = iter(self._orders([*chain(*groups)]) if orders else ())
         return [(found, [next(read) for _ in found] if orders else ()) for found in groups]
 
     def of(self, identities: "Collection[str]", states: "Collection[JobState]") -> list[Row]:
-        """Return the rows of these transactions, or `request_id`s, in these states."""
+        """Return rows of these transactions, or `request_id`s, in these states, of all slices."""
         asked, identity = frozenset(identities), self._codec()[0].identity
         wanted = {lookup_key(each) for each in asked}
         positions: list[int] = []
@@ -157,9 +168,9 @@ class Orders:
         return [row for row in rows if row.state in states and identity(row.order) in asked]
 
     def witness(self) -> Row | None:
-        """Return a row that succeeded and has a reference; None if none is found."""
+        """Return a row of any slice that succeeded and has a reference; None if none is found."""
         succeeded = (JobState.SUCCEEDED,)
-        for chunk in self._scan(succeeded):
+        for chunk in attrs.evolve(self, slice_number=-1)._scan(succeeded):  # noqa: SLF001  # its own
             for at, known in chunk.in_states(succeeded, 0):
                 if known.reference:
                     return self._rows([(at, known)])[0]
@@ -285,7 +296,7 @@ class Orders:
                     f"{known.state} there; it is held until you decide whether it is to be sent "
                     "(`resolve`)"
                 )
-                self.settle(Transition.HOLD, {index: Known(JobState.HELD, text=text, proof=ALIKE)})
+                self.hold({index: Known(JobState.HELD, text=text, proof=ALIKE)})
                 return text
         return ""
 
@@ -302,7 +313,7 @@ class Orders:
         self._change(Transition.INTEND, indices, change)
 
     def withdraw(self, request: int, indices: "Sequence[int]") -> None:
-        """Record that nothing of these orders was sent."""
+        """Record that nothing of orders in flight was sent, which is proved: they are new."""
 
         def change(known: Known, _: int) -> Known:
             return known._replace(state=JobState.NEW, request=None, sent="")
@@ -314,9 +325,17 @@ class Orders:
         request: int,
         indices: "Sequence[int]",
         references: "Sequence[str]",
+        *,
         ended_at: float,
     ) -> None:
-        """Record that orders of a request succeeded, each with its reference or ""."""
+        """Record that orders in flight succeeded: `settle`, for the usual case.
+
+        Args:
+            request: The number of their request.
+            indices: Their positions, ascending.
+            references: The gateway's reference of each, or "".
+            ended_at: When the request ended, in seconds since the epoch.
+        """
         references = cut_all(references)
         given = {"request": request, "ended_at": ended_at, "listed": written(references)}
         if not self._is_whole(_SUCCEED, indices, **given):
@@ -324,9 +343,23 @@ class Orders:
                 index: Known(JobState.SUCCEEDED, reference=reference)
                 for index, reference in zip(indices, references, strict=True)
             }
-            self.settle(Transition.SETTLE, found, request, ended_at)
+            self.settle(request, found, ended_at=ended_at)
 
-    def settle(
+    def settle(self, request: int, found: "Mapping[int, Known]", *, ended_at: float) -> None:
+        """Record the outcomes of orders in flight: succeeded, declined or unknown.
+
+        Args:
+            request: The number of their request; it may be settled in parts.
+            found: What is known of each, by position.
+            ended_at: When the request ended, in seconds since the epoch.
+        """
+        self._put(Transition.SETTLE, found, request, ended_at)
+
+    def hold(self, found: "Mapping[int, Known]") -> None:
+        """Record that new orders are not sent before a person decides."""
+        self._put(Transition.HOLD, found)
+
+    def _put(
         self,
         transition: Transition,
         found: "Mapping[int, Known]",
@@ -350,16 +383,28 @@ class Orders:
 
         self._change(transition, sorted(found), change, request)
 
-    def recover(self, found: "Mapping[int, Known]", beside: "Mapping[int, JobState]") -> bool:
-        """Record what was found out about unknown orders, all or nothing; see `Lease.recover`."""
+    def recover(
+        self, found: "Mapping[int, Known]", *, beside: "Mapping[int, JobState] | None" = None
+    ) -> bool:
+        """Record what was found out about unknown orders, all of it or nothing.
+
+        Args:
+            found: What was found out, by position.
+            beside: The states in which other orders must still be, by position, since what was
+                found out rests on them.
+
+        Returns:
+            Whether they were still unknown, and those beside in their states; an operator may
+            have decided.
+        """
         for each in found.values():
             sources(Transition.RECOVER, JobState(each.state))
-        expected = {**beside, **dict.fromkeys(found, JobState.UNKNOWN)}
+        expected = {**(beside or {}), **dict.fromkeys(found, JobState.UNKNOWN)}
         chunks = self._chunks_at(sorted(expected), lock=True)
         states = {at: known.state for at, known in _known_at(chunks, expected).items()}
         if states != expected:
             return False
-        self.settle(Transition.RECOVER, found)
+        self._put(Transition.RECOVER, found)
         return True
 
     def reopen(self, *, look_up: bool) -> None:

@@ -4,9 +4,9 @@ What a method records is on the disk when it returns. Every statement runs on th
 thread that a journal owns; nothing of a database is imported before a journal is entered.
 """
 
+import asyncio
 import functools
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import attrs
 import orjson
@@ -20,11 +20,12 @@ from gateway_async.errors import (
 from gateway_async.journal import leases, schema
 from gateway_async.journal.chunks import Orders
 from gateway_async.journal.database import Database, make_engine
-from gateway_async.journal.leases import Lease, take_lease
+from gateway_async.journal.leases import Lease
 from gateway_async.journal.location import locate
 from gateway_async.journal.rows import (
     BY_OPERATOR,
     JobHead,
+    JobRow,
     JobStatus,
     Known,
     SliceStatus,
@@ -37,7 +38,6 @@ from gateway_async.journal.submit import Submission
 from gateway_async.models.orders import OutcomeStatus
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import AsyncIterator, Callable, Sequence
     from types import TracebackType
 
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from gateway_async.journal.location import Location
     from gateway_async.journal.rows import Row
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 _EXTRA = frozenset({"alembic", "sqlalchemy", "psycopg", "psycopg_binary", "psycopg_c"})
@@ -183,7 +182,7 @@ class Journal:
         Raises:
             JobNotFoundError: If there is no job of this name.
         """
-        (status,) = await self._read(name, lambda tx, job_id: read_statuses(tx, job_id, job_id))
+        (status,) = await self._read(name, lambda tx, job: read_statuses(tx, job.id, job.id))
         return status
 
     async def slices(self, name: str) -> "list[SliceStatus]":
@@ -192,7 +191,7 @@ class Journal:
         Raises:
             JobNotFoundError: If there is no job of this name.
         """
-        return await self._read(name, leases.read_slices)
+        return await self._read(name, lambda tx, job: leases.read_slices(tx, job.id))
 
     async def outcomes(self, name: str) -> "AsyncIterator[Outcome[Any, Any]]":
         """Yield the outcome of each order of a job, in the order of the input.
@@ -213,23 +212,17 @@ class Journal:
             JobNotFoundError: If there is no job of this name.
         """
         states = frozenset(JobState)
-        return await self._read(name, lambda tx, at: Orders(tx, at).rows(states, after, limit))
+        return await self._read(
+            name, lambda tx, job: Orders(tx, job.id).rows(states, after=after, limit=limit)
+        )
 
     def _read(
-        self,
-        name: str,
-        operation: "Callable[Concatenate[Transaction, int, P], T]",
-        /,
-        *arguments: P.args,
-        **named: P.kwargs,
+        self, name: str, operation: "Callable[[Transaction, JobRow], T]"
     ) -> "asyncio.Future[T]":
         """Read something of a job that is there."""
         name = self.job(name).name
-
-        def read(transaction: "Transaction") -> T:
-            return operation(transaction, find_job(transaction, name)[0], *arguments, **named)
-
-        return self.database.run(f"cannot read job {name!r}", read)
+        what = f"cannot read job {name!r}"
+        return self.database.run(what, lambda tx: operation(tx, leases.find_job(tx, name)))
 
     async def resolve(
         self, name: str, order: object, status: OutcomeStatus | str, note: str
@@ -346,9 +339,7 @@ class Job:
         Raises:
             JobNotFoundError: If there is no such job.
         """
-        what = f"cannot read job {self.name!r}"
-        row = await self.journal.database.run(what, find_job, self.name)
-        return JobHead(**_head(row))
+        return await self.journal._read(self.name, lambda _, job: JobHead(**job.head()))  # noqa: SLF001  # its own
 
     async def slice(self, slice_number: int) -> SliceStatus:
         """Return how far a slice of the job has come.
@@ -358,7 +349,9 @@ class Job:
             JobNotFoundError: If there is no such job, or no such slice.
         """
         number = self._numbered(slice_number)
-        found = await self.journal._read(self.name, leases.read_slices, number, number)  # noqa: SLF001  # its own
+        found = await self.journal._read(  # noqa: SLF001  # its own
+            self.name, lambda tx, job: leases.read_slices(tx, job.id, number, number)
+        )
         if not found:
             raise self._no_slice(number)
         return found[0]
@@ -380,9 +373,26 @@ class Job:
             JobBusyError: If another process has it.
             JournalError: If not all of its orders were submitted.
         """
-        journal, number = self.journal, self._numbered(slice_number)
-        seconds = journal.lease_seconds
-        return await take_lease(journal.database, self.name, number, owner, seconds, gateway)
+        database, seconds = self.journal.database, self.journal.lease_seconds
+        number, asked_at = self._numbered(slice_number), leases.read_clocks()
+        what = f"cannot take job {self.name!r}"
+        taken: list[leases.LeaseKey] = []
+
+        def take(transaction: "Transaction") -> leases.LeaseKey:
+            taken.clear()  # of an attempt that was rolled back
+            given = (self.name, number, owner, seconds, gateway)
+            taken.append(leases.take_job(transaction, *given))
+            return taken[0]
+
+        def give_back(transaction: "Transaction") -> None:
+            for key in taken:
+                leases.release_of(transaction, key.job_id, number, owner)
+
+        try:
+            return Lease(database, await database.run(what, take), seconds, asked_at)
+        except (asyncio.CancelledError, JournalError):  # it may have been taken, and has no owner
+            database.post(what, give_back)
+            raise
 
     def _numbered(self, slice_number: object) -> int:
         """Return the number of a slice; a database would take a text for one, and we would not.
@@ -408,12 +418,10 @@ class Job:
 
 # In a transaction
 
-_COLUMNS = """id, name, operation, merchant_id, account_id, gateway, created_at, imported,
-slice_size, total, EXISTS (
+_JOBS = f"""
+SELECT {", ".join(JobRow._fields)}, EXISTS (
     SELECT 1 FROM gateway_slices WHERE job_id = gateway_jobs.id AND expires_at > NOW_SECONDS
-)"""
-_JOBS = f"SELECT {_COLUMNS} FROM gateway_jobs WHERE id BETWEEN :lowest AND :highest ORDER BY id"
-_JOB = f"SELECT {_COLUMNS} FROM gateway_jobs WHERE name = :name"
+) FROM gateway_jobs WHERE id BETWEEN :lowest AND :highest ORDER BY id"""
 # Both in one look: meanwhile a chunk may come by an exception.
 _COUNTS = """
 SELECT job_id, state, '', sum(last - first + 1) FROM gateway_chunks
@@ -421,18 +429,6 @@ WHERE exceptions = '' AND job_id BETWEEN :lowest AND :highest GROUP BY job_id, s
 UNION ALL
 SELECT job_id, state, exceptions, last - first + 1 FROM gateway_chunks
 WHERE exceptions <> '' AND job_id BETWEEN :lowest AND :highest"""
-
-
-def find_job(transaction: "Transaction", name: str) -> "tuple[Any, ...]":
-    """Return the row of a job.
-
-    Raises:
-        JobNotFoundError: If there is none of this name.
-    """
-    row: tuple[Any, ...] | None = transaction.run(_JOB, name=name).fetchone()
-    if row is None:
-        raise JobNotFoundError(f"the journal has no job {name!r}", job=name)
-    return row
 
 
 def read_statuses(
@@ -451,27 +447,13 @@ def read_statuses(
         of_job[JobState(state)] += int(count)  # PostgreSQL adds decimals up
     return [
         JobStatus(
-            **_head(row),
+            **JobRow(*row[:-1]).head(),
             total=sum(counts[row[0]].values()),
             counts=counts[row[0]],
             is_running=bool(row[-1]),
         )
         for row in jobs
     ]
-
-
-def _head(row: "tuple[Any, ...]") -> dict[str, Any]:
-    _, name, operation, merchant_id, account_id, gateway, created_at, imported, size, *_ = row
-    return {
-        "name": name,
-        "operation": operation,
-        "merchant_id": merchant_id,
-        "account_id": account_id,
-        "gateway": gateway,
-        "created_at": datetime.fromtimestamp(created_at, UTC),
-        "imported": bool(imported),
-        "is_cut": bool(size),
-    }
 
 
 def decide(
@@ -482,14 +464,14 @@ def decide(
     No lease is needed for that. The slice of an order is due then, and opened again where the order
     is to be sent. See `Journal.resolve`.
     """
-    job_id, *_, total, _ = find_job(transaction, name)
+    job = leases.find_job(transaction, name)
     named = order if isinstance(order, list | tuple | range) else [order]
     if not named:
         raise JournalError("no order is named that could be decided on", job=name)
-    orders = Orders(transaction, job_id)
-    positions = sorted({orders.find(each, total) for each in named})
+    orders = Orders(transaction, job.id)
+    positions = sorted({orders.find(each, job.total) for each in named})
     numbers = orders.slices(positions)
-    leases.lock_slices(transaction, job_id, numbers)  # before their orders, as a lease does
+    leases.lock_slices(transaction, job.id, numbers)  # before their orders, as a lease does
 
     def change(known: Known, position: int) -> Known:
         what = f"order {position} of job {name!r}"
@@ -514,7 +496,7 @@ def decide(
 
     orders.decide(positions, change)
     for number in numbers:
-        leases.wake_slice(transaction, job_id, number, reopen=state is JobState.NEW)
+        leases.wake_slice(transaction, job.id, number, reopen=state is JobState.NEW)
 
 
 def _is_name(name: object) -> bool:

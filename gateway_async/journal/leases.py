@@ -7,10 +7,8 @@ view of how long a lease runs is always shorter than the database's, as long as 
 goes on.
 """
 
-import asyncio
 import itertools
 import time
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import attrs
@@ -24,22 +22,21 @@ from gateway_async.errors import (
     LeaseLostError,
 )
 from gateway_async.journal.chunks import Orders
-from gateway_async.journal.rows import SliceStatus, noted, storable
-from gateway_async.journal.states import UNFINISHED, JobState, Transition
+from gateway_async.journal.rows import JobRow, SliceStatus, noted, storable
+from gateway_async.journal.states import UNFINISHED
 from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    import asyncio
+    from collections.abc import Callable, Mapping, Sequence
 
     from gateway_async.journal.database import Database, Transaction
-    from gateway_async.journal.rows import Known, Row
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 # The lease of a process that submits a job.
 IMPORT_SLICE = -1
-_ALL = frozenset(JobState)
 _MOST_DOUBLINGS = 6
 _TAKEN = "another process took it"
 
@@ -57,7 +54,7 @@ SELECT first, last, total, epoch, owner, expires_at - NOW_SECONDS FROM gateway_s
 _TAKE = f"""
 UPDATE gateway_slices SET epoch = epoch + 1, owner = :owner, expires_at = NOW_SECONDS + :seconds,
 due_at = NOW_SECONDS + :seconds, finished = FALSE {_OF_SLICE}"""
-_JOB = "SELECT id, imported, slice_size, operation, gateway FROM gateway_jobs WHERE name = :name"
+_JOB = f"SELECT {', '.join(JobRow._fields)} FROM gateway_jobs WHERE name = :name"
 _ADOPT = "UPDATE gateway_jobs SET gateway = :gateway WHERE id = :job"
 _TRIES = f"SELECT tries FROM gateway_slices {_OF_SLICE} FOR UPDATE"
 _FINISH = f"UPDATE gateway_slices SET finished = TRUE {_OF_SLICE}"
@@ -118,15 +115,43 @@ class LeaseKey:
         return Orders(transaction, self.job_id, self.slice_number)
 
     @property
+    def span(self) -> range:
+        """From its first position to its last; of a slice, not all of them need be its own."""
+        return range(self.first, self.last + 1)
+
+    @property
     def named(self) -> "dict[str, Any]":
         """It as parameters of a statement."""
         return {"job": self.job_id, "slice": self.slice_number, "epoch": self.epoch}
+
+
+def _reading(
+    read: "Callable[Concatenate[Orders, P], T]",
+) -> "Callable[Concatenate[Lease, P], asyncio.Future[T]]":
+    """Make a method of a lease that reads orders of its slice."""
+
+    def method(lease: "Lease", /, *arguments: P.args, **named: P.kwargs) -> "asyncio.Future[T]":
+        return lease.read(lambda orders: read(orders, *arguments, **named))
+
+    return method
+
+
+def _changing(
+    what: str, change: "Callable[Concatenate[Orders, P], T]", *, alive: bool = False
+) -> "Callable[Concatenate[Lease, P], asyncio.Future[T]]":
+    """Make a method of a lease that changes orders of its slice."""
+
+    def method(lease: "Lease", /, *arguments: P.args, **named: P.kwargs) -> "asyncio.Future[T]":
+        return lease.change(what, lambda orders: change(orders, *arguments, **named), alive=alive)
+
+    return method
 
 
 class Lease:
     """The right to write to a job, or to one slice of it.
 
     Attributes:
+        key: What names it.
         failure: Why a change could not be recorded, the first time that happened.
         on_lost: Called when the lease turns out to be lost, by any of its methods.
 
@@ -141,7 +166,7 @@ class Lease:
         self, database: "Database", key: LeaseKey, seconds: float, taken_at: tuple[float, float]
     ) -> None:
         self._database = database
-        self._key = key
+        self.key = key
         self._seconds = seconds
         self._runs_from = taken_at
         self._is_lost = False
@@ -150,32 +175,7 @@ class Lease:
         self.on_lost: Callable[[LeaseLostError], None] = lambda _: None
 
     def __repr__(self) -> str:
-        return f"<Lease on job {self.job!r}, slice {self.slice_number}, epoch {self.epoch}>"
-
-    @property
-    def job(self) -> str:
-        """The name of the job."""
-        return self._key.name
-
-    @property
-    def slice_number(self) -> int:
-        """Which slice of the job."""
-        return self._key.slice_number
-
-    @property
-    def epoch(self) -> int:
-        """How often it was taken, by any process."""
-        return self._key.epoch
-
-    @property
-    def span(self) -> range:
-        """From its first position to its last; of a slice, not all of them need be its own."""
-        return range(self._key.first, self._key.last + 1)
-
-    @property
-    def total(self) -> int:
-        """How many orders it is about."""
-        return self._key.total
+        return f"<Lease on job {self.key.name!r}, slice {self.key.slice_number}>"
 
     def expires_in(self) -> float:
         """Return the seconds that are left for certain; 0 where it is lost."""
@@ -189,8 +189,8 @@ class Lease:
             LeaseLostError: If it ran out, or was found to be lost.
         """
         if self.expires_in() <= 0:
-            text = f"the lease on job {self.job!r} ran out or is lost"
-            error = self.failure = LeaseLostError(text, job=self.job)
+            text = f"the lease on job {self.key.name!r} ran out or is lost"
+            error = self.failure = LeaseLostError(text, job=self.key.name)
             self.on_lost(error)
             raise error
 
@@ -201,7 +201,7 @@ class Lease:
             LeaseLostError: If another process took it.
         """
         asked_at = read_clocks()
-        await self._run("keep the lease", renew, self._key, self._seconds)
+        await self._run("keep the lease", renew, self.key, self._seconds)
         self._runs_from = max(self._runs_from, asked_at)
 
     async def confirm(self) -> None:
@@ -210,14 +210,14 @@ class Lease:
         Raises:
             LeaseLostError: If another process took it.
         """
-        await self._run("keep the lease", verify, self._key)
+        await self._run("keep the lease", verify, self.key)
 
     async def release(self) -> None:
         """End it, if it is ours still."""
 
         def release(transaction: "Transaction") -> None:
             transaction.leases.clear()
-            transaction.run(_RELEASE, **self._key.named)
+            transaction.run(_RELEASE, **self.key.named)
 
         await self._run("release the lease", release)
         self._is_lost = True
@@ -233,51 +233,23 @@ class Lease:
         Raises:
             LeaseLostError: If another process took the lease.
         """
-        return await self._run("finish the slice", finish_slice, self._key, self._seconds)
+        return await self._run("finish the slice", finish_slice, self.key, self._seconds)
 
-    # What is known of its orders
+    # What is known of its orders; see `Orders`.
 
-    async def rows(
-        self, states: "Collection[JobState]", *, after: int = -1, limit: int = 1000
-    ) -> "list[Row]":
-        """Return rows in these states, by position.
-
-        Args:
-            states: Which states.
-            after: Behind which position to begin.
-            limit: How many at most.
-        """
-        return await self._read(lambda orders: orders.rows(states, after, limit))
-
-    async def rows_between(self, first: int, last: int) -> "list[Row]":
-        """Return the rows from one position to another, both included, in all states."""
-        most = last - first + 1
-        return await self._read(lambda orders: orders.rows(_ALL, first - 1, most, last))
-
-    async def new(
-        self, *, after: int, limit: int, orders: bool
-    ) -> "list[tuple[Sequence[int], Sequence[Any]]]":
-        """Return the positions of new orders, and the orders, chunk by chunk.
-
-        Args:
-            after: Behind which position to begin.
-            limit: After how many orders no further chunk is begun.
-            orders: Whether the orders are read, too; else there are only positions.
-        """
-        return await self._read(lambda own: own.new(after, limit, orders=orders))
-
-    async def rows_of(
-        self, transaction_ids: "Collection[str]", states: "Collection[JobState]"
-    ) -> "list[Row]":
-        """Return the rows of these transactions in these states, by position, of all slices."""
-        return await self._read(lambda orders: orders.of(transaction_ids, states))
-
-    async def witness(self) -> "Row | None":
-        """Return a row of any slice that succeeded and has a reference; None if none is found."""
-        return await self._read(lambda own: attrs.evolve(own, slice_number=-1).witness())
+    rows = _reading(Orders.rows)
+    new = _reading(Orders.new)
+    rows_of = _reading(Orders.of)
+    witness = _reading(Orders.witness)
 
     # Changes: each raises `LeaseLostError` if the lease is no longer ours, and `JournalError` if an
     # order is in no state that may change so (`recover` returns False); then nothing was changed.
+
+    withdraw = _changing("keep that nothing was sent", Orders.withdraw)
+    hold = _changing("hold orders", Orders.hold, alive=True)
+    settle = _changing("keep the outcomes", Orders.settle)
+    succeed = _changing("keep the outcomes", Orders.succeed)
+    recover = _changing("keep what was found out", Orders.recover)
 
     def intend(
         self,
@@ -310,89 +282,24 @@ class Lease:
                 orders.intend(request, indices, sent)
             return request, held
 
-        return self._change("keep what is about to be sent", intend, alive=True)
+        return self.change("keep what is about to be sent", intend, alive=True)
 
-    def withdraw(self, request: int, indices: "Sequence[int]") -> "asyncio.Future[None]":
-        """Record that nothing of orders in flight was sent, which is proved: they are new."""
-        what = "keep that nothing was sent"
-        return self._change(what, lambda orders: orders.withdraw(request, indices))
-
-    def hold(self, found: "Mapping[int, Known]") -> "asyncio.Future[None]":
-        """Record that new orders are not sent before a person decides."""
-        hold = Transition.HOLD
-        return self._change("hold orders", lambda orders: orders.settle(hold, found), alive=True)
-
-    def settle(
-        self, request: int, found: "Mapping[int, Known]", *, ended_at: float
-    ) -> "asyncio.Future[None]":
-        """Record the outcomes of orders in flight: succeeded, declined or unknown.
-
-        Args:
-            request: The number of their request; it may be settled in parts.
-            found: What is known of each, by position.
-            ended_at: When the request ended, in seconds since the epoch.
-        """
-        return self._change(
-            "keep the outcomes",
-            lambda orders: orders.settle(Transition.SETTLE, found, request, ended_at),
-        )
-
-    def succeed(
-        self,
-        request: int,
-        indices: "Sequence[int]",
-        references: "Sequence[str]",
-        *,
-        ended_at: float,
-    ) -> "asyncio.Future[None]":
-        """Record that orders in flight succeeded: `settle`, for the usual case.
-
-        Args:
-            request: The number of their request.
-            indices: Their positions, ascending.
-            references: The gateway's reference of each, or "".
-            ended_at: When the request ended, in seconds since the epoch.
-        """
-        return self._change(
-            "keep the outcomes",
-            lambda orders: orders.succeed(request, indices, references, ended_at),
-        )
-
-    async def recover(
-        self,
-        found: "Mapping[int, Known]",
-        *,
-        beside: "Mapping[int, JobState]" = MappingProxyType({}),
-    ) -> bool:
-        """Record what was found out about unknown orders, all of it or nothing.
-
-        Args:
-            found: What was found out, by position.
-            beside: The states in which other orders must still be, by position, since what was
-                found out rests on them.
-
-        Returns:
-            Whether they were still unknown, and those beside in their states; an operator may
-            have decided.
-        """
-        what = "keep what was found out"
-        return await self._change(what, lambda orders: orders.recover(found, beside))
-
-    def _change(
+    def change(
         self, what: str, operation: "Callable[[Orders], T]", *, alive: bool = False
     ) -> "asyncio.Future[T]":
         """Change orders of the slice, in a transaction that finds the lease to be ours."""
 
         def change(transaction: "Transaction") -> T:
-            verify(transaction, self._key, alive=alive)
-            return operation(self._key.orders(transaction))
+            verify(transaction, self.key, alive=alive)
+            return operation(self.key.orders(transaction))
 
         done = self._run(what, change)
         done.add_done_callback(self._note_failure)
         return done
 
-    def _read(self, operation: "Callable[[Orders], T]") -> "asyncio.Future[T]":
-        return self._run("read the orders", lambda tx: operation(self._key.orders(tx)))
+    def read(self, operation: "Callable[[Orders], T]") -> "asyncio.Future[T]":
+        """Read orders of the slice."""
+        return self._run("read the orders", lambda tx: operation(self.key.orders(tx)))
 
     def _run(
         self,
@@ -402,7 +309,7 @@ class Lease:
         *arguments: P.args,
         **named: P.kwargs,
     ) -> "asyncio.Future[T]":
-        what = f"job {self.job!r}: cannot {what}"
+        what = f"job {self.key.name!r}: cannot {what}"
         done = self._database.run(what, operation, *arguments, **named)
         done.add_done_callback(self._note_loss)
         return done
@@ -419,39 +326,19 @@ class Lease:
             self.failure = self.failure or error
 
 
-async def take_lease(  # noqa: PLR0913, PLR0917  # which lease, and for whom
-    database: "Database", name: str, slice_number: int, owner: str, seconds: float, gateway: str
-) -> Lease:
-    """Take a lease; one that was taken, or may have been, and reaches no caller is released.
+# In a transaction
+
+
+def find_job(transaction: "Transaction", name: str) -> JobRow:
+    """Return the row of a job.
 
     Raises:
-        JobNotFoundError: If there is no such job, or no such slice of it.
-        ConfigurationError: If it is another gateway's.
-        JobConflictError: If it was cut into slices, and none is named.
-        JobBusyError: If another process has it.
-        JournalError: If not all of its orders were submitted.
+        JobNotFoundError: If there is none of this name.
     """
-    asked_at, what = read_clocks(), f"cannot take job {name!r}"
-    taken: list[LeaseKey] = []
-
-    def take(transaction: "Transaction") -> LeaseKey:
-        taken.clear()  # of an attempt that was rolled back
-        taken[:] = [take_job(transaction, name, slice_number, owner, seconds, gateway)]
-        return taken[0]
-
-    def give_back(transaction: "Transaction") -> None:
-        for key in taken:
-            release_of(transaction, key.job_id, slice_number, owner)
-
-    try:
-        key = await database.run(what, take)
-    except (asyncio.CancelledError, JournalError):
-        database.post(what, give_back)
-        raise
-    return Lease(database, key, seconds, asked_at)
-
-
-# In a transaction
+    row = transaction.run(_JOB, name=name).fetchone()
+    if row is None:
+        raise JobNotFoundError(f"the journal has no job {name!r}", job=name)
+    return JobRow(*row)
 
 
 def take_job(  # noqa: PLR0913, PLR0917  # which lease, and for whom
@@ -462,33 +349,32 @@ def take_job(  # noqa: PLR0913, PLR0917  # which lease, and for whom
     seconds: float,
     gateway: str,
 ) -> LeaseKey:
-    """Take a lease on a job whose orders are all there, and reopen what was left in doubt."""
-    row = transaction.run(_JOB, name=name).fetchone()
-    if row is None:
-        raise JobNotFoundError(f"the journal has no job {name!r}", job=name)
-    job_id, imported, slice_size, operation, known = row
-    if not imported:
+    """Take a lease on a job whose orders are all there, and reopen what was left in doubt.
+
+    See `Job.take`.
+    """
+    job = find_job(transaction, name)
+    if not job.imported:
         raise JournalError(
             f"job {name!r} was not submitted to its end: submit all of its orders again", job=name
         )
-    if slice_size and not slice_number:
+    if job.slice_size and not slice_number:
         raise JobConflictError(
             f"job {name!r} was cut into slices: name one, or let workers run them", job=name
         )
-    if gateway and known not in {gateway, ""}:
+    if gateway and job.gateway not in {gateway, ""}:
         raise ConfigurationError(
-            f"job {name!r} is of the gateway {known}, and this client's is {gateway}: its orders "
-            "are sent to no other; resume it with a client of its own gateway"
+            f"job {name!r} is of the gateway {job.gateway}, and this client's is {gateway}: its "
+            "orders are sent to no other; resume it with a client of its own gateway"
         )
-    key = take(transaction, LeaseKey(name, job_id, slice_number), owner, seconds)
-    if gateway and not known:  # a job of an earlier version
-        transaction.run(_ADOPT, job=job_id, gateway=gateway)
-    look_up = bool(OPERATIONS[operation].recovered_by)
-    key.orders(transaction).reopen(look_up=look_up)
+    key = acquire(transaction, LeaseKey(name, job.id, slice_number), owner, seconds)
+    if gateway and not job.gateway:  # a job of an earlier version
+        transaction.run(_ADOPT, job=job.id, gateway=gateway)
+    key.orders(transaction).reopen(look_up=bool(OPERATIONS[job.operation].recovered_by))
     return key
 
 
-def take(transaction: "Transaction", key: LeaseKey, owner: str, seconds: float) -> LeaseKey:
+def acquire(transaction: "Transaction", key: LeaseKey, owner: str, seconds: float) -> LeaseKey:
     """Take a lease, whatever its epoch was.
 
     Raises:

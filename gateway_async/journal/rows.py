@@ -10,7 +10,7 @@ import math
 import struct
 import zlib
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from operator import attrgetter
 from types import MappingProxyType
@@ -538,6 +538,34 @@ class StoredChunk:
 
 
 # Jobs
+
+# What a job is for.
+SUBJECT = ("operation", "merchant_id", "account_id", "gateway")
+
+
+class JobRow(NamedTuple):
+    """A row of `gateway_jobs`."""
+
+    id: int
+    name: str
+    operation: str
+    merchant_id: str
+    account_id: str
+    gateway: str
+    created_at: float
+    imported: bool
+    slice_size: int
+    total: int
+
+    def head(self) -> dict[str, Any]:
+        """Return the fields of a `JobHead`."""
+        fields = self._asdict()
+        return {
+            **{name: fields[name] for name in ("name", *SUBJECT)},
+            "created_at": datetime.fromtimestamp(self.created_at, UTC),
+            "imported": bool(self.imported),
+            "is_cut": bool(self.slice_size),
+        }
 
 
 @attrs.frozen(kw_only=True)

@@ -20,8 +20,23 @@ from gateway_async.errors import (
     JournalError,
 )
 from gateway_async.journal.chunks import Orders
-from gateway_async.journal.leases import IMPORT_SLICE, LeaseKey, release_of, renew, take
-from gateway_async.journal.rows import BLOCK, OrderCodec, lookup_key, pack_keys, storable
+from gateway_async.journal.leases import (
+    IMPORT_SLICE,
+    LeaseKey,
+    acquire,
+    find_job,
+    release_of,
+    renew,
+)
+from gateway_async.journal.rows import (
+    BLOCK,
+    SUBJECT,
+    JobRow,
+    OrderCodec,
+    lookup_key,
+    pack_keys,
+    storable,
+)
 from gateway_async.journal.states import JobState
 from gateway_async.models.values import describe
 from gateway_async.operations import OperationClass
@@ -39,15 +54,12 @@ _PIECE = 20 * BLOCK
 _DROPPED_AT_ONCE = 5000
 _CUT_AT_ONCE = 10_000
 _POSITION_BITS = 32
-_SUBJECT = ("operation", "merchant_id", "account_id", "gateway")
 
 _MAKE = """
 INSERT INTO gateway_jobs (name, operation, merchant_id, account_id, gateway, created_at, imported,
 total, slice_size) VALUES (:name, '', '', '', '', NOW_SECONDS, FALSE, 0, 0)
 ON CONFLICT (name) DO NOTHING"""
-_FIND = """
-SELECT id, imported, total, slice_size, operation, merchant_id, account_id, gateway
-FROM gateway_jobs WHERE name = :name FOR UPDATE"""
+_LOCK = "SELECT id FROM gateway_jobs WHERE name = :name FOR UPDATE"
 _MAKE_LEASE = f"""
 INSERT INTO gateway_slices (job_id, slice, first, last, total)
 VALUES (:job, {IMPORT_SLICE}, 0, -1, 0) ON CONFLICT (job_id, slice) DO NOTHING"""
@@ -149,21 +161,21 @@ class Submission:
     def _begin(self, transaction: "Transaction") -> LeaseKey:
         """Take the lease of an import; without an epoch, the job is imported already."""
         transaction.run(_MAKE, name=self.name)
-        row = transaction.run(_FIND, name=self.name).fetchone()
-        job_id, imported, total, size, *subject = row
-        if imported:
-            self._check_subject(subject, is_cut=bool(size))
-            return LeaseKey(self.name, job_id, total=total)
-        transaction.run(_MAKE_LEASE, job=job_id)
-        key = LeaseKey(self.name, job_id, IMPORT_SLICE)
-        key = take(transaction, key, self.owner, self.seconds)
-        named = dict(zip(_SUBJECT, map(storable, self.subject), strict=True))
-        transaction.run(_AIM, job=job_id, size=self.slice_size, **named)
+        transaction.run(_LOCK, name=self.name)
+        job = find_job(transaction, self.name)
+        if job.imported:
+            self._check_subject(job)
+            return LeaseKey(self.name, job.id, total=job.total)
+        transaction.run(_MAKE_LEASE, job=job.id)
+        key = LeaseKey(self.name, job.id, IMPORT_SLICE)
+        key = acquire(transaction, key, self.owner, self.seconds)
+        named = dict(zip(SUBJECT, map(storable, self.subject), strict=True))
+        transaction.run(_AIM, job=job.id, size=self.slice_size, **named)
         return key
 
     def _let_go(self, transaction: "Transaction") -> None:
         """End the import lease, if it is this submission's."""
-        row = transaction.run(_FIND, name=self.name).fetchone()
+        row = transaction.run(_LOCK, name=self.name).fetchone()
         if row is not None:
             release_of(transaction, row[0], IMPORT_SLICE, self.owner)
 
@@ -272,18 +284,19 @@ class Submission:
 
     # A job that is there
 
-    def _check_subject(self, stored: "Sequence[str]", *, is_cut: bool) -> None:
+    def _check_subject(self, job: JobRow) -> None:
         """Compare what an imported job is for.
 
         Raises:
             JobConflictError: If that is something else.
         """
-        for name, known, given in zip(_SUBJECT, stored, self.subject, strict=True):
+        for name, given in zip(SUBJECT, self.subject, strict=True):
+            known = getattr(job, name)
             is_open = name == "gateway" and not (known and given)
             if known != storable(given) and not is_open:
                 raise self._conflict(f"its {name} is {known!r}, not {given!r}")
-        if is_cut != bool(self.slice_size):
-            kind = "was cut into slices" if is_cut else "is in one piece"
+        if bool(job.slice_size) != bool(self.slice_size):
+            kind = "was cut into slices" if job.slice_size else "is in one piece"
             raise self._conflict(f"it {kind}, and is run as such only")
 
     async def _compare(self, job: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> None:

@@ -21,14 +21,14 @@ async def test_rows_are_paged_by_position(journal: Journal) -> None:
     assert [row.index for row in more] == list(range(1000, 1005))
     assert await lease.rows({UNKNOWN, JobState.HELD}) == []
     assert await lease.rows(set()) == []
-    assert [row.index for row in await lease.rows_between(7, 9)] == [7, 8, 9]
+    assert [row.index for row in await lease.rows(ALL, after=6, last=9)] == [7, 8, 9]
 
 
 async def test_a_request_is_noted(journal: Journal) -> None:
     lease = await taken(journal)
     references = {"T000001": frozenset({"a", "b"}), "T000002": frozenset[str]()}
     request = await sent(lease, (1, 2), references=references, marker="ga-1", alone=False)
-    before, first, second = await lease.rows_between(0, 2)
+    before, first, second = await lease.rows(ALL, after=-1, last=2)
     assert before.outcome().sending is None
     for row in (first, second):
         assert row.known.request == request
@@ -66,7 +66,7 @@ async def test_a_request_is_settled_in_parts(journal: Journal) -> None:
         },
         ended_at=2.0,
     )
-    rows = await lease.rows_between(0, 5)
+    rows = await lease.rows(ALL, after=-1, last=5)
     assert [row.known.reference for row in rows] == ["R", "", "R", "S", "", ""]
     assert [row.state[0] for row in rows] == ["s", "d", "s", "s", "u", "i"]
     assert (rows[1].known.code, rows[1].known.text, rows[3].known.proof) == ("V1", "no", "seen")
@@ -91,7 +91,7 @@ async def test_an_order_that_is_sent_again_says_nothing_of_the_first_time(
     await lease.settle(request, lost, ended_at=1.0)
     assert await lease.recover({4: Known(NEW, text="t", proof="p")})
     again = await sent(lease, (4,), marker="second")
-    (row,) = await lease.rows_between(4, 4)
+    (row,) = await lease.rows(ALL, after=3, last=4)
     assert (row.known.text, row.known.proof, row.known.reference) == ("", "", "")
     sending = row.outcome().sending
     assert sending is not None
@@ -144,7 +144,7 @@ async def test_texts_that_a_database_cannot_hold(journal: Journal) -> None:
     request = await sent(lease, (1,), references={"T\0": frozenset({"R\0"})})
     strange = {1: Known(UNKNOWN, code="\0", text="a\0b\ud800", reference="\ud800", proof="\0")}
     await lease.settle(request, strange, ended_at=1.0)
-    (row,) = await lease.rows_between(1, 1)
+    (row,) = await lease.rows(ALL, after=0, last=1)
     known = row.known
     assert (known.code, known.text, known.reference) == (
         "\ufffd",

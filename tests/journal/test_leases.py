@@ -12,7 +12,7 @@ from gateway_async.errors import JobBusyError, JobNotFoundError, JournalError, L
 from gateway_async.journal import JobState, Journal, leases
 from gateway_async.journal.leases import Lease, LeaseKey
 from gateway_async.journal.rows import NOT_DONE, Known
-from tests.journal.tables import Tables, Watch, held_up, sent, submitted, succeeded, taken
+from tests.journal.tables import ALL, Tables, Watch, held_up, sent, submitted, succeeded, taken
 
 WRITES: dict[str, Callable[[Lease], Awaitable[object]]] = {
     "intend": lambda lease: sent(lease, range(3, 6)),
@@ -26,7 +26,7 @@ WRITES: dict[str, Callable[[Lease], Awaitable[object]]] = {
 async def test_a_job_has_one_lease(journal: Journal, other: Journal) -> None:
     job = await submitted(journal)
     lease = await job.take("first")
-    assert (lease.job, lease.slice_number, lease.epoch) == ("job", 0, 1)
+    assert (lease.key.name, lease.key.slice_number, lease.key.epoch) == ("job", 0, 1)
     assert (await journal.status(job.name)).is_running
     with pytest.raises(JobBusyError, match="'job' is with 'first'") as caught:
         await other.job("job").take("second")
@@ -35,7 +35,7 @@ async def test_a_job_has_one_lease(journal: Journal, other: Journal) -> None:
     assert (await other.status(job.name)).is_running
     await lease.release()
     assert not (await journal.status(job.name)).is_running
-    assert (await other.job("job").take("second")).epoch == 2
+    assert (await other.job("job").take("second")).key.epoch == 2
 
 
 async def test_no_lease_on_no_job(journal: Journal) -> None:
@@ -51,7 +51,7 @@ async def test_what_was_in_flight_or_held_is_looked_up(journal: Journal, tables:
         tables.put(4 + position, state=state, text="why", proof=NOT_DONE)
     tables.end_leases()
     again = await journal.job("job").take("second")
-    assert [(row.state, row.known.text) for row in await again.rows_between(0, 9)] == [
+    assert [(row.state, row.known.text) for row in await again.rows(ALL, after=-1, last=9)] == [
         (JobState.UNKNOWN, "it was in flight when its process ended"),
         (JobState.UNKNOWN, "it was in flight when its process ended"),
         (JobState.NEW, ""),
@@ -146,7 +146,7 @@ async def test_a_lease_whose_commit_is_in_doubt_is_given_back(journal: Journal) 
     Watch(journal).loses_next_commit = True
     with pytest.raises(JournalError, match="cannot take job 'job'"):
         await job.take("first")
-    assert (await job.take("second")).epoch == 2
+    assert (await job.take("second")).key.epoch == 2
 
 
 async def test_the_local_view_is_the_shorter_one(
@@ -190,7 +190,7 @@ async def test_a_caller_that_was_cancelled_before_takes_no_lease(journal: Journa
         with pytest.raises(asyncio.CancelledError):
             await task
     assert not (await journal.status(job.name)).is_running
-    assert (await job.take("second")).epoch == 1
+    assert (await job.take("second")).key.epoch == 1
 
 
 async def test_a_caller_that_is_cancelled_meanwhile_gives_the_lease_back(
@@ -214,7 +214,7 @@ async def test_a_caller_that_is_cancelled_meanwhile_gives_the_lease_back(
             await task
         go_on.set()
         assert not (await journal.status(job.name)).is_running
-    assert (await job.take("second")).epoch == 2
+    assert (await job.take("second")).key.epoch == 2
 
 
 async def test_of_many_that_take_at_once_one_has_it(journal: Journal, other: Journal) -> None:

@@ -35,11 +35,11 @@ async def test_slices_have_leases_of_their_own(journal: Journal, other: Journal)
         [4, 5, 6, 7],
         [8, 9],
     ]
-    assert (second.span, second.total) == (range(4, 8), 4)
+    assert (second.key.span, second.key.total) == (range(4, 8), 4)
     await sent(first, range(3))
     await second.release()
     again = await job.take("fourth", 2)
-    assert again.epoch == 2
+    assert again.key.epoch == 2
     assert (await counts_of(first))[JobState.INTENT] == 3
     assert (await counts_of(again))[JobState.NEW] == 4
     with pytest.raises(JobBusyError):
@@ -136,7 +136,7 @@ async def test_a_decision_that_an_order_is_to_be_sent_opens_its_slice(
     await journal.resolve("job", 3, "not_sent", "not seen")
     assert [each.finished for each in await journal.slices("job")] == [True, False]
     assert await journal.claim_due(WHO, 0, 10) == [("job", 2)]
-    assert (await job.take("me", 2)).total == 2
+    assert (await job.take("me", 2)).key.total == 2
 
 
 async def test_a_decision_lets_a_slice_be_due_that_it_held_up(

@@ -8,7 +8,7 @@ from gateway_async.errors import JournalError
 from gateway_async.journal import JobState, Journal
 from gateway_async.journal.rows import Known
 from gateway_async.journal.states import TRANSITIONS, Transition, sources
-from tests.journal.tables import Tables, sent, taken
+from tests.journal.tables import ALL, Tables, sent, taken
 
 ALLOWED = {
     (move, before, after)
@@ -81,7 +81,9 @@ async def test_withdraw(journal: Journal, tables: Tables, before: JobState) -> N
     if (Transition.WITHDRAW, before, JobState.NEW) in ALLOWED:
         await lease.withdraw(request, range(3, 6))
         assert tables.states() == ["new"] * 10
-        assert [row.outcome().sending for row in await lease.rows_between(3, 5)] == [None] * 3
+        assert [row.outcome().sending for row in await lease.rows(ALL, after=2, last=5)] == [
+            None
+        ] * 3
         return
     known = tables.snapshot()
     with pytest.raises(JournalError, match="expected 'intent'"):
@@ -118,7 +120,7 @@ async def test_recover(journal: Journal, tables: Tables, before: JobState, after
         is_allowed = (Transition.RECOVER, before, after) in ALLOWED
         assert await lease.recover(found) is is_allowed
         if is_allowed:
-            (row,) = await lease.rows_between(4, 4)
+            (row,) = await lease.rows(ALL, after=3, last=4)
             told = (row.known.state, row.known.text, row.known.reference, row.known.proof)
             assert told == (after, "seen", "R-1", "record")
             return
