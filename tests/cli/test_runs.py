@@ -1,6 +1,7 @@
 """Commands that are asked, watched, stopped, hung up or closed: every outcome is written."""
 
 import asyncio
+import os
 import shlex
 import signal
 import subprocess
@@ -17,7 +18,9 @@ from tests.cli.running import (
     Ended,
     environment,
     names,
+    nursery,
     outcomes,
+    run,
     start,
     start_installed,
     statuses,
@@ -240,51 +243,63 @@ async def run_in_shell(
 
 
 @pytest.mark.parametrize(
-    ("line", "environment", "code", "said"),
+    ("line", "words"),
     [
-        ("refund orders.csv --out out.csv", {"COLUMNS": "0"}, 2, "there is no terminal to confirm"),
-        ("refund orders.csv --rate fast", {"COLUMNS": "0"}, 2, 'unable to convert "fast" into flo'),
-        (
-            "reconcile ledger.csv --state 4100=x",
-            {"PYTHONIOENCODING": "ascii"},
-            1,
-            r"state: ledger \u4ed8\u6b3e, gateway 4100",
-        ),
+        ("refund orders.csv --out out.csv", "there is no terminal to confirm"),
+        ("refund orders.csv --rate fast", 'unable to convert "fast" into flo'),
     ],
 )
-async def test_streams_that_take_little(
-    sandbox: Sandbox,
-    tmp_path: Path,
-    line: str,
-    environment: dict[str, str],
-    code: int,
-    said: str,
+async def test_a_terminal_without_a_width(
+    sandbox: Sandbox, tmp_path: Path, line: str, words: str
 ) -> None:
     write_refunds(sandbox, tmp_path / "orders.csv", 3)
+    process = await start(sandbox, *line.split(), cwd=tmp_path, env={"COLUMNS": "0"})
+    _, stderr = await process.communicate()
+    assert (process.returncode, words in stderr.decode()) == (2, True), stderr
+
+
+async def test_a_standard_output_that_takes_few_letters(sandbox: Sandbox, tmp_path: Path) -> None:
     rows = [(one.order_no, one.currency, "8.00", "付款") for one in sandbox.seed(1, amount="9.00")]
     write(tmp_path / "ledger.csv", ("order_no", "currency", "amount", "state"), rows)
-    ended = await run_in_shell(sandbox, line, tmp_path, environment)
-    assert ended.code == code, ended.stderr
-    assert said in ended.stdout + ended.stderr
+    line, ascii_only = "reconcile ledger.csv --state 4100=x", {"PYTHONIOENCODING": "ascii"}
+    ended = await run_in_shell(sandbox, line, tmp_path, ascii_only)
+    assert ended.code == 1, ended.stderr
+    assert r"state: ledger \u4ed8\u6b3e, gateway 4100" in ended.stdout
+
+
+async def run_to_full_disk(sandbox: Sandbox, line: str, cwd: Path) -> Ended:
+    """Run a command whose standard output takes nothing."""
+    with (
+        Path(os.devnull).open("rb") as nothing,  # noqa: ASYNC230  # it is there at once
+        Path("/dev/full").open("wb") as full,  # noqa: ASYNC230  # the same
+        (cwd / "stderr").open("wb") as errors,
+    ):
+        process = await nursery().start_with(
+            (nothing.fileno(), full.fileno(), errors.fileno()),
+            shlex.split(line),
+            env=environment(sandbox),
+            cwd=cwd,
+        )
+        code = await process.wait()
+    return Ended(code, "", (cwd / "stderr").read_text())
 
 
 async def test_outcomes_that_standard_output_does_not_take_are_in_the_journal(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    output = ">/dev/full"
     write_refunds(sandbox, tmp_path / "orders.csv", 3)
-    line = f"refund orders.csv --yes --out - --journal sqlite:///j.db {output}"
-    ended = await run_in_shell(sandbox, line, tmp_path)
+    line = "refund orders.csv --yes --out - --journal sqlite:///j.db"
+    ended = await run_to_full_disk(sandbox, line, tmp_path)
     assert ended.code == 3, ended.stderr  # a script that reads the code alone must notice
     line = ended.stderr.rpartition("  gateway-async ")[2]
     assert line.startswith("jobs outcomes refund-")
-    resume = line.replace("outcomes", "resume", 1).replace("outcomes.csv", f"- --yes {output}")
-    resumed = await run_in_shell(sandbox, resume.strip().replace("\n", " "), tmp_path)
+    resume = line.replace("outcomes", "resume", 1).replace("outcomes.csv", "- --yes")
+    resumed = await run_to_full_disk(sandbox, resume, tmp_path)
     assert (resumed.code, "jobs outcomes" in resumed.stderr) == (3, True), resumed.stderr
-    written = await run_in_shell(sandbox, line, tmp_path)
+    written = await run(sandbox, *shlex.split(line), cwd=tmp_path)
     assert written.code == 0, written.stderr
     assert statuses(tmp_path / "outcomes.csv") == {"succeeded": 3}
-    dry = await run_in_shell(sandbox, f"refund orders.csv --dry-run {output}", tmp_path)
+    dry = await run_to_full_disk(sandbox, "refund orders.csv --dry-run", tmp_path)
     assert (dry.code, "gateway-async: it ended early: " in dry.stderr) == (3, True)
 
 
