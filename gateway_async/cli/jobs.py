@@ -416,8 +416,26 @@ async def _meant(
 # Going on
 
 
+async def _left(settings: Settings, name: str) -> tuple[JobStatus, Totals]:
+    """Return how far a job has come, and what is left of it to be sent."""
+    totals = Totals()
+    async with settings.open_journal(create=False) as journal:
+        status = await journal.status(name)
+        if status.is_cut:
+            raise ConfigurationError(
+                f"job {name} was cut into slices, which workers run: start one with "
+                "`gateway-async worker`, and see how far it comes with `gateway-async watch`"
+            )
+        layout = LAYOUTS[status.operation]
+        if layout.confirms:
+            async for row in rows_of(journal, name):
+                if row.state is JobState.NEW:
+                    totals.add(layout.moved(row.order))
+    return status, totals
+
+
 @jobs.command
-def resume(  # noqa: C901  # closures see what the command was given
+def resume(
     name: str,
     /,
     *,
@@ -434,26 +452,10 @@ def resume(  # noqa: C901  # closures see what the command was given
     Args:
         name: The name of the job.
     """
-    settings, totals, _ = gateway.settings(pace), Totals(), files.place
+    settings, _ = gateway.settings(pace), files.place
     credentials = settings.credentials(os.environ, console.warn)
 
-    async def look() -> JobStatus:
-        """Return how far the job has come, and add up what is left of it to be sent."""
-        async with settings.open_journal(create=False) as journal:
-            status = await journal.status(name)
-            if status.is_cut:
-                raise ConfigurationError(
-                    f"job {name} was cut into slices, which workers run: start one with "
-                    "`gateway-async worker`, and see how far it comes with `gateway-async watch`"
-                )
-            layout = LAYOUTS[status.operation]
-            if layout.confirms:
-                async for row in rows_of(journal, name):
-                    if row.state is JobState.NEW:
-                        totals.add(layout.moved(row.order))
-        return status
-
-    status = asyncio.run(look())
+    status, totals = asyncio.run(_left(settings, name))
     layout, job = LAYOUTS[status.operation], KnownJob(name, settings.place, status)
     run = Run(
         command="jobs resume",

@@ -4,21 +4,26 @@ import contextlib
 import os
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
+
+import attrs
 
 from gateway_async.cli import options
 from gateway_async.cli.console import gauged
 from gateway_async.cli.orders import LEDGER, OrderFile
 from gateway_async.cli.run import Run, Stop, drive
+from gateway_async.cli.settings import Reconcile, Settings
 from gateway_async.cli.tables import OutFile, open_table, to_text
 from gateway_async.errors import ConfigurationError
 from gateway_async.reconciliation import Difference, reconcile as reconcile_ledger
+from gateway_async.signing import Credentials
 
 _COLUMNS = ("difference", "field", "ledger_says", "gateway_says", "difference_error", "ledger_line")
 _YES_OR_NO = {"yes": True, "no": False}
 
 
-def reconcile(  # noqa: C901  # closures see what the command was given
+def reconcile(
     ledger: options.Source,
     /,
     *,
@@ -42,6 +47,8 @@ def reconcile(  # noqa: C901  # closures see what the command was given
     settings = gateway.settings(pace)
     states = _states(state) or settings.reconcile.states
     refund_statuses = _refund_statuses(refund_status) or settings.reconcile.refund_statuses
+    meanings = Reconcile(states=states, refund_statuses=refund_statuses)
+    settings = attrs.evolve(settings, reconcile=meanings)
     files.check_json()
     with open_table(ledger, files.format) as table:
         file = OrderFile(table, LEDGER)
@@ -57,47 +64,57 @@ def reconcile(  # noqa: C901  # closures see what the command was given
         run = Run(
             command="reconcile", console=console, files=files, settings=settings, source=ledger
         )
-        columns = file.passed_through(_COLUMNS)
+        return run.carry_out(
+            partial(_compare, run, file, settings=settings, credentials=credentials)
+        )
 
-        async def work(out: OutFile, stop: Stop) -> None:
-            rows = enumerate(file.rows())
-            at, row = next(rows)
-            async with contextlib.AsyncExitStack() as opened:
-                add = None
-                if files.out is not None:
-                    add = opened.enter_context(out.writing([*columns, *_COLUMNS]))
-                client = settings.client(credentials, telemetry=run.latencies)
-                reconciliation = reconcile_ledger(
-                    await opened.enter_async_context(client),
-                    file.orders(),
-                    states=states,
-                    refund_statuses=refund_statuses,
-                    policy=settings.policy,
-                )
-                gauge = opened.enter_context(gauged(console, "reconcile", file.totals.orders))
 
-                def see(difference: Difference) -> None:
-                    nonlocal at, row
-                    while at < difference.index:  # both come in the order of the ledger
-                        at, row = next(rows)
-                    run.note_reason(difference.error)
-                    if add is None:
-                        print(f"line {row.line}: {difference.text}")  # noqa: T201  # its output
-                    else:
-                        given = {name: row.cells[name] for name in columns if name in row.cells}
-                        add({**given, **_cells(difference, row.line)})
-                    if run.report is not None:
-                        run.report.see_difference(difference, row.line)
-                    gauge.counts[difference.kind] += 1
+async def _compare(
+    run: Run,
+    file: OrderFile,
+    out: OutFile,
+    stop: Stop,
+    *,
+    settings: Settings,
+    credentials: Credentials,
+) -> None:
+    """Compare the entries of a ledger with the gateway's records, and write each difference."""
+    rows, columns = enumerate(file.rows()), file.passed_through(_COLUMNS)
+    at, row = next(rows)
+    async with contextlib.AsyncExitStack() as opened:
+        add = None
+        if run.files.out is not None:
+            add = opened.enter_context(out.writing([*columns, *_COLUMNS]))
+        client = settings.client(credentials, telemetry=run.latencies)
+        reconciliation = reconcile_ledger(
+            await opened.enter_async_context(client),
+            file.orders(),
+            states=settings.reconcile.states,
+            refund_statuses=settings.reconcile.refund_statuses,
+            policy=settings.policy,
+        )
+        gauge = opened.enter_context(gauged(run.console, "reconcile", file.totals.orders))
 
-                def tick() -> None:
-                    gauge.reach(reconciliation.progress.entries)
+        def see(difference: Difference) -> None:
+            nonlocal at, row
+            while at < difference.index:  # both come in the order of the ledger
+                at, row = next(rows)
+            run.note_reason(difference.error)
+            if add is None:
+                print(f"line {row.line}: {difference.text}")  # noqa: T201  # its output
+            else:
+                given = {name: row.cells[name] for name in columns if name in row.cells}
+                add({**given, **_cells(difference, row.line)})
+            if run.report is not None:
+                run.report.see_difference(difference, row.line)
+            gauge.counts[difference.kind] += 1
 
-                await drive(reconciliation, see, run, stop=stop, tick=tick)
-                run.books = reconciliation.summary
-                gauge.reach(run.books.entries)
+        def tick() -> None:
+            gauge.reach(reconciliation.progress.entries)
 
-        return run.carry_out(work)
+        await drive(reconciliation, see, run, stop=stop, tick=tick)
+        run.books = reconciliation.summary
+        gauge.reach(run.books.entries)
 
 
 def _cells(difference: Difference, line: int) -> dict[str, object]:

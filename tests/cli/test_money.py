@@ -190,7 +190,9 @@ async def test_a_refusal_is_held_until_it_is_decided_on_unless_the_dialect_lists
         (found,) = outcomes(tmp_path / "out.csv")
         assert found["status"] == status
         assert ("declined_statuses" in found["error"]) == (status == "unknown")
-        is_told = 'list it in config.toml under [dialect], such as declined_statuses = ["0"]'
+        is_told = (
+            'under [dialect], in a field that the reason names, such as declined_statuses = ["0"]'
+        )
         assert (is_told in ended.stderr and "jobs resolve" in ended.stderr) == (code == 3)
     shown = await run(sandbox, "jobs", "show", "night", *KEPT, cwd=tmp_path)
     assert "under [dialect]" not in shown.stdout
