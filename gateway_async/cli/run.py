@@ -58,8 +58,8 @@ _FACTS = (
 UNLISTED = (
     "{count:,} were answered with a status or text that your dialect does not list: ask the "
     "gateway what it means, and list it in config.toml under [dialect], in a field that the reason "
-    'names, such as declined_statuses = ["0"]. It counts for replies to come; only `gateway-async jobs resolve` '
-    "decides on orders that are held already"
+    'names, such as declined_statuses = ["0"]. It counts for replies to come; only '
+    "`gateway-async jobs resolve` decides on orders that are held already"
 )
 """What to do about orders whose reply has no meaning yet."""
 
