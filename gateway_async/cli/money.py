@@ -28,7 +28,6 @@ from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import STDIO, OutFile, check_place, open_table
 from gateway_async.errors import (
     ConfigurationError,
-    InvalidOrderError,
     JournalError,
     NotSentError,
 )
@@ -185,10 +184,7 @@ def _results(
             if STDIO not in (out, source) and out.resolve() == source.resolve():
                 raise ConfigurationError(f"--out: {out} is the file with the orders; name another")
         with contextlib.closing(Results(file, run)) as results:
-            try:
-                yield file, results
-            except InvalidOrderError as error:
-                raise file.problems_of(error) from None
+            yield file, results
 
 
 def _find(

@@ -384,16 +384,6 @@ class OrderFile:
         more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
         return ", ".join(map(repr, names[:_NAMED])) + more
 
-    def problems_of(self, error: InvalidOrderError) -> TableError:
-        """Name by their lines the orders that the client refused."""
-        found = error.problems or {0: error}
-        return TableError(
-            Problem(line=row.line, column=column, reason=reason)
-            for index, row in enumerate(self.rows())
-            if index in found
-            for column, reason in [_explain(found[index], self.layout.columns)]
-        )
-
     def _problems(self) -> Iterator[Problem]:
         """Yield every problem of the file; orders without one are added up."""
         is_csv, line, is_first = self.table.format is Format.CSV, 1, True

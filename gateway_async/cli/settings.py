@@ -212,12 +212,8 @@ class Settings(Network):
             ConfigurationError: If a setting is wrong, or a rate needs an extra that is not there.
         """
         if limiter is None and self.rate is not None:
-            try:
-                from aiolimiter import AsyncLimiter
-            except ModuleNotFoundError:
-                raise ConfigurationError(
-                    "--rate needs aiolimiter: pip install 'gateway-async[cli]'"
-                ) from None
+            from aiolimiter import AsyncLimiter
+
             limiter = AsyncLimiter(1, 1 / self.rate)  # requests leave evenly
         return GatewayClient(
             self.address,

@@ -299,16 +299,13 @@ async def sandbox(
     """
     ended, loop = asyncio.Event(), asyncio.get_running_loop()
     made = make_sandbox(server, shoppers, faults)
-    try:
-        async with made:
-            for number in (signal.SIGINT, signal.SIGTERM):  # Windows: no `loop.add_signal_handler`
-                signal.signal(number, lambda *_: loop.call_soon_threadsafe(ended.set))
-            orders.write(made.seed(orders.orders, status=orders.orders_status), console)
-            sys.stdout.write(how_to_reach(made, server, orders))
-            sys.stdout.flush()
-            await ended.wait()
-    except OSError as error:
-        raise ConfigurationError(str(error)) from None
+    async with made:
+        for number in (signal.SIGINT, signal.SIGTERM):  # Windows: no `loop.add_signal_handler`
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(ended.set))
+        orders.write(made.seed(orders.orders, status=orders.orders_status), console)
+        sys.stdout.write(how_to_reach(made, server, orders))
+        sys.stdout.flush()
+        await ended.wait()
     return DONE
 
 

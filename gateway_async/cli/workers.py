@@ -18,7 +18,7 @@ from gateway_async.cli.run import DONE, NOT_ALL_DONE, UNSETTLED, Stop, confirm, 
 from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import Format, open_table
 from gateway_async.client import GatewayClient
-from gateway_async.errors import ConfigurationError, InvalidOrderError
+from gateway_async.errors import ConfigurationError
 from gateway_async.journal import JobState, JobStatus
 from gateway_async.journal.location import locate
 from gateway_async.operations import OPERATIONS
@@ -148,11 +148,8 @@ def submit(
             async with _make(settings, credentials, broker, policy) as jobs:
                 return await jobs.submit(operation, file.orders(), job=job, wake=url is not None)
 
-        try:
-            with _telling_what_is_missing():
-                count = asyncio.run(work())
-        except InvalidOrderError as error:
-            raise file.problems_of(error) from None
+        with _telling_what_is_missing():
+            count = asyncio.run(work())
     said = f"its {count:,} orders wait for workers"
     if known.status is not None:
         said = f"workers send what is left of its {count:,} orders"

@@ -30,7 +30,7 @@ from gateway_async.cli.tables import (
     to_text,
 )
 from gateway_async.dialect import Dialect
-from gateway_async.errors import ConfigurationError, InvalidOrderError
+from gateway_async.errors import ConfigurationError
 from gateway_async.models.orders import OrderRef, RefundOrder
 
 CSV, JSONL = Format.CSV, Format.JSONL
@@ -179,13 +179,6 @@ def test_rows_of_outcomes_that_may_be_sent_again_and_look_ups() -> None:
     table = Table(format=CSV, file=io.BytesIO(b"order_no,transaction_id\nO1,T1\n"))
     chosen = OrderFile(table, LAYOUTS["query"].by("transaction_id"), Dialect())
     assert [*chosen.orders()] == [OrderRef(transaction_id="T1")]
-
-
-def test_orders_that_the_client_refuses_are_named_by_line() -> None:
-    wrong = InvalidOrderError("RefundOrder(order_no='O1').amount: too precise")
-    file = read(rows("", "T1,O1,EUR,1,1,"))
-    error = file.problems_of(InvalidOrderError("1 wrong", problems={0: wrong}))
-    assert str(error.problems[0]) == "line 3, column amount: too precise"
 
 
 # JSON Lines

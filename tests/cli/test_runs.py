@@ -131,6 +131,26 @@ async def test_what_a_stopped_job_did_not_come_to_was_not_sent(
     assert "may have been done" not in (tmp_path / "night.html").read_text(encoding="utf-8")
 
 
+async def test_a_look_up_that_is_stopped_has_a_row_for_every_order(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    write_refunds(sandbox, tmp_path / "orders.csv", 3000)
+    sandbox.faults.add("query", Latency(seconds=0.05))
+    line = "query orders.csv --by order_no --out out.csv --concurrency 1 --report night.html"
+    process = await start(sandbox, *line.split(), cwd=tmp_path)
+    ended = asyncio.ensure_future(process.communicate())
+    while sandbox.requests.total() < 4 and not ended.done():
+        await asyncio.wait({ended}, timeout=0.002)
+    process.send_signal(signal.SIGINT)
+    said = (await ended)[1].decode()
+    assert (process.returncode, "give the command again" in said) == (3, True), said
+    found = statuses(tmp_path / "out.csv")
+    assert found.total() == 3000
+    assert found["succeeded"] + found["not_sent"] == 3000
+    assert outcomes(tmp_path / "out.csv")[-1]["error"] == "nothing was sent: the run ended before"
+    assert f"{found['not_sent']:,}" in (tmp_path / "night.html").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     "line",
     [
