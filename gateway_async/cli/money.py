@@ -25,7 +25,7 @@ from gateway_async.cli.orders import LAYOUTS, Layout, OrderFile, wording
 from gateway_async.cli.outcomes import Results
 from gateway_async.cli.run import DONE, Run, Stop, confirm
 from gateway_async.cli.settings import Settings
-from gateway_async.cli.tables import STDIO, OutFile, check_place, open_table
+from gateway_async.cli.tables import STDIO, OutFile, open_table
 from gateway_async.errors import (
     ConfigurationError,
     JournalError,
@@ -179,10 +179,8 @@ def _results(
     with open_table(source, files.format) as table:
         file = OrderFile(table, layout, settings.dialect, repeats=repeats)
         check_size(file.operation, settings.policy)
-        if out is not None:
-            check_place(out, files.format)
-            if STDIO not in (out, source) and out.resolve() == source.resolve():
-                raise ConfigurationError(f"--out: {out} is the file with the orders; name another")
+        if out is not None and STDIO not in (out, source) and out.resolve() == source.resolve():
+            raise ConfigurationError(f"--out: {out} is the file with the orders; name another")
         with contextlib.closing(Results(file, run)) as results:
             yield file, results
 

@@ -435,24 +435,6 @@ class OutFile:
         self.is_whole = True
 
 
-def check_place(path: Path, stdio: Format) -> Format:
-    """Return the format in which a file would be written.
-
-    Args:
-        path: The file; `-` for standard output.
-        stdio: The format of standard output.
-
-    Raises:
-        ConfigurationError: If it could not be written there.
-    """
-    kind = format_of(path, stdio)
-    if path != STDIO and path.exists() and not path.is_file():
-        raise ConfigurationError(f"{path} is no file; name one, or - for standard output")
-    if path != STDIO and not path.parent.is_dir():
-        raise ConfigurationError(f"cannot write {path}: there is no directory {path.parent}")
-    return kind
-
-
 @contextlib.contextmanager
 def out_file(path: Path, stdio: Format, warn: Callable[[str], None]) -> Iterator[OutFile]:
     """Open a file of rows for what a command will write; see `new_file`.
@@ -465,7 +447,9 @@ def out_file(path: Path, stdio: Format, warn: Callable[[str], None]) -> Iterator
     Raises:
         ConfigurationError: If it cannot be written.
     """
-    kind = check_place(path, stdio)
+    kind = format_of(path, stdio)
+    if path != STDIO and path.exists() and not path.is_file():
+        raise ConfigurationError(f"{path} is no file; name one, or - for standard output")
     if path == STDIO:
         yield OutFile(name="standard output", format=kind, file=sys.stdout.buffer)
         return

@@ -33,7 +33,6 @@ UNNAMED = [
     ("refund orders.csv --dry-run --deadline 5d", "write 50ms"),
     ("refund orders.csv --dry-run --chunk-size 80", "80 is above the 50 orders"),
     ("refund orders.csv --dry-run --out orders.csv", "is the file with the orders"),
-    ("refund orders.csv --dry-run --out nowhere/out.csv", "there is no directory"),
     ("refund twice.csv --dry-run", "--duplicates serialize"),
     ("refund twice.csv --dry-run --duplicates serialize", ""),
     ("refund orders.csv --dry-run --base-url https://me:hush@x.y", "base_url: expected"),
@@ -58,6 +57,8 @@ UNNAMED = [
     ("jobs night", "night"),
 ]
 NAMED = [
+    ("query orders.csv --by order_no --out nowhere/o.csv", "cannot write nowhere/o.csv: No such"),
+    ("query orders.csv --by order_no --out out.xlsx", "expected a name that ends in .csv"),
     ("jobs resume night --out o.csv --journal sqlite:///j.db", "there is no journal"),
     ("refund orders.csv --yes --out o.csv --job= --journal sqlite:///j.db", "expected a name"),
     ("refund orders.csv --yes --out o.csv --journal mysql://db/x", "the scheme 'mysql'"),
