@@ -220,10 +220,7 @@ def _table(statuses: Iterable[JobStatus]) -> Table:
 @jobs.default
 @jobs.command(name="list")
 async def list_jobs(
-    *,
-    json: bool = False,
-    gateway: options.Journaled = options.Journaled(),
-    console: options.Shown,
+    *, json: bool = False, gateway: options.Journaled = options.Journaled(), console: options.Shown
 ) -> int:
     """List the jobs of a journal, the oldest first.
 

@@ -26,11 +26,7 @@ from gateway_async.cli.outcomes import Results
 from gateway_async.cli.run import DONE, Run, Stop, confirm
 from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import STDIO, OutFile, open_table
-from gateway_async.errors import (
-    ConfigurationError,
-    JournalError,
-    NotSentError,
-)
+from gateway_async.errors import ConfigurationError, JournalError, NotSentError
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.values import MASK
 from gateway_async.operations import PAYOUT, Operation, OperationClass

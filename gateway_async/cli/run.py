@@ -478,12 +478,7 @@ class Stop:
 
 
 async def drive(
-    streamed: Any,
-    see: Callable[[Any], None],
-    run: Run,
-    *,
-    stop: Stop,
-    tick: Callable[[], None],
+    streamed: Any, see: Callable[[Any], None], run: Run, *, stop: Stop, tick: Callable[[], None]
 ) -> None:
     """Hand over everything that finishes; after a stop or an error, what is known by then.
 

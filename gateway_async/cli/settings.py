@@ -363,9 +363,7 @@ def _home(environment: Mapping[str, str], variable: str, usual: str) -> Path:
 
 
 def _read_file(
-    path: Any,
-    profile: str | None,
-    environment: Mapping[str, str],
+    path: Any, profile: str | None, environment: Mapping[str, str]
 ) -> tuple[str, list[dict[str, Any]]]:
     """Return the name of the TOML file, and its settings: of all of it, and of the profile.
 

@@ -32,14 +32,7 @@ from gateway_async.models.orders import CaptureOrder, OrderRef, RefundOrder
 from gateway_async.models.payments import DirectPayment
 from gateway_async.models.values import CardNumber, SensitiveText
 from gateway_async.sandbox import Sandbox, SeededOrder
-from gateway_async.sandbox.faults import (
-    DropReply,
-    Fault,
-    LateEffect,
-    Latency,
-    MissingItems,
-    Status,
-)
+from gateway_async.sandbox.faults import DropReply, Fault, LateEffect, Latency, MissingItems, Status
 from gateway_async.settings import BatchPolicy, RecoveryPolicy
 from gateway_async.signing import Credentials, HmacSigner
 

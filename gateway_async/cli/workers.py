@@ -180,11 +180,7 @@ async def worker(
         )
     credentials = settings.credentials(os.environ, console.warn)
     policy = attrs.evolve(_POLICY, lease_seconds=settings.journal_lease_seconds)
-    with (
-        Stop(console) as stop,
-        console.passing_on_logs(*_QUEUE_LOGS),
-        _telling_what_is_missing(),
-    ):
+    with Stop(console) as stop, console.passing_on_logs(*_QUEUE_LOGS), _telling_what_is_missing():
         from gateway_async.workers.rabbit import rabbit_broker, serve
 
         broker = rabbit_broker(url, queue=queue.queue, slices_at_once=slices)

@@ -242,15 +242,6 @@ def test_a_line_without_an_end_is_not_read_to_its_end(kind: Format, size: int) -
     assert file.tell() <= 2 << 20
 
 
-def test_lines_are_whole_wherever_the_file_is_cut() -> None:
-    lines = [{**CELLS, "transaction_id": f"T{n}", "note": "é" * 300} for n in range(4000)]
-    body = "\r\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
-    assert len(body.encode()) > 2 << 20
-    found = [*read(body, "refund", JSONL).rows()]
-    assert [row.line for row in found] == [*range(1, 4001)]
-    assert all(row.cells == line for row, line in zip(found, lines, strict=True))
-
-
 # Payouts
 
 

@@ -7,14 +7,7 @@ from pathlib import Path
 
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import ResetBeforeEffect
-from tests.cli.running import (
-    Ended,
-    names,
-    outcomes,
-    run,
-    statuses,
-    write_refunds,
-)
+from tests.cli.running import Ended, names, outcomes, run, statuses, write_refunds
 
 KEPT = ("--journal", "sqlite:///j.db")
 REFUND = ("refund", "orders.csv", "--yes", "--out", "o.csv")

@@ -256,20 +256,3 @@ def test_a_gateway_has_one_name_however_its_address_is_written(url: str) -> None
     ):
         settings.address = other
         assert name != name_of_orders("refund", settings, "digest")
-
-
-async def test_a_pipe_of_json_lines_in_and_out(sandbox: Sandbox) -> None:
-    (payment,) = sandbox.seed(1, status="captured", amount="9.00")
-    order = {name: str(getattr(payment, name)) for name in COLUMNS}
-    line = json.dumps({"customer": {"id": 7}, "price": 1.10, **order, "refund_amount": "1.00"})
-    ended = await run(
-        *(sandbox, "refund", "-", "--format", "jsonl", "--yes", "--out", "-"),
-        *("--log-format", "json", "--rate", 100, "--concurrency", 1),
-        stdin=line.replace('"9.00"', "9.00") + "\n",
-    )
-    assert ended.code == 0, ended.stderr
-    (row,) = map(json.loads, ended.stdout.splitlines())
-    assert (row["customer"], row["price"], row["amount"]) == ({"id": 7}, 1.1, 9.0)
-    assert row["status"] == "succeeded"
-    said = [json.loads(line) for line in ended.stderr.splitlines()]
-    assert (said[-1]["event"], said[-1]["counts"]) == ("summary", {"succeeded": 1})

@@ -1,10 +1,8 @@
 """`payout`: every payout once, by its `request_id`."""
 
-import asyncio
 import re
 import shlex
 import uuid
-from decimal import Decimal
 from pathlib import Path
 
 from gateway_async.sandbox import Sandbox
@@ -91,29 +89,3 @@ async def test_a_payout_of_another_job_is_not_paid_again_unasked_however_it_is_w
     assert ended.code == 0, ended.stderr
     assert paid(sandbox, 2) == [1, 1]
     assert sandbox.requests["payout"] == 6
-
-
-async def test_two_files_with_one_request_id_started_together_pay_it_once(
-    sandbox: Sandbox, tmp_path: Path
-) -> None:
-    write(tmp_path / "one.csv", HEADER, [cells(number) for number in range(3)])
-    write(tmp_path / "other.csv", HEADER, [cells(number) for number in range(2, 5)])
-    ended = await asyncio.gather(
-        *(
-            run(sandbox, "payout", f"{name}.csv", "--out", f"{name}.out", *LINE[4:], cwd=tmp_path)
-            for name in ("one", "other")
-        )
-    )
-    assert sorted(one.code or 0 for one in ended) == [0, 2], [one.stderr for one in ended]
-    assert len(sandbox.ledger.payouts_of(key(2))) == 1
-
-
-async def test_a_file_of_payouts_fixed_on_the_source_side_is_paid(
-    sandbox: Sandbox, tmp_path: Path
-) -> None:
-    header = ("request_id", "source_amount", "source_currency", "beneficiary.bank_details.iban")
-    write(tmp_path / "payouts.csv", header, [(key(1), "20.00", "EUR", IBAN)])
-    ended = await run(sandbox, *LINE, cwd=tmp_path)
-    assert (ended.code, statuses(tmp_path / "out.csv")) == (0, {"succeeded": 1}), ended.stderr
-    (made,) = sandbox.ledger.payouts_of(key(1))
-    assert (made.amount, made.currency) == (Decimal("20.00"), "EUR")

@@ -395,10 +395,7 @@ async def company(sandbox: Sandbox, tmp_path: Path) -> AsyncIterator[Company]:
     authority.issue_cert("127.0.0.1").configure_cert(tls)
     ca_file = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(ca_file)
-    async with (
-        Proxy(sandbox.base_url, tls=tls) as gateway,
-        ForwardProxy(login="me:pa55") as proxy,
-    ):
+    async with Proxy(sandbox.base_url, tls=tls) as gateway, ForwardProxy(login="me:pa55") as proxy:
         yield Company(sandbox, gateway, proxy, ca_file)
 
 
