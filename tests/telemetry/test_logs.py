@@ -20,8 +20,7 @@ from gateway_async import (
 )
 from gateway_async.sandbox import faults
 from tests.jobs.books import seeded
-from tests.orders import client_of, orders_for
-from tests.secrets.data import direct_payment
+from tests.orders import client_of, direct_payment, orders_for
 
 if TYPE_CHECKING:
     from gateway_async.journal import Journal

@@ -21,8 +21,7 @@ from gateway_async import (
 from gateway_async.sandbox import faults
 from tests.cancellation.places import asked
 from tests.jobs.books import seeded
-from tests.orders import client_of, orders_for, refunds
-from tests.secrets.data import direct_payment
+from tests.orders import client_of, direct_payment, orders_for, refunds
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
