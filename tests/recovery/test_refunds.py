@@ -2,13 +2,13 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import attrs
 import pytest
 
-from gateway_async import BatchPolicy, RecoveryPolicy, RefundOrder
+from gateway_async import RecoveryPolicy
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import (
     DropReply,
@@ -28,7 +28,6 @@ from tests.recovery.books import (
     UNKNOWN,
     MakeClient,
     assert_books_agree,
-    refund_of,
     refunds,
     statuses,
 )
@@ -88,25 +87,6 @@ async def test_a_refund_that_never_arrived_is_proved_and_not_resent(
     assert_books_agree(sandbox, recovered)
 
 
-@pytest.mark.parametrize("recovery", EVIDENCE)
-async def test_an_equal_refund_made_before_is_not_taken_for_this_one(
-    sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
-) -> None:
-    gateway = client(attrs.evolve(recovery, hold_alike_hours=None))
-    orders = refunds(sandbox)
-    await client(NO_BASELINE).refund(orders)
-    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
-    result = await gateway.refund(orders)
-    assert len(result.unknown) == 2
-
-    recovered = await gateway.recover(result)
-
-    assert recovered.counts[SUCCEEDED] == 4
-    assert recovered.counts[NOT_SENT] == 2
-    for outcome in recovered.not_sent:
-        assert sandbox.ledger.effects("refund", outcome.order.transaction_id) == 1
-
-
 async def test_without_a_baseline_a_refund_on_record_proves_nothing(
     sandbox: Sandbox, client: MakeClient
 ) -> None:
@@ -119,39 +99,6 @@ async def test_without_a_baseline_a_refund_on_record_proves_nothing(
     assert len(recovered.unknown) == 2
     assert all("was not recorded" in str(outcome.error) for outcome in recovered.unknown)
     assert all(outcome.record is not None for outcome in recovered.unknown)
-
-
-@pytest.mark.parametrize("recovery", EVIDENCE)
-@pytest.mark.parametrize("duplicates", ["allow", "serialize"])
-@pytest.mark.parametrize("lost", [0, 1])
-async def test_two_equal_refunds_of_one_transaction_one_of_them_lost(
-    sandbox: Sandbox,
-    client: MakeClient,
-    recovery: RecoveryPolicy,
-    duplicates: str,
-    lost: int,
-) -> None:
-    gateway = client(recovery)
-    (seeded,) = sandbox.seed(1, status="captured")
-    orders = [refund_of(seeded), refund_of(seeded), *refunds(sandbox, 1)]
-
-    def losing_one() -> Iterator[RefundOrder]:
-        for index, order in enumerate(orders):
-            if index == lost:
-                sandbox.faults.add("refund", ResetBeforeEffect(times=1))
-            yield order
-
-    result = await gateway.refund(
-        losing_one(), policy=BatchPolicy(concurrency=1, chunk_size=1, duplicates=duplicates)
-    )
-    assert result[lost].status is UNKNOWN
-
-    recovered = await gateway.recover(result)
-
-    effects = sandbox.ledger.effects("refund", seeded.transaction_id)
-    assert len(recovered) == 3
-    assert recovered[lost].status is NOT_SENT
-    assert sum(outcome.status is SUCCEEDED for outcome in recovered[:2]) == effects
 
 
 @pytest.mark.parametrize("recovery", EVIDENCE)
