@@ -27,6 +27,7 @@ from gateway_async.cli.tables import STDIO, OutFile, new_file, out_file
 from gateway_async.errors import (
     AlikeRefundError,
     ConfigurationError,
+    DuplicateOrderError,
     GatewayError,
     InvalidOrderError,
     JobBusyError,
@@ -116,7 +117,7 @@ class Run:
         books: What a reconciliation came to.
         counts: How many orders have each status.
         held: How many of those that are not sent wait for a decision: they were proved not to be
-            done, or the gateway lists a refund like them.
+            done, the gateway lists a refund like them, or another job has the payout.
         not_done: How many of those were proved not to be done.
         unlisted: How many have a reply with a status or text that the dialect does not list.
         reasons: How many orders did not succeed for each reason; the first thousand reasons.
@@ -154,7 +155,8 @@ class Run:
     def see(self, outcome: Outcome[Any, Any]) -> None:
         """Count one outcome, and pass it on to the report."""
         self.counts[str(outcome.status)] += 1
-        self.held += isinstance(outcome.error, NotDoneError | AlikeRefundError)
+        held = NotDoneError | AlikeRefundError | DuplicateOrderError
+        self.held += isinstance(outcome.error, held)
         self.not_done += isinstance(outcome.error, NotDoneError)
         self.unlisted += is_unlisted(outcome.error)
         self.note_reason(outcome.error)

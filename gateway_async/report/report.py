@@ -17,6 +17,7 @@ import attrs
 
 from gateway_async.errors import (
     AlikeRefundError,
+    DuplicateOrderError,
     InvalidOrderError,
     NotDoneError,
     RejectedError,
@@ -330,13 +331,15 @@ class Report:
     def _advise(self, status: str, error: Exception | None) -> str:
         if status == "succeeded":
             return ""
+        is_held = isinstance(error, NotDoneError | AlikeRefundError | DuplicateOrderError)
+        if status == "not_sent" and self._job is not None and is_held:
+            return "held"
         if isinstance(error, InvalidOrderError):
             return "invalid"
         if status == "unknown":
             return "job" if self._job is not None else _UNKNOWN.get(self.operation, "ask")
         if status == "not_sent" and self._job is not None:
-            is_held = isinstance(error, NotDoneError | AlikeRefundError)
-            return "held" if is_held else "not_sent_in_job"
+            return "not_sent_in_job"
         return "alike" if isinstance(error, AlikeRefundError) else status
 
 

@@ -3,10 +3,21 @@
 import asyncio
 import signal
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from gateway_async.batching.results import Outcome
 from gateway_async.cli.options import Files
 from gateway_async.cli.run import Run
+from gateway_async.errors import (
+    AlikeRefundError,
+    DuplicateOrderError,
+    GatewayError,
+    NotDoneError,
+    NotSentError,
+)
+from gateway_async.models.orders import OutcomeStatus, RefundOrder
 from gateway_async.sandbox.faults import Latency, NoReply, ResetBeforeEffect
 from tests.cli.running import COLUMNS, names, outcomes, run, start, write, write_refunds
 from tests.report.test_page import Read
@@ -48,6 +59,27 @@ async def test_a_refund_run_is_told_with_what_to_do_next(
     assert "gateway-async jobs show refund-" in read.text
     assert sandbox.secret not in night.read_text()
     assert {path.name for path in tmp_path.iterdir()} == {"night.html", "orders.csv", "out.csv"}
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (NotDoneError("proved"), "decide on it"),
+        (AlikeRefundError("listed"), "decide on it"),
+        (DuplicateOrderError("another job has it"), "decide on it"),
+        (NotSentError("no connection"), "run the job again"),
+    ],
+)
+def test_what_is_held_is_told_apart_from_what_the_next_run_sends(
+    error: GatewayError, advice: str, tmp_path: "Path"
+) -> None:
+    page, ids = tmp_path / "night.html", {"transaction_id": "T1", "order_no": "O1"}
+    order: Any = RefundOrder(**ids, currency="EUR", amount="9", refund_amount="1")
+    told = Run(command="refund", job="night", files=Files(report=page))
+    with told.reporting():
+        told.see(Outcome(order=order, index=0, status=OutcomeStatus.NOT_SENT, error=error))
+    (step,) = _read(page).left()
+    assert (told.held, advice in step.lower()) == (int(advice == "decide on it"), True), step
 
 
 async def test_a_job_says_how_to_go_on_and_is_told_again_from_its_journal(
