@@ -11,7 +11,6 @@ import shlex
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,7 +21,7 @@ from cyclopts.validators import Number
 from rich.console import Console as RichConsole
 
 from gateway_async.cli import options
-from gateway_async.cli.console import Console, Gauge, Stage, gauged, summary_table
+from gateway_async.cli.console import Console, Stage, summary_table
 from gateway_async.cli.run import DONE, NOT_ALL_DONE
 from gateway_async.cli.settings import default_path
 from gateway_async.cli.tables import Format, out_file
@@ -56,20 +55,12 @@ async def demo(*, orders: Annotated[int, options.AtLeastOne] = 3000) -> int:
     console, stages = Console(rich=RichConsole()), list[Stage]()
 
     async def run(name: str, batch: Any) -> Any:
-        """Run one batch as a stage of its own; return its outcomes in the order of the input."""
-        started, outcomes = time.monotonic(), []
-        async with batch:
-            with gauged(console, name, batch.progress.total) as gauge:
-                async for outcome in batch:
-                    outcomes.append(outcome)
-                    gauge.advance(str(outcome.status))
-        note(name, outcomes, batch.result, started)
-        return sorted(outcomes, key=lambda outcome: outcome.index)
-
-    def note(name: str, outcomes: Any, result: Any, started: float) -> None:
-        counts = Counter(str(outcome.status) for outcome in outcomes)
+        """Run one batch as a stage of its own."""
+        started, result = time.monotonic(), await batch
+        counts = {str(status): count for status, count in result.counts.items()}
         seconds = time.monotonic() - started
         stages.append((name, counts, result.requests, result.retries, seconds))
+        return result
 
     async with Sandbox() as sandbox:
         console.tell("demo", f"A gateway listens at {sandbox.base_url}; {orders} orders go to it.")
@@ -84,25 +75,22 @@ async def demo(*, orders: Annotated[int, options.AtLeastOne] = 3000) -> int:
             dialect=sandbox.dialect,
         ) as gateway:
             started = time.monotonic()
-            with gauged(console, "pay", orders) as gauge:
-                paid = await _pay(orders, gateway, gauge)
-            stages.append(("pay", gauge.counts, orders, 0, time.monotonic() - started))
+            paid = await _pay(orders, gateway)
+            counts = {"succeeded": len(paid), "declined": orders - len(paid)}
+            stages.append(("pay", counts, orders, 0, time.monotonic() - started))
             captures = await run("capture", gateway.capture(paid))
-            captured = [one.order for one in captures if one.status == "succeeded"]
+            captured = [one.order for one in captures.succeeded]
             sandbox.faults.add("refund", DropReply(times=1))
             refunds = [
                 RefundOrder(**attrs.asdict(one), refund_amount="5.00", refund_reason="sent back")
                 for one in captured[::_REFUNDED_EVERY]
             ]
             lost = await run("refund", gateway.refund(refunds, policy=_FEW_IN_A_REQUEST))
-            started = time.monotonic()
-            settled = await gateway.recover(lost)
-            note("recover", settled, settled, started)
+            settled = await run("recover", gateway.recover(lost))
             refs = [OrderRef(transaction_id=one.transaction_id) for one in paid]
             await run("query", gateway.query(refs))
-            done = {one.order.transaction_id for one in settled if one.status == "succeeded"}
-            refunded = [one for one in refs if one.transaction_id in done]
-            await run("search-refunds", gateway.search_refunds(refunded))
+            refs = [OrderRef(transaction_id=one.order.transaction_id) for one in settled.succeeded]
+            await run("search-refunds", gateway.search_refunds(refs))
     console.rich.print(summary_table(stages))
     mistakes = [
         f"{operation} of {one.order.transaction_id}: {one.status}, but done {effects} times"
@@ -122,7 +110,7 @@ async def demo(*, orders: Annotated[int, options.AtLeastOne] = 3000) -> int:
     return DONE
 
 
-async def _pay(orders: int, gateway: GatewayClient, gauge: Gauge) -> list[CaptureOrder]:
+async def _pay(orders: int, gateway: GatewayClient) -> list[CaptureOrder]:
     """Authorise card payments; return what can be captured."""
     in_flight = asyncio.Semaphore(_PAYMENTS_IN_FLIGHT)
 
@@ -140,11 +128,9 @@ async def _pay(orders: int, gateway: GatewayClient, gauge: Gauge) -> list[Captur
         )
         async with in_flight:
             result = await gateway.pay_direct(payment)
-        if result.order_status != "1" or result.transaction_id is None:
-            gauge.advance("declined")
-            return None
-        gauge.advance("succeeded")
         paid = result.transaction_id
+        if result.order_status != "1" or paid is None:
+            return None
         return CaptureOrder(transaction_id=paid, order_no=order_no, currency="EUR", amount=amount)
 
     return [one for one in await asyncio.gather(*map(pay, range(orders))) if one is not None]
