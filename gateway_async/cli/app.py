@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Sequence
 from importlib.metadata import version
 
+import attrs
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from gateway_async.cli.console import Console
@@ -21,14 +22,22 @@ some were declined, are absent, or differ; 2, the command or its file is wrong a
 sent; 3, some outcomes are unknown, some orders were not sent, or the outcomes had to be written
 elsewhere."""
 
-_ORDER = "transaction_id,order_no,currency,amount", "2026112017210500000001,A-1,EUR,25.00"
+_CELLS = {
+    "transaction_id": "2026112017210500000001",
+    "order_no": "A-1",
+    "currency": "EUR",
+    "amount": "25.00",
+    "refund_amount": "5.00",
+    "refund_reason": "broken",
+}
+_ORDERS = {
+    name: (",".join(columns), ",".join(_CELLS.get(column, "1") for column in columns))
+    for name, row in OPERATIONS.items()
+    if row.is_money_batch and (columns := attrs.fields_dict(row.order_class))
+}
 _FILES = {
-    **dict.fromkeys(("capture", "cancel"), _ORDER),
-    "review": (f"{_ORDER[0]},review_flag", f"{_ORDER[1]},1"),
-    **dict.fromkeys(
-        ("refund", "submit"),
-        (f"{_ORDER[0]},refund_amount,refund_reason", f"{_ORDER[1]},5.00,broken"),
-    ),
+    **_ORDERS,
+    "submit": _ORDERS["refund"],
     "payout": (
         "request_id,payment_amount,payment_currency,beneficiary.bank_details.iban",
         "6f1c2b0e-8f0a-4b5e-9c51-1d2f3a4b5c6d,25.00,EUR,DE89370400440532013000",
