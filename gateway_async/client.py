@@ -11,7 +11,16 @@ import attrs
 from gateway_async.batching.batch import plain_batch
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError, hide_arguments
-from gateway_async.operations import OPERATIONS
+from gateway_async.operations import (
+    CHECKOUT,
+    OPERATIONS,
+    PAY_APM,
+    PAY_DIRECT,
+    PAYOUT,
+    QUERY,
+    SEARCH_REFUNDS,
+    Operation,
+)
 from gateway_async.session import Session
 from gateway_async.settings import (
     DEFAULT_LINGER_SECONDS,
@@ -348,8 +357,8 @@ class GatewayClient:
         """
         self._check_open()
         row, policy = OPERATIONS.get(operation), self._batch_policy(policy)
-        if row is None or row.order_class is object:
-            names = [each.name for each in OPERATIONS.values() if each.order_class is not object]
+        if row is None or not row.takes_batch:
+            names = [each.name for each in OPERATIONS.values() if each.takes_batch]
             raise ConfigurationError(
                 f"operation: expected one of {', '.join(names)}, got {operation!r}"
             )
@@ -511,16 +520,16 @@ class GatewayClient:
             NotSentError: If nothing was sent.
             OutcomeUnknownError: If no readable reply came.
         """
-        from gateway_async import payments
-
-        return await self._single(payments.recent_request(OPERATIONS["query"], self._session))
+        return await self._recent(QUERY)
 
     async def recent_refunds(self) -> "Page[RefundRecord]":
         """Return up to 100 refunds (row 9), without a selection; see `recent_transactions`."""
+        return await self._recent(SEARCH_REFUNDS)
+
+    async def _recent(self, operation: Operation) -> "Page[Any]":
         from gateway_async import payments
 
-        request = payments.recent_request(OPERATIONS["search_refunds"], self._session)
-        return await self._single(request)
+        return await self._single(payments.recent_request(operation, self._session))
 
     # Payments and payouts
 
@@ -538,9 +547,8 @@ class GatewayClient:
             asyncio.CancelledError: If the caller is cancelled; its `outcome` is the result or the
                 error of a payment that was in flight.
         """
-        from gateway_async import payments
-
-        return await self._single(payments.direct_request(payment, self._session), payment)
+        result: DirectPaymentResult = await self._pay(PAY_DIRECT, payment)
+        return result
 
     async def pay_apm(self, payment: "ApmPayment") -> "ApmPaymentResult":
         """Make a payment by another method (section 4, row 2); errors as for `pay_direct`.
@@ -548,9 +556,8 @@ class GatewayClient:
         Returns:
             What the gateway says; send the shopper to its `issuer_url`, which is never fetched.
         """
-        from gateway_async import payments
-
-        return await self._single(payments.apm_request(payment, self._session), payment)
+        result: ApmPaymentResult = await self._pay(PAY_APM, payment)
+        return result
 
     async def checkout(self, payment: "RedirectPayment") -> "CheckoutPage":
         """Begin a hosted payment (section 4, row 3); errors as for `pay_direct`.
@@ -559,11 +566,8 @@ class GatewayClient:
             The page to send to the shopper, as it came. So is an error page of status 200: look at
             its `title`, and at its `action`, which is None where no form posts.
         """
-        from gateway_async import payments
-
-        return await self._single(
-            payments.checkout_request(payment, self._session.dialect), payment
-        )
+        result: CheckoutPage = await self._pay(CHECKOUT, payment)
+        return result
 
     async def payout(self, request: "PayoutRequest") -> "PayoutResult":
         """Pay out funds to a beneficiary (row 10); errors as for `pay_direct`, `RejectedError` too.
@@ -571,9 +575,13 @@ class GatewayClient:
         Returns:
             What the gateway says, whatever that is; a failed payout is no error.
         """
+        result: PayoutResult = await self._pay(PAYOUT, request)
+        return result
+
+    async def _pay(self, operation: Operation, sent: object) -> Any:  # noqa: ANN401  # its result
         from gateway_async import payments
 
-        return await self._single(payments.payout_request(request, self._session), request)
+        return await self._single(payments.payment_request(operation, sent, self._session), sent)
 
     async def call(
         self,

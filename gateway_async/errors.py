@@ -79,32 +79,20 @@ class _OnePaymentError(GatewayError):
         request_id: The request id of the payout it is about, if it is about one.
     """
 
-    def __init__(
-        self, message: str = "", *, order_no: str | None = None, request_id: str | None = None
-    ) -> None:
-        super().__init__(message)
-        self.order_no = order_no
-        self.request_id = request_id
+    order_no: str | None = None
+    request_id: str | None = None
 
 
-class _UnclearStatusError(_OnePaymentError):
-    """What errors share that may follow a status without a meaning.
+class _CodedError(GatewayError):
+    """What errors share that may follow what the gateway said.
 
     Attributes:
         code: The gateway's code, or else its status; empty where it gave none.
         text: The gateway's text there.
     """
 
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        code: str = "",
-        text: str = "",
-        order_no: str | None = None,
-        request_id: str | None = None,
-    ) -> None:
-        super().__init__(message, order_no=order_no, request_id=request_id)
+    def __init__(self, message: str = "", *, code: str = "", text: str = "") -> None:
+        super().__init__(message)
         self.code = code
         self.text = text
 
@@ -129,10 +117,8 @@ class AlikeRefundError(NotSentError):
         *,
         reference: str = "",
         refund_date: "datetime | None" = None,
-        order_no: str | None = None,
-        request_id: str | None = None,
     ) -> None:
-        super().__init__(message, order_no=order_no, request_id=request_id)
+        super().__init__(message)
         self.reference = reference
         self.refund_date = refund_date
 
@@ -144,7 +130,7 @@ class CertificateError(NotSentError):
     """
 
 
-class NotDoneError(_UnclearStatusError, NotSentError):
+class NotDoneError(_CodedError, NotSentError):
     """It may have been sent, and the gateway's own records prove that it was not done.
 
     A job holds such an order rather than send it again, unless `RecoveryPolicy.resend_absent` says
@@ -156,7 +142,7 @@ class NotDoneError(_UnclearStatusError, NotSentError):
     """
 
 
-class OutcomeUnknownError(_UnclearStatusError):
+class OutcomeUnknownError(_CodedError, _OnePaymentError):
     """It may have happened. Look it up; never resend it blindly.
 
     Attributes:
@@ -188,10 +174,8 @@ class ReplyStatusError(OutcomeUnknownError):
         *,
         status: int = 0,
         retry_after_seconds: float | None = None,
-        order_no: str | None = None,
-        request_id: str | None = None,
     ) -> None:
-        super().__init__(message, order_no=order_no, request_id=request_id)
+        super().__init__(message)
         self.status = status
         self.retry_after_seconds = retry_after_seconds
 
@@ -200,18 +184,13 @@ class EvidenceError(OutcomeUnknownError):
     """A reply came to a request whose body was never written: the evidence cannot be trusted."""
 
 
-class RejectedError(GatewayError):
+class RejectedError(_CodedError):
     """The gateway said that it did not do it.
 
     Attributes:
         code: The gateway's code, as it came.
         text: The gateway's text, as it came.
     """
-
-    def __init__(self, message: str = "", *, code: str = "", text: str = "") -> None:
-        super().__init__(message)
-        self.code = code
-        self.text = text
 
 
 class NotificationError(GatewayError):

@@ -58,9 +58,8 @@ class Operation:
             operations, in the request. Without one, a request is one order, and its reply one item.
         status_field: The field of an item that carries its status.
         identity_field: The field that names an order: two of the same value are duplicates.
-        order_class: What the orders of a batch are, or its full name; object for an operation that
-            takes no batch.
-        record_class: What an item of the reply is read as, or its full name.
+        order_class: What an order, payment or payout is, or its full name.
+        record_class: What an item of the reply, or the result, is read as, or its full name.
         echo_fields: Fields of an item that repeat the request, and must agree with it.
         result_fields: What the reply adds to what it repeats. The result of a single call has at
             least one of them; else it proves nothing.
@@ -103,18 +102,23 @@ class Operation:
         return self.list_field is not None and not self.is_look_up
 
     @property
+    def takes_batch(self) -> bool:
+        """Whether it takes any number of orders: for a list, or, as payouts are, one a request."""
+        return self.list_field is not None or self.kind is OperationClass.KEYED
+
+    @property
     def takes_jobs(self) -> bool:
         """Whether it moves money for any number of orders, which a journal can keep."""
-        return self._order_class is not object and not self.is_look_up
+        return self.takes_batch and not self.is_look_up
 
     @property
     def order_class(self) -> type[Any]:
-        """What the orders of a batch are; object for an operation that takes no batch."""
+        """What an order, payment or payout is."""
         return _loaded(self._order_class)
 
     @property
     def record_class(self) -> type[Any]:
-        """What an item of the reply is read as."""
+        """What an item of the reply, or the result, is read as."""
         return _loaded(self._record_class)
 
 
@@ -136,18 +140,32 @@ def _loaded(model: type[Any] | str) -> type[Any]:
     return found
 
 
-_RECORDS = "gateway_async.models.records"
+_RECORDS, _PAYMENTS = "gateway_async.models.records", "gateway_async.models.payments"
 _ORDER_ECHO = ("order_no", "currency", "amount")
 
 PAY_DIRECT = Operation(
     name="pay_direct",
     path="/v1/authorise",
     body=BodyFormat.FORM,
+    order_class=f"{_PAYMENTS}.DirectPayment",
+    record_class=f"{_RECORDS}.DirectPaymentResult",
     echo_fields=_ORDER_ECHO,
     result_fields=("transaction_id", "order_status", "result_info", "issuer_url"),
 )
-PAY_APM = attrs.evolve(PAY_DIRECT, name="pay_apm")
-CHECKOUT = attrs.evolve(PAY_DIRECT, name="checkout", path="/v1/checkout", echo_fields=())
+PAY_APM = attrs.evolve(
+    PAY_DIRECT,
+    name="pay_apm",
+    order_class=f"{_PAYMENTS}.ApmPayment",
+    record_class=f"{_RECORDS}.ApmPaymentResult",
+)
+CHECKOUT = attrs.evolve(
+    PAY_DIRECT,
+    name="checkout",
+    path="/v1/checkout",
+    order_class=f"{_PAYMENTS}.RedirectPayment",
+    record_class=f"{_RECORDS}.CheckoutPage",
+    echo_fields=(),
+)
 QUERY = Operation(
     name="query",
     path="/v1/retrievalTrans",

@@ -23,15 +23,7 @@ from gateway_async.errors import (
     ReplyUnreadableError,
     hide_given,
 )
-from gateway_async.models.payments import ApmPayment, DirectPayment, RedirectPayment
-from gateway_async.models.payouts import PayoutRequest, PayoutResult
-from gateway_async.models.records import (
-    ApmPaymentResult,
-    CheckoutPage,
-    DirectPaymentResult,
-    Page,
-    Record,
-)
+from gateway_async.models.records import CheckoutPage, Page
 from gateway_async.models.values import (
     SHORTEST_CARD,
     SensitiveText,
@@ -40,15 +32,7 @@ from gateway_async.models.values import (
     mask_card,
     plain_text,
 )
-from gateway_async.operations import (
-    CHECKOUT,
-    PAY_APM,
-    PAY_DIRECT,
-    PAYOUT,
-    BodyFormat,
-    Operation,
-    OperationClass,
-)
+from gateway_async.operations import CHECKOUT, PAYOUT, BodyFormat, Operation, OperationClass
 from gateway_async.session import CALL_CANCELLED, Attempts, Gate, Request
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.transport import HttpResponse
@@ -67,11 +51,9 @@ from gateway_async.wire.records import read_page, read_record
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateway_async.dialect import Dialect
     from gateway_async.session import Session
 
 T = TypeVar("T")
-R = TypeVar("R", bound=Record)
 
 _ADDED = frozenset({"merchant_id", "account_id", SIGNATURE_FIELD})
 
@@ -96,56 +78,39 @@ class Reply:
         raise TypeError("Reply may repeat the signature and is not pickled; take from its data")
 
 
-def direct_request(payment: DirectPayment, session: "Session") -> Request[DirectPaymentResult]:
-    """Write a payment by card (section 4, row 1)."""
-    return _result_request(PAY_DIRECT, payment, DirectPayment, DirectPaymentResult, session)
+def payment_request(operation: Operation, sent: object, session: "Session") -> Request[Any]:
+    """Write a payment or payout (section 4, rows 1 to 3 and 10); the result is held against it.
 
-
-def apm_request(payment: ApmPayment, session: "Session") -> Request[ApmPaymentResult]:
-    """Write a payment by an alternative payment method (section 4, row 2)."""
-    return _result_request(PAY_APM, payment, ApmPayment, ApmPaymentResult, session)
-
-
-def payout_request(request: PayoutRequest, session: "Session") -> Request[PayoutResult]:
-    """Write a payout (section 4, row 10)."""
-    return _result_request(PAYOUT, request, PayoutRequest, PayoutResult, session)
-
-
-def checkout_request(payment: RedirectPayment, dialect: "Dialect") -> Request[CheckoutPage]:
-    """Write a hosted payment (section 4, row 3)."""
-    _check_type(payment, RedirectPayment)
-
-    def read(raw: HttpResponse) -> CheckoutPage:
-        return decode_page(raw.body, charset_of(raw.headers.get("Content-Type", "")))
-
-    fields = encode_fields(payment, dialect)
-    return Request(operation=CHECKOUT, fields=fields, decode=read, is_verbatim=True)
-
-
-def _result_request(
-    operation: Operation,
-    sent: object,
-    sent_class: type,
-    result_class: type[R],
-    session: "Session",
-) -> Request[R]:
-    """Write a payment or payout; its result is read, and held against the request."""
-    _check_type(sent, sent_class)
-    decode = decode_surely if operation is PAYOUT else decode_respon
+    Raises:
+        TypeError: For anything but what the operation takes.
+        InvalidOrderError: For an amount with more decimal places than its currency has.
+    """
+    if not isinstance(sent, operation.order_class):
+        raise TypeError(f"expected {operation.order_class.__name__}, got {type(sent).__name__}")
     dialect = session.dialect
 
-    def read(raw: HttpResponse) -> R:
-        fields = decode(_without_card(raw.body, getattr(sent, "card", None)))
-        session.check_owner(fields)
-        silence = find_missing_result(operation, fields, dialect)
+    def read_html(raw: HttpResponse) -> CheckoutPage:
+        return decode_page(raw.body, charset_of(raw.headers.get("Content-Type", "")))
+
+    def read_result(raw: HttpResponse) -> object:
+        decode = decode_surely if operation is PAYOUT else decode_respon
+        result = decode(_without_card(raw.body, getattr(sent, "card", None)))
+        session.check_owner(result)
+        silence = find_missing_result(operation, result, dialect)
         if silence is not None:
             raise silence
-        contradiction = find_contradiction(operation, fields, sent, dialect)
+        contradiction = find_contradiction(operation, result, sent, dialect)
         if contradiction is not None:
             raise ReplyUnreadableError(contradiction)
-        return read_record(result_class, fields)
+        return read_record(operation.record_class, result)
 
-    return Request(operation=operation, fields=encode_fields(sent, dialect), decode=read)
+    is_page = operation is CHECKOUT
+    return Request(
+        operation=operation,
+        fields=encode_fields(sent, dialect),
+        decode=read_html if is_page else read_result,
+        is_verbatim=is_page,
+    )
 
 
 def _without_card(body: bytes, card: SensitiveText | None) -> bytes:
@@ -158,11 +123,6 @@ def _without_card(body: bytes, card: SensitiveText | None) -> bytes:
         spaced = "[ -]?".join(map(re.escape, number)).encode()
         masked = re.sub(spaced, mask_card(number).encode(), masked)
     return masked
-
-
-def _check_type(value: object, wanted: type) -> None:
-    if not isinstance(value, wanted):
-        raise TypeError(f"expected {wanted.__name__}, got {type(value).__name__}")
 
 
 def recent_request(operation: "Operation", session: "Session") -> Request[Page[Any]]:
