@@ -26,7 +26,7 @@ from gateway_async.recovery.evidence import (
     Finding,
     LookupResult,
     Proof,
-    are_one,
+    Unsettled,
     as_result,
     find_control,
     find_transactions,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from gateway_async.batching.results import Outcome
     from gateway_async.operations import Operation
-    from gateway_async.recovery.evidence import Place, Transaction
+    from gateway_async.recovery.evidence import Transaction
     from gateway_async.session import Session
     from gateway_async.settings import RecoveryPolicy
 
@@ -68,7 +68,7 @@ class Recovery:
         self._batch = batch
         self._transactions: list[Transaction] = []
         self._control: ControlRefund | None = None
-        self._findings: dict[Place, Finding] = {}
+        self._findings: dict[Unsettled, Finding] = {}
         self._requests = 0
 
     async def recover(
@@ -89,23 +89,23 @@ class Recovery:
         span.end(recovered.counts, self._requests)
         return recovered
 
-    async def _change(self, result: BatchResult[Any, Any]) -> "dict[Place, Outcome[Any, Any]]":
+    async def _change(self, result: BatchResult[Any, Any]) -> "dict[Unsettled, Outcome[Any, Any]]":
         """Return the outcomes that were unknown, as they are now."""
-        unknown = {
-            place: outcome
-            for transaction in self._transactions
-            for place, outcome in transaction.unknown.items()
-        }
+        unknown = [(each.operation, one) for each in self._transactions for one in each.unknown]
         resent = self._claim_resends()
         try:
             await self._settle()
             changed = {
-                place: _settled(outcome, self._findings[place])
-                for place, outcome in unknown.items()
+                one: _settled(operation, one.outcome, self._findings[one])
+                for operation, one in unknown
             }
-            if self._policy.resend_absent:
-                absent = {p: o for p, o in changed.items() if o.status is OutcomeStatus.NOT_SENT}
-                changed |= await self._resend(absent)
+            for operation in RECOVERABLE if self._policy.resend_absent else ():
+                absent = [
+                    one
+                    for own, one in unknown
+                    if own is operation and changed[one].status is OutcomeStatus.NOT_SENT
+                ]
+                changed |= await self._resend(operation, absent)
         except asyncio.CancelledError as cancelled:  # not with the outcome of a look-up or a resend
             cancelled.outcome = result  # type: ignore[attr-defined]  # as for a single call
             raise
@@ -137,12 +137,12 @@ class Recovery:
         """Look up at once; then, after the settle time, twice more at what is left."""
         started = steady_time()
         first = await self._look()
-        self._findings |= {place: found for place, found in first.items() if found.is_final}
+        self._findings |= {one: found for one, found in first.items() if found.is_final}
         left = [
-            outcome
+            one.outcome
             for transaction in self._transactions
-            for place, outcome in transaction.unknown.items()
-            if place not in self._findings
+            for one in transaction.unknown
+            if one not in self._findings
         ]
         if not left:
             return
@@ -161,36 +161,33 @@ class Recovery:
         await asyncio.sleep(seconds)
         second = await self._look()
         third = await self._look()
-        for place, finding in third.items():
-            if place not in self._findings:
-                agree = second[place].proof is finding.proof
-                self._findings[place] = finding if agree else _disagreement(second[place], finding)
+        for one, found in third.items():
+            if one not in self._findings:
+                agree = second[one].proof is found.proof
+                self._findings[one] = found if agree else _disagreement(second[one], found)
 
-    async def _look(self) -> "dict[Place, Finding]":
+    async def _look(self) -> dict[Unsettled, Finding]:
         """Look up what is unknown, and settle what is shown to be done."""
-        findings: dict[Place, Finding] = {}
+        findings: dict[Unsettled, Finding] = {}
         for operation in RECOVERABLE:
             asked = [
-                transaction
-                for transaction in self._transactions
-                if transaction.operation is operation
-                and not transaction.unknown.keys() <= self._findings.keys()
+                each
+                for each in self._transactions
+                if each.operation is operation and not self._findings.keys() >= {*each.unknown}
             ]
             names = [each.name for each in asked if self._is_askable(each.name)]
             lookups: dict[str, LookupResult] = {}
             for start in range(0, len(names), _REQUESTED_AT_ONCE):
                 lookups |= await self._ask(operation, names[start : start + _REQUESTED_AT_ONCE])
-            for transaction in asked:
-                lookup = lookups.get(transaction.name)
-                found = (
-                    dict.fromkeys(transaction.unknown, NOT_ASKED)
-                    if lookup is None
-                    else transaction.judge(lookup, self._session.dialect)
+            for each in asked:
+                findings |= (
+                    each.judge(lookups[each.name], self._session.dialect)
+                    if each.name in lookups
+                    else dict.fromkeys(each.unknown, NOT_ASKED)
                 )
-                findings |= found
-                done = {place: each for place, each in found.items() if each.proof is Proof.DONE}
-                self._findings |= done
-                transaction.settle(done)
+        self._findings |= {
+            one: found for one, found in findings.items() if found.proof is Proof.DONE
+        }
         return findings
 
     def _is_askable(self, name: str) -> bool:
@@ -216,58 +213,46 @@ class Recovery:
         self._requests += result.requests
         if len(result.chunks) > 1 and len(names) > 1:
             middle = len(names) // 2
-            halves = names[:middle], names[middle:]
-            return {
-                **await self._ask(operation, halves[0]),
-                **await self._ask(operation, halves[1]),
-            }
+            first = await self._ask(operation, names[:middle])
+            return first | await self._ask(operation, names[middle:])
         is_whole = _is_whole(result)
-        lookups = {
-            outcome.order.value: LookupResult(problem=_problem_of(outcome))
-            if outcome.status is not OutcomeStatus.SUCCEEDED and not is_refund
-            else LookupResult(
-                records=outcome.record or (),
-                items=tuple(outcome.items),
-                complete=is_whole,
-                problem=_problem_of(outcome),
+        lookups = {}
+        for outcome in result:
+            is_read = outcome.status is OutcomeStatus.SUCCEEDED or is_refund
+            lookups[outcome.order.value] = LookupResult(
+                listed=[*zip(outcome.record or (), outcome.items, strict=True)] if is_read else (),
+                complete=is_whole and is_read,
+                problem="" if outcome.error is None else f"the look-up failed: {outcome.error}",
             )
-            for outcome in result
-        }
         if is_refund:
             lookups = _completed(lookups, control, is_whole=is_whole)
             if self._control is None:
-                listed = (name for name, lookup in lookups.items() if lookup.records)
+                listed = (name for name, lookup in lookups.items() if lookup.listed)
                 self._control = next(map(ControlRefund, listed), None)
         return lookups
 
-    # Resends
-
     async def _resend(
-        self, absent: "Mapping[Place, Outcome[Any, Any]]"
-    ) -> "dict[Place, Outcome[Any, Any]]":
+        self, operation: "Operation", absent: "Sequence[Unsettled]"
+    ) -> "dict[Unsettled, Outcome[Any, Any]]":
         """Send again what was proved not to be done."""
-        sent: dict[Place, Outcome[Any, Any]] = {}
-        for operation in RECOVERABLE:
-            groups = _twins(
-                {p: o for p, o in absent.items() if isinstance(o.order, operation.order_class)}
-            )
-            if not groups:
-                continue
-            batch = plain_batch(
-                self._session,
-                operation,
-                [_as_sent(absent[twins[0]]) for twins in groups],
-                policy=attrs.evolve(self._batch, duplicates="serialize", chunk_size=None),
-                # Two look-ups have just proved that none of the refunds listed is one of these.
-                recovery=attrs.evolve(
-                    self._policy, refund_evidence="references", hold_alike_hours=None
-                ),
-            )
-            result = await batch
-            self._requests += result.requests
-            for twins, outcome in zip(groups, result, strict=True):
-                sent |= {place: _as_given(outcome, absent[place]) for place in twins}
-        return sent
+        if not absent:
+            return {}
+        batch = plain_batch(
+            self._session,
+            operation,
+            [_as_sent(one.outcome) for one in absent],
+            policy=attrs.evolve(self._batch, duplicates="serialize", chunk_size=None),
+            # Two look-ups have just proved that none of the refunds listed is one of these.
+            recovery=attrs.evolve(
+                self._policy, refund_evidence="references", hold_alike_hours=None
+            ),
+        )
+        result = await batch
+        self._requests += result.requests
+        return {
+            one: _as_given(outcome, one.outcome)
+            for one, outcome in zip(absent, result, strict=True)
+        }
 
 
 def _is_whole(result: "BatchResult[Any, Any]") -> bool:
@@ -280,10 +265,6 @@ def _is_whole(result: "BatchResult[Any, Any]") -> bool:
     operation = chunk.operation
     listed = decode_json(chunk.reply).get(operation.list_field or "") or ()
     return chunk.is_accepted and len(listed) < (operation.limit or 0)
-
-
-def _problem_of(outcome: "Outcome[Any, Any]") -> str:
-    return "" if outcome.error is None else f"the look-up failed: {outcome.error}"
 
 
 def _completed(
@@ -308,15 +289,16 @@ def _completed(
 
 
 def _merged(
-    result: BatchResult[Any, Any], changed: "Mapping[Place, Outcome[Any, Any]]", requests: int
+    result: BatchResult[Any, Any], changed: "Mapping[Unsettled, Outcome[Any, Any]]", requests: int
 ) -> BatchResult[Any, Any]:
     """Return a result with the outcomes that changed in the place of unknown ones."""
     counts, chunks = dict(result.counts), list(result.chunks)
     by_chunk: dict[int, dict[int, Outcome[Any, Any]]] = defaultdict(dict)
-    for (number, offset), outcome in changed.items():
-        by_chunk[number][offset] = outcome
-        counts[OutcomeStatus.UNKNOWN] -= 1
-        counts[outcome.status] += 1
+    for one, outcome in changed.items():
+        for number, offset in one.places:
+            by_chunk[number][offset] = outcome
+            counts[OutcomeStatus.UNKNOWN] -= 1
+            counts[outcome.status] += 1
     for number, outcomes in by_chunk.items():
         old = enumerate(chunks[number].outcomes())
         chunks[number] = ListedOutcomes(tuple(outcomes.get(offset, o) for offset, o in old))
@@ -342,28 +324,16 @@ def _as_given(outcome: "Outcome[Any, Any]", before: "Outcome[Any, Any]") -> "Out
     return attrs.evolve(outcome, order=before.order, index=before.index, exchange=exchange)
 
 
-def _twins(absent: "Mapping[Place, Outcome[Any, Any]]") -> "list[list[Place]]":
-    """Put the places of one outcome together: it may have been given more than once."""
-    groups: dict[tuple[int, str], list[list[Place]]] = defaultdict(list)
-    for place, outcome in absent.items():
-        alike = groups[outcome.index, outcome.order.transaction_id]
-        twins = next((group for group in alike if are_one(absent[group[0]], outcome)), None)
-        if twins is None:
-            alike.append([place])
-        else:
-            twins.append(place)
-    return [twins for alike in groups.values() for twins in alike]
-
-
 def _disagreement(second: Finding, third: Finding) -> Finding:
     reason = f"two look-ups disagree: {second.reason}; {third.reason}"
     return Finding(Proof.NOTHING, reason, third.item or second.item)
 
 
-def _settled(outcome: "Outcome[Any, Any]", finding: Finding) -> "Outcome[Any, Any]":
+def _settled(
+    operation: "Operation", outcome: "Outcome[Any, Any]", finding: Finding
+) -> "Outcome[Any, Any]":
     """Return an unknown outcome with what was found of it."""
     if finding.item is not None:
-        operation = next(row for row in RECOVERABLE if isinstance(outcome.order, row.order_class))
         record_class = OPERATIONS[operation.recovered_by].record_class
         exchange = attrs.evolve(outcome.exchange, record_class=record_class)
         outcome = attrs.evolve(outcome, items=(finding.item,), exchange=exchange)
