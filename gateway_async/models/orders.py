@@ -103,7 +103,8 @@ class RefundOrder(_Order):
     refund_reason: str = ""
 
     def __attrs_post_init__(self) -> None:
-        super().__attrs_post_init__()
+        if not self._is_plain():  # as in `Model`, without the price of `super`
+            self._convert()
         if self.refund_amount > self.amount:
             raise InvalidOrderError(
                 f"{describe(self)}.refund_amount: {self.refund_amount} is more than the order's "

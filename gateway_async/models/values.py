@@ -8,7 +8,6 @@ model a field belongs to, except for naming it in an error.
 """
 
 import contextlib
-import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
@@ -389,22 +388,6 @@ def _noted(field: "_Field") -> "_Field":
     return field.evolve(converter=None, metadata={**metadata, CONVERTER: convert})
 
 
-class Model:
-    """What has its fields converted and checked; usual values are checked all at once."""
-
-    __slots__ = ()
-
-    def __attrs_post_init__(self) -> None:
-        model: Any = type(self)
-        if _plain_check(model)(self):
-            return
-        for field in attrs.fields(model):
-            value = getattr(self, field.name)
-            if CONVERTER in field.metadata and not (value is None and field.default is None):
-                converted = field.metadata[CONVERTER](value, self, field)
-                object.__setattr__(self, field.name, converted)
-
-
 _PLAIN = {
     to_identifier: "type(o.{0}) is str and o.{0} and o.{0}.isascii() and o.{0}.strip() is o.{0}",
     to_text: "type(o.{0}) is str and o.{0}.isascii()",
@@ -413,18 +396,39 @@ _PLAIN = {
 """By converter, when a value is right as it is, as most are."""
 
 
-@functools.cache
-def _plain_check(model: type) -> Callable[[object], bool]:
-    """Compile the check whether every field is right as it is."""
-    checks = []
-    for field in attrs.fields(model):
-        if CONVERTER in field.metadata:  # a subclass may have fields of another kind
-            check = _PLAIN.get(field.metadata[CONVERTER], "False").format(field.name)
-            is_optional = field.default is None
-            checks.append(f"(o.{field.name} is None or {check})" if is_optional else check)
-    source = f"lambda o: {' and '.join(checks)}"
-    plain: Callable[[object], bool] = eval(source, {"Decimal": Decimal})  # noqa: S307  # from the table above
-    return plain
+class Model:
+    """What has its fields converted and checked; usual values are checked all at once."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls) -> None:
+        cls._is_plain = Model._is_plain  # type: ignore[method-assign]  # its base knows fewer fields
+
+    def __attrs_post_init__(self) -> None:
+        if not self._is_plain():
+            self._convert()
+
+    def _is_plain(self) -> bool:
+        """Say whether every field is right as it is; the first of a class compiles the check."""
+        model: Any = type(self)
+        checks = []
+        for field in attrs.fields(model):
+            if CONVERTER in field.metadata:  # a subclass may have fields of another kind
+                check = _PLAIN.get(field.metadata[CONVERTER], "False").format(field.name)
+                is_optional = field.default is None
+                checks.append(f"(o.{field.name} is None or {check})" if is_optional else check)
+        source = f"lambda o: {' and '.join(checks)}"
+        model._is_plain = eval(source, {"Decimal": Decimal})  # noqa: S307, SLF001  # from the table above
+        return self._is_plain()
+
+    def _convert(self) -> None:
+        """Convert and check each field."""
+        model: Any = type(self)
+        for field in attrs.fields(model):
+            value = getattr(self, field.name)
+            if CONVERTER in field.metadata and not (value is None and field.default is None):
+                converted = field.metadata[CONVERTER](value, self, field)
+                object.__setattr__(self, field.name, converted)
 
 
 def converter_of(field: "_Field") -> object:

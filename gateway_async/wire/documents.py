@@ -38,7 +38,7 @@ _GAP = r"[ \t\n]*"
 _LEAF = rf"<(?P<leaf>{_NAME})>{_TEXT}</(?P=leaf)>"
 _PLAIN_LEAF = re.compile(rf"<({_NAME})>({_TEXT})</\1>")
 _PLAIN_ELEMENT = re.compile(rf"<({_NAME})>(?:({_TEXT})|{_GAP}((?:{_LEAF}{_GAP})+))</\1>")
-_PLAIN_START = re.compile(rf'(?:<\?xml version="1\.0"\?>)?{_GAP}<respon>')
+_PLAIN_START = re.compile(rf'(?:<\?xml version="1\.0"(?: encoding="UTF-8")?\?>)?{_GAP}<respon>')
 _END = "</respon>"
 
 _DECLARATION = re.compile(
@@ -57,9 +57,10 @@ def decode_respon(body: bytes) -> dict[str, Any]:
         ReplyUnreadableError: For anything else, for a document type definition or an entity
             declaration, and for elements nested more than 32 deep.
     """
-    trimmed = _in_utf8(body)
+    trimmed = trim(body)
     if len(trimmed) < _LONGEST_PLAIN and (plain := _plain_fields(trimmed)) is not None:
         return plain
+    trimmed = _in_utf8(body, trimmed)
     try:
         return _Builder().parse(trimmed)
     except _RefusedError as refusal:
@@ -75,9 +76,8 @@ def decode_respon(body: bytes) -> dict[str, Any]:
     )
 
 
-def _in_utf8(body: bytes) -> bytes:
+def _in_utf8(body: bytes, trimmed: bytes) -> bytes:
     """Return trimmed XML: in UTF-8, if it declares an encoding that is known."""
-    trimmed = trim(body)
     declaration = None if is_utf_16(body) else _DECLARATION.match(trimmed)
     if declaration is None:
         return trimmed

@@ -12,6 +12,7 @@ import re
 import string
 from datetime import date
 from decimal import Decimal
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -130,8 +131,9 @@ def check_amounts(order: Any, dialect: "Dialect") -> None:  # noqa: ANN401  # an
         InvalidOrderError: For an amount with more decimal places than its currency has.
     """
     for field in attrs.fields(order.__class__):
-        if currency_field(field):
-            _amount(getattr(order, field.name), order, dialect, order, field)
+        if name := currency_field(field):
+            value = getattr(order, field.name)
+            _amount(value, order, dialect, order, field=field.name, currency_name=name)
 
 
 def selection_fields(refs: "Iterable[OrderRef]", dialect: "Dialect") -> dict[str, str]:
@@ -328,8 +330,8 @@ def _values(
         ConfigurationError: Where two fields would have the same name.
     """
     values: dict[str, Any] = {}
-    for name, write in _writers(model):
-        value = getattr(instance, name)
+    get, writers = _writers(model)
+    for (name, write), value in zip(writers, get(instance), strict=False):
         if type(value) is str:  # as most are
             values[name] = value
         elif value is not None and not (type(value) is tuple and not value):
@@ -346,34 +348,38 @@ def _values(
 
 
 @functools.cache
-def _writers(model: type) -> "tuple[tuple[str, Callable[..., Any]], ...]":
-    return tuple((field.name, _writer(field)) for field in attrs.fields(model))
+def _writers(model: type) -> "tuple[Callable[[Any], Any], list[tuple[str, Callable[..., Any]]]]":
+    """Return what gets all values of a model, one more at their end, and what writes each."""
+    writers = [(field.name, _writer(field)) for field in attrs.fields(model)]
+    # Of a single name, it would get no tuple.
+    return attrgetter(*dict(writers), "__class__"), writers
 
 
 def _writer(field: "attrs.Attribute[Any]") -> "Callable[..., Any]":
-    if currency_field(field):
-        return functools.partial(_amount, field=field)
+    if name := currency_field(field):
+        return functools.partial(_amount, field=field.name, currency_name=name)
     if join := field.metadata.get(JOINED):
         return lambda value, *_: join(value)
     return _value
 
 
-def _amount(
+def _amount(  # noqa: PLR0913  # what any value is written by, and two names
     value: Decimal,
     instance: object,
     dialect: "Dialect",
     owner: object,
-    field: "attrs.Attribute[Any]",
+    *,
+    field: str,
+    currency_name: str,
 ) -> str:
-    name = currency_field(field) or ""
-    currency = getattr(instance, name, None) or getattr(owner, name, None) or ""
+    currency = getattr(instance, currency_name, "") or getattr(owner, currency_name, "") or ""
     places = dialect.places(currency)
     text = amount_text(value, places)
     if text is not None:
         return text
     nested = "" if owner is instance else f".{type(instance).__name__}"
     raise InvalidOrderError(
-        f"{describe(owner)}{nested}.{field.name}: {value} cannot be written with {places} decimal "
+        f"{describe(owner)}{nested}.{field}: {value} cannot be written with {places} decimal "
         f"places ({currency or 'no currency'}); round it yourself"
     )
 
