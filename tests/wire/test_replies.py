@@ -5,7 +5,6 @@ import json
 import traceback
 from typing import Any
 
-import orjson
 import pytest
 from aiohttp import web
 from hypothesis import given, strategies as st
@@ -18,7 +17,7 @@ from gateway_async import (
 )
 from tests.interface_fields import PAGE_INPUTS
 from tests.memory import Asked, HttpResponse, MemoryTransport, client_over
-from tests.orders import PAYMENT, client_at, direct_payment, refunds
+from tests.orders import PAYMENT, client_at, refunds
 from tests.support.servers import answering
 
 SECRET = "5ecret"
@@ -56,9 +55,7 @@ async def refused(body: bytes, form: str, content_type: str = "") -> GatewayErro
     ("body", "value"),
     [
         (b'{"a": "1"}', "1"),
-        (b' \r\n{"a": "1"}\n', "1"),
         (b'\xef\xbb\xbf{"a": "1"}', "1"),
-        (rb'{"a": "cut \ud83d", "b": 1}', "cut \ufffd"),
         (rb'{"a": "\uDE00 cut"}', "\ufffd cut"),
         (rb'{"a": "\ud83d\ud83d\ude00"}', "\ufffd\U0001f600"),
         (rb'{"a": "\\ud83d \ud83d"}', "\\ud83d \ufffd"),
@@ -71,14 +68,10 @@ async def test_a_json_object_is_read(body: bytes, value: str) -> None:
 
 JSON_REFUSALS: list[tuple[bytes, str]] = [
     (b"", "an empty body"),
-    (b" \n", "an empty body"),
     (b"<!DOCTYPE html><p>5ecret", "an HTML page"),
-    (b"<html>5ecret", "an HTML page"),
     (b"<respon>5ecret</respon>", "got XML"),
     (b'["5ecret"]', "a JSON array"),
-    (b'"5ecret"', "a single JSON value"),
     (b"17", "a single JSON value"),
-    (b"null", "a single JSON value"),
     (b'{"a": "5ecret', "truncated JSON: a JSON object that ends at byte 13"),
     (b'{"a": "5ecret", b}', "broken JSON: a JSON object that cannot be read at character 16"),
     (b'{"a": "5ecret"} x', "broken JSON"),
@@ -91,21 +84,18 @@ XML_REFUSALS: list[tuple[bytes, str]] = [
     (b"<!DOCTYPE html><html>5ecret", "an HTML page"),
     (b'{"a": "5ecret"}', "a JSON object"),
     (b"<respon>5ecret", "broken or truncated XML"),
-    (b"<respon><respon/>", "broken or truncated XML"),
     (b"<result>5ecret</result>", "another root element"),
     (b"<?xml version='1.0' encoding='no-such'?><respon>5ecret</respon>", "broken or truncated"),
     (b"<?xml version='1.0' encoding='gbk'?><respon><a>\xff5ecret</a></respon>", "broken or trunc"),
     (b"<!DOCTYPE r [<!ENTITY a '5ecret'>]><respon>&a;</respon>", "document type definition"),
     (b"<!DOCTYPE r SYSTEM 'file:///etc/passwd'><respon/>", "document type definition"),
     (b"<respon>" * 40 + b"</respon>" * 40, "nested more than 32 deep"),
-    (b"<a>" * 100_000, "nested more than 32 deep"),
 ]
 PAGE_REFUSALS: list[tuple[bytes, str]] = [
     (b"", "an empty body"),
     (b'{"a": "5ecret"}', "a JSON object"),
     (b' {"return_message": "<div>5ecret</div>"}', "a JSON object"),
     (b"<?xml version='1.0'?><respon>5ecret</respon>", "XML"),
-    (b"<respon>5ecret</respon>", "XML"),
     (b"5ecret", "neither JSON nor XML"),
     (b"<html>5ecret\xff", "utf-8"),
 ]
@@ -126,56 +116,48 @@ async def test_any_other_body_is_named_and_not_quoted(form: str, body: bytes, ki
 # XML
 
 
-async def test_xml_is_read() -> None:
-    body = b"""<?xml version="1.0" encoding="UTF-8"?>
-        <respon><order_no> A </order_no><note/><risk_reasons><name>ip</name><status>ok</status>
-        </risk_reasons><x>1</x><x>2</x><x>3</x><mixed>text<b>1</b></mixed></respon>"""
-    assert await read(body, "xml") == {
-        "order_no": " A ",
-        "note": "",
-        "risk_reasons": {"name": "ip", "status": "ok"},
-        "x": ["1", "2", "3"],
-        "mixed": {"b": "1", "#text": "text"},
-    }
+WHOLE = """<?xml version="1.0" encoding="UTF-8"?>
+    <respon><order_no> A </order_no><note/><risk_reasons><name>ip</name><status>ok</status>
+    </risk_reasons><x>1</x><x>2</x><x>3</x><mixed>text<b>1</b></mixed></respon>"""
 
 
 @pytest.mark.parametrize(
-    ("body", "fields"),
+    ("text", "encoding", "content_type", "fields"),
     [
-        (b"\xef\xbb\xbf\n<?xml version='1.0'?><respon><a>\xc3\xa4</a></respon>", {"a": "ä"}),
-        ("<?xml version='1.0' encoding='latin1'?><respon><a>ä</a></respon>", {"a": "ä"}),
-        (b'<respon xmlns="urn:x"><a k="v">1</a></respon>', {"a": "1"}),
-        (b"<respon><![CDATA[<b>]]></respon>", {"#text": "<b>"}),
-        (b"<respon/>", {}),
-        ("\ufeff<respon><a>ä</a></respon>\n".encode("utf-16-be"), {"a": "ä"}),
         (
-            "<?xml version='1.0' encoding='gb2312'?><respon><a>成</a></respon>".encode("utf-8-sig"),
-            {"a": "成"},  # a byte order mark counts for more
+            *(WHOLE, "utf-8", ""),
+            {
+                "order_no": " A ",
+                "note": "",
+                "risk_reasons": {"name": "ip", "status": "ok"},
+                "x": ["1", "2", "3"],
+                "mixed": {"b": "1", "#text": "text"},
+            },
+        ),
+        ('<respon xmlns="urn:x"><a k="v">1</a></respon>', "utf-8", "", {"a": "1"}),
+        ("<respon><![CDATA[<b>]]></respon>", "utf-8", "", {"#text": "<b>"}),
+        ("<respon/>", "utf-8", "", {}),
+        ("\ufeff<respon><a>ä</a></respon>\n", "utf-16-be", "", {"a": "ä"}),
+        # What the reply names counts for more than its header, and a byte order mark for most.
+        ("<respon><a>ä</a></respon>", "utf-8", "text/xml; charset=gbk", {"a": "ä"}),
+        *(
+            (f"<?xml version='1.0' encoding='{named}' ?>\n<respon><a>{a}</a></respon>", *rest)
+            for named, a, *rest in (
+                ("latin1", "ä", "latin1", "text/xml; charset=gbk", {"a": "ä"}),
+                ("GB2312", "成功", "GB2312", "", {"a": "成功"}),
+                ("GB2312", "成功", "utf-8-sig", "", {"a": "成功"}),
+                ("GB18030", "€", "GB18030", "", {"a": "€"}),
+                ("Big5", "成功", "Big5", "", {"a": "成功"}),
+                ("Shift_JIS", "成功", "Shift_JIS", "", {"a": "成功"}),
+                ("utf8", "成功", "utf-8", "", {"a": "成功"}),
+            )
         ),
     ],
 )
-async def test_xml_in_other_clothes_is_read(body: bytes | str, fields: dict[str, Any]) -> None:
-    assert await read(body.encode("latin1") if isinstance(body, str) else body, "xml") == fields
-
-
-@pytest.mark.parametrize(
-    ("encoding", "text"),
-    [
-        ("GB2312", "成功"),
-        ("gbk", "退款"),
-        ("GB18030", "€"),
-        ("Big5", "成功"),
-        ("Shift_JIS", "成功"),
-        ("utf8", "成功"),
-    ],
-)
-@pytest.mark.parametrize("quote", ["'", '"'])
-async def test_xml_is_read_in_the_encoding_that_it_declares(
-    encoding: str, text: str, quote: str
+async def test_xml_is_read(
+    text: str, encoding: str, content_type: str, fields: dict[str, Any]
 ) -> None:
-    declared = f"<?xml version={quote}1.0{quote} encoding={quote}{encoding}{quote} ?>"
-    body = f"{declared}\n<respon><a>{text}</a></respon>\n".encode(encoding)
-    assert await read(body, "xml") == {"a": text}
+    assert await read(text.encode(encoding), "xml", content_type) == fields
 
 
 _TAGS = [
@@ -257,7 +239,7 @@ async def test_the_fields_of_a_reply_are_its_very_text() -> None:
     assert await verified(body, "xml") == {"a": "1", "r": '{"n":"ip"}'}
 
 
-_json = st.recursive(
+VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text(max_size=8),
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
@@ -266,21 +248,15 @@ _json = st.recursive(
 )
 
 
-@given(
-    st.dictionaries(st.text(max_size=5), _json, max_size=4),
-    st.sampled_from([0, orjson.OPT_INDENT_2]),
-)
-async def test_the_fields_hold_what_the_reply_holds(reply: dict[str, Any], option: int) -> None:
-    body = orjson.dumps({**reply, "encryption_data": "theirs"}, option=option)
-    fields = await verified(body, "json")
-    assert (
-        {
-            name: fields[name] if isinstance(value, str) else json.loads(fields[name])
-            for name, value in reply.items()
-        }
-        == reply
-        == {n: v for n, v in (await read(body)).items() if n != "encryption_data"}
-    )
+@given(st.dictionaries(st.text(max_size=5), VALUES, max_size=4), st.sampled_from([None, 2]))
+async def test_the_fields_hold_what_the_reply_holds(
+    reply: dict[str, Any], indent: int | None
+) -> None:
+    signed = {**reply, "encryption_data": "theirs"}
+    fields = await verified(json.dumps(signed, indent=indent).encode(), "json")
+    texts = {name for name, value in reply.items() if isinstance(value, str)}
+    held = {name: text if name in texts else json.loads(text) for name, text in fields.items()}
+    assert held == reply
 
 
 # Charsets of headers
@@ -306,17 +282,6 @@ async def test_a_reply_is_read_in_the_charset_that_only_its_header_names(
     assert text == told
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "<respon><note>ä</note></respon>".encode(),
-        '<?xml version="1.0" encoding="latin1"?><respon><note>ä</note></respon>'.encode("latin1"),
-    ],
-)
-async def test_a_header_counts_for_less_than_the_reply_itself(body: bytes) -> None:
-    assert await read(body, "xml", "text/xml; charset=gbk") == {"note": "ä"}
-
-
 async def test_a_header_of_a_reply_is_found_however_its_name_is_written() -> None:
     async def answer(_: web.Request) -> web.Response:
         return web.json_response({}, headers={"X-REQUEST-Id": "1"})
@@ -324,12 +289,6 @@ async def test_a_header_of_a_reply_is_found_however_its_name_is_written() -> Non
     async with answering(answer) as url, client_at(url, signer=Verifier()) as gateway:
         reply = await gateway.call("/v1/payout", {})
     assert reply.headers["x-request-ID"] == "1"
-
-
-async def test_a_page_or_text_may_hold_any_bytes_that_its_charset_has() -> None:
-    body = "<respon><order_status>1</order_status><note>ä</note></respon>"
-    transport = MemoryTransport(lambda _: body.encode())
-    assert (await client_over(transport).pay_direct(direct_payment())).note == "ä"
 
 
 # Checkout pages
@@ -357,7 +316,6 @@ async def test_a_page_is_kept_to_the_letter_and_not_shown() -> None:
     ("html", "action"),
     [
         ("<html></html>", None),
-        ('<form action="/x"></form>', None),
         ('<form action="/get" method="get"></form><form action="/post" method=POST>', "/post"),
         ('<form method="post" action="/1"></form><form method="post" action="/2">', "/1"),
         ('<form method="post">', None),
@@ -372,36 +330,24 @@ async def test_the_action_is_that_of_the_first_form_that_posts(
     assert (page.action, page.html, page.title) == (action, html, None)
 
 
-def of(charset: str | None) -> str:
-    return "text/html" if charset is None else f"text/html; charset={charset}"
-
-
 @pytest.mark.parametrize(
     ("text", "encoding", "charset"),
     [
         ("Grüße", "utf-8", None),
-        ("Grüße", "utf-8", "UTF-8"),
         ("Grüße", "utf-8", "no-such-charset"),
         ("Grüße", "latin1", "ISO-8859-1"),
         ("Grüße", "gb18030", '"gbk"'),
         ("Grüße", "utf-8-sig", "iso-8859-1"),
         ("Grüße", "utf-8", "iso-8859-1"),
         ("Grüße", "utf-16", "utf-16"),
-        ("Grüße", "utf-16-le", "utf-16le"),
         ("Загрузка", "windows-1251", "windows-1251"),
-        ("Загрузка", "KOI8-R", "KOI8-R"),
-        ("Ładowanie", "iso-8859-2", "iso-8859-2"),
-        ("Yükleniyor", "iso-8859-9", "iso-8859-9"),
-        ("تحميل", "windows-1256", "windows-1256"),
-        *(
-            (f'<meta charset="utf-8">{text}', "utf-8", charset)
-            for text in ("\u00c1gua", "\u00e0 bient\u00f4t", "载入中")
-            for charset in ("ISO-8859-1", "windows-1252", "gbk", "windows-1251")
-        ),
+        ('<meta charset="utf-8">\u00c1gua', "utf-8", "windows-1252"),
+        ('<meta charset="utf-8">载入中', "utf-8", "gbk"),
         ('<meta charset="gbk">载入中', "gbk", "utf-8"),
         ('<meta http-equiv="Content-Type" content="text/html; charset=latin1">ü', "latin1", None),
     ],
 )
 async def test_a_page_is_read_in_its_charset(text: str, encoding: str, charset: str | None) -> None:
-    html = f"<html>{text}"
-    assert (await page_of(html.encode(encoding), of(charset))).html == html
+    html, header = f"<html>{text}", "text/html"
+    header += "" if charset is None else f"; charset={charset}"
+    assert (await page_of(html.encode(encoding), header)).html == html
