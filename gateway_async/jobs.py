@@ -115,9 +115,7 @@ def job_batch(  # noqa: PLR0913  # one keyword a setting
     check_batch(operation, orders, policy)
 
     async def open_run() -> JobRunner:
-        run = JobRunner(session, operation, known, orders, policy=policy, recovery=recovery)
-        name = operation.name
-        return run.reported(session.observer.batch(name, orders, policy, job=known.name))
+        return JobRunner(session, operation, known, orders, policy=policy, recovery=recovery)
 
     return Batch(f"{operation.name} job {known.name!r}", open_run)
 
@@ -150,9 +148,7 @@ def resumed_batch(
         operation = OPERATIONS[head.operation]
         check_size(operation, policy)
         given = (session, operation, known, None)
-        run = JobRunner(*given, policy=policy, recovery=recovery, slice_number=slice_number)
-        name = operation.name
-        return run.reported(session.observer.batch(name, None, policy, job=known.name))
+        return JobRunner(*given, policy=policy, recovery=recovery, slice_number=slice_number)
 
     part = f", slice {slice_number}" if slice_number else ""
     return Batch(f"job {known.name!r}{part}", open_run)
@@ -246,6 +242,7 @@ class JobRunner(Runner):
         slice_number: int = 0,
     ) -> None:
         super().__init__(operation.record_class, policy)
+        self.reported(session.observer.batch(operation.name, orders, policy, job=job.name))
         self._session = session
         self._operation = operation
         self._job = job
@@ -254,6 +251,8 @@ class JobRunner(Runner):
         self._feed = (
             None if orders is None else OrderFeed(operation, session.dialect, policy, orders)
         )
+        self._lease: Lease
+        self._taken_at = 0.0
         self._total = 0
         self._yielded = Yielded(range(0), 0)
         self._is_read = False
@@ -336,10 +335,11 @@ class JobRunner(Runner):
         lease = await self._patiently(lambda: take(gateway=self._session.gateway))
         if lease is None:
             return
+        self._lease, self._taken_at = lease, time.time()
         lease.on_lost = self._lose
-        keeper = asyncio.get_running_loop().create_task(self._keep_lease(lease))
+        keeper = asyncio.get_running_loop().create_task(self._keep_lease())
         try:
-            await self._work_through(lease)
+            await self._work_through()
         finally:
             keeper.cancel()
             await asyncio.wait({keeper})
@@ -368,32 +368,31 @@ class JobRunner(Runner):
             raise busy  # the time of the batch was over before that of the other's lease
         return made
 
-    async def _work_through(self, lease: "Lease") -> None:
-        head = await self._job.head()
-        self._read(lease.key.span, lease.key.total)
-        recovery = JobRecovery(
-            self._session, lease, self._recovery, self._policy, started_at=time.time()
-        )
+    async def _work_through(self) -> None:
+        head, key = await self._job.head(), self._lease.key
+        self._read(key.span, key.total)
         try:
-            await self._recover(lease, recovery, hold=False)
-            await self._yield_settled(lease)
+            await self._recover(hold=False)
+            async for rows in self._rows(_SETTLED):  # by earlier processes
+                await self._yield(StoredChunk(tuple(rows)), again=True)
             for _ in range(self._session.retry.attempts):
-                await self._send_new(lease, head)
-                if not await self._recover(lease, recovery, hold=True):
+                await self._send_new(head)
+                if not await self._recover(hold=True):
                     break
             if self._slice_number:
-                await lease.finish()
+                await self._lease.finish()
         finally:
             if self._run is not None:  # cut short from outside, by a signal handler for one
                 await self._run.drain("the job was cut short")  # what is yielded must stay true
                 await self._run.close_input()
-            await self._yield_left(lease)
+            await self._yield_left()
 
-    async def _send_new(self, lease: "Lease", head: "JobHead") -> None:
+    async def _send_new(self, head: "JobHead") -> None:
         """Send what is new, and yield what is settled."""
         if self._is_leaving or self._lost is not None:
             return
         # Only an import sees to it that no two are equal, and an earlier run may have waived it.
+        lease = self._lease
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
         # The same payout may have been let in twice while the dialect said that this is harmless.
@@ -416,7 +415,7 @@ class JobRunner(Runner):
         )
         if is_once or not is_open:
             states = _MAY_BE_PAID if is_once else (JobState.UNKNOWN, JobState.HELD)
-            async for rows in self._rows(lease, states):
+            async for rows in self._rows(states):
                 run.note_unknown([row.order for row in rows if row.known.proof != ALIKE])
         await run.start(streamed=self.streamed)
         await run.work()
@@ -429,30 +428,74 @@ class JobRunner(Runner):
         if failure is not None:
             raise failure
 
-    async def _recover(self, lease: "Lease", recovery: "JobRecovery", *, hold: bool) -> int:
-        """Ask the gateway about what is unknown, and return how many orders are new again."""
+    async def _recover(self, *, hold: bool) -> int:
+        """Ask the gateway about what is unknown, and return how many orders are new again.
+
+        Args:
+            hold: Whether what stays unclear is held for a person; else it stays unknown.
+        """
         again = 0
-        async for rows in self._rows(lease, (JobState.UNKNOWN,)):
+        async for rows in self._rows((JobState.UNKNOWN,)):
             if not self._operation.recovered_by:
                 held = {row.index: _for_a_person(self._operation, row) for row in rows}
-                await lease.recover(held)
+                await self._lease.recover(held)
                 continue
             if not self._may_look:
                 break
-            found = await self._aside(recovery.look(rows))
+            found = await self._aside(self._look(rows))
             if found is None:
                 break
             result, beside = found
             self.results.requests += result.requests
-            wanted = {row.index for row in rows}
-            again += await recovery.keep(result, beside, wanted, hold=hold)
+            again += await self._keep_found(result, beside, {row.index for row in rows}, hold=hold)
         return again
 
-    async def _rows(
-        self, lease: "Lease", states: "Collection[JobState]"
-    ) -> "AsyncIterator[list[Row]]":
+    async def _look(self, rows: "Sequence[Row]") -> "tuple[BatchResult[Any, Any], Beside]":
+        """Look some unknown orders up.
+
+        Returns:
+            What is known of them now, and of those that must be known besides: a witness, and the
+            other orders of their transactions, which may claim a refund. And the states, before, of
+            all orders of their transactions: an operator may decide on one of them meanwhile, and
+            then another claims what was found.
+        """
+        names = {row.order.transaction_id for row in rows}
+        beside: Beside = defaultdict(dict)
+        known = {row.index: row for row in rows}
+        for row in await self._lease.rows_of(names, tuple(JobState)):
+            known[row.index] = row
+            beside[row.order.transaction_id][row.index] = row.state
+        if (witness := await self._lease.witness()) is not None:
+            known[witness.index] = witness
+        # Each request ended no earlier than this process took the job over: what an earlier process
+        # noted is of a clock that may have been behind.
+        outcomes = [known[index].outcome(ended_by=self._taken_at) for index in sorted(known)]
+        block = ListedOutcomes(tuple(_ended_at(self._taken_at, outcome) for outcome in outcomes))
+        counts = count_statuses(block.statuses)
+        given: BatchResult[Any, Any] = BatchResult(counts=counts, chunks=(block,))
+        # The run resends by itself: it records an intent first.
+        policy = attrs.evolve(self._recovery, resend_absent=False)
+        return await Recovery(self._session, policy, self._policy).recover(given), beside
+
+    async def _keep_found(
+        self, found: "BatchResult[Any, Any]", beside: "Beside", wanted: "set[int]", *, hold: bool
+    ) -> int:
+        """Record what was found out of those that were looked up; see `_recover`."""
+        together: dict[str, dict[int, Known]] = defaultdict(dict)
+        for outcome in found:
+            name, index = outcome.order.transaction_id, outcome.index
+            if index in wanted and beside[name].get(index) is JobState.UNKNOWN:
+                known = _found(outcome, hold=hold, resend=self._recovery.resend_absent)
+                together[name] |= {} if known is None else {index: known}
+        names = list(together)
+        writes = [self._lease.recover(together[name], beside=beside[name]) for name in names]
+        kept = await asyncio.gather(*writes)
+        again = [name for name, is_kept in zip(names, kept, strict=True) if is_kept]
+        return sum(one.state is JobState.NEW for name in again for one in together[name].values())
+
+    async def _rows(self, states: "Collection[JobState]") -> "AsyncIterator[list[Row]]":
         last = -1
-        while rows := await lease.rows(states, after=last, limit=_ROWS_AT_ONCE):
+        while rows := await self._lease.rows(states, after=last, limit=_ROWS_AT_ONCE):
             yield rows
             last = rows[-1].index
 
@@ -462,15 +505,11 @@ class JobRunner(Runner):
 
     # Yielded
 
-    async def _yield_settled(self, lease: "Lease") -> None:
-        """Yield what earlier processes settled."""
-        async for rows in self._rows(lease, _SETTLED):
-            await self._yield(StoredChunk(tuple(rows)), again=True)
-
-    async def _yield_left(self, lease: "Lease") -> None:
+    async def _yield_left(self) -> None:
         """Yield what was not yielded so far, as it stands in the journal."""
+        lease = self._lease
         with contextlib.suppress(LeaseLostError):  # `_lose` was called
-            await self._renewed(lease, lease.confirm)
+            await self._renewed(lease.confirm)
         for first, last in self._yielded.gaps(_ROWS_AT_ONCE):
             between = {"after": first - 1, "last": last}
             rows = await lease.rows(tuple(JobState), **between, limit=_ROWS_AT_ONCE)
@@ -508,22 +547,22 @@ class JobRunner(Runner):
 
     # The lease
 
-    async def _keep_lease(self, lease: "Lease") -> None:
+    async def _keep_lease(self) -> None:
         with contextlib.suppress(LeaseLostError):  # `_lose` was called
             while self._lost is None:
                 await asyncio.sleep(self._job.journal.lease_seconds / _RENEWALS_A_LEASE)
-                await self._renewed(lease, lease.renew)
+                await self._renewed(self._lease.renew)
 
-    async def _renewed(self, lease: "Lease", ask: "Callable[[], Awaitable[None]]") -> None:
+    async def _renewed(self, ask: "Callable[[], Awaitable[None]]") -> None:
         """Ask for the lease; what fails is no loss as long as some of it is left."""
         try:
             await ask()
         except LeaseLostError:
             raise
         except JournalError as error:
-            if lease.expires_in() <= 0:  # until then the next renewal may be in time
+            if self._lease.expires_in() <= 0:  # until then the next renewal may be in time
                 text = f"the lease could not be renewed: {error}"
-                self._lose(LeaseLostError(text, job=lease.key.name))
+                self._lose(LeaseLostError(text, job=self._job.name))
 
     def _lose(self, error: LeaseLostError) -> None:
         """Send nothing more: the job is another process's."""
@@ -671,102 +710,36 @@ def _for_a_person(operation: "Operation", row: "Row") -> Known:
     )
 
 
-@attrs.frozen
-class JobRecovery:
-    """Settles the unknown orders of one job.
+def _ended_at(moment: float, outcome: "Outcome[Any, Any]") -> "Outcome[Any, Any]":
+    """Return an outcome whose request ended no earlier than that, in seconds since the epoch."""
+    if outcome.sending is None or outcome.sending.ended_at >= moment:
+        return outcome
+    sending = attrs.evolve(outcome.sending, ended_at=moment)
+    return attrs.evolve(outcome, exchange=attrs.evolve(outcome.exchange, sending=sending))
 
-    Attributes:
-        session: The way to the gateway.
-        lease: Under which the journal is read and written.
-        policy: How unknown outcomes are settled.
-        batch: How batches are run.
-        started_at: When this process took the job over: a request whose end was not recorded had
-            begun by then. In seconds since the epoch.
+
+def _found(outcome: "Outcome[Any, Any]", *, hold: bool, resend: bool) -> Known | None:
+    """Return what the journal keeps of an order that was looked up; None where it stays as it is.
+
+    Args:
+        outcome: What the look-up says of it.
+        hold: Whether what stays unclear is held for a person.
+        resend: Whether what was proved not to be done is new again.
     """
-
-    session: "Session"
-    lease: "Lease"
-    policy: "RecoveryPolicy"
-    batch: "BatchPolicy"
-    started_at: float
-
-    async def look(self, rows: "Sequence[Row]") -> "tuple[BatchResult[Any, Any], Beside]":
-        """Look some unknown orders up.
-
-        Returns:
-            What is known of them now, and of those that must be known besides: a witness, and the
-            other orders of their transactions, which may claim a refund. And the states, before, of
-            all orders of their transactions: an operator may decide on one of them meanwhile, and
-            then another claims what was found.
-        """
-        names = {row.order.transaction_id for row in rows}
-        beside: Beside = defaultdict(dict)
-        known = {row.index: row for row in rows}
-        for row in await self.lease.rows_of(names, tuple(JobState)):
-            known[row.index] = row
-            beside[row.order.transaction_id][row.index] = row.state
-        if (witness := await self.lease.witness()) is not None:
-            known[witness.index] = witness
-        block = ListedOutcomes(tuple(self._outcome(known[index]) for index in sorted(known)))
-        counts = count_statuses(block.statuses)
-        given: BatchResult[Any, Any] = BatchResult(counts=counts, chunks=(block,))
-        # The run resends by itself: it records an intent first.
-        policy = attrs.evolve(self.policy, resend_absent=False)
-        return await Recovery(self.session, policy, self.batch).recover(given), beside
-
-    async def keep(
-        self, found: "BatchResult[Any, Any]", beside: "Beside", wanted: "set[int]", *, hold: bool
-    ) -> int:
-        """Keep what was found.
-
-        Args:
-            found: What is known now.
-            beside: The states of the orders of each transaction before.
-            wanted: The positions of the orders that were looked up.
-            hold: Whether what stays unclear is held for a person; else it stays unknown.
-
-        Returns:
-            How many orders are to be sent again.
-        """
-        together: dict[str, dict[int, Known]] = defaultdict(dict)
-        for outcome in found:
-            name, index = outcome.order.transaction_id, outcome.index
-            known = self._known(outcome, hold=hold) if index in wanted else None
-            if known is not None and beside[name].get(index) is JobState.UNKNOWN:
-                together[name][index] = known
-        names = list(together)
-        writes = [self.lease.recover(together[name], beside=beside[name]) for name in names]
-        kept = await asyncio.gather(*writes)
-        again = [name for name, is_kept in zip(names, kept, strict=True) if is_kept]
-        return sum(one.state is JobState.NEW for name in again for one in together[name].values())
-
-    def _outcome(self, row: "Row") -> "Outcome[Any, Any]":
-        """Make an outcome whose request ended no earlier than this process took the job over.
-
-        What an earlier process noted is of a clock that may have been behind.
-        """
-        outcome = row.outcome(ended_by=self.started_at)
-        if outcome.sending is None or outcome.sending.ended_at >= self.started_at:
-            return outcome
-        sending = attrs.evolve(outcome.sending, ended_at=self.started_at)
-        return attrs.evolve(outcome, exchange=attrs.evolve(outcome.exchange, sending=sending))
-
-    def _known(self, outcome: "Outcome[Any, Any]", *, hold: bool) -> Known | None:
-        error = outcome.error
-        if outcome.status is OutcomeStatus.SUCCEEDED:
-            reference = getattr(outcome.record, "refund_reference_id", None) or ""
-            return Known(JobState.SUCCEEDED, reference=reference.strip())
-        is_absent = outcome.status is OutcomeStatus.NOT_SENT
-        again = is_absent and self.policy.resend_absent
-        if not (again or hold):
-            return None
-        return Known(
-            JobState.NEW if again else JobState.HELD,
-            code=getattr(error, "code", ""),
-            text=str(error or ""),
-            said=getattr(error, "text", ""),
-            proof=NOT_DONE if is_absent and not again else "",
-        )
+    if outcome.status is OutcomeStatus.SUCCEEDED:
+        reference = getattr(outcome.record, "refund_reference_id", None) or ""
+        return Known(JobState.SUCCEEDED, reference=reference.strip())
+    error, is_absent = outcome.error, outcome.status is OutcomeStatus.NOT_SENT
+    again = is_absent and resend
+    if not (again or hold):
+        return None
+    return Known(
+        JobState.NEW if again else JobState.HELD,
+        code=getattr(error, "code", ""),
+        text=str(error or ""),
+        said=getattr(error, "text", ""),
+        proof=NOT_DONE if is_absent and not again else "",
+    )
 
 
 # What is yielded

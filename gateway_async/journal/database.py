@@ -14,13 +14,14 @@ database's own clock, which is one for all processes; `_Sqlite` and `_Postgres` 
 
 import asyncio
 import contextlib
+import functools
 import random
 import re
 import threading
 import time
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from gateway_async.journal.location import Location
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 _MOST_TOGETHER = 32
@@ -114,21 +114,12 @@ class Database:
         self._is_closed = False
         self._thread.start()
 
-    def run(
-        self,
-        what: str,
-        operation: "Callable[Concatenate[Transaction, P], T]",
-        /,
-        *arguments: P.args,
-        **named: P.kwargs,
-    ) -> "asyncio.Future[T]":
+    def run(self, what: str, operation: "Callable[[Transaction], T]") -> "asyncio.Future[T]":
         """Carry out an operation.
 
         Args:
             what: What it does, for an error: "cannot ...".
             operation: The operation. It may run more than once, and only the last counts.
-            arguments: What it is called with, behind its transaction.
-            named: The same, by name.
 
         Returns:
             Its value, once it is committed; or `JournalError` if the database failed, the journal
@@ -140,25 +131,15 @@ class Database:
         elif not self._is_at_home():
             future.set_exception(JournalError(f"{what}: {_ELSEWHERE}"))
         else:
-            self._gathered.append(
-                _Task(what, lambda transaction: operation(transaction, *arguments, **named), future)
-            )
+            self._gathered.append(_Task(what, operation, future))
             if len(self._gathered) == 1:
                 self._loop.call_soon(self._gather, 1, 1)
         return future
 
-    def post(
-        self,
-        what: str,
-        operation: "Callable[Concatenate[Transaction, P], object]",
-        /,
-        *arguments: P.args,
-        **named: P.kwargs,
-    ) -> None:
+    def post(self, what: str, operation: "Callable[[Transaction], object]") -> None:
         """Have an operation carried out without waiting for it, and without an error; see `run`."""
         if not self._is_closed and self._is_at_home():
-            done = self.run(what, operation, *arguments, **named)
-            done.add_done_callback(lambda done: done.exception())
+            self.run(what, operation).add_done_callback(lambda done: done.exception())
             self._hand_over()  # the loop may end before its next turn
 
     async def aclose(self) -> None:
@@ -325,13 +306,16 @@ class _Sqlite:
 
     Attributes:
         dialect: What SQLAlchemy calls it.
+        find_table: A statement that has a row where there is a table of a name.
         errors: What its driver raises.
+        adapt: Writes a statement as the driver wants it.
 
     Args:
         path: Where it is.
     """
 
     dialect = "sqlite+pysqlite"
+    find_table = "SELECT 1 FROM sqlite_master WHERE name = :name"
 
     def __init__(self, path: str) -> None:
         import sqlite3  # noqa: PLC0415  # Python may be built without it
@@ -343,7 +327,7 @@ class _Sqlite:
         self._file_number: tuple[int, int] | None = None
         self._log_number: tuple[int, int] | None = None
         self._lost_log = False
-        self._adapted: dict[str, str] = {}
+        self.adapt: Callable[[str], str] = functools.cache(_for_sqlite)
 
     def connect(self) -> Any:  # noqa: ANN401  # the driver's
         """Connect; what is committed is on the disk.
@@ -386,28 +370,20 @@ class _Sqlite:
         """Commit."""
         driver.commit()
 
-    def adapt(self, statement: str) -> str:
-        """Write a statement as the driver wants it."""
-        known = self._adapted.get(statement)
-        if known is None:  # SQLite has one writer, and locks no rows
-            text = re.sub(r"\sFOR (UPDATE|SHARE)\b.*", "", statement)
-            now = "((julianday('now') - 2440587.5) * 86400.0)"
-            known = self._adapted[statement] = text.replace("NOW_SECONDS", now)
-        return known
-
     def lock(self, driver: Any, number: int) -> None:  # noqa: ANN401  # the driver's
         """Do nothing: there is one writer anyway."""
-
-    def has_table(self, transaction: Transaction, name: str) -> bool:
-        """Say whether there is such a table."""
-        found = transaction.run("SELECT 1 FROM sqlite_master WHERE name = :name", name=name)
-        return found.fetchone() is not None
 
     def _check(self) -> None:
         if self._file_number not in {None, _number_of(self.path)}:
             raise self._module.OperationalError(f"the file {_NOT_THERE}")
         if self._lost_log:  # for good: put back, it would undo what a new one has
             raise self._module.OperationalError(f"the write-ahead log {_NOT_THERE}")
+
+
+def _for_sqlite(statement: str) -> str:
+    """Write a statement as the driver wants it; SQLite has one writer, and locks no rows."""
+    text = re.sub(r"\sFOR (UPDATE|SHARE)\b.*", "", statement)
+    return text.replace("NOW_SECONDS", "((julianday('now') - 2440587.5) * 86400.0)")
 
 
 def _is_busy(error: BaseException) -> bool:
@@ -456,13 +432,16 @@ class _Postgres:
 
     Attributes:
         dialect: What SQLAlchemy calls it.
+        find_table: A statement that has a row where there is a table of a name.
         errors: What its driver raises.
+        adapt: Writes a statement as the driver wants it.
 
     Args:
         url: Its URL, with its password.
     """
 
     dialect = "postgresql+psycopg"
+    find_table = "SELECT 1 WHERE to_regclass(:name) IS NOT NULL"
 
     def __init__(self, url: str) -> None:
         import psycopg  # noqa: PLC0415  # an extra
@@ -481,7 +460,7 @@ class _Postgres:
         self._options["client_encoding"] = "utf8"  # any text, whatever server and URL prefer
         self._isolation = psycopg.IsolationLevel.READ_COMMITTED
         self._class = bounded_connection(psycopg)
-        self._adapted: dict[str, str] = {}
+        self.adapt: Callable[[str], str] = functools.cache(_for_postgres)
 
     def connect(self) -> Any:  # noqa: ANN401  # the driver's
         """Connect; what is committed is on the server's disk."""
@@ -503,23 +482,16 @@ class _Postgres:
         """Commit."""
         driver.commit()
 
-    def adapt(self, statement: str) -> str:
-        """Write a statement as the driver wants it."""
-        known = self._adapted.get(statement)
-        if known is None:
-            text = _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%"))
-            now = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
-            known = self._adapted[statement] = text.replace("NOW_SECONDS", now)
-        return known
-
     def lock(self, driver: Any, number: int) -> None:  # noqa: ANN401  # the driver's
         """Take a lock of this number, until the transaction ends."""
         driver.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
 
-    def has_table(self, transaction: Transaction, name: str) -> bool:
-        """Say whether there is such a table."""
-        (found,) = transaction.run("SELECT to_regclass(:name) IS NOT NULL", name=name).fetchone()
-        return bool(found)
+
+def _for_postgres(statement: str) -> str:
+    """Write a statement as the driver wants it."""
+    text = _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%"))
+    now = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
+    return text.replace("NOW_SECONDS", now)
 
 
 def plain_url(url: str) -> str:

@@ -255,7 +255,7 @@ class Journal:
             ) from None
         name = self.job(name).name
         what = f"cannot keep a decision on job {name!r}"
-        await self.database.run(what, decide, name, order, state, note)
+        await self.database.run(what, lambda tx: decide(tx, name, order, state, note))
 
     async def claim_due(
         self, whose: tuple[str, str, str], seconds: float, most: int
@@ -265,11 +265,13 @@ class Journal:
         They are not returned again for so many seconds, to any process.
         """
         what = "cannot find slices that wait"
-        return await self.database.run(what, leases.claim_due, whose, seconds, most)
+        return await self.database.run(what, lambda tx: leases.claim_due(tx, whose, seconds, most))
 
     async def postpone(self, slices: "Sequence[tuple[str, int]]", seconds: float) -> None:
         """Let slices, job and number, be due in so long."""
-        await self.database.run("cannot postpone slices", leases.postpone, slices, seconds)
+        await self.database.run(
+            "cannot postpone slices", lambda tx: leases.postpone(tx, slices, seconds)
+        )
 
 
 @attrs.frozen(kw_only=True)

@@ -201,7 +201,7 @@ class Lease:
             LeaseLostError: If another process took it.
         """
         asked_at = read_clocks()
-        await self._run("keep the lease", renew, self.key, self._seconds)
+        await self._run("keep the lease", lambda tx: renew(tx, self.key, self._seconds))
         self._runs_from = max(self._runs_from, asked_at)
 
     async def confirm(self) -> None:
@@ -210,7 +210,7 @@ class Lease:
         Raises:
             LeaseLostError: If another process took it.
         """
-        await self._run("keep the lease", verify, self.key)
+        await self._run("keep the lease", lambda tx: verify(tx, self.key))
 
     async def release(self) -> None:
         """End it, if it is ours still."""
@@ -233,7 +233,8 @@ class Lease:
         Raises:
             LeaseLostError: If another process took the lease.
         """
-        return await self._run("finish the slice", finish_slice, self.key, self._seconds)
+        seconds = self._seconds
+        return await self._run("finish the slice", lambda tx: finish_slice(tx, self.key, seconds))
 
     # What is known of its orders; see `Orders`.
 
@@ -293,37 +294,26 @@ class Lease:
             verify(transaction, self.key, alive=alive)
             return operation(self.key.orders(transaction))
 
-        done = self._run(what, change)
-        done.add_done_callback(self._note_failure)
-        return done
+        return self._run(what, change, is_change=True)
 
     def read(self, operation: "Callable[[Orders], T]") -> "asyncio.Future[T]":
         """Read orders of the slice."""
         return self._run("read the orders", lambda tx: operation(self.key.orders(tx)))
 
     def _run(
-        self,
-        what: str,
-        operation: "Callable[Concatenate[Transaction, P], T]",
-        /,
-        *arguments: P.args,
-        **named: P.kwargs,
+        self, what: str, operation: "Callable[[Transaction], T]", *, is_change: bool = False
     ) -> "asyncio.Future[T]":
-        what = f"job {self.key.name!r}: cannot {what}"
-        done = self._database.run(what, operation, *arguments, **named)
-        done.add_done_callback(self._note_loss)
+        def note(done: "asyncio.Future[T]") -> None:
+            error = None if done.cancelled() else done.exception()
+            if isinstance(error, LeaseLostError):
+                self._is_lost = True
+                self.on_lost(error)
+            if is_change and isinstance(error, JournalError):
+                self.failure = self.failure or error
+
+        done = self._database.run(f"job {self.key.name!r}: cannot {what}", operation)
+        done.add_done_callback(note)
         return done
-
-    def _note_loss(self, done: "asyncio.Future[Any]") -> None:
-        error = None if done.cancelled() else done.exception()
-        if isinstance(error, LeaseLostError):
-            self._is_lost = True
-            self.on_lost(error)
-
-    def _note_failure(self, done: "asyncio.Future[Any]") -> None:
-        error = None if done.cancelled() else done.exception()
-        if isinstance(error, JournalError):
-            self.failure = self.failure or error
 
 
 # In a transaction

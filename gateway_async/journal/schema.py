@@ -62,10 +62,10 @@ def prepare(engine: Any, location: "Location", *, create: bool = True) -> None: 
         raise location.missing()
     with _transaction(engine) as transaction:
         transaction.lock(_ADVISORY_LOCK)
-        if engine.has_table(transaction, "gateway_journal_version"):
+        if transaction.run(engine.find_table, name="gateway_journal_version").fetchone():
             row = transaction.run("SELECT version_num FROM gateway_journal_version").fetchone()
             found = str(row[0])
-        elif engine.has_table(transaction, "gateway_jobs"):
+        elif transaction.run(engine.find_table, name="gateway_jobs").fetchone():
             found = "1"
         elif not create:
             raise location.missing()

@@ -9,7 +9,7 @@ import contextlib
 import uuid
 from array import array
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
     from gateway_async.journal.database import Database, Transaction
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 _PIECE = 20 * BLOCK
@@ -74,14 +73,16 @@ _LIST = """
 INSERT INTO gateway_slices (job_id, slice, first, last, total)
 SELECT job_id, slice, min(first), max(last), sum(last - first + 1) FROM gateway_chunks
 WHERE job_id = :job GROUP BY job_id, slice"""
-_ADD_ORDERS = "INSERT INTO gateway_orders VALUES (:job, :first, :keys, :bodies)"
-_ADD_CHUNK = """
+_ADD = (
+    "INSERT INTO gateway_orders VALUES (:job, :first, :keys, :bodies)",
+    """
 INSERT INTO gateway_chunks (job_id, first, last, slice, state)
-VALUES (:job, :first, :last, :slice, 'new')"""
-_ADD_KEY = "INSERT INTO gateway_payout_keys VALUES (:request_id, :job, :position)"
-_LAST = "SELECT max(first) FROM gateway_orders WHERE job_id = :job"
+VALUES (:job, :first, :last, :slice, 'new')""",
+    "INSERT INTO gateway_payout_keys VALUES (:request_id, :job, :position)",
+)
+_FIRST = "SELECT min(first) FROM gateway_orders WHERE job_id = :job"
 _DROP = tuple(
-    f"DELETE FROM {table} WHERE job_id = :job AND {column} BETWEEN :first AND :last"
+    f"DELETE FROM {table} WHERE job_id = :job AND {column} <= :last"
     for table, column in (
         ("gateway_chunks", "first"),
         ("gateway_orders", "first"),
@@ -147,14 +148,8 @@ class Submission:
     def _what(self) -> str:
         return f"cannot submit job {self.name!r}"
 
-    def _run(
-        self,
-        operation: "Callable[Concatenate[Transaction, P], T]",
-        /,
-        *arguments: P.args,
-        **named: P.kwargs,
-    ) -> "asyncio.Future[T]":
-        return self.database.run(self._what, operation, *arguments, **named)
+    def _run(self, operation: "Callable[[Transaction], T]") -> "asyncio.Future[T]":
+        return self.database.run(self._what, operation)
 
     # An import
 
@@ -182,38 +177,30 @@ class Submission:
     async def _drop(self, key: LeaseKey) -> None:
         """Drop what an import left that did not come to its end."""
 
-        def last(transaction: "Transaction") -> int | None:
-            found: int | None = transaction.run(_LAST, job=key.job_id).fetchone()[0]
-            return found
-
-        def drop(transaction: "Transaction", first: int) -> None:
+        def drop(transaction: "Transaction") -> bool:
+            first = transaction.run(_FIRST, job=key.job_id).fetchone()[0]
+            if first is None:
+                return False  # without a lock on the lease: others may wait for it with the job's
             renew(transaction, key, self.seconds)
-            edges = {"first": first, "last": first + _DROPPED_AT_ONCE - 1}
             for statement in _DROP:
-                transaction.run(statement, job=key.job_id, **edges)
+                transaction.run(statement, job=key.job_id, last=first + _DROPPED_AT_ONCE - 1)
+            return True
 
-        end = await self._run(last)
-        for first in range(0, 0 if end is None else end + 1, _DROPPED_AT_ONCE):
-            await self._run(drop, first)
+        while await self._run(drop):
+            pass
 
     async def _import(self, key: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> int:
         total, seen, job_id = 0, array("I"), key.job_id
         is_keyed = self.codec.operation.kind is OperationClass.KEYED
 
-        def add(
-            transaction: "Transaction",
-            blocks: "Sequence[dict[str, Any]]",
-            chunks: "Sequence[dict[str, Any]]",
-            payouts: "Sequence[dict[str, Any]]" = (),
-        ) -> None:
-            renew(transaction, key, self.seconds)
-            for statement, rows in (
-                (_ADD_ORDERS, blocks),
-                (_ADD_CHUNK, chunks),
-                (_ADD_KEY, payouts),
-            ):
-                if rows:
-                    transaction.run_many(statement, rows)
+        def add(*rows: "Sequence[dict[str, Any]]") -> "asyncio.Future[None]":
+            def insert(transaction: "Transaction") -> None:
+                renew(transaction, key, self.seconds)
+                for statement, made in zip(_ADD, rows, strict=True):
+                    if made:
+                        transaction.run_many(statement, made)
+
+            return self._run(insert)
 
         async for piece in _pieces(pages):
             blocks, payouts = [], []
@@ -232,16 +219,14 @@ class Submission:
                     ]
             span = range(total, total + len(piece))
             # In slices, chunks are made in the end: an order may belong to an earlier one.
-            await self._run(
-                add, blocks, [] if self.slice_size else self._chunks(job_id, span), payouts
-            )
+            await add(blocks, [] if self.slice_size else self._chunks(job_id, span), payouts)
             total += len(piece)
         if self.slice_size:
             numbers = share_out(seen, self.slice_size)
             for start in range(0, total, _CUT_AT_ONCE):
                 span = range(start, min(start + _CUT_AT_ONCE, total))
-                await self._run(add, [], self._chunks(job_id, span, numbers))
-        await self._run(self._finish, key, total, is_keyed=is_keyed)
+                await add([], self._chunks(job_id, span, numbers), [])
+        await self._run(lambda tx: self._finish(tx, key, total, is_keyed=is_keyed))
         return total
 
     def _chunks(
@@ -300,17 +285,17 @@ class Submission:
             raise self._conflict(f"it {kind}, and is run as such only")
 
     async def _compare(self, job: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> None:
-        def read(transaction: "Transaction", first: int, last: int) -> list[str]:
-            return Orders(transaction, job.job_id).blocks(first, last)
+        def read(first: int, last: int) -> "asyncio.Future[list[str]]":
+            return self._run(lambda tx: Orders(tx, job.job_id).blocks(first, last))
 
         given = 0
         if job.total:  # also where no order is given: this release may not know what it has
-            self.codec.decode((await self._run(read, 0, 0))[0], self.name)
+            self.codec.decode((await read(0, 0))[0], self.name)
         async for piece in _pieces(pages):
             end = given + len(piece)
             if end > job.total:
                 raise self._conflict(f"it has {job.total} orders, and more were given")
-            blocks = await self._run(read, given, end - 1)
+            blocks = await read(given, end - 1)
             for number, block in enumerate(blocks):
                 orders = piece[number * BLOCK : (number + 1) * BLOCK]
                 if self.codec.encode(orders) != block:  # usually it is the same text

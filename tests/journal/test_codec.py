@@ -6,15 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from gateway_async import CancelOrder, OrderRef, RefundOrder
-from gateway_async.errors import ConfigurationError, InvalidOrderError
 from gateway_async.journal.rows import (
-    JOB_OPERATIONS,
     codec_of,
-    lookup_key,
-    pack_keys,
     storable,
-    unpack_keys,
 )
 from tests.orders import MONEY_OPERATIONS
 
@@ -58,23 +52,3 @@ def test_what_is_storable_can_be_stored(text: str) -> None:
     assert len(stored) == len(text)
     assert "\0" not in stored
     assert stored.encode().decode() == stored
-
-
-def test_an_order_of_another_operation_is_refused() -> None:
-    cancel = CancelOrder(transaction_id="T", order_no="N", currency="EUR", amount=Decimal(1))
-    with pytest.raises(InvalidOrderError, match="expected RefundOrder, got CancelOrder"):
-        codec_of("refund").encode([cancel])
-    assert codec_of("refund").order_class is RefundOrder
-
-
-@pytest.mark.parametrize("operation", ["query", "pay_direct", ""])
-def test_no_job_of_another_operation(operation: str) -> None:
-    with pytest.raises(ConfigurationError, match="capture, review, cancel, refund, payout"):
-        codec_of(operation)
-    assert OrderRef not in {codec_of(name).order_class for name in JOB_OPERATIONS}
-
-
-@given(st.lists(identifiers, max_size=60))
-def test_keys_are_read_back(names: list[str]) -> None:
-    keys = [lookup_key(name) for name in names]
-    assert list(unpack_keys(pack_keys(keys))) == keys

@@ -11,7 +11,6 @@ import psycopg
 import pytest
 
 from gateway_async.errors import (
-    ConfigurationError,
     InvalidOrderError,
     JobBusyError,
     JobConflictError,
@@ -68,12 +67,6 @@ async def test_another_subject_is_a_conflict_before_a_page_is_pulled(
     job = await submitted(journal)
     with pytest.raises(JobConflictError, match=difference):
         await job.submit(*subject, _never())
-
-
-async def test_no_job_of_a_look_up(journal: Journal, tables: Tables) -> None:
-    with pytest.raises(ConfigurationError, match="operation: expected one of capture"):
-        await journal.job("job").submit("query", "M1", "A1", _never())
-    assert tables.snapshot()[0] == []
 
 
 async def test_an_order_of_another_operation_ends_the_import(journal: Journal) -> None:

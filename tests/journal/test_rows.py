@@ -1,6 +1,5 @@
 """The outcome that a row stands for."""
 
-import math
 from typing import Any
 
 import pytest
@@ -12,10 +11,8 @@ from gateway_async import (
     OutcomeUnknownError,
     RejectedError,
 )
-from gateway_async.batching.results import Sending
 from gateway_async.journal import JobState
-from gateway_async.journal.rows import Known, Row, StoredChunk, noted
-from gateway_async.models.orders import status_codes
+from gateway_async.journal.rows import Known, Row
 from tests.orders import made_up, orders_for, refunds
 
 
@@ -62,26 +59,3 @@ def test_an_order_without_a_refund_has_no_record() -> None:
     (order,) = orders_for("cancel", made_up(1))
     stored = Row(index=0, order=order, known=Known("succeeded", reference="R"))
     assert stored.outcome().record is None
-
-
-@pytest.mark.parametrize(("ended_at", "given", "expected"), [(5.0, 9.0, 5.0), (None, 9.0, 9.0)])
-def test_what_was_noted(ended_at: float | None, given: float, expected: float) -> None:
-    sent = noted({"T": frozenset({"R"})}, "ga-1", alone=False)
-    outcome = row(JobState.UNKNOWN, sent=sent, ended_at=ended_at).outcome(ended_by=given)
-    assert outcome.sending == Sending(
-        ended_at=expected, references={"T": frozenset({"R"})}, marker="ga-1", alone=False
-    )
-
-
-def test_a_request_whose_end_was_not_noted_may_not_have_ended() -> None:
-    sending = row(JobState.INTENT, sent=noted({}, None, alone=True)).outcome().sending
-    assert sending == Sending(ended_at=math.inf)
-
-
-def test_a_block_of_rows() -> None:
-    rows = (row(JobState.SUCCEEDED), row(JobState.HELD, index=9))
-    block = StoredChunk(rows)
-    assert list(block.indices) == [7, 9]
-    assert list(block.orders) == refunds(1) * 2
-    assert block.statuses == status_codes([OutcomeStatus.SUCCEEDED, OutcomeStatus.UNKNOWN])
-    assert [outcome.index for outcome in block.outcomes()] == [7, 9]
