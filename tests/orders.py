@@ -72,7 +72,7 @@ def payout_request(number: int = 1) -> PayoutRequest:
     )
 
 
-def made_up(count: int) -> list[SeededOrder]:
+def made_up(count: int, first: int = 0) -> list[SeededOrder]:
     """Return orders that no gateway holds."""
     return [
         SeededOrder(
@@ -81,7 +81,7 @@ def made_up(count: int) -> list[SeededOrder]:
             currency="EUR",
             amount=Decimal("10.00"),
         )
-        for number in range(count)
+        for number in range(first, first + count)
     ]
 
 

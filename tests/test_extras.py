@@ -28,7 +28,8 @@ WORKERS = "'gateway-async[workers]'"
 def test_a_module_names_the_extra_that_it_needs(
     module: str, missing: str, install: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in sys.modules if f"{name}.".startswith(f"{module}.")]:
+    gone = (f"{module}.", f"{missing}.")
+    for name in [name for name in sys.modules if f"{name}.".startswith(gone)]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ModuleNotFoundError) as caught:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 MOST_LAYOUTS = 16
 """So many layouts are learnt at most: a gateway whose replies differ each time has none."""
 
+_MOST_BYTES = 4096
+"""A layout with more text around the orders is not learnt: its patterns compile too slowly."""
+
 _FREE = rb'"[ !#-\[\]-~]*"'
 _SIGNATURE = rb'"([ !#-\[\]-~]*)"'
 _SPACINGS = ((b":", b","), (b": ", b", "))
@@ -129,6 +132,8 @@ class Glance:
             return None
         head, end = before + opening, rest[close:]
         added = rest[len(first) : rest.find(b"}", len(first))]
+        if len(head) + len(added) + len(end) > _MOST_BYTES:
+            return None
         tail = self._tail(added, _loaded(first + b"}"), colon, comma)
         around = _loaded(head + end)
         if tail is None or around is None or self._list_field not in around:

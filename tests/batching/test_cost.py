@@ -1,14 +1,17 @@
 """What a reply costs grows with its size, counted in calls, which no busy machine changes."""
 
+import json
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 
 import gateway_async
-from tests.memory import MemoryTransport, client_over
+from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import refunds
 
 PACKAGE = str(Path(gateway_async.__file__).parent)
@@ -50,3 +53,25 @@ async def test_a_reply_in_xml_takes_a_time_in_proportion_to_its_size(piece: byte
     client = client_over(MemoryTransport(lambda _: body))
     with pytest.raises(gateway_async.ReplyUnreadableError):
         await client.call("/v1/authorise", {}, reply="xml")
+
+
+async def test_no_pattern_grows_with_what_stands_around_the_list_of_a_reply(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pattern of a megabyte takes a second to compile, in which nothing else runs."""
+    sizes, compiled = list[int](), re.compile
+
+    def noted(pattern: Any, *flags: Any) -> Any:
+        sizes.append(len(pattern))
+        return compiled(pattern, *flags)
+
+    def answer(asked: Asked) -> bytes:
+        return json.dumps(asked.done(note="x" * padding)).encode() + b" " * padding
+
+    padding = 10
+    monkeypatch.setattr(re, "compile", noted)
+    assert (await client_over(MemoryTransport(answer)).refund(refunds(3))).ok
+    assert sizes
+    padding = 1_000_000
+    assert (await client_over(MemoryTransport(answer)).refund(refunds(3))).ok
+    assert max(sizes) < 10_000

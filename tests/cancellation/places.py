@@ -16,7 +16,7 @@ from gateway_async import (
 )
 from gateway_async.sandbox import Sandbox
 from tests.memory import MemoryTransport, client_over
-from tests.orders import client_of, direct_payment, orders_for, refunds
+from tests.orders import client_of, direct_payment, made_up, orders_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -69,7 +69,7 @@ class InMemory:
 
     def refunds(self) -> list[RefundOrder]:
         self._made += ORDERS
-        return refunds(self._made)[-ORDERS:]
+        return orders_for("refund", made_up(ORDERS, self._made))
 
     def effects(self, order: RefundOrder) -> int:
         return self.gateway.effects[order.transaction_id]

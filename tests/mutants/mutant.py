@@ -88,8 +88,10 @@ class Mutant:
     def _find_place(self, package: Path) -> tuple[Path, ast.Module, ast.AST]:
         module, _, name = self.place.rpartition(":")
         named = package.joinpath(*module.split(".")).with_suffix(".py")
-        found = [path for path in package.rglob("*.py") if name in _names(path.read_text())]
-        found = [path for path in found if path == named] or found
+        if named.is_file() and name in _names(named.read_text()):
+            found = [named]
+        else:
+            found = [path for path in package.rglob("*.py") if name in _names(path.read_text())]
         if len(found) != 1:
             raise ValueError(f"{self.rule}: {self.place} is there {len(found)} times")
         tree = ast.parse(found[0].read_text())  # a copy of its own, to be changed
