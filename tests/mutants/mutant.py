@@ -68,20 +68,19 @@ class Mutant:
             ValueError: If the place or the part is not there, or not only once.
         """
         path, tree, scope = self._find_place(package)
-        known = {*_mentioned(tree), *dir(builtins)}
         used = [node for node in ast.walk(ast.parse(self.by)) if isinstance(node, ast.Name)]
         made = {node.id for node in used if isinstance(node.ctx, ast.Store)}
-        strange = {node.id for node in used} - made - known
-        if strange:
+        named = {node.id for node in used} - made - {*dir(builtins)}
+        if named and (strange := named - _mentioned(tree)):
             raise ValueError(f"{self.rule}: {path.name} does not know {', '.join(sorted(strange))}")
-        before = ast.dump(tree)
+        before = ast.dump(scope)
         slots = select(scope, self.part, {*self.names})
         if len(slots) != 1:
             found = " | ".join(ast.unparse(slot.node) for slot in slots) or "none"
             wanted = f"{self.part} that mentions {' '.join(self.names)}"
             raise ValueError(f"{self.rule}: {self.place} needs one {wanted}, and has: {found}")
         slots[0].replace(self.by)
-        if ast.dump(tree) == before:
+        if ast.dump(scope) == before:
             raise ValueError(f"{self.rule}: {self.place} is the same without it")
         return path, ast.unparse(ast.fix_missing_locations(tree))
 
