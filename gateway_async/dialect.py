@@ -9,14 +9,23 @@ guesses as little as possible. This module knows no model, no reply and no netwo
 import re
 from collections.abc import Mapping, Sequence, Set as AbstractSet  # cattrs resolves types
 from enum import StrEnum
+from itertools import chain, combinations
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from gateway_async.errors import ConfigurationError
-from gateway_async.models.values import plain_text
 from gateway_async.operations import OPERATIONS, BodyFormat
-from gateway_async.settings import check, is_flag, is_list, is_text, one_of, to_set
+from gateway_async.settings import (
+    check,
+    is_count,
+    is_flag,
+    is_list,
+    is_text,
+    one_of,
+    to_plain,
+    to_set,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,15 +56,11 @@ _NOTIFICATION_FIELDS = {
     "request_id": ("request_id",),
 }
 _OPPOSITES = (
-    ("done_statuses", "declined_statuses"),
-    ("done_statuses", "pending_statuses"),
-    ("declined_statuses", "pending_statuses"),
-    ("payout_done_statuses", "payout_declined_statuses"),
-    ("payout_done_statuses", "pending_statuses"),
-    ("payout_declined_statuses", "pending_statuses"),
+    ("done_statuses", "declined_statuses", "pending_statuses"),
+    ("payout_done_statuses", "payout_declined_statuses", "pending_statuses"),
     ("done_return_statuses", "nothing_done_return_statuses"),
 )
-"""Fields of which no two may hold the same value."""
+"""Fields of which no two in a row may hold the same value."""
 
 _ECHO_FIELDS = {name: row.echo_fields for name, row in OPERATIONS.items() if row.echo_fields}
 
@@ -76,11 +81,7 @@ def _are_texts(value: object) -> bool:
 
 
 def _are_statuses(value: object) -> bool:
-    return isinstance(value, frozenset) and all(map(_is_count, value)) and 200 not in value  # noqa: PLR2004  # HTTP OK
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, frozenset) and all(map(is_count, value)) and 200 not in value  # noqa: PLR2004  # HTTP OK
 
 
 def _is_offset(value: object) -> bool:
@@ -115,10 +116,6 @@ def _are_names(value: "Mapping[str, str]") -> bool:
 # What cannot be converted is passed on as it is: the validators say what is wrong with it.
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401  # any value
-    return plain_text(value) if isinstance(value, str) else value
-
-
 def _text_tuple(value: "Iterable[str]") -> "tuple[str, ...] | Iterable[str]":
     return tuple(value) if is_list(value) else value
 
@@ -130,8 +127,8 @@ def _member_of(kind: type[StrEnum]) -> "Callable[[Any], Any]":
 
 def _mapping(
     *validators: "Callable[[object, attrs.Attribute[Any], Any], None]",
-    read: "Callable[[Any], Any]" = _plain,
-    key: "Callable[[str], str]" = _plain,
+    read: "Callable[[Any], Any]" = to_plain,
+    key: "Callable[[str], str]" = to_plain,
     defaults: "Mapping[str, Any] | None" = None,
 ) -> Any:  # noqa: ANN401  # as attrs.field
     """Declare a mapping.
@@ -239,9 +236,9 @@ class Dialect:
     wire_names: "Mapping[str, str]" = _mapping(
         _text_values, check(_are_names, "distinct names, none of them of identity or signature")
     )
-    amount_places: int = attrs.field(default=2, validator=check(_is_count, "an int of 0 or more"))
+    amount_places: int = attrs.field(default=2, validator=check(is_count, "an int of 0 or more"))
     currency_places: "Mapping[str, int]" = _mapping(
-        check(lambda value: all(map(_is_count, value.values())), "ints of 0 or more"), key=str.upper
+        check(lambda value: all(map(is_count, value.values())), "ints of 0 or more"), key=str.upper
     )
     selection_fields: "Mapping[str, str]" = _mapping(
         _text_values,
@@ -299,7 +296,7 @@ class Dialect:
     notification_answer: str = attrs.field(default="OK", validator=is_text)
 
     def __attrs_post_init__(self) -> None:
-        for one, other in _OPPOSITES:
+        for one, other in chain(*[combinations(names, 2) for names in _OPPOSITES]):
             for value in sorted(getattr(self, one) & getattr(self, other)):
                 raise ConfigurationError(
                     f"Dialect.{one}: {value!r} also stands in {other}; it can have one meaning only"

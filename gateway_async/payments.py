@@ -42,6 +42,7 @@ from gateway_async.wire.decode import (
     decode_json,
     decode_surely,
     message,
+    signed_parts,
     without_text,
 )
 from gateway_async.wire.documents import decode_page, decode_respon
@@ -185,25 +186,12 @@ def _read_fields(
 ) -> "Callable[[HttpResponse], Reply]":
     def read(raw: HttpResponse) -> Reply:
         data = decode(raw.body)
-        _hide_signatures(data)
+        for part in signed_parts(data):
+            found = part[SIGNATURE_FIELD]  # what is no text signs nothing
+            part[SIGNATURE_FIELD] = SignatureText(found if isinstance(found, str) else "")
         return Reply(status=raw.status, headers=raw.headers, data=data)
 
     return read
-
-
-def _hide_signatures(data: dict[str, Any]) -> None:
-    """Wrap every signature, however deep: without recursion, since a reply may be deep."""
-    left: list[Any] = [data]
-    while left:
-        part = left.pop()
-        if isinstance(part, dict):
-            if (signature := part.get(SIGNATURE_FIELD)) is not None:
-                part[SIGNATURE_FIELD] = SignatureText(
-                    signature if isinstance(signature, str) else ""  # what is no text signs nothing
-                )
-            left += part.values()
-        elif isinstance(part, list):
-            left += part
 
 
 def _read_text(raw: HttpResponse) -> Reply:

@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import attrs
 
 from gateway_async.errors import ConfigurationError
+from gateway_async.models.values import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,23 +76,27 @@ is_text: "Callable[[object, attrs.Attribute[Any], Any], None]" = check(
 )
 
 
+def to_plain(value: Any) -> Any:  # noqa: ANN401  # any value
+    """Return text as just a `str`; what is no text is left to the validator."""
+    return plain_text(value) if isinstance(value, str) else value
+
+
 def is_duration(value: object) -> bool:
     """Say whether a value is a finite number of 0 or more."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and 0 <= value <= sys.float_info.max  # type: ignore[operator]  # a number
 
 
-def _is_positive(value: object) -> bool:
-    return is_duration(value) and value != 0
+def is_count(value: object, least: int = 0) -> bool:
+    """Say whether a value is a whole number, and not below the least."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-_positive = check(_is_positive, "a number of seconds above 0")
-_not_negative = check(is_duration, "a number of seconds, 0 or more")
-_count = check(_is_count, "an int of 1 or more")
+_COUNT = (lambda value: is_count(value, 1)), "an int of 1 or more"
+_SECONDS = is_duration, "a number of seconds, 0 or more"
+_positive = check(lambda value: is_duration(value) and value != 0, "a number of seconds above 0")
+_not_negative = check(*_SECONDS)
+_count = check(*_COUNT)
 
 
 def one_of(*values: str) -> "Callable[[object, attrs.Attribute[Any], Any], None]":
@@ -249,7 +254,7 @@ def checked_count(name: str, value: object) -> int:
     Raises:
         ConfigurationError: If it is none.
     """
-    _check_value(name, value, _is_count, "an int of 1 or more")
+    _check_value(name, value, *_COUNT)
     return value  # type: ignore[return-value]  # checked above
 
 
@@ -259,7 +264,7 @@ def checked_seconds(name: str, value: object) -> float:
     Raises:
         ConfigurationError: If it is none.
     """
-    _check_value(name, value, is_duration, "a number of seconds, 0 or more")
+    _check_value(name, value, *_SECONDS)
     return value  # type: ignore[return-value]  # checked above
 
 

@@ -6,13 +6,12 @@ here makes any of them possible and claims none to be the gateway's.
 
 import hmac
 import re
-from typing import TYPE_CHECKING, NoReturn, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
 
 import attrs
 
 from gateway_async.errors import ConfigurationError, hide_arguments
-from gateway_async.models.values import plain_text
-from gateway_async.settings import check, is_flag, is_text, to_set
+from gateway_async.settings import check, is_flag, is_text, to_plain, to_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -187,16 +186,9 @@ def _to_signer(value: object) -> object:
     )
 
 
-def _to_identifier(value: object) -> object:
-    return plain_text(value) if isinstance(value, str) else value
-
-
-def _check_identifier(_: object, attribute: "attrs.Attribute[str]", value: object) -> None:
-    if not isinstance(value, str) or not value.strip():
-        raise ConfigurationError(
-            f"Credentials.{attribute.name}: expected a non-empty str, "
-            f"got {value!r} ({type(value).__name__})"
-        )
+_is_identifier: "Callable[[object, attrs.Attribute[Any], Any], None]" = check(
+    lambda value: isinstance(value, str) and bool(value.strip()), "a non-empty str"
+)
 
 
 @hide_arguments
@@ -210,6 +202,6 @@ class Credentials(_HoldsSecret):
         signer: A `Signer`, or any callable `(operation, fields) -> str`. Never shown.
     """
 
-    merchant_id: str = attrs.field(converter=_to_identifier, validator=_check_identifier)
-    account_id: str = attrs.field(converter=_to_identifier, validator=_check_identifier)
+    merchant_id: str = attrs.field(converter=to_plain, validator=_is_identifier)
+    account_id: str = attrs.field(converter=to_plain, validator=_is_identifier)
     signer: Signer = attrs.field(converter=_to_signer, repr=False)

@@ -27,6 +27,7 @@ from gateway_async.models.values import (
     to_card,
     to_objects,
     to_text,
+    to_texts,
     wrong,
 )
 
@@ -42,7 +43,7 @@ def _to_parts(
             f"Item.parts: expected an iterable of str, got {type(value).__name__}; "
             'use ("SKU-1", "Tea", "2", "9.90")'
         )
-    parts = tuple(to_text(part, instance, field) for part in value)
+    parts = to_texts(value, instance, field)
     if not parts:
         raise InvalidOrderError("Item.parts: expected at least one part, got none")
     return parts

@@ -213,7 +213,10 @@ def without_signatures(
         spliced = b"".join((reply[:first], found[1], b'""', reply[found.end() :]))
         if not is_escaped:
             return spliced, payload
-    emptied = _empty_signatures(payload)
+    emptied = 0
+    for part in signed_parts(payload):
+        emptied += 1
+        part[SIGNATURE_FIELD] = ""
     if spliced is not reply and emptied <= 1:
         return spliced, payload
     # A name that comes twice in one object is decoded once: what was not emptied may still stand.
@@ -221,20 +224,17 @@ def without_signatures(
     return reply if is_clean else _rewritten(reply, payload), payload
 
 
-def _empty_signatures(payload: "Mapping[str, Any]") -> int:
-    """Empty whatever is called a signature, however it was written, and say how many were."""
-    emptied = 0
+def signed_parts(payload: "Mapping[str, Any]") -> "Iterator[dict[str, Any]]":
+    """Yield each object that has a signature, however deep: without recursion, as it may be."""
     left: list[Any] = [payload]
     while left:
         part = left.pop()
         if isinstance(part, dict):
             if part.get(SIGNATURE_FIELD):
-                part[SIGNATURE_FIELD] = ""
-                emptied += 1
+                yield part
             left += part.values()
         elif isinstance(part, list):
             left += part
-    return emptied
 
 
 def _rewritten(reply: bytes, payload: "Mapping[str, Any]") -> bytes:

@@ -7,7 +7,7 @@ kind of thing came, and never quotes it. No document type definition and no enti
 import contextlib
 import re
 from html.parser import HTMLParser
-from typing import Any, NoReturn
+from typing import Any
 from xml.parsers.expat import ExpatError
 
 import orjson
@@ -260,7 +260,3 @@ class _PageReader(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         self._in_title = self._in_title and tag != "title"
-
-    def error(self, message: str) -> NoReturn:
-        """Report a malformed declaration, as newer parsers do."""
-        raise AssertionError(message)
