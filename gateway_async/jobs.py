@@ -47,7 +47,7 @@ from gateway_async.journal.rows import (
     StoredChunk,
     codec_of,
 )
-from gateway_async.models.orders import OutcomeStatus, count_statuses
+from gateway_async.models.orders import OutcomeStatus, count_statuses, status_codes
 from gateway_async.operations import OPERATIONS, OperationClass
 from gateway_async.recovery.recover import Recovery
 from gateway_async.session import CALL_CANCELLED, is_cancelled
@@ -86,6 +86,7 @@ _PATIENCE_SECONDS = 0.01
 _MAY_BE_PAID = (JobState.UNKNOWN, JobState.HELD, JobState.SUCCEEDED)
 _SETTLED = (JobState.SUCCEEDED, JobState.DECLINED)
 _FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
+_FINAL_CODES = frozenset(status_codes(_FINAL))
 _RENEWALS_A_LEASE = 3
 _CLOCKS_DIFFER_SECONDS = 0.1
 _LONGEST_WAIT_SECONDS = 300.0
@@ -409,7 +410,7 @@ class JobRunner(Runner):
             recovery=self._recovery,
             part_of=self,
             recorder=IntentRecorder(lease, self._operation, once=is_once and not is_open),
-            pick=self._pick,
+            pick=self._yielded.pick,
             marker=f"ga-{hashlib.sha256(named.encode()).hexdigest()[:12]}",
             began_at=head.created_at.timestamp(),
         )
@@ -521,13 +522,6 @@ class JobRunner(Runner):
                 reason=self.gate.stop_reason,
             ):
                 await self._yield(block)
-
-    def _pick(self, chunk: "ChunkResult") -> "ChunkResult | None":
-        """Return what of a chunk may be yielded at once."""
-        block = self._yielded.settled(chunk)
-        if block is not None:
-            self._yielded.note(block)
-        return block
 
     async def _yield(self, block: "ChunkResult", *, again: bool = False) -> None:
         if not block.indices:
@@ -773,17 +767,15 @@ class Yielded:
         for index in block.indices:
             self._flags[index - self._first] = 1
 
-    def settled(self, block: "ChunkResult") -> "ChunkResult | None":
-        """Return what of a block may be yielded at once, and remember why the rest was not sent."""
-        counts = count_statuses(block.statuses)
-        final = sum(counts[status] for status in _FINAL)
-        if final == len(block.indices):
-            return block
+    def pick(self, block: "ChunkResult") -> "ChunkResult | None":
+        """Return what of a block is yielded at once, and remember why the rest was not sent."""
         if isinstance(block, FailedChunk) and block.status is OutcomeStatus.NOT_SENT:
             self._unsent.append((block.indices, block.error))
-        if not final:
-            return None
-        return ListedOutcomes(tuple(o for o in block.outcomes() if o.status in _FINAL))
+        final: ChunkResult = block
+        if not {*block.statuses} <= _FINAL_CODES:
+            final = ListedOutcomes(tuple(o for o in block.outcomes() if o.status in _FINAL))
+        self.note(final)
+        return final if final.indices else None
 
     def gaps(self, most: int) -> "Iterator[tuple[int, int]]":
         """Yield first and last position of stretches that hold orders not yielded yet."""
