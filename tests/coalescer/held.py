@@ -4,13 +4,18 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from gateway_async import GatewayClient
+from gateway_async import GatewayClient, OutcomeStatus
 from tests.memory import Asked, MemoryTransport, client_over
 
 T = TypeVar("T")
 
 LONG = 3600.0
 """A linger time that no test waits for."""
+SUCCEEDED, NOT_SENT, UNKNOWN = (
+    OutcomeStatus.SUCCEEDED,
+    OutcomeStatus.NOT_SENT,
+    OutcomeStatus.UNKNOWN,
+)
 
 
 class HeldReplies:
@@ -41,10 +46,10 @@ class HeldReplies:
         """Return a client of it."""
         return client_over(self.transport, **settings)
 
-    @property
-    def sent(self) -> list[list[str]]:
-        """The transactions that each request named."""
-        return [asked.transactions for asked in self.transport.asked]
+
+def sent(transport: MemoryTransport) -> list[list[str]]:
+    """Return the transactions that each request named."""
+    return [asked.transactions for asked in transport.asked]
 
 
 async def settle_down() -> None:

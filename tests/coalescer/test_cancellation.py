@@ -1,4 +1,4 @@
-"""Awaiters are cancelled, or something fails: no order is lost, and nobody hangs."""
+"""Awaiters are cancelled, something fails, or the coalescer ends: no order is lost, none hangs."""
 
 import asyncio
 import logging
@@ -7,23 +7,20 @@ from typing import Any
 
 import pytest
 
-from gateway_async import (
-    BatchPolicy,
-    BatchResult,
-    Coalescer,
-    OutcomeStatus,
+from gateway_async import BatchPolicy, BatchResult, Coalescer, ConfigurationError
+from tests.coalescer.held import (
+    LONG,
+    NOT_SENT,
+    SUCCEEDED,
+    UNKNOWN,
+    HeldReplies,
+    sent,
+    settle_down,
+    start,
 )
-from tests.coalescer.held import LONG, HeldReplies, settle_down, start
 from tests.memory import MemoryTransport, all_done, client_over
-from tests.orders import references, refunds
+from tests.orders import client_at, references, refunds
 from tests.simulation.clock import VirtualLoop
-
-SUCCEEDED, NOT_SENT, UNKNOWN = (
-    OutcomeStatus.SUCCEEDED,
-    OutcomeStatus.NOT_SENT,
-    OutcomeStatus.UNKNOWN,
-)
-
 
 KEPT = 1000
 """How many outcomes nobody waited for are kept."""
@@ -40,14 +37,24 @@ def _named(outcomes: list[Any]) -> list[str]:
     return [outcome.order.transaction_id for outcome in outcomes]
 
 
-async def test_an_awaiter_that_is_cancelled_before_its_request_leaves_is_withdrawn() -> None:
+# Awaiters
+
+
+@pytest.mark.parametrize(
+    ("cancelled", "requests"), [([1], [["T000000", "T000002"]]), ([0, 1, 2], [])]
+)
+async def test_an_awaiter_that_is_cancelled_before_its_request_leaves_is_withdrawn(
+    cancelled: list[int], requests: list[list[str]]
+) -> None:
     transport = MemoryTransport(all_done)
     async with client_over(transport).coalesced(linger_seconds=LONG) as single:
         tasks = [start(single.refund(order)) for order in refunds(3)]
         await settle_down()
-        await _cancel(tasks[1])
-    assert [(await task).status for task in (tasks[0], tasks[2])] == [SUCCEEDED] * 2
-    assert [asked.transactions for asked in transport.asked] == [["T000000", "T000002"]]
+        await _cancel(*(tasks[number] for number in cancelled))
+        assert f": {3 - len(cancelled)} orders wait, 0 have left" in repr(single)
+    left = [task for number, task in enumerate(tasks) if number not in cancelled]
+    assert [(await task).status for task in left] == [SUCCEEDED] * len(left)
+    assert sent(transport) == requests
     assert single.unclaimed == []
 
 
@@ -72,31 +79,26 @@ async def test_an_awaiter_that_is_cancelled_as_its_request_leaves_is_withdrawn_t
         assert (await second).status is SUCCEEDED
     assert first.cancelled()
     left = ["T000000"] if had_left[0] else []
-    assert [asked.transactions for asked in transport.asked] == [[*left, "T000001"]]
+    assert sent(transport) == [[*left, "T000001"]]
     assert _named(single.unclaimed) == left
 
 
-async def test_nothing_is_sent_where_every_awaiter_was_cancelled() -> None:
+@pytest.mark.parametrize("operation", ["refund", "query"])
+async def test_an_order_that_was_withdrawn_may_be_asked_for_again_at_once(operation: str) -> None:
+    """Or an equal look-up waits for the same answer."""
     transport = MemoryTransport(all_done)
+    order = refunds(1)[0] if operation == "refund" else references(1)[0]
     async with client_over(transport).coalesced(linger_seconds=LONG) as single:
-        tasks = [start(single.refund(order)) for order in refunds(2)]
-        await settle_down()
-        await _cancel(*tasks)
-        assert repr(single) == "<Coalescer open: 0 orders wait, 0 have left>"
-    assert transport.asked == []
-
-
-async def test_an_order_that_was_withdrawn_may_be_asked_for_again_at_once() -> None:
-    transport = MemoryTransport(all_done)
-    async with client_over(transport).coalesced(linger_seconds=LONG) as single:
-        first = start(single.refund(refunds(1)[0]))
+        ask = getattr(single, operation)
+        first = start(ask(order))
+        other = start(ask(order)) if operation == "query" else None
         await settle_down()
         first.cancel()
-        second = start(single.refund(refunds(1)[0]))
+        second = start(ask(order))
         await settle_down()
         assert not second.done()
-    assert (await second).status is SUCCEEDED
-    assert [asked.transactions for asked in transport.asked] == [["T000000"]]
+    assert {(await task).status for task in (second, other) if task} == {SUCCEEDED}
+    assert sent(transport) == [["T000000"]]
 
 
 def test_whoever_came_second_leaves_in_time_where_the_first_is_withdrawn() -> None:
@@ -115,43 +117,24 @@ def test_whoever_came_second_leaves_in_time_where_the_first_is_withdrawn() -> No
         assert runner.run(work()) <= 3
 
 
-async def test_one_of_several_equal_look_ups_may_be_cancelled() -> None:
-    transport = MemoryTransport(all_done)
-    async with client_over(transport).coalesced(linger_seconds=LONG) as single:
-        first, second = (start(single.query(references(1)[0])) for _ in range(2))
-        await settle_down()
-        await _cancel(first)
-    assert (await second).status is SUCCEEDED
-
-
 async def test_money_that_had_left_is_kept_and_told_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     held = HeldReplies()
     async with held.client().coalesced(linger_seconds=0) as single:
         tasks = [start(single.refund(order)) for order in refunds(3)]
-        await held.asked.wait()
-        await _cancel(tasks[1])
+        looked_up = start(single.query(references(1)[0]))
+        await settle_down()
+        await _cancel(tasks[1], looked_up)
         assert single.unclaimed == []  # nobody knows yet
         held.goes_on.set()
         assert [(await task).status for task in (tasks[0], tasks[2])] == [SUCCEEDED] * 2
-        (outcome,) = single.unclaimed
+        (outcome,) = single.unclaimed  # a look-up is forgotten
     assert (outcome.order, outcome.status) == (refunds(3)[1], SUCCEEDED)
     (told,) = caplog.records
     assert told.levelno == logging.WARNING
     assert "order_no='N000001', transaction_id='T000001'" in told.getMessage()
     assert "(amount=10.00, refund_amount=1.00 EUR) is succeeded" in told.getMessage()
-
-
-async def test_a_timeout_of_the_awaiters_own_leaves_the_money_unclaimed() -> None:
-    held = HeldReplies()
-    policy = BatchPolicy(drain_seconds=0)
-    async with held.client(policy=policy).coalesced(linger_seconds=0) as single:
-        task = start(single.refund(refunds(1)[0]))
-        await held.asked.wait()
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(task, 0.01)
-    assert [outcome.status for outcome in single.unclaimed] == [UNKNOWN]
 
 
 async def test_an_outcome_that_came_in_the_moment_of_the_cancellation_is_kept() -> None:
@@ -169,19 +152,6 @@ async def test_an_outcome_that_came_in_the_moment_of_the_cancellation_is_kept() 
     assert _named(single.unclaimed) == [other.transaction_id]
 
 
-async def test_a_look_up_that_nobody_waits_for_any_more_is_forgotten(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    held = HeldReplies()
-    async with held.client().coalesced(linger_seconds=0) as single:
-        task = start(single.query(references(1)[0]))
-        await held.asked.wait()
-        await _cancel(task)
-        held.goes_on.set()
-    assert single.unclaimed == []
-    assert caplog.records == []
-
-
 async def test_unclaimed_is_bounded_and_its_overflow_is_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -197,56 +167,6 @@ async def test_unclaimed_is_bounded_and_its_overflow_is_in_the_log(
     levels = [record.levelno for record in caplog.records]
     assert levels.count(logging.WARNING) == len(orders)
     assert levels.count(logging.ERROR) == 2
-
-
-async def test_a_collaborators_error_reaches_no_awaiter(caplog: pytest.LogCaptureFixture) -> None:
-    class _Broken:
-        async def __aenter__(self) -> None:
-            raise ZeroDivisionError
-
-        async def __aexit__(self, *_: object) -> None: ...
-
-    gateway = client_over(MemoryTransport(all_done), limiter=_Broken())
-    async with gateway.coalesced() as single:
-        outcomes = await asyncio.gather(*(single.refund(order) for order in refunds(2)))
-    assert [outcome.status for outcome in outcomes] == [NOT_SENT] * 2
-    assert "ZeroDivisionError" in caplog.text
-
-
-async def test_an_outcome_that_cannot_be_read_is_unknown_and_nobody_hangs(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(_: object) -> None:
-        raise RecursionError
-
-    monkeypatch.setattr(BatchResult, "__iter__", broken)
-    async with client_over(MemoryTransport(all_done)).coalesced() as single:
-        outcomes = await asyncio.gather(*(single.refund(order) for order in refunds(2)))
-    assert [outcome.status for outcome in outcomes] == [UNKNOWN] * 2
-    assert "RecursionError" in caplog.text
-
-
-async def test_a_log_that_raises_leaves_nobody_hanging() -> None:
-    def broken(_: logging.LogRecord) -> bool:
-        raise KeyError("request_id")
-
-    held, noted = HeldReplies(), list[dict[str, Any]]()
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: noted.append(context))
-    logger = logging.getLogger("gateway_async.coalescer")
-    logger.addFilter(broken)
-    try:
-        async with held.client().coalesced(linger_seconds=0) as single:
-            tasks = [start(single.refund(order)) for order in refunds(3)]
-            await held.asked.wait()
-            await _cancel(*tasks[:2])
-            held.goes_on.set()
-            async with asyncio.timeout(5):
-                assert (await tasks[2]).status is SUCCEEDED
-            await settle_down()
-    finally:
-        logger.removeFilter(broken)
-    assert [outcome.status for outcome in single.unclaimed] == [SUCCEEDED] * 2
-    assert [type(one["exception"]) for one in noted] == [KeyError]
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -278,3 +198,132 @@ async def test_whatever_is_cancelled_every_order_has_one_fate(seed: int) -> None
     told = [task.result().order.transaction_id for task in tasks if not task.cancelled()]
     assert sorted(told + _named(single.unclaimed)) == sorted(answered)
     assert {outcome.status for outcome in single.unclaimed} <= {SUCCEEDED}
+
+
+# Something fails
+
+
+class _Broken:
+    async def __aenter__(self) -> None:
+        raise ZeroDivisionError
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize("breaks", ["limiter", "result"])
+async def test_an_error_reaches_no_awaiter(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, breaks: str
+) -> None:
+    def broken(_: object) -> None:
+        raise ZeroDivisionError
+
+    if breaks == "result":
+        monkeypatch.setattr(BatchResult, "__iter__", broken)
+    limiter = _Broken() if breaks == "limiter" else None
+    async with client_over(MemoryTransport(all_done), limiter=limiter).coalesced() as single:
+        outcomes = await asyncio.gather(*(single.refund(order) for order in refunds(2)))
+    expected = NOT_SENT if breaks == "limiter" else UNKNOWN
+    assert [outcome.status for outcome in outcomes] == [expected] * 2
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_a_log_that_raises_leaves_nobody_hanging() -> None:
+    def broken(_: logging.LogRecord) -> bool:
+        raise KeyError("request_id")
+
+    held, noted = HeldReplies(), list[dict[str, Any]]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: noted.append(context))
+    logger = logging.getLogger("gateway_async.coalescer")
+    logger.addFilter(broken)
+    try:
+        async with held.client().coalesced(linger_seconds=0) as single:
+            tasks = [start(single.refund(order)) for order in refunds(3)]
+            await held.asked.wait()
+            await _cancel(*tasks[:2])
+            held.goes_on.set()
+            async with asyncio.timeout(5):
+                assert (await tasks[2]).status is SUCCEEDED
+            await settle_down()
+    finally:
+        logger.removeFilter(broken)
+    assert [outcome.status for outcome in single.unclaimed] == [SUCCEEDED] * 2
+    assert [type(one["exception"]) for one in noted] == [KeyError]
+
+
+# The end of a coalescer
+
+
+async def test_an_exception_sends_nothing_more_and_waits_for_what_has_left() -> None:
+    held = HeldReplies()
+
+    async def fail(single: Coalescer) -> None:
+        tasks.append(start(single.refund(refunds(1)[0])))
+        await held.asked.wait()
+        tasks.append(start(single.refund(refunds(2)[1])))
+        await settle_down()
+        asyncio.get_running_loop().call_soon(held.goes_on.set)
+        raise LookupError
+
+    tasks: list[asyncio.Task[Any]] = []
+    policy = BatchPolicy(concurrency=1)
+    with pytest.raises(LookupError):
+        async with held.client(policy=policy).coalesced(linger_seconds=0) as single:
+            await fail(single)
+    assert [(await task).status for task in tasks] == [SUCCEEDED, NOT_SENT]
+    assert sent(held.transport) == [["T000000"]]
+
+
+@pytest.mark.parametrize("drain_seconds", [0, 0.05])
+async def test_what_is_not_answered_within_the_drain_time_is_given_up(drain_seconds: float) -> None:
+    held = HeldReplies()
+    policy = BatchPolicy(concurrency=1, chunk_size=1, drain_seconds=drain_seconds)
+    async with held.client(policy=policy).coalesced(linger_seconds=LONG) as single:
+        tasks = [start(single.refund(order)) for order in refunds(2)]
+        await (settle_down() if drain_seconds else asyncio.sleep(0))
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert [(await task).status for task in tasks] == [
+        UNKNOWN if drain_seconds else NOT_SENT,
+        NOT_SENT,
+    ]
+    assert sent(held.transport) == ([["T000000"]] if drain_seconds else [])
+    assert "the coalescer was closed" in str((await tasks[1]).error)
+
+
+async def test_a_second_cancellation_ends_the_draining() -> None:
+    held = HeldReplies()
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def serve() -> None:
+        async with held.client().coalesced(linger_seconds=0) as single:
+            tasks.append(start(single.refund(refunds(1)[0])))
+            await asyncio.Event().wait()
+
+    service = start(serve())
+    await held.asked.wait()
+    service.cancel()
+    await settle_down()
+    assert not service.done()  # it waits for the reply, for as long as the drain time
+    service.cancel()
+    await asyncio.wait({service})
+    assert service.cancelled()
+    assert (await tasks[0]).status is UNKNOWN
+
+
+async def test_a_coalescer_is_used_inside_its_block_and_loop_alone() -> None:
+    gateway, (order,) = client_at("http://127.0.0.1:9"), refunds(1)
+    single = gateway.coalesced()
+
+    async def refuse(match: str) -> None:
+        with pytest.raises(ConfigurationError, match=match):
+            await single.refund(order)
+
+    await refuse("not open")
+    async with single:
+        await asyncio.to_thread(lambda: asyncio.run(refuse("entered on another event loop")))
+        await gateway.aclose()
+        assert (await single.refund(order)).status is NOT_SENT
+        with pytest.raises(ConfigurationError, match="closed"):
+            gateway.coalesced()
+    await refuse("not open")
+    with pytest.raises(ConfigurationError, match="entered once"):
+        await single.__aenter__()

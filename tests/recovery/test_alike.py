@@ -83,19 +83,6 @@ async def test_refunds_of_another_amount_and_alike_ones_of_one_batch_are_sent(
     assert {sandbox.ledger.effects("refund", one.transaction_id) for one in seeded} == {3}
 
 
-async def test_as_many_of_one_batch_are_sent_as_were_not_done_before(
-    sandbox: Sandbox, client: MakeClient
-) -> None:
-    (seeded,) = sandbox.seed(1, status="captured")
-    order = refund_of(seeded)
-    await client(NO_BASELINE).refund([order])
-    policy = BatchPolicy(duplicates="serialize")
-    result = await client(REFERENCES).refund(
-        [order, refund_of(seeded, "3.00"), order], policy=policy
-    )
-    assert statuses(result) == [NOT_SENT, SUCCEEDED, NOT_SENT]
-
-
 @pytest.mark.parametrize(("hours", "held"), [(25, False), (23, True), (-1, True)])
 @pytest.mark.parametrize("ahead", [0, 8, -8])
 async def test_refunds_count_back_from_the_start_by_the_gateways_clock(

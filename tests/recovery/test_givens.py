@@ -26,15 +26,11 @@ from tests.recovery.books import (
 async def test_reviews_and_look_ups_stay_as_they_were(sandbox: Sandbox, client: MakeClient) -> None:
     gateway = client(retry=QUICK)
     seeded = sandbox.seed(1, status="authorised")
-    sandbox.faults.add("review", DropReply())
-    sandbox.faults.add("query", DropReply())
+    sandbox.faults.add("*", DropReply())
     reviewed = await gateway.review(orders_for("review", seeded))
     queried = await gateway.query(orders_for("query", seeded))
-
     unknown: list[Outcome[Any, Any]] = [*reviewed, *queried]
-    recovered = await gateway.recover(unknown)
-
-    assert statuses(recovered) == [UNKNOWN, UNKNOWN]
+    assert statuses(await gateway.recover(unknown)) == [UNKNOWN, UNKNOWN]
 
 
 async def test_recovery_takes_outcomes_of_another_process(
@@ -83,22 +79,7 @@ async def test_an_unknown_refund_whose_sibling_is_not_given_is_not_settled(
     assert sandbox.ledger.effects("refund", seeded.transaction_id) == 1
 
 
-async def test_a_reference_that_no_look_up_can_ask_for_stays_unknown(
-    sandbox: Sandbox, client: MakeClient
-) -> None:
-    gateway = client(REFERENCES)
-    orders = refunds(sandbox, 3)
-    odd = attrs.evolve(orders[2], transaction_id="T,1")
-    sandbox.faults.add("refund", DropReply())
-
-    result = await gateway.refund([*orders[:2], odd])
-    recovered = await gateway.recover(result)
-
-    assert statuses(recovered) == [SUCCEEDED, SUCCEEDED, UNKNOWN]
-    assert "cannot be looked up" in str(recovered[2].error)
-
-
-async def test_a_witness_is_one_that_a_look_up_can_ask_for(
+async def test_a_reference_that_no_look_up_can_ask_for_stays_unknown_and_is_no_control(
     sandbox: Sandbox, client: MakeClient
 ) -> None:
     gateway = client(REFERENCES)
@@ -106,12 +87,14 @@ async def test_a_witness_is_one_that_a_look_up_can_ask_for(
     result = await gateway.refund(refunds(sandbox))
     odd = [
         attrs.evolve(outcome, order=attrs.evolve(outcome.order, transaction_id="T,1"))
-        for outcome in result.succeeded[:1]
+        for outcome in (result.succeeded[0], result.unknown[0])
     ]
 
     recovered = await gateway.recover([*odd, *result])
 
     assert recovered.counts[NOT_SENT] == 2
+    assert recovered[1].status is UNKNOWN
+    assert "cannot be looked up" in str(recovered[1].error)
 
 
 async def test_an_outcome_that_a_stream_yielded_must_be_given_itself(

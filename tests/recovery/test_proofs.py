@@ -144,8 +144,13 @@ async def test_by_reference(name: str) -> None:
 
 @pytest.mark.parametrize("after", [[], [listed(1)]])
 async def test_without_a_baseline_nothing_is_proved(after: Listed) -> None:
-    _, found = await recovered(Books([after]), NO_BASELINE)
-    assert found == [UNKNOWN]
+    gateway = client_over(MemoryTransport(Books([after])), recovery=NO_BASELINE)
+    _, outcome = await gateway.recover(
+        [*await gateway.refund([CONTROL]), *await gateway.refund([ORDER])]
+    )
+    assert outcome.status is UNKNOWN
+    assert "was not recorded" in str(outcome.error)
+    assert bool(outcome.record) is bool(after)
 
 
 @pytest.mark.parametrize(("after", "expected"), [([], UNKNOWN), ([listed(1)], SUCCEEDED)])

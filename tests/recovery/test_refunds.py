@@ -1,14 +1,15 @@
-"""Refunds, settled over HTTP by the records of a real gateway: what is proved, and nothing else."""
+"""Refunds, settled over HTTP by the records of a real gateway, and sent again where asked for."""
 
 import asyncio
 import math
+import time
 from collections.abc import Callable
 from typing import Any
 
 import attrs
 import pytest
 
-from gateway_async import RecoveryPolicy
+from gateway_async import BatchPolicy, BatchResult, ConfigurationError, RecoveryPolicy
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import (
     DropReply,
@@ -16,12 +17,12 @@ from gateway_async.sandbox.faults import (
     Fault,
     IgnoreSelection,
     LateEffect,
+    NoReply,
     ResetBeforeEffect,
     ReturnStatus,
 )
 from tests.recovery.books import (
     EVIDENCE,
-    NO_BASELINE,
     NOT_SENT,
     REFERENCES,
     SUCCEEDED,
@@ -31,6 +32,9 @@ from tests.recovery.books import (
     refunds,
     statuses,
 )
+
+BOTH = pytest.mark.parametrize("recovery", EVIDENCE)
+"""With either kind of evidence."""
 
 
 class BeforeRequest:
@@ -51,57 +55,32 @@ class BeforeRequest:
         pass
 
 
-@pytest.mark.parametrize("recovery", EVIDENCE)
-async def test_a_refund_whose_reply_was_lost_is_found(
-    sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
+@BOTH
+@pytest.mark.parametrize(
+    ("fault", "expected"), [(DropReply(times=1), SUCCEEDED), (ResetBeforeEffect(times=1), NOT_SENT)]
+)
+async def test_a_refund_whose_reply_was_lost_is_found_or_proved_absent(
+    sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy, fault: Fault, expected: Any
 ) -> None:
     gateway = client(recovery)
-    sandbox.faults.add("refund", DropReply(times=1))
+    sandbox.faults.add("refund", fault)
     result = await gateway.refund(refunds(sandbox))
     assert len(result.unknown) == 2
 
     recovered = await gateway.recover(result)
 
-    assert statuses(recovered) == [SUCCEEDED] * 6
-    assert recovered.ok
-    assert recovered.counts[UNKNOWN] == 0
+    settled = zip(result, recovered, strict=True)
+    assert {after.status for before, after in settled if before.status is UNKNOWN} == {expected}
+    assert recovered.counts[SUCCEEDED] == (6 if expected is SUCCEEDED else 4)
+    assert recovered.ok is (expected is SUCCEEDED)
     assert [outcome.order for outcome in recovered] == [outcome.order for outcome in result]
-    records: list[Any] = [outcome.record for outcome in recovered]
+    records: list[Any] = [outcome.record for outcome in recovered.succeeded]
     assert all(record.refund_amount == 1 for record in records)
     assert_books_agree(sandbox, recovered)
-
-
-@pytest.mark.parametrize("recovery", EVIDENCE)
-async def test_a_refund_that_never_arrived_is_proved_and_not_resent(
-    sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
-) -> None:
-    gateway = client(recovery)
-    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
-    result = await gateway.refund(refunds(sandbox))
-
-    recovered = await gateway.recover(result)
-
-    assert recovered.counts[NOT_SENT] == 2
-    assert recovered.counts[SUCCEEDED] == 4
     assert sandbox.requests["refund"] == 3
-    assert_books_agree(sandbox, recovered)
 
 
-async def test_without_a_baseline_a_refund_on_record_proves_nothing(
-    sandbox: Sandbox, client: MakeClient
-) -> None:
-    gateway = client(NO_BASELINE)
-    sandbox.faults.add("refund", DropReply(times=1))
-    result = await gateway.refund(refunds(sandbox))
-
-    recovered = await gateway.recover(result)
-
-    assert len(recovered.unknown) == 2
-    assert all("was not recorded" in str(outcome.error) for outcome in recovered.unknown)
-    assert all(outcome.record is not None for outcome in recovered.unknown)
-
-
-@pytest.mark.parametrize("recovery", EVIDENCE)
+@BOTH
 @pytest.mark.parametrize(
     "blind",
     [IgnoreSelection(), EmptyLookUp(), ReturnStatus(code="9", message="later")],
@@ -121,7 +100,7 @@ async def test_a_look_up_that_does_not_work_proves_no_absence(
     assert not recovered.not_sent
 
 
-async def test_without_a_witness_nothing_is_proved_absent(
+async def test_without_a_control_refund_nothing_is_proved_absent(
     sandbox: Sandbox, client: MakeClient
 ) -> None:
     gateway = client(REFERENCES)
@@ -138,26 +117,7 @@ async def test_without_a_witness_nothing_is_proved_absent(
     assert statuses(await gateway.recover([recovered[0], known])) == [NOT_SENT, SUCCEEDED]
 
 
-@pytest.mark.parametrize("recovery", EVIDENCE)
-async def test_a_refund_that_lands_after_its_reply_was_lost_is_waited_for(
-    sandbox: Sandbox,
-    client: MakeClient,
-    recovery: RecoveryPolicy,
-    skip_sleeps: Callable[..., list[float]],
-) -> None:
-    gateway = client(attrs.evolve(recovery, settle_seconds=60))
-    sandbox.faults.add("refund", LateEffect(seconds=3600, times=1))
-    result = await gateway.refund(refunds(sandbox))
-    assert len(result.unknown) == 2
-    slept = skip_sleeps(sandbox.land_late_effects)
-    recovered = await gateway.recover(result)
-
-    assert statuses(recovered) == [SUCCEEDED] * 6
-    assert 50 < max(slept) <= 60
-    assert_books_agree(sandbox, recovered)
-
-
-@pytest.mark.parametrize("recovery", EVIDENCE)
+@BOTH
 @pytest.mark.parametrize("failing_look", [2, 3])
 async def test_one_look_after_the_settle_time_is_not_enough(
     sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy, failing_look: int
@@ -174,29 +134,37 @@ async def test_one_look_after_the_settle_time_is_not_enough(
     assert all("two look-ups disagree" in str(outcome.error) for outcome in recovered.unknown)
 
 
-@pytest.mark.parametrize("recovery", EVIDENCE)
-async def test_the_last_look_still_finds_a_refund(
-    sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
+@BOTH
+@pytest.mark.parametrize("settle_seconds", [0, 60])
+async def test_a_refund_that_lands_after_its_reply_was_lost_is_waited_for(
+    sandbox: Sandbox,
+    client: MakeClient,
+    recovery: RecoveryPolicy,
+    skip_sleeps: Callable[..., list[float]],
+    settle_seconds: int,
 ) -> None:
+    """Also where it lands before the last look only."""
     before = BeforeRequest()
-    gateway = client(recovery, limiter=before)
+    gateway = client(attrs.evolve(recovery, settle_seconds=settle_seconds), limiter=before)
     sandbox.faults.add("refund", LateEffect(seconds=3600, times=1))
     result = await gateway.refund(refunds(sandbox))
+    assert len(result.unknown) == 2
     before.act(3, sandbox.land_late_effects)
+    slept = skip_sleeps(sandbox.land_late_effects)
 
     recovered = await gateway.recover(result)
 
     assert statuses(recovered) == [SUCCEEDED] * 6
+    assert 50 < max(slept) <= 60 or not settle_seconds
     assert_books_agree(sandbox, recovered)
 
 
 async def test_a_baseline_is_not_taken_from_a_reply_of_failure(
     sandbox: Sandbox, client: MakeClient
 ) -> None:
-    gateway = client(REFERENCES)
     sandbox.faults.add("search_refunds", ReturnStatus(code="0", message="busy"))
 
-    result = await gateway.refund(refunds(sandbox))
+    result = await client(REFERENCES).refund(refunds(sandbox))
 
     assert len(result.not_sent) == len(result)
     assert "could not be looked up" in str(result.not_sent[0].error)
@@ -204,35 +172,124 @@ async def test_a_baseline_is_not_taken_from_a_reply_of_failure(
     assert sandbox.requests["refund"] == 0
 
 
-async def test_an_end_that_is_ahead_or_not_known_is_waited_for_from_now(
-    sandbox: Sandbox, client: MakeClient, skip_sleeps: Callable[..., list[float]]
+@pytest.mark.parametrize(
+    ("ended_at", "resend_absent"),
+    [(time.time() + 3600, False), (math.inf, False), (0.0, True)],
+    ids=["ahead", "not known", "a resend has a settle time of its own"],
+)
+async def test_an_end_from_which_nothing_can_be_counted_is_waited_for_from_now(
+    sandbox: Sandbox,
+    client: MakeClient,
+    skip_sleeps: Callable[..., list[float]],
+    ended_at: float,
+    *,
+    resend_absent: bool,
 ) -> None:
-    gateway = client(attrs.evolve(REFERENCES, settle_seconds=60))
+    recovery = attrs.evolve(REFERENCES, settle_seconds=60, resend_absent=resend_absent)
+    gateway = client(recovery)
     sandbox.faults.add("refund", ResetBeforeEffect(times=1))
     result = await gateway.refund(refunds(sandbox))
     unknown = result.unknown[0]
     assert unknown.sending is not None
+    sending = attrs.evolve(unknown.sending, ended_at=ended_at)
+    other = attrs.evolve(unknown, exchange=attrs.evolve(unknown.exchange, sending=sending))
     slept = skip_sleeps()
-    for ended_at in (unknown.sending.ended_at + 3600, math.inf):
-        ahead = attrs.evolve(unknown.sending, ended_at=ended_at)
-        exchange = attrs.evolve(unknown.exchange, sending=ahead)
-        await gateway.recover([attrs.evolve(unknown, exchange=exchange), *result.succeeded])
-        assert 50 < max(slept) <= 60
-        slept.clear()
+    await gateway.recover([other, *result.succeeded])
+    assert 50 < max(slept) <= 60
 
 
-async def test_a_cancelled_recovery_tells_of_what_it_was_given(
+async def test_a_step_of_the_wall_clock_shortens_no_settle_time(
+    sandbox: Sandbox,
+    client: MakeClient,
+    skip_sleeps: Callable[..., list[float]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gateway = client(attrs.evolve(REFERENCES, settle_seconds=3600))
+    (done, lost) = refunds(sandbox, 2)
+    first = await gateway.refund([done])
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    unclear = await gateway.refund([lost])
+    real, slept = time.time, skip_sleeps()
+    monkeypatch.setattr(time, "time", lambda: real() + 7200)
+    await gateway.recover([*first, *unclear])
+    assert max(slept) > 1800
+
+
+# What was proved absent, sent again where the caller asks for that, and once
+
+
+@BOTH
+async def test_recovery_with_resends_may_be_repeated(
+    sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
+) -> None:
+    gateway = client(attrs.evolve(recovery, resend_absent=True))
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    result = await gateway.refund(refunds(sandbox))
+    sandbox.faults.add("refund", DropReply(times=1))
+
+    first = await gateway.recover(result)
+    assert len(first.unknown) == 2
+    for again in (await gateway.recover(first), await gateway.recover(result)):
+        assert statuses(again) == [SUCCEEDED] * 6
+        assert [outcome.index for outcome in again] == list(range(6))
+        assert [outcome.order for outcome in again] == [outcome.order for outcome in result]
+        assert_books_agree(sandbox, again)
+
+
+async def test_two_recoveries_at_once_send_nothing_twice(
     sandbox: Sandbox, client: MakeClient
 ) -> None:
-    before = BeforeRequest()
-    gateway = client(REFERENCES, limiter=before)
-    sandbox.faults.add("refund", DropReply(times=1))
+    gateway = client(attrs.evolve(REFERENCES, resend_absent=True))
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
     result = await gateway.refund(refunds(sandbox))
-    recovering = asyncio.create_task(gateway.recover(list(result)))
-    before.act(1, recovering.cancel)
+
+    recovered, error = await asyncio.gather(
+        gateway.recover(result), gateway.recover(result.unknown), return_exceptions=True
+    )
+
+    assert isinstance(error, ConfigurationError)
+    assert "await that call first" in str(error)
+    assert isinstance(recovered, BatchResult)
+    assert_books_agree(sandbox, recovered)
+    assert_books_agree(sandbox, await gateway.recover(result))
+
+
+@BOTH
+async def test_a_recovery_cut_off_while_it_resends_may_be_repeated(
+    sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
+) -> None:
+    gateway = client(
+        attrs.evolve(recovery, resend_absent=True),
+        policy=BatchPolicy(concurrency=2, chunk_size=2, drain_seconds=0),
+    )
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    result = await gateway.refund(refunds(sandbox))
+    sandbox.faults.add("refund", NoReply(times=1))
+    recovering = asyncio.create_task(gateway.recover(result))
+    while sandbox.requests["refund"] < 4:  # noqa: ASYNC110  # the sandbox has no event for it
+        await asyncio.sleep(0.001)
+    recovering.cancel()
     with pytest.raises(asyncio.CancelledError) as caught:
         await recovering
-    told: Any = vars(caught.value)["outcome"]
-    assert [outcome.order for outcome in told] == [outcome.order for outcome in result]
-    assert statuses(told) == statuses(result)
-    assert_books_agree(sandbox, await gateway.recover(told))
+    assert getattr(caught.value, "outcome", None) is result
+
+    recovered = await gateway.recover(result)
+
+    assert statuses(recovered) == [SUCCEEDED] * 6
+    assert_books_agree(sandbox, recovered)
+
+
+@BOTH
+async def test_an_order_given_twice_is_resent_once(
+    sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
+) -> None:
+    gateway = client(attrs.evolve(recovery, resend_absent=True))
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    result = await gateway.refund(refunds(sandbox))
+
+    recovered = await gateway.recover([*result, *result.unknown])
+    assert statuses(recovered) == [SUCCEEDED] * 8
+    beside_the_settled = await gateway.recover([*result, *recovered])
+
+    assert not beside_the_settled.not_sent
+    assert_books_agree(sandbox, beside_the_settled)

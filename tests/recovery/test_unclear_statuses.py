@@ -102,58 +102,33 @@ async def test_an_unclear_refund_shows_no_other_one_that_look_ups_work(sandbox: 
         assert statuses(await gateway.recover(result)) == [SUCCEEDED, NOT_SENT, NOT_SENT]
 
 
-@pytest.fixture
-async def journal(tmp_path: Any) -> Any:
-    async with Journal.open(f"sqlite:///{tmp_path / 'journal.db'}") as journal:
-        yield journal
-
-
-async def test_a_job_settles_them_by_itself(sandbox: Sandbox, journal: Journal) -> None:
-    orders = pending_and_refused(sandbox)
-    async with client(sandbox, RecoveryPolicy(settle_seconds=0)) as gateway:
-        result = await gateway.refund(orders, job=journal.job("job"))
-    assert statuses(result) == [*[SUCCEEDED] * 4, NOT_SENT, NOT_SENT]
-    assert_books_agree(sandbox, result)
-    for outcome in result.not_sent:
-        assert isinstance(outcome.error, NotDoneError)
-        assert outcome.error.code.isdigit()
-        assert outcome.error.text
-        code, text = outcome.error.code, outcome.error.text
-        assert f"refund_status '0', {code}: {text}: this status" in str(outcome.error)
-
-
 async def test_what_the_gateway_said_survives_the_process(sandbox: Sandbox, tmp_path: Any) -> None:
     url = f"sqlite:///{tmp_path / 'journal.db'}"
-    orders = pending_and_refused(sandbox)
-    async with (
-        Journal.open(url) as journal,
-        client(sandbox, RecoveryPolicy(settle_seconds=60)) as gateway,
-    ):
-        job = journal.job("job")
-        running = asyncio.ensure_future(gateway.refund(orders, job=job))
-        while sandbox.requests["refund"] < 3:  # noqa: ASYNC110  # the sandbox has no event for it
-            await asyncio.sleep(0.01)
-        while (await journal.status("job")).counts[JobState.UNKNOWN] < 3:  # noqa: ASYNC110  # nor has a journal
-            await asyncio.sleep(0.01)
+    orders, waits = pending_and_refused(sandbox), RecoveryPolicy(settle_seconds=60)
+    async with Journal.open(url) as journal, client(sandbox, waits) as gateway:
+        running = asyncio.ensure_future(gateway.refund(orders, job=journal.job("job")))
+        unknown = 0
+        while unknown < 3:
+            await asyncio.sleep(0.01)  # a journal has no event for it
+            jobs = await journal.jobs()
+            unknown = jobs[0].counts[JobState.UNKNOWN] if jobs else 0
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        before = [outcome async for outcome in journal.outcomes("job")]
-    assert statuses(before) == [UNKNOWN, *[SUCCEEDED] * 3, UNKNOWN, UNKNOWN]  # type: ignore[arg-type]  # a list of outcomes
+        before: list[Any] = [outcome async for outcome in journal.outcomes("job")]
+    assert [one.status for one in before] == [UNKNOWN, *[SUCCEEDED] * 3, UNKNOWN, UNKNOWN]
     assert "Request accepted, in process" in str(before[0].error)
-    assert before[0].error.code == "P0001"  # type: ignore[union-attr]  # as asserted
-    assert before[0].error.text == "Request accepted, in process"  # type: ignore[union-attr]  # as asserted
+    assert (before[0].error.code, before[0].error.text) == tuple(PENDING.split(":"))
 
-    async with (
-        Journal.open(url) as journal,
-        client(sandbox, RecoveryPolicy(settle_seconds=0)) as gateway,
-    ):
+    at_once = RecoveryPolicy(settle_seconds=0)
+    async with Journal.open(url) as journal, client(sandbox, at_once) as gateway:
         for _ in range(2):
             result = await gateway.resume(journal.job("job"))
             assert statuses(result) == [*[SUCCEEDED] * 4, NOT_SENT, NOT_SENT]
             for outcome, unclear in zip(result.not_sent, before[4:], strict=True):
-                assert str(outcome.error).endswith(f"; before: {unclear.error}")
-                assert outcome.error.code == unclear.error.code  # type: ignore[union-attr]  # as asserted
-                assert outcome.error.text == unclear.error.text  # type: ignore[union-attr]  # as asserted
+                error: Any = outcome.error
+                assert isinstance(error, NotDoneError)
+                assert str(error).endswith(f"; before: {unclear.error}")
+                assert (error.code, error.text) == (code_of(unclear.error), unclear.error.text)
     assert_books_agree(sandbox, result)
     assert sandbox.requests["refund"] == 3
