@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 
 from gateway_async import ConfigurationError, Dialect, GatewayClient
 from gateway_async.notifications import NotificationReceiver
-from tests.coalescer.held import HeldReplies, settle_down
+from tests.coalescer.held import HeldReplies, sent, settle_down
 from tests.memory import Asked, MemoryTransport, all_done, client_over
 from tests.notifications.serving import tell
 from tests.orders import reply_to
@@ -164,7 +164,7 @@ async def test_many_at_once_share_look_ups_and_too_many_are_sent_away() -> None:
     held.goes_on.set()
     statuses = [(await task)[0] for task in tasks]
     assert statuses == [200] * 250 + [503] * 50
-    assert [len(names) for names in held.sent] == [100, 100, 50]
+    assert [len(names) for names in sent(held.transport)] == [100, 100, 50]
     assert len({record.transaction_id for record in heard}) == len(heard) == 250
     assert receiver._busy == 0
     assert not receiver._turns
