@@ -18,8 +18,8 @@ from gateway_async import (
     RetryPolicy,
     Timeouts,
 )
-from tests.orders import ORDER_CLASSES
-from tests.simulation.gateway import BATCHES, BY_HAND, LIMITS, LOOK_UPS, Gateway
+from tests.orders import LOOK_UPS, MONEY_OPERATIONS, ORDER_CLASSES
+from tests.simulation.gateway import BY_HAND, LIMITS, Gateway
 from tests.simulation.network import SETTLE_SECONDS, Network
 from tests.simulation.replies import (
     ABSENT_RESULT,
@@ -35,7 +35,7 @@ from tests.simulation.scenario import Consumption, Input, Interruption, Scenario
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-OPERATIONS = (*BATCHES, *LOOK_UPS, "refund", "refund", "pay_direct", "payout", "payouts")
+OPERATIONS = (*MONEY_OPERATIONS, *LOOK_UPS, "refund", "refund", "pay_direct", "payout", "payouts")
 _SIZES = (1, 2, 3, 5, 8, 13, 21, 34)
 _LARGE = (101, 230)
 _OLD = ("20231113221320", "20230516120000", "20231113221319")
@@ -98,7 +98,7 @@ def draw(seed: int) -> Scenario:
             resend_absent=random.random() < 0.3,
             hold_alike_hours=random.choice((24.0, None)),
         ),
-        recovers=operation in BATCHES and random.random() < 0.7,
+        recovers=operation in MONEY_OPERATIONS and random.random() < 0.7,
         calms_down=random.random() < 0.7,
     )
     names = [] if scenario.is_read else [scenario.key(order) for order in orders]
@@ -115,7 +115,7 @@ def open_network(scenario: Scenario, random: Random) -> Network:
     gateway.sorted_by_time = random.random() < 0.3
     if scenario.is_read:
         _fill(random, gateway, scenario.orders)
-    elif scenario.operation in BATCHES:
+    elif scenario.operation in MONEY_OPERATIONS:
         _know(random, gateway, scenario.orders)
     if scenario.operation == "refund":
         gateway.lists_refunds = random.random() < 0.8

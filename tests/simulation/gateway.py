@@ -7,9 +7,9 @@ may do to the truth is known to `replies`.
 from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
 
-import orjson
+from tests.memory import fields_of
+from tests.orders import LIST_FIELDS, LOOK_UPS, MONEY_OPERATIONS
 
 if TYPE_CHECKING:
     from tests.memory import HttpRequest
@@ -35,13 +35,6 @@ LIMITS = {
     "search_refunds": 100,
     "payouts": 1,
 }
-BATCHES = ("capture", "cancel", "review", "refund")
-LOOK_UPS = ("query", "search_refunds")
-LISTS = {
-    **{name: f"{name}_orders" for name in BATCHES},
-    "query": "orders_list",
-    "search_refunds": "refund_orders",
-}
 REPLY_LIMIT = 100
 BY_HAND = "by hand"
 """The reason of refunds that were made in the portal, before the run."""
@@ -51,16 +44,13 @@ _STATES = {"capture": "4100", "cancel": "5000"}
 
 def read_request(message: "HttpRequest") -> tuple[str, Item]:
     """Return the operation and the fields of a request."""
-    if message.content_type == "application/json":
-        return PATHS[message.path], orjson.loads(message.body)
-    pairs = parse_qsl(message.body.decode(), keep_blank_values=True, strict_parsing=True)
-    return PATHS[message.path], dict(pairs)
+    return PATHS[message.path], fields_of(message)
 
 
 def wanted(operation: str, fields: Item) -> list[Item]:
     """Return what a request asks for: orders, references, or the one payment."""
-    if operation in BATCHES:
-        return list(fields[LISTS[operation]])
+    if operation in MONEY_OPERATIONS:
+        return list(fields[LIST_FIELDS[operation]])
     if operation in LOOK_UPS:
         kind = "order_no" if "order_no" in fields else "transaction_id"
         return [{kind: value} for value in fields[kind].split(",")]
@@ -69,7 +59,7 @@ def wanted(operation: str, fields: Item) -> list[Item]:
 
 def key(operation: str, order: Item) -> str:
     """Name an order so that no other of the same run has this name."""
-    if operation in BATCHES:
+    if operation in MONEY_OPERATIONS:
         return str(order["amount"])
     if operation in LOOK_UPS:
         return "/".join(next(iter(order.items())))

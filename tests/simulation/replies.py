@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import attrs
 import orjson
 
-from tests.simulation.gateway import LISTS, LOOK_UPS, REPLY_LIMIT, key
+from tests.orders import LIST_FIELDS, LOOK_UPS
+from tests.simulation.gateway import REPLY_LIMIT, key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -220,10 +221,10 @@ def _envelope(operation: str, listed: object, *, status: str = "1", without: boo
         "return_status": status,
         "return_message": "OK" if status == "1" else "not OK",
         "encryption_data": "signature",
-        LISTS[operation]: listed,
+        LIST_FIELDS[operation]: listed,
     }
     if without:
-        del fields[LISTS[operation]]
+        del fields[LIST_FIELDS[operation]]
     return orjson.dumps(fields)
 
 

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from tests.simulation.gateway import LIMITS, LOOK_UPS, Item, key
+from tests.orders import LOOK_UPS
+from tests.simulation.gateway import LIMITS, Item, key
 from tests.simulation.network import LONGEST_LATENCY
 
 if TYPE_CHECKING:
