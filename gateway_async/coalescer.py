@@ -56,33 +56,18 @@ _log = logging.getLogger("gateway_async.coalescer")
 
 
 @attrs.define(eq=False)
-class _Request:
-    """Orders that leave together: it takes more until it is full, or has left.
-
-    Attributes:
-        waiting: The orders, by identity; the first to come first.
-        is_ready: Set once it is full, or is to wait no longer.
-    """
-
-    waiting: "dict[Identity, _Pending]" = attrs.field(factory=dict)
-    is_ready: asyncio.Event = attrs.field(factory=asyncio.Event)
-
-
-@attrs.define(eq=False)
 class _Pending:
     """One order, and the awaiters of its outcome.
 
     Attributes:
         identity: What names it.
         order: The order.
-        request: The request that it leaves with.
         waiters: The awaiters; several, where they look up the same.
         has_left: Whether its request is on its way, or over.
     """
 
     identity: "Identity"
     order: Any
-    request: _Request
     waiters: set[_Waiter] = attrs.field(factory=set)
     has_left: bool = False
 
@@ -103,31 +88,39 @@ class _Pending:
 class _Queue:
     """The orders that may share a request: of one operation, and named in the same way.
 
+    Each request that forms takes as many of those that wait as it may have, the first to come
+    first; there are always requests enough for all that wait.
+
     Attributes:
         operation: The operation.
         size: Orders in one request at most.
-        under_way: The orders that wait or have left, by identity.
-        forming: The request that takes the next order, if there is one.
+        waiting: The orders that wait, by identity.
+        left: The orders whose request is on its way, by identity.
+        is_full: Wakes the request that forms, once it is full; None where the next order begins
+            another.
     """
 
     operation: Operation
     size: int
-    under_way: "dict[Identity, _Pending]" = attrs.field(factory=dict)
-    forming: _Request | None = None
+    waiting: "dict[Identity, _Pending]" = attrs.field(factory=dict)
+    left: "dict[Identity, _Pending]" = attrs.field(factory=dict)
+    is_full: asyncio.Event | None = None
 
     def forget(self, pending: _Pending) -> None:
         """Let the same order be asked for again."""
-        pending.request.waiting.pop(pending.identity, None)
-        if self.under_way.get(pending.identity) is pending:
-            del self.under_way[pending.identity]
+        among = self.left if pending.has_left else self.waiting
+        if among.get(pending.identity) is pending:
+            del among[pending.identity]
 
-    def cut(self, request: _Request) -> list[_Pending]:
-        """Take the orders of a request that are still wanted; they have left."""
-        if self.forming is request:
-            self.forming = None
-        leaving = [pending for pending in request.waiting.values() if pending.is_wanted]
+    def cut(self, is_full: asyncio.Event) -> list[_Pending]:
+        """Take the orders of the request that this event woke, if they are still wanted."""
+        if self.is_full is is_full:
+            self.is_full = None
+        first = [self.waiting.pop(identity) for identity in [*self.waiting][: self.size]]
+        leaving = [pending for pending in first if pending.is_wanted]
         for pending in leaving:
             pending.has_left = True
+            self.left[pending.identity] = pending
         return leaving
 
 
@@ -178,17 +171,16 @@ class Coalescer:
         self._places = asyncio.Semaphore(policy.concurrency)
         self._recovery = recovery
         self._queues: dict[tuple[str, str], _Queue] = {}
-        self._requests: set[asyncio.Task[Any]] = set()
+        self._requests: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._context = contextvars.Context()
         self._is_open = False
 
     def __repr__(self) -> str:
-        orders = [
-            one.has_left for queue in self._queues.values() for one in queue.under_way.values()
-        ]
+        waiting = sum(len(queue.waiting) for queue in self._queues.values())
+        left = sum(len(queue.left) for queue in self._queues.values())
         state = "open" if self._is_open else "closed" if self._loop else "new"
-        return f"<Coalescer {state}: {orders.count(False)} orders wait, {sum(orders)} have left>"
+        return f"<Coalescer {state}: {waiting} orders wait, {left} have left>"
 
     # Single orders
 
@@ -248,7 +240,7 @@ class Coalescer:
         except asyncio.CancelledError:
             pending.waiters.discard(waiter)
             if not (pending.waiters or pending.has_left):
-                queue.forget(pending)
+                queue.forget(pending)  # it is withdrawn
             is_told = waiter.done() and not waiter.cancelled()
             if is_told and pending.has_left and not queue.operation.is_look_up:
                 self._keep([waiter.result()])  # it came in the very moment of the cancellation
@@ -266,22 +258,21 @@ class Coalescer:
             check_size(operation, self._policy)
             queue = _Queue(operation, self._policy.chunk_size or operation.limit or 1)
             self._queues[operation.name, kind] = queue
-        pending = queue.under_way.get(identity)
-        if pending is not None and not (pending.has_left or pending.is_wanted):
+        pending = queue.waiting.get(identity)
+        if pending is not None and not pending.is_wanted:
             queue.forget(pending)
             pending = None
-        if pending is not None and not operation.is_look_up:
+        if not operation.is_look_up and (pending is not None or identity in queue.left):
             raise DuplicateOrderError(
                 f"{describe(order)}: a {operation} of {kind} {value!r} is under "
                 "way in this coalescer; await its outcome first"
             )
-        if pending is None or pending.has_left:
-            request = queue.forming or self._begin(queue)
-            pending = _Pending(identity, order, request)
-            queue.under_way[identity] = request.waiting[identity] = pending
-            if len(request.waiting) >= queue.size:
-                queue.forming = None
-                request.is_ready.set()
+        if pending is None:
+            pending = queue.waiting[identity] = _Pending(identity, order)
+            is_full = queue.is_full or self._begin(queue)
+            if len(queue.waiting) % queue.size == 0:
+                queue.is_full = None
+                is_full.set()
         return queue, pending
 
     def _keep(self, outcomes: "list[Outcome[Any, Any]]") -> None:
@@ -308,25 +299,25 @@ class Coalescer:
 
     # Sending
 
-    def _begin(self, queue: _Queue) -> _Request:
+    def _begin(self, queue: _Queue) -> asyncio.Event:
         """Let a request form, and leave once it is full or its first order has lingered."""
-        request = queue.forming = _Request()
+        is_full = queue.is_full = asyncio.Event()
         # In a context of its own: it belongs to no single awaiter, and to no other request.
         task = asyncio.get_running_loop().create_task(
-            self._run(queue, request),
+            self._run(queue, is_full),
             name=f"gateway_async coalesced {queue.operation}",
             context=self._context.copy(),
         )
         self._requests.add(task)
         task.add_done_callback(self._note_end)
-        return request
+        return is_full
 
-    async def _run(self, queue: _Queue, request: _Request) -> None:
+    async def _run(self, queue: _Queue, is_full: asyncio.Event) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._linger_seconds):
-                await request.is_ready.wait()
+                await is_full.wait()
         async with self._places:
-            if leaving := queue.cut(request):
+            if leaving := queue.cut(is_full):
                 await self._send(queue, leaving)
 
     async def _send(self, queue: _Queue, leaving: list[_Pending]) -> None:
@@ -383,8 +374,8 @@ class Coalescer:
         if error is not None:
             self._give_up("the coalescer was left by an exception")
         for queue in self._queues.values():
-            if queue.forming is not None:
-                queue.forming.is_ready.set()
+            if queue.is_full is not None:
+                queue.is_full.set()
         interruption = await self._wait(self._policy.drain_seconds)
         self._give_up("the coalescer was closed")
         while self._requests:
@@ -406,7 +397,7 @@ class Coalescer:
     def _give_up(self, reason: str) -> None:
         """Tell those who still wait that nothing was sent."""
         for queue in self._queues.values():
-            waiting = [one for one in queue.under_way.values() if not one.has_left]
+            waiting = [*queue.waiting.values()]
             told = _alike(waiting, NotSentError(f"nothing was sent: {reason}"))
             for pending, outcome in zip(waiting, told, strict=True):
                 queue.forget(pending)
