@@ -11,16 +11,7 @@ import attrs
 from gateway_async.batching.batch import plain_batch
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError, hide_arguments
-from gateway_async.operations import (
-    CHECKOUT,
-    OPERATIONS,
-    PAY_APM,
-    PAY_DIRECT,
-    PAYOUT,
-    QUERY,
-    SEARCH_REFUNDS,
-    Operation,
-)
+from gateway_async.operations import OPERATIONS
 from gateway_async.session import Session
 from gateway_async.settings import (
     DEFAULT_LINGER_SECONDS,
@@ -520,16 +511,16 @@ class GatewayClient:
             NotSentError: If nothing was sent.
             OutcomeUnknownError: If no readable reply came.
         """
-        return await self._recent(QUERY)
+        return await self._recent("query")
 
     async def recent_refunds(self) -> "Page[RefundRecord]":
         """Return up to 100 refunds (row 9), without a selection; see `recent_transactions`."""
-        return await self._recent(SEARCH_REFUNDS)
+        return await self._recent("search_refunds")
 
-    async def _recent(self, operation: Operation) -> "Page[Any]":
+    async def _recent(self, operation: str) -> "Page[Any]":
         from gateway_async import payments
 
-        return await self._single(payments.recent_request(operation, self._session))
+        return await self._single(payments.recent_request(OPERATIONS[operation], self._session))
 
     # Payments and payouts
 
@@ -547,7 +538,7 @@ class GatewayClient:
             asyncio.CancelledError: If the caller is cancelled; its `outcome` is the result or the
                 error of a payment that was in flight.
         """
-        result: DirectPaymentResult = await self._pay(PAY_DIRECT, payment)
+        result: DirectPaymentResult = await self._pay("pay_direct", payment)
         return result
 
     async def pay_apm(self, payment: "ApmPayment") -> "ApmPaymentResult":
@@ -556,7 +547,7 @@ class GatewayClient:
         Returns:
             What the gateway says; send the shopper to its `issuer_url`, which is never fetched.
         """
-        result: ApmPaymentResult = await self._pay(PAY_APM, payment)
+        result: ApmPaymentResult = await self._pay("pay_apm", payment)
         return result
 
     async def checkout(self, payment: "RedirectPayment") -> "CheckoutPage":
@@ -566,7 +557,7 @@ class GatewayClient:
             The page to send to the shopper, as it came. So is an error page of status 200: look at
             its `title`, and at its `action`, which is None where no form posts.
         """
-        result: CheckoutPage = await self._pay(CHECKOUT, payment)
+        result: CheckoutPage = await self._pay("checkout", payment)
         return result
 
     async def payout(self, request: "PayoutRequest") -> "PayoutResult":
@@ -575,13 +566,14 @@ class GatewayClient:
         Returns:
             What the gateway says, whatever that is; a failed payout is no error.
         """
-        result: PayoutResult = await self._pay(PAYOUT, request)
+        result: PayoutResult = await self._pay("payout", request)
         return result
 
-    async def _pay(self, operation: Operation, sent: object) -> Any:  # noqa: ANN401  # its result
+    async def _pay(self, operation: str, sent: object) -> Any:  # noqa: ANN401  # its result
         from gateway_async import payments
 
-        return await self._single(payments.payment_request(operation, sent, self._session), sent)
+        request = payments.payment_request(OPERATIONS[operation], sent, self._session)
+        return await self._single(request, sent)
 
     async def call(
         self,

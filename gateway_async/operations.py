@@ -5,20 +5,13 @@ read-only. A new batch operation is its models, one row here, and its docs.
 """
 
 from enum import StrEnum
+from functools import cache
 from importlib import import_module
 from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import attrs
-
-from gateway_async.models.orders import (
-    CancelOrder,
-    CaptureOrder,
-    OrderRef,
-    RefundOrder,
-    ReviewOrder,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,8 +51,9 @@ class Operation:
             operations, in the request. Without one, a request is one order, and its reply one item.
         status_field: The field of an item that carries its status.
         identity_field: The field that names an order: two of the same value are duplicates.
-        order_class: What an order, payment or payout is, or its full name.
-        record_class: What an item of the reply, or the result, is read as, or its full name.
+        order_class: What an order, payment or payout is; by its full name, to be loaded once it is
+            needed.
+        record_class: What an item of the reply, or the result, is read as; likewise.
         echo_fields: Fields of an item that repeat the request, and must agree with it.
         result_fields: What the reply adds to what it repeats. The result of a single call has at
             least one of them; else it proves nothing.
@@ -78,8 +72,8 @@ class Operation:
     list_field: str | None = None
     status_field: str | None = None
     identity_field: str = "transaction_id"
-    _order_class: type[Any] | str = object
-    _record_class: type[Any] | str = object
+    _order_class: str = "builtins.object"
+    _record_class: str = "builtins.object"
     echo_fields: tuple[str, ...] = ()
     result_fields: tuple[str, ...] = ()
     reference_field: str = ""
@@ -131,16 +125,17 @@ def identity_of(operation: Operation) -> "Callable[[Any], Any]":
     return attrgetter(operation.identity_field)
 
 
-def _loaded(model: type[Any] | str) -> type[Any]:
-    """Return a class; one that is named is loaded when it is first needed."""
-    if not isinstance(model, str):
-        return model
-    module, _, name = model.rpartition(".")
+@cache
+def _loaded(name: str) -> type[Any]:
+    module, _, name = name.rpartition(".")
     found: type[Any] = getattr(import_module(module), name)
     return found
 
 
-_RECORDS, _PAYMENTS = "gateway_async.models.records", "gateway_async.models.payments"
+_ORDERS = "gateway_async.models.orders"
+_PAYMENTS = "gateway_async.models.payments"
+_PAYOUTS = "gateway_async.models.payouts"
+_RECORDS = "gateway_async.models.records"
 _ORDER_ECHO = ("order_no", "currency", "amount")
 
 PAY_DIRECT = Operation(
@@ -174,7 +169,7 @@ QUERY = Operation(
     limit=100,
     list_field="orders_list",
     status_field="query_result",
-    order_class=OrderRef,
+    order_class=f"{_ORDERS}.OrderRef",
     record_class=f"{_RECORDS}.TransactionRecord",
 )
 CAPTURE = Operation(
@@ -183,7 +178,7 @@ CAPTURE = Operation(
     limit=50,
     list_field="capture_orders",
     status_field="capture_status",
-    order_class=CaptureOrder,
+    order_class=f"{_ORDERS}.CaptureOrder",
     record_class=f"{_RECORDS}.CaptureRecord",
     echo_fields=_ORDER_ECHO,
     result_fields=("capture_status", "error_message"),
@@ -196,7 +191,7 @@ REVIEW = Operation(
     limit=100,
     list_field="review_orders",
     status_field="review_status",
-    order_class=ReviewOrder,
+    order_class=f"{_ORDERS}.ReviewOrder",
     record_class=f"{_RECORDS}.ReviewRecord",
     echo_fields=(*_ORDER_ECHO, "review_flag"),
     result_fields=("review_status", "error_message"),
@@ -207,7 +202,7 @@ CANCEL = attrs.evolve(
     path="/v1/cancel",
     list_field="cancel_orders",
     status_field="cancel_status",
-    order_class=CancelOrder,
+    order_class=f"{_ORDERS}.CancelOrder",
     record_class=f"{_RECORDS}.CancelRecord",
     result_fields=("cancel_status", "error_message"),
     done_state="cancelled",
@@ -218,7 +213,7 @@ REFUND = Operation(
     limit=50,
     list_field="refund_orders",
     status_field="refund_status",
-    order_class=RefundOrder,
+    order_class=f"{_ORDERS}.RefundOrder",
     record_class=f"{_RECORDS}.RefundRecord",
     echo_fields=(*_ORDER_ECHO, "refund_amount"),
     result_fields=("refund_status", "refund_reference", "refund_reference_id", "refund_message"),
@@ -241,8 +236,8 @@ PAYOUT = Operation(
     kind=OperationClass.KEYED,
     status_field="status",
     identity_field="request_id",
-    order_class="gateway_async.models.payouts.PayoutRequest",
-    record_class="gateway_async.models.payouts.PayoutResult",
+    order_class=f"{_PAYOUTS}.PayoutRequest",
+    record_class=f"{_PAYOUTS}.PayoutResult",
     echo_fields=(
         "request_id",
         *("payment_currency", "payment_amount"),

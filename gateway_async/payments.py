@@ -290,28 +290,28 @@ async def carry_out(
         span.begin()
         task = loop.create_task(make(), name=f"gateway_async {operation.name}")
         task.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
+        cancelled: asyncio.CancelledError | None = None
         try:
             await ended  # unlike the task: it is not cancelled with its caller
-        except asyncio.CancelledError as cancelled:
+        except asyncio.CancelledError as error:
+            cancelled = error
             gate.stop(CALL_CANCELLED)
             is_read = operation.kind is OperationClass.READ
             await _drain(task, attempts, 0 if is_read else drain_seconds)
-            is_over = not task.cancelled() and task.exception() is None
-            result = span.attempts = attempts.result if is_over else attempts.so_far()
-            explain(result.error, operation, about, session.dialect)
+        failure = asyncio.CancelledError() if task.cancelled() else task.exception()
+        result = span.attempts = attempts.result if failure is None else attempts.so_far()
+        if cancelled is None and failure is not None and not result.sent:
+            raise failure  # of a collaborator
+        explain(result.error, operation, about, session.dialect)
+        if cancelled is not None:
             cancelled.outcome = result.error or result.value  # type: ignore[attr-defined]  # a subclass would break asyncio.timeout
             cancelled.add_note(f"gateway_async: {result.error or 'a reply came: see `outcome`'}")
-            raise
-        failure = task.exception()
-        result = span.attempts = attempts.result if failure is None else attempts.so_far()
-        if failure is not None and not result.sent:
-            raise failure
-        if result.error is None:
-            return result.value  # type: ignore[return-value]  # there is one where there is no error
-        explain(result.error, operation, about, session.dialect)
-        if failure is not None:
-            raise result.error from failure  # a collaborator raised after the request was sent
-        raise result.error
+            raise cancelled
+        if failure is not None and result.error is not None:
+            raise result.error from failure
+        if result.error is not None:
+            raise result.error  # with the cause that it has
+        return result.value  # type: ignore[return-value]  # there is one where there is no error
 
 
 async def _drain(task: "asyncio.Task[None]", attempts: Attempts[Any], seconds: float) -> None:
