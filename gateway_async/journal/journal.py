@@ -13,7 +13,6 @@ import orjson
 
 from gateway_async.errors import (
     ConfigurationError,
-    JobNotFoundError,
     JournalError,
     hide_given,
 )
@@ -36,6 +35,7 @@ from gateway_async.journal.rows import (
 from gateway_async.journal.states import JobState, Transition, sources
 from gateway_async.journal.submit import Submission
 from gateway_async.models.orders import OutcomeStatus
+from gateway_async.settings import is_duration
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -96,7 +96,7 @@ class Journal:
             ConfigurationError: For another kind of URL, a relative path, which would be another
                 journal in another working directory, or a lease that is no such number.
         """
-        if not _is_duration(lease_seconds):
+        if not (is_duration(lease_seconds) and 0 < lease_seconds <= _LONGEST_LEASE_SECONDS):
             raise ConfigurationError(
                 "lease_seconds: expected a number of seconds above 0, and a day at most, "
                 f"got {lease_seconds!r}"
@@ -355,7 +355,7 @@ class Job:
             self.name, lambda tx, job: leases.read_slices(tx, job.id, number, number)
         )
         if not found:
-            raise self._no_slice(number)
+            raise leases.no_slice(self.name, number)
         return found[0]
 
     async def take(self, owner: str, slice_number: int = 0, *, gateway: str = "") -> Lease:
@@ -409,13 +409,8 @@ class Job:
                 f"({type(slice_number).__name__})"
             )
         if not 0 <= slice_number < _SLICES_AT_MOST:
-            raise self._no_slice(slice_number)
+            raise leases.no_slice(self.name, slice_number)
         return slice_number
-
-    def _no_slice(self, number: int) -> JobNotFoundError:
-        return JobNotFoundError(
-            f"the journal has no slice {number} of job {self.name!r}", job=self.name
-        )
 
 
 # In a transaction
@@ -507,8 +502,3 @@ def _is_name(name: object) -> bool:
 
 def _is_note(note: object) -> bool:
     return isinstance(note, str) and bool(note.strip())
-
-
-def _is_duration(seconds: object) -> bool:
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    return is_number and 0 < seconds <= _LONGEST_LEASE_SECONDS  # type: ignore[operator]  # a number

@@ -331,6 +331,11 @@ def find_job(transaction: "Transaction", name: str) -> JobRow:
     return JobRow(*row)
 
 
+def no_slice(name: str, number: int) -> JobNotFoundError:
+    """Return the error that says that a job has no such slice."""
+    return JobNotFoundError(f"job {name!r} has no slice {number}", job=name)
+
+
 def take_job(  # noqa: PLR0913, PLR0917  # which lease, and for whom
     transaction: "Transaction",
     name: str,
@@ -375,7 +380,7 @@ def acquire(transaction: "Transaction", key: LeaseKey, owner: str, seconds: floa
     named = {"job": key.job_id, "slice": key.slice_number}
     row = transaction.run(_LOOK, **named).fetchone()
     if row is None:
-        raise JobNotFoundError(f"job {key.name!r} has no slice {key.slice_number}", job=key.name)
+        raise no_slice(key.name, key.slice_number)
     first, last, total, epoch, holder, seconds_left = row
     if seconds_left > 0:
         raise JobBusyError(

@@ -217,5 +217,5 @@ async def test_a_slice_says_who_has_it(journal: Journal) -> None:
     await job.take("me", 2)
     assert [each.is_running for each in await journal.slices("job")] == [False, True]
     assert (await journal.job("job").slice(2)).total == 1
-    with pytest.raises(JobNotFoundError, match="no slice 3 of job 'job'"):
+    with pytest.raises(JobNotFoundError, match="job 'job' has no slice 3"):
         await journal.job("job").slice(3)
