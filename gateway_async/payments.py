@@ -43,7 +43,6 @@ from gateway_async.wire.decode import (
     decode_surely,
     message,
     signed_parts,
-    without_text,
 )
 from gateway_async.wire.documents import decode_page, decode_respon
 from gateway_async.wire.encode import JsonText, encode_fields
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_DIGITS = re.compile(r"[0-9](?:[ -]?[0-9])+")
 _ADDED = frozenset({"merchant_id", "account_id", SIGNATURE_FIELD})
 
 
@@ -95,7 +95,10 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
 
     def read_result(raw: HttpResponse) -> object:
         decode = decode_surely if operation is PAYOUT else decode_respon
-        result = decode(_without_card(raw.body, getattr(sent, "card", None)))
+        result = decode(raw.body)
+        card = plain_text(getattr(sent, "card", None) or "")
+        if len(card) >= SHORTEST_CARD:  # a shorter one may be a part of anything
+            result = _without_card(result, card)
         session.check_owner(result)
         silence = find_missing_result(operation, result, dialect)
         if silence is not None:
@@ -114,16 +117,20 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
     )
 
 
-def _without_card(body: bytes, card: SensitiveText | None) -> bytes:
-    """Mask the card number of a payment wherever its reply repeats it, be it within a text."""
-    number = plain_text(card or "")
-    if len(number) < SHORTEST_CARD:  # which may be a part of anything
-        return body
-    masked = without_text(body, number, mask_card(number))
-    if number.encode() in masked.translate(None, b" -"):  # with blanks or hyphens in it
-        spaced = "[ -]?".join(map(re.escape, number)).encode()
-        masked = re.sub(spaced, mask_card(number).encode(), masked)
-    return masked
+def _without_card(value: Any, card: str) -> Any:  # noqa: ANN401  # any value of a reply
+    """Mask the card number of a payment in the texts of its reply, also with blanks or hyphens."""
+    if isinstance(value, Mapping):
+        return {name: _without_card(one, card) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_without_card(one, card) for one in value]
+    if not isinstance(value, str):
+        return value
+
+    def masked(found: re.Match[str]) -> str:
+        digits = found[0].replace(" ", "").replace("-", "")
+        return digits.replace(card, mask_card(card)) if card in digits else found[0]
+
+    return _DIGITS.sub(masked, value)
 
 
 def recent_request(operation: "Operation", session: "Session") -> Request[Page[Any]]:
