@@ -2,8 +2,7 @@
 
 import sqlite3
 import threading
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import pairwise
 from typing import Any
@@ -26,12 +25,16 @@ class Tables:
 
     def run(self, statement: str) -> list[tuple[Any, ...]]:
         """Carry out a statement and commit; return its rows."""
+        return self._run([statement])[0]
+
+    def _run(self, statements: Sequence[str]) -> list[list[tuple[Any, ...]]]:
+        """Carry statements out in one transaction; return the rows of each."""
         if self.url.startswith("sqlite"):
             with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"))) as file, file:
-                return file.execute(statement).fetchall()
+                return [file.execute(each).fetchall() for each in statements]
         with psycopg.connect(self.url) as server:
-            cursor = server.execute(statement.encode())
-            return cursor.fetchall() if cursor.description else []
+            cursors = [server.execute(each.encode()) for each in statements]
+            return [each.fetchall() if each.description else [] for each in cursors]
 
     @property
     def now(self) -> str:
@@ -63,6 +66,7 @@ class Tables:
 
     def put(self, *positions: int, **changes: Any) -> None:
         """Change what is known of orders of the only job: of those at these positions, or all."""
+        updates = []
         for chunk in self.chunks():
             known = [
                 each._replace(**changes) if not positions or at in positions else each
@@ -70,12 +74,14 @@ class Tables:
             ]
             row = ChunkState(chunk.job_id, chunk.first, chunk.slice, known).row()
             values = ", ".join(f"{name} = {_literal(value)}" for name, value in row.items())
-            self.run(f"UPDATE gateway_chunks SET {values} WHERE first = {chunk.first}")  # noqa: S608  # ours
+            updates.append(f"UPDATE gateway_chunks SET {values} WHERE first = {chunk.first}")  # noqa: S608  # ours
+        self._run(updates)
 
     def snapshot(self) -> list[list[tuple[Any, ...]]]:
         """Return everything that there is."""
         names = ("jobs", "slices", "orders", "chunks", "payout_keys")
-        return [sorted(self.run(f"SELECT * FROM gateway_{name}"), key=repr) for name in names]  # noqa: S608  # of this list
+        found = self._run([f"SELECT * FROM gateway_{name}" for name in names])  # noqa: S608  # of this list
+        return [sorted(rows, key=repr) for rows in found]
 
 
 def _literal(value: object) -> str:
@@ -109,18 +115,12 @@ async def sent(lease: Lease, indices: Sequence[int], **noted: Any) -> int:
     return (await lease.intend(indices, **given))[0]
 
 
-async def counts_of(lease: Lease) -> dict[JobState, int]:
-    """Count the orders of a lease by their state."""
-    counts = Counter(row.state for row in await lease.rows(ALL))
-    return {state: counts[state] for state in JobState}
-
-
 def succeeded(indices: Sequence[int], **told: Any) -> dict[int, Known]:
     return {index: Known(JobState.SUCCEEDED, **told) for index in indices}
 
 
 @contextmanager
-def held_up(journal: Journal) -> Iterator[None]:
+def held_up(journal: Journal) -> Iterator[Callable[[], None]]:
     """Keep the journal's thread busy, so that what is asked for meanwhile waits together."""
     begun, let_go = threading.Event(), threading.Event()
 
@@ -131,7 +131,7 @@ def held_up(journal: Journal) -> Iterator[None]:
     journal.database.post("cannot wait", wait)
     begun.wait(30)
     try:
-        yield
+        yield let_go.set
     finally:
         let_go.set()
 

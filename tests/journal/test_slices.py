@@ -1,72 +1,60 @@
 """A job that is cut into slices: who may have which orders, and which slices wait for somebody."""
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
+from random import Random
 
 import pytest
 
 from gateway_async.errors import JobBusyError, JobConflictError, JobNotFoundError, JournalError
 from gateway_async.journal import JobState, Journal
-from gateway_async.journal.leases import Lease
 from gateway_async.journal.rows import Known
-from tests.journal.tables import ALL, Tables, counts_of, pages_of, sent, submitted, succeeded
+from tests.journal.tables import ALL, Tables, sent, submitted, succeeded
 from tests.orders import made_up, orders_for, refunds
 
 WHO = ("M1", "A1", "")
 
 
-def scattered(count: int, transactions: int) -> list[object]:
-    """Return refunds, each transaction with several of them, far from each other."""
-    held = made_up(transactions)
-    return orders_for("refund", [held[number % transactions] for number in range(count)])
-
-
-async def indices(lease: Lease) -> list[int]:
-    return [row.index for row in await lease.rows(ALL)]
-
-
-async def test_slices_have_leases_of_their_own(journal: Journal, other: Journal) -> None:
+async def test_slices_have_leases_and_orders_of_their_own(
+    journal: Journal, other: Journal, tables: Tables
+) -> None:
     job = await submitted(journal, slice_size=4)
-    first, second = await job.take("first", 1), await other.job("job").take("second", 2)
-    third = await other.job("job").take("third", 3)
-    assert [await indices(lease) for lease in (first, second, third)] == [
-        [0, 1, 2, 3],
-        [4, 5, 6, 7],
-        [8, 9],
+    leases = [
+        await each.job("job").take("me", number)
+        for number, each in ((1, journal), (2, other), (3, other))
     ]
-    assert (second.key.span, second.key.total) == (range(4, 8), 4)
+    spans = [[row.index for row in await lease.rows(ALL)] for lease in leases]
+    assert spans == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    first, second, _ = leases
     await sent(first, range(3))
-    await second.release()
-    again = await job.take("fourth", 2)
-    assert again.key.epoch == 2
-    assert (await counts_of(first))[JobState.INTENT] == 3
-    assert (await counts_of(again))[JobState.NEW] == 4
-    with pytest.raises(JobBusyError):
-        await job.take("fifth", 1)
-
-
-async def test_a_slice_writes_to_its_own_orders_only(journal: Journal, tables: Tables) -> None:
-    job = await submitted(journal, slice_size=4)
-    second = await job.take("second", 2)
     before = tables.snapshot()
     with pytest.raises(JournalError, match="cannot intend"):
         await sent(second, range(3, 5))
     assert tables.snapshot() == before
+    await second.release()
+    assert (await job.take("fourth", 2)).key.epoch == 2
+    assert tables.states() == ["intent"] * 3 + ["new"] * 7
+    assert [each.is_running for each in await journal.slices("job")] == [True] * 3
+    with pytest.raises(JobBusyError):
+        await job.take("fifth", 1)
 
 
+@pytest.mark.parametrize("seed", range(5))
 async def test_all_orders_of_a_transaction_are_in_one_slice(
-    journal: Journal, tables: Tables
+    journal: Journal, tables: Tables, seed: int
 ) -> None:
-    orders = [*refunds(20)[10:], *scattered(12, 6), *refunds(40)[30:]]
-    await submitted(journal, orders, slice_size=5)
-    found = await journal.slices("job")
+    random = Random(seed)
+    names = made_up(40)
+    orders = orders_for("refund", random.choices(names[: 20 + seed], k=50) + names[30:])
+    size = random.randrange(2, 12)
+    await submitted(journal, orders, slice_size=size)
+    most = max(Counter(order.transaction_id for order in orders).values())
     of_transaction: dict[str, set[int]] = defaultdict(set)
     seen: list[int] = []
-    for each in found:
-        lease = await journal.job("job").take("me", each.number)
-        rows = await lease.rows(ALL)
-        assert len(rows) == each.total <= 6
+    for each in await journal.slices("job"):
+        rows = await (await journal.job("job").take("me", each.number)).rows(ALL)
+        assert len(rows) == each.total < size + most
         assert (rows[0].index, rows[-1].index) == (each.first, each.last)
         seen += [row.index for row in rows]
         for row in rows:
@@ -76,35 +64,32 @@ async def test_all_orders_of_a_transaction_are_in_one_slice(
     assert tables.run("SELECT COUNT(*) FROM gateway_chunks WHERE slice = 0") == [(0,)]
 
 
-async def test_a_job_is_cut_or_in_one_piece(journal: Journal) -> None:
+async def test_a_job_is_cut_or_in_one_piece(journal: Journal, tables: Tables) -> None:
     cut, whole = await submitted(journal, slice_size=4), await submitted(journal, name="whole")
+    before = tables.snapshot()
+    await submitted(journal, slice_size=7)  # it keeps its slices
     assert (await cut.head()).is_cut
     assert not (await whole.head()).is_cut
     assert await journal.slices("whole") == []
     with pytest.raises(JobConflictError, match="was cut into slices: name one"):
         await cut.take("me")
+    with pytest.raises(JobConflictError, match="was cut into slices"):
+        await submitted(journal)
+    with pytest.raises(JobConflictError, match="is in one piece"):
+        await submitted(journal, name="whole", slice_size=4)
     for job, number in ((cut, 4), (cut, -1), (whole, 1)):
         with pytest.raises(JobNotFoundError, match=f"has no slice {number}"):
             await job.take("me", number)
-
-
-async def test_submitting_again_keeps_the_slices(journal: Journal, tables: Tables) -> None:
-    await submitted(journal, slice_size=4)
-    before = tables.snapshot()
-    await submitted(journal, slice_size=7)
+    assert (await cut.slice(3)).total == 2
+    with pytest.raises(JobNotFoundError, match="job 'job' has no slice 4"):
+        await cut.slice(4)
     assert tables.snapshot() == before
-    with pytest.raises(JobConflictError, match="was cut into slices"):
-        await submitted(journal)
-    await submitted(journal, name="whole")
-    with pytest.raises(JobConflictError, match="is in one piece"):
-        await submitted(journal, name="whole", slice_size=4)
 
 
 async def test_a_submission_that_ended_early_is_cut_anew(journal: Journal) -> None:
     async def broken() -> AsyncIterator[Sequence[object]]:
-        async for page in pages_of(scattered(30, 10), 10):
-            yield page
-            raise KeyError
+        yield refunds(10)
+        raise KeyError
 
     with pytest.raises(KeyError):
         await journal.job("job").submit("refund", "M1", "A1", broken(), slice_size=3)
@@ -210,12 +195,3 @@ async def test_a_slice_that_is_left_unfinished_is_due_later_each_time(
         )
         due_in.append(due - now)
     assert due_in == pytest.approx([15, 30, 60, 120, 240, 480, 960, 960, 960], abs=10)
-
-
-async def test_a_slice_says_who_has_it(journal: Journal) -> None:
-    job = await submitted(journal, refunds(3), slice_size=2)
-    await job.take("me", 2)
-    assert [each.is_running for each in await journal.slices("job")] == [False, True]
-    assert (await journal.job("job").slice(2)).total == 1
-    with pytest.raises(JobNotFoundError, match="job 'job' has no slice 3"):
-        await journal.job("job").slice(3)
