@@ -65,7 +65,7 @@ class Tables:
         return [str(known.state) for known in self.known()]
 
     def put(self, *positions: int, **changes: Any) -> None:
-        """Change what is known of orders of the only job: of those at these positions, or all."""
+        """Change what is known of orders of any job: of those at these positions, or all."""
         updates = []
         for chunk in self.chunks():
             known = [
@@ -74,7 +74,8 @@ class Tables:
             ]
             row = ChunkState(chunk.job_id, chunk.first, chunk.slice, known).row()
             values = ", ".join(f"{name} = {_literal(value)}" for name, value in row.items())
-            updates.append(f"UPDATE gateway_chunks SET {values} WHERE first = {chunk.first}")  # noqa: S608  # ours
+            place = f"job_id = {chunk.job_id} AND first = {chunk.first}"
+            updates.append(f"UPDATE gateway_chunks SET {values} WHERE {place}")  # noqa: S608  # ours
         self._run(updates)
 
     def snapshot(self) -> list[list[tuple[Any, ...]]]:

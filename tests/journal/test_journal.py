@@ -2,6 +2,7 @@
 
 import asyncio
 import pickle
+import sqlite3
 import subprocess
 import sys
 import traceback
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gateway_async import OutcomeStatus
+from gateway_async import OutcomeStatus, RefundOrder
 from gateway_async.errors import (
     ConfigurationError,
     InvalidOrderError,
@@ -20,12 +21,16 @@ from gateway_async.errors import (
     JobNotFoundError,
     JournalError,
     LeaseLostError,
+    NotDoneError,
+    NotSentError,
+    OutcomeUnknownError,
+    RejectedError,
 )
 from gateway_async.journal import JobState, Journal
 from gateway_async.journal.rows import NOT_DONE
 from gateway_async.workers import Workers
 from gateway_async.workers.rate import shared_rate
-from tests.journal.tables import Tables, sent, submitted, succeeded, taken
+from tests.journal.tables import Tables, pages_of, sent, submitted, succeeded, taken
 from tests.orders import made_up, orders_for, refunds
 
 IMPORT = """
@@ -73,52 +78,39 @@ def test_a_missing_extra_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "url",
-    [
-        "",
-        "refunds.db",
-        "mysql://user:hush@host/db",
-        "sqlite://refunds.db",
-        "sqlite:///",
-        "sqlite:///:memory:",
-        "sqlite:///file:x?mode=memory",
-        "postgresql://user:hush@host",
-        "postgresql://user:hush@host:port/db",
-        "postgresql://user:hu@sh@host/db",
-        "postgresql://user:1/hush@host/db",
-        "postgresql://user:1/d?hush@host/db",
-        "postgresql://user:hush@host/db%00",
-        "postgresql://user:hush@host/db\0",
-        "postgresql://user:hush@host/\ud800",
-        "postgresql:db",
-        "postgresql+asyncpg://user:hush@host/db",
-        None,
-        Path("refunds.db"),
-    ],
-)
-def test_other_urls_are_refused(url: Any) -> None:
-    with pytest.raises(ConfigurationError, match="journal URL: ") as caught:
-        Journal.open(url)
-    assert "hush" not in repr(caught.value)
-
-
-@pytest.mark.parametrize(
     ("url", "reason"),
     [
+        ("", ""),
+        ("refunds.db", ""),
+        (None, ""),
+        (Path("refunds.db"), ""),
+        ("mysql://user:hush@host/db", ""),
+        ("postgresql:db", ""),
+        ("postgresql+asyncpg://user:hush@host/db", ""),
+        ("postgresql://user:hush@host", ""),
+        ("postgresql://user:hush@host:port/db", ""),
+        ("postgresql://user:1/hush@host/db", ""),
+        ("postgresql://user:1/d?hush@host/db", ""),
+        ("postgresql://user:hush@host/db%00", ""),
+        ("postgresql://user:hush@host/db\0", ""),
+        ("postgresql://user:hush@host/\ud800", ""),
         ("postgresql://u:hu@sh@host/db", "write @ in a user, a password or a parameter as %40"),
         ("postgresql://u:hu/sh@host/db", "and / as %2F"),
         ("postgresql://u@host:99999/db", "is no port"),
         ("postgresql://u@one:5432,two:5432/db", "is no port"),
         ("sqlite://refunds.db", "with four slashes before an absolute path"),
+        ("sqlite:///", ""),
         ("sqlite:///:memory:", "in memory would not outlive"),
+        ("sqlite:///file:x?mode=memory", ""),
         ("sqlite:///x.db?timeout=3", "a file has no parameters"),
         ("sqlite:///\ud800.db", "half a surrogate pair"),
         ("sqlite:///a\0.db", "a NUL"),
     ],
 )
-def test_a_refused_url_is_told_why(url: str, reason: str) -> None:
-    with pytest.raises(ConfigurationError, match=reason) as caught:
+def test_other_urls_are_refused(url: Any, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"journal URL: .*{reason}") as caught:
         Journal.open(url)
+    assert "hush" not in repr(caught.value)
     assert "sh@" not in str(caught.value)
 
 
@@ -186,24 +178,21 @@ async def test_names_of_jobs(name: Any) -> None:
     assert journal.job("Rückläufer 2024-05 #1").name == "Rückläufer 2024-05 #1"
 
 
-async def test_an_unknown_version_is_refused(url: str, tables: Tables) -> None:
-    async with Journal.open(url) as journal:
-        await submitted(journal)
-    tables.run("UPDATE gateway_journal_version SET version_num = '7'")
-    known = tables.snapshot()
-    with pytest.raises(JournalError, match=r"is of version 7, .* reads versions 2 to 3: use"):
-        await Journal.open(url).__aenter__()
-    assert tables.snapshot() == known
-
-
-async def test_tables_of_before_versions_were_numbered_are_left_alone(
-    url: str, tables: Tables
+@pytest.mark.parametrize(
+    ("change", "version"),
+    [
+        ("UPDATE gateway_journal_version SET version_num = '7'", 7),
+        ("DROP TABLE gateway_journal_version", 1),  # of before versions were numbered
+    ],
+)
+async def test_a_journal_of_an_unknown_version_is_left_alone(
+    url: str, tables: Tables, change: str, version: int
 ) -> None:
     async with Journal.open(url) as journal:
         await submitted(journal)
-    tables.run("DROP TABLE gateway_journal_version")
+    tables.run(change)
     known = tables.snapshot()
-    with pytest.raises(JournalError, match=r"is of version 1, .* reads versions 2 to 3"):
+    with pytest.raises(JournalError, match=f"is of version {version}, .* reads versions 2 to 3"):
         await Journal.open(url).__aenter__()
     assert tables.snapshot() == known
 
@@ -238,6 +227,7 @@ async def test_no_such_job(journal: Journal) -> None:
     for asked in (
         journal.status("x"),
         journal.job("x").head(),
+        journal.job("x").take("me"),
         anext(journal.outcomes("x")),
         journal.resolve("x", 0, "unknown", "why"),
     ):
@@ -245,138 +235,120 @@ async def test_no_such_job(journal: Journal) -> None:
             await asked
 
 
-async def test_outcomes_in_input_order(journal: Journal, tables: Tables) -> None:
-    lease = await taken(journal, refunds(2001))
-    await lease.settle(await sent(lease, range(999, 1002)), succeeded((999, 1001)), ended_at=1.0)
-    tables.put(5, state="held", proof=NOT_DONE)
+KNOWN: list[tuple[str, dict[str, str], str, type[Exception | None], str]] = [
+    ("new", {}, "not_sent", NotSentError, "not sent yet"),
+    ("new", {"text": "withdrawn"}, "not_sent", NotSentError, "not sent yet: withdrawn"),
+    ("intent", {}, "unknown", OutcomeUnknownError, "in flight when its process ended"),
+    ("succeeded", {}, "succeeded", type(None), ""),
+    ("declined", {"code": "V1", "text": "no"}, "declined", RejectedError, "no"),
+    ("unknown", {"text": "lost"}, "unknown", OutcomeUnknownError, "lost"),
+    ("held", {"text": "unclear"}, "unknown", OutcomeUnknownError, "unclear"),
+    ("held", {"text": "absent", "proof": NOT_DONE}, "not_sent", NotDoneError, "absent"),
+    ("unknown", {"proof": NOT_DONE}, "unknown", OutcomeUnknownError, ""),
+]
+
+
+async def test_outcomes_are_read_in_input_order(journal: Journal, tables: Tables) -> None:
+    await submitted(journal, refunds(2001))
+    for number, (state, known, *_) in enumerate(KNOWN):
+        tables.put(number, 1995 - number, state=state, **known)
     outcomes = [outcome async for outcome in journal.outcomes("job")]
     assert [outcome.index for outcome in outcomes] == list(range(2001))
     assert [outcome.order for outcome in outcomes] == refunds(2001)
-    counted = [outcome.status for outcome in outcomes]
-    assert [counted.count(status) for status in OutcomeStatus] == [2, 0, 0, 1, 1998]
+    for number, (*_, status, error, text) in enumerate(KNOWN):
+        for outcome in (outcomes[number], outcomes[1995 - number]):
+            assert outcome.status is OutcomeStatus(status)
+            assert type(outcome.error) is error
+            assert text in str(outcome.error)
+            assert outcome.record is None
+    assert {each.status for each in outcomes[len(KNOWN) : 1900]} == {OutcomeStatus.NOT_SENT}
 
 
-@pytest.mark.parametrize("by", ["order", "position"])
+async def test_a_reference_is_a_record_of_a_refund(journal: Journal, tables: Tables) -> None:
+    await submitted(journal)
+    await journal.job("cancels").submit(
+        "cancel", "M1", "A1", pages_of(orders_for("cancel", made_up(1)))
+    )
+    tables.put(state="succeeded", reference="R")
+    record: Any = (await anext(journal.outcomes("job"))).record
+    assert (record.refund_reference_id, record.transaction_id) == ("R", "T000000")
+    assert str(record.refund_amount) == "1.00"
+    assert (await anext(journal.outcomes("cancels"))).record is None
+
+
+DECISIONS: list[tuple[str, str, str]] = [
+    ("succeeded", "succeeded", "None"),
+    (OutcomeStatus.DECLINED, "declined", "an operator decided: seen in the portal"),
+    ("not_sent", "new", "not sent yet: an operator decided: seen in the portal"),
+    ("unknown", "held", "an operator decided: seen in the portal"),
+]
+
+
 @pytest.mark.parametrize("before", ["unknown", "held"])
-@pytest.mark.parametrize(
-    ("status", "after", "text"),
-    [
-        ("succeeded", "succeeded", "None"),
-        (OutcomeStatus.DECLINED, "declined", "an operator decided: seen in the portal"),
-        ("not_sent", "new", "not sent yet: an operator decided: seen in the portal"),
-        ("unknown", "held", "an operator decided: seen in the portal"),
-    ],
-)
-async def test_an_operator_decides(
-    journal: Journal, tables: Tables, by: str, before: str, status: str, after: str, text: str
-) -> None:
+async def test_an_operator_decides(journal: Journal, tables: Tables, before: str) -> None:
     await submitted(journal)
-    tables.put(4, state=before, proof=NOT_DONE)
-    order: object = refunds(10)[4] if by == "order" else 4
-    await journal.resolve("job", order, status, "seen in the portal")
-    assert tables.states() == ["new"] * 4 + [after] + ["new"] * 5
-    assert tables.known()[4].note == "seen in the portal"
-    outcomes = [outcome async for outcome in journal.outcomes("job")]
-    assert outcomes[4].status is OutcomeStatus(status)
-    assert str(outcomes[4].error) == text
+    for order in (refunds(10)[4], 4):
+        for status, after, text in DECISIONS:
+            tables.put(4, state=before, proof=NOT_DONE)
+            await journal.resolve("job", order, status, "seen in the portal")
+            assert tables.states() == ["new"] * 4 + [after] + ["new"] * 5
+            assert tables.known()[4].note == "seen in the portal"
+            outcomes = [outcome async for outcome in journal.outcomes("job")]
+            assert outcomes[4].status is OutcomeStatus(status)
+            assert str(outcomes[4].error) == text
 
 
-@pytest.mark.parametrize(
-    ("state", "reason"),
-    [
-        ("new", "order 4 of job 'job' is 'new': an operator decides only on what is unknown"),
-        ("succeeded", "is 'succeeded'"),
-        ("declined", "is 'declined'"),
-        ("intent", "is in flight"),
-    ],
-)
-async def test_nothing_to_decide(journal: Journal, tables: Tables, state: str, reason: str) -> None:
-    await submitted(journal)
-    tables.put(4, state=state)
-    known = tables.snapshot()
-    with pytest.raises(JournalError, match=reason):
-        await journal.resolve("job", 4, "succeeded", "why")
-    assert tables.snapshot() == known
-
-
-async def test_orders_that_an_operator_cannot_mean(journal: Journal, tables: Tables) -> None:
-    await submitted(journal, [*refunds(3), *refunds(1)])
-    tables.put(state="unknown")
-    known = tables.snapshot()
-    (unequal,) = orders_for("refund", made_up(1), refund_amount="3.00")
-    for order, reason in (
-        (refunds(1)[0], r"2 orders equal to .*T000000.*: name one by its index: 0, 3"),
-        (unequal, "no order equal to"),
-        (99, "has no order 99"),
-        (-1, "has no order -1"),
-        (10**30, "has no order 10"),
-    ):
-        with pytest.raises(JournalError, match=reason):
-            await journal.resolve("job", order, "succeeded", "why")
-    for no_order in ("T000000", True):
-        with pytest.raises(InvalidOrderError, match=r"expected RefundOrder, got (str|bool)"):
-            await journal.resolve("job", no_order, "succeeded", "why")
-    assert tables.snapshot() == known
-
-
-async def test_several_orders_are_decided_on_together(journal: Journal, tables: Tables) -> None:
-    await submitted(journal)
-    tables.put(*range(2, 9), state="unknown")
-    await journal.resolve("job", range(2, 4), "succeeded", "seen")
-    await journal.resolve("job", [8, 6, refunds(10)[5], 6], "declined", "not theirs")
-    expected = ["new"] * 2 + ["succeeded"] * 2 + ["unknown", "declined", "declined", "unknown"]
-    assert tables.states() == [*expected, "declined", "new"]
-    assert [known.note for known in tables.known()].count("not theirs") == 3
-
-
-async def test_orders_of_several_stretches_are_decided_on_in_any_pattern(journal: Journal) -> None:
-    for number, chosen in enumerate(([1, *range(3, 7)], [0, 2, 4, 5, 7, 9], range(10))):
-        job = await submitted(journal, name=f"job {number}")
-        lease = await job.take("first")
-        for indices in (range(4), range(4, 7), range(7, 10)):  # each in flight by itself
-            await sent(lease, indices)
-        await lease.release()
-        await (await job.take("second")).release()  # which finds them in doubt
-        await journal.resolve(job.name, chosen, "succeeded", "seen")
-        outcomes = [outcome async for outcome in journal.outcomes(job.name)]
-        succeeded = [each.index for each in outcomes if each.status is OutcomeStatus.SUCCEEDED]
-        assert succeeded == list(chosen)
-
-
-@pytest.mark.parametrize(
-    ("several", "reason"),
-    [
-        ([4, 9], "order 9 of job 'job' is 'new'"),
-        (range(3, 7), "order 6 of job 'job' is in flight"),
-        ([4, 10], "has no order 10"),
-        ([], "no order is named"),
-    ],
-)
-async def test_of_several_orders_all_are_decided_on_or_none(
-    journal: Journal, tables: Tables, several: Any, reason: str
-) -> None:
-    await submitted(journal)
-    tables.put(*range(2, 6), state="held")
-    tables.put(6, state="intent")
-    known = tables.snapshot()
-    with pytest.raises(JournalError, match=reason):
-        await journal.resolve("job", several, "succeeded", "why")
-    assert tables.snapshot() == known
-
-
-async def test_a_decision_on_alike_orders_keeps_what_is_known_of_the_others(
+async def test_what_an_operator_cannot_decide_changes_nothing(
     journal: Journal, tables: Tables
 ) -> None:
-    await submitted(journal)
-    tables.run("UPDATE gateway_chunks SET state = 'held'")
-    await journal.resolve("job", [1, 3, 4, 8], "not_sent", "not seen")
-    again = {1, 3, 4, 8}
-    assert tables.states() == ["new" if at in again else "held" for at in range(10)]
+    await submitted(journal, [*refunds(10), *refunds(1)])
+    tables.put(*range(4), 10, state="unknown")
+    tables.put(6, state="intent")
+    tables.put(7, state="succeeded")
+    tables.put(8, state="declined")
+    known = tables.snapshot()
+    (unequal,) = orders_for("refund", made_up(1), refund_amount="3.00")
+    refused: list[tuple[Any, type[Exception], str]] = [
+        (4, JournalError, "order 4 of job 'job' is 'new': an operator decides only on what is un"),
+        (7, JournalError, "is 'succeeded'"),
+        (8, JournalError, "is 'declined'"),
+        (6, JournalError, "is in flight"),
+        (refunds(1)[0], JournalError, "2 orders equal to .*T000000.*: name one by its index: 0, 1"),
+        (unequal, JournalError, "no order equal to"),
+        (99, JournalError, "has no order 99"),
+        (-1, JournalError, "has no order -1"),
+        (10**30, JournalError, "has no order 10"),
+        ([1, 9], JournalError, "order 9 of job 'job' is 'new'"),
+        (range(2, 7), JournalError, "order 4 of job 'job' is 'new'"),
+        ([1, 11], JournalError, "has no order 11"),
+        ([], JournalError, "no order is named"),
+        ("T000000", InvalidOrderError, "expected RefundOrder, got str"),
+        (True, InvalidOrderError, "expected RefundOrder, got bool"),
+    ]
+    for order, error, reason in refused:
+        with pytest.raises(error, match=reason):
+            await journal.resolve("job", order, "succeeded", "why")
+    wrong: list[tuple[str, Any]] = [("absent", "why"), ("lost", "why"), ("unknown", " ")]
+    for status, note in (*wrong, ("unknown", None)):
+        with pytest.raises(ConfigurationError, match=r"status: expected one|note: expected"):
+            await journal.resolve("job", 1, status, note)
+    assert tables.snapshot() == known
 
 
-def begin_file(url: str) -> None:
-    """Make an empty file where there is none."""
-    Path(url.removeprefix("sqlite:///")).touch(exist_ok=False)
+async def test_several_orders_are_decided_on_in_any_pattern(
+    journal: Journal, tables: Tables
+) -> None:
+    lease = await taken(journal)
+    for indices in (range(4), range(4, 7), range(7, 10)):  # each in flight by itself
+        await sent(lease, indices)
+    for state in ("unknown", "held"):
+        for chosen in ([1, *range(3, 7)], [8, 6, refunds(10)[5], 6], [0, 2, 4, 5, 7], range(10)):
+            tables.put(state=state, note="")
+            await journal.resolve("job", chosen, "not_sent", "not seen")
+            again = {5 if isinstance(each, RefundOrder) else each for each in chosen}
+            assert tables.states() == ["new" if at in again else state for at in range(10)]
+            notes = [known.note for known in tables.known()]
+            assert notes == ["not seen" if at in again else "" for at in range(10)]
 
 
 async def test_a_journal_that_only_is_read_is_not_made(url: str, tables: Tables) -> None:
@@ -384,7 +356,7 @@ async def test_a_journal_that_only_is_read_is_not_made(url: str, tables: Tables)
         async with Journal.open(url, create=False):
             pass
     if url.startswith("sqlite"):
-        begin_file(url)
+        sqlite3.connect(url.removeprefix("sqlite:///")).close()  # an empty file
     else:
         assert not tables.run("SELECT 1 FROM pg_tables WHERE tablename = 'gateway_jobs'")
     with pytest.raises(JournalError, match="there is no journal"):
@@ -408,15 +380,6 @@ async def test_a_relative_path_is_refused_with_the_absolute_one(
     (tmp_path / "data").mkdir()
     async with Journal.open(whole):
         assert (tmp_path / path).exists()
-
-
-@pytest.mark.parametrize(
-    ("status", "note"), [("absent", "why"), ("lost", "why"), ("unknown", " "), ("unknown", None)]
-)
-async def test_what_is_no_decision(journal: Journal, status: str, note: Any) -> None:
-    await submitted(journal)
-    with pytest.raises(ConfigurationError, match=r"status: expected one|note: expected"):
-        await journal.resolve("job", 1, status, note)
 
 
 @pytest.mark.parametrize(
