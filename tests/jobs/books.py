@@ -1,16 +1,22 @@
 """Clients and orders for jobs, and what the sandbox's books must say of them."""
 
 import asyncio
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from gateway_async import (
+    BankDetails,
     BatchPolicy,
     BatchResult,
+    Beneficiary,
+    BeneficiaryInfo,
     GatewayClient,
     Outcome,
     OutcomeStatus,
+    PayoutRequest,
+    PersonDocument,
     RecoveryPolicy,
     RetryPolicy,
 )
@@ -49,6 +55,25 @@ def seeded(
     """Return orders that the sandbox can carry out."""
     held = sandbox.seed(count, status=NEEDS.get(operation, "captured"))
     return orders_for(operation, held, **changes)
+
+
+def payouts_of(count: int, **changes: Any) -> list[PayoutRequest]:
+    """Return payouts whose models are nested, each to an account of its own."""
+    fields = {"payment_amount": "10.00", "payment_currency": "EUR", "payment_date": "2026-11-20"}
+    return [
+        PayoutRequest(
+            request_id=uuid.UUID(int=number),
+            beneficiary=Beneficiary(
+                first_name="Ada",
+                date_of_birth="1990-01-31",
+                additional_info=BeneficiaryInfo(personal_id_number=f"P{number}"),
+                bank_details=BankDetails(account_number=f"DE{number:08}"),
+                person_documents=[PersonDocument(file_type="ID", labels=["front", "back"])],
+            ),
+            **{**fields, **changes},
+        )
+        for number in range(count)
+    ]
 
 
 def statuses(outcomes: Iterable[Outcome[Any, Any]]) -> list[OutcomeStatus]:
