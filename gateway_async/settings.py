@@ -179,10 +179,10 @@ class RecoveryPolicy:
             twice", and yours to choose.
         refund_evidence: What proves a refund. `"references"`: a refund reference that was not
             there before and belongs to no other outcome; needs `record_baseline`, and a gateway
-            that gives each refund a reference of its own: a reply in which all done refunds
-            have references that were there before is unreadable, since it may be the reply to an
-            earlier request, come twice. `"marker"`: a marker of ours, put before `refund_reason`,
-            where it stays visible.
+            that gives each refund a reference of its own: a refund is unknown where the reply
+            names one that was done before, since it may be the reply to an earlier request, come
+            twice. `"marker"`: a marker of ours, put before `refund_reason`, where it stays
+            visible.
         record_baseline: Look up, before each chunk of refunds is sent, which refund references
             its transactions have already. One more request a chunk.
         hold_alike_hours: How far back a refund that this look-up lists keeps another one of the

@@ -21,7 +21,7 @@ from gateway_async.operations import OperationClass
 from gateway_async.wire.decode import identifier, message, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence, Set as AbstractSet
+    from collections.abc import Collection, Mapping, Sequence, Set as AbstractSet
 
     from gateway_async.dialect import Dialect
     from gateway_async.models.orders import OrderRef
@@ -36,6 +36,8 @@ MESSAGES = ("error_message", "refund_message", "failure_reason")
 """Fields of an item that hold the reason why it was not done."""
 _TWO_NAMES = "an item names one order by transaction_id and another by order_no"
 _NOT_LISTED = "the reply does not list this order"
+_DONE_BEFORE = "the reply names a refund that was done before this request"
+_REFERENCE = "refund_reference_id"
 _NOT_ACCEPTED = "the gateway does not say that it accepted the request"
 _MAY_LACK_RECORDS = "the reply is full, and may lack records of this order"
 _NO_MEANING = "which has no meaning in the Dialect"
@@ -68,6 +70,7 @@ def judge(
     orders: "Sequence[Any]",
     payload: "Item",
     dialect: "Dialect",
+    references: "Mapping[str, Collection[str]] | None" = None,
 ) -> Judgement:
     """Judge a decoded reply, order by order.
 
@@ -76,12 +79,13 @@ def judge(
         orders: The orders of the chunk; no two of the same identity.
         payload: The reply's JSON object.
         dialect: What the interface leaves open.
+        references: By transaction, the references of its earlier refunds, where known.
     """
     if operation.is_look_up:
         return _judge_look_up(operation, orders, payload, dialect)
     if operation.list_field is None:
         return _judge_result(operation, orders[0], payload, dialect)
-    return _judge_money(operation, orders, payload, dialect)
+    return _judge_money(operation, orders, payload, dialect, references or {})
 
 
 def listed_items(operation: "Operation", payload: "Item") -> list[Any] | None:
@@ -103,7 +107,11 @@ def all_echoed(listed: "Sequence[Item]") -> Judgement:
 
 
 def _judge_money(
-    operation: "Operation", orders: "Sequence[Any]", payload: "Item", dialect: "Dialect"
+    operation: "Operation",
+    orders: "Sequence[Any]",
+    payload: "Item",
+    dialect: "Dialect",
+    references: "Mapping[str, Collection[str]]",
 ) -> Judgement:
     listed = listed_items(operation, payload) or []
     match = _match_by_identity(orders, listed)
@@ -115,7 +123,11 @@ def _judge_money(
         elif not items:
             verdicts.append(_judge_missing(payload, dialect))
         else:
-            verdicts.append(_judge_items(operation, items, order, denial, dialect))
+            verdict = _judge_items(operation, items, order, denial, dialect)
+            before = references.get(order.transaction_id, ())
+            if verdict is _SUCCEEDED and identifier(items[0].get(_REFERENCE)) in before:
+                verdict = _unreadable(_DONE_BEFORE)
+            verdicts.append(verdict)
     return Judgement(
         verdicts,
         match.items,

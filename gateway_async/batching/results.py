@@ -345,7 +345,8 @@ class AnsweredChunk:
                 for status in statuses_of(self.statuses)
             ]
             return Judgement(verdicts, [()] * len(verdicts), [])
-        return judge(self.operation, self.orders, payload, self._dialect)
+        references = self.sending.references
+        return judge(self.operation, self.orders, payload, self._dialect, references)
 
 
 class _EchoingReply:

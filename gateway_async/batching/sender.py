@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from gateway_async.batching.glance import Glance
-from gateway_async.batching.judge import Judgement, explain, judge, listed_items
+from gateway_async.batching.judge import Judgement, explain, judge
 from gateway_async.batching.results import (
     AnsweredChunk,
     FailedChunk,
@@ -27,12 +27,11 @@ from gateway_async.errors import (
     ReplyUnreadableError,
 )
 from gateway_async.models.orders import OutcomeStatus
-from gateway_async.operations import REFUND
 from gateway_async.session import Attempts, AttemptsResult, Request
-from gateway_async.wire.decode import decode_json, decode_surely, identifier, without_signatures
+from gateway_async.wire.decode import decode_json, decode_surely, without_signatures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from gateway_async.batching.feed import Chunk
     from gateway_async.batching.recorder import Intent, IntentRecorder
@@ -201,13 +200,8 @@ class Sender:
         decode = decode_json if operation.is_look_up else decode_surely
         reply, payload = without_signatures(body, decode(body))
         self._session.check_owner(payload)
-        if references:
-            items = listed_items(REFUND, payload) or ()
-            if _shows_earlier_only(items, references, dialect.done_statuses):
-                raise ReplyUnreadableError(
-                    "the reply lists only refunds that were done before this request"
-                )
-        judgement, overall = judge(operation, chunk.orders, payload, dialect), overall_of(payload)
+        judgement = judge(operation, chunk.orders, payload, dialect, references)
+        overall = overall_of(payload)
         if glance is not None and judgement.all_echoed:
             glance.learn(reply, payload, listed, overall)
         return reply, overall, judgement
@@ -272,17 +266,3 @@ def _ended_by_itself(
         "the journal could not record the intent" if call else "the request could not be written"
     )
     return AttemptsResult(error=NotSentError(f"nothing was sent: {reason}"))
-
-
-def _shows_earlier_only(
-    listed: "Sequence[Any]", references: "References", done: "Collection[str]"
-) -> bool:
-    """Return whether a reply lists done refunds, and all of them were before its request."""
-    found: list[bool] = []
-    for item in listed:
-        if isinstance(item, dict) and identifier(item.get(REFUND.status_field or "")) in done:
-            before = references.get(identifier(item.get("transaction_id")) or "")
-            reference = identifier(item.get("refund_reference_id"))
-            if before is not None and reference is not None:
-                found.append(reference in before)
-    return bool(found) and all(found)

@@ -300,7 +300,7 @@ async def test_a_reply_with_an_earlier_refund_is_none_to_the_refunds(
 
     (outcome,) = await client_over(MemoryTransport(answer), recovery=AGAIN).refund([ORDER])
     assert outcome.status is (SUCCEEDED if is_new else UNKNOWN)
-    assert is_new or "refunds that were done before" in str(outcome.error)
+    assert is_new or "a refund that was done before" in str(outcome.error)
 
 
 @pytest.mark.parametrize(
