@@ -1,6 +1,7 @@
 """What the SDK of OpenTelemetry was told, and a listener that writes everything down."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -51,30 +52,26 @@ class Recorder:
     def children(self, parent: ReadableSpan) -> list[ReadableSpan]:
         """Return the spans right below another."""
         assert parent.context is not None
+        above = parent.context.span_id
+        return [span for span in self.spans if span.parent and span.parent.span_id == above]
+
+    def points(self, name: str, *by: str) -> list[tuple[tuple[Any, ...], Any]]:
+        """Return the data points of a metric, each with its values of these attributes."""
+        data = self._reader.get_metrics_data()
         return [
-            span
-            for span in self.spans
-            if span.parent is not None and span.parent.span_id == parent.context.span_id
+            (tuple((point.attributes or {}).get(attribute) for attribute in by), point)
+            for resource in (data.resource_metrics if data else ())
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            if metric.name == f"gateway_async.{name}"
+            for point in metric.data.data_points
         ]
 
-    def points(self) -> "Iterator[tuple[str, Mapping[str, Any], Any]]":
-        """Yield name, attributes and data point of everything that was measured."""
-        data = self._reader.get_metrics_data()
-        if data is None:
-            return
-        for resource in data.resource_metrics:
-            for scope in resource.scope_metrics:
-                for metric in scope.metrics:
-                    for point in metric.data.data_points:
-                        yield metric.name, dict(point.attributes or {}), point
-
-    def sums(self, name: str, *by: str) -> dict[Any, float]:
+    def sums(self, name: str, *by: str) -> dict[tuple[Any, ...], float]:
         """Return the sums of a counter by an attribute or several."""
-        sums: dict[Any, float] = {}
-        for found, attributes, point in self.points():
-            if found == f"gateway_async.{name}":
-                key = tuple(attributes.get(attribute) for attribute in by)
-                sums[key] = sums.get(key, 0) + point.value
+        sums: dict[tuple[Any, ...], float] = {}
+        for key, point in self.points(name, *by):
+            sums[key] = sums.get(key, 0) + point.value
         return sums
 
     def shown(self) -> str:
@@ -122,10 +119,9 @@ class Diary(Telemetry):
         """Whether all that began has ended."""
         return all(end is not None for _, end in (*self.batches, *self.requests))
 
-    def totals(self) -> dict[Any, int]:
-        """Return what became of all orders, without zeros."""
-        totals: dict[Any, int] = {}
+    def totals(self) -> Counter[Any]:
+        """Return what became of all orders."""
+        totals: Counter[Any] = Counter()
         for _, counts in self.settled:
-            for status, count in counts.items():
-                totals[status] = totals.get(status, 0) + count
-        return {status: count for status, count in totals.items() if count}
+            totals.update(counts)
+        return totals

@@ -10,7 +10,6 @@ import pytest
 from gateway_async import BatchPolicy, ConfigurationError, OutcomeStatus
 from gateway_async.sandbox import faults
 from gateway_async.telemetry import Telemetry
-from tests.cancellation.places import asked
 from tests.memory import MemoryTransport, all_done, client_over
 from tests.orders import client_of, direct_payment, orders_for, refunds
 from tests.telemetry.recording import Diary
@@ -33,11 +32,6 @@ def _breaking(method: str, error: type[BaseException]) -> Diary:
 
     kind = type("Broken", (Diary,), {method: broken})
     return kind()  # type: ignore[no-any-return]  # a subclass of Diary
-
-
-def test_every_method_is_tried() -> None:
-    told = {"batch_began", "batch_ended", "orders_settled", "request_began", "request_ended"}
-    assert set(METHODS) == told
 
 
 @pytest.mark.parametrize("error", ERRORS)
@@ -67,14 +61,9 @@ async def test_a_listener_that_breaks_changes_no_outcome(
     assert [record.levelno for record in complaints] == [logging.ERROR]
     assert complaints[0].exc_info is not None
     assert complaints[0].exc_info[0] is error
-
-
-async def test_a_listener_that_broke_at_a_beginning_is_not_told_the_end() -> None:
-    diary = _breaking("request_began", LookupError)
-    result = await client_over(MemoryTransport(all_done), telemetry=diary).refund(refunds(3))
-    assert result.ok
-    assert diary.requests == []
-    assert diary.is_closed
+    # Of what it could not begin, it is not told the end.
+    assert method != "request_began" or not diary.requests
+    assert diary.is_closed or method.endswith("_ended")
 
 
 async def test_what_ends_the_process_still_finds_each_order() -> None:
@@ -101,12 +90,11 @@ async def test_what_is_told_of_requests_and_orders_adds_up(sandbox: "Sandbox") -
     policy = BatchPolicy(chunk_size=3, stop_after_unknown=4)
     async with client_of(sandbox, policy=policy, telemetry=diary) as gateway:
         result = await gateway.refund(orders_for("refund", sandbox.seed(100, status="captured")))
-    counts = {status: count for status, count in result.counts.items() if count}
     ((start, end),) = diary.batches
     assert end is not None
     assert diary.is_closed
     assert (start.operation, start.orders, start.job) == ("refund", 100, None)
-    assert diary.totals() == counts
+    assert diary.totals() == Counter(result.counts)
     assert end.counts == result.counts
     assert (end.requests, end.retries) == (result.requests, result.retries)
     told: Counter[OutcomeStatus] = Counter()
@@ -117,19 +105,7 @@ async def test_what_is_told_of_requests_and_orders_adds_up(sandbox: "Sandbox") -
         told.update(request_end.counts)
     assert sum(e.sent for _, e in diary.requests if e is not None) == result.requests
     not_told = result.counts[OutcomeStatus.NOT_SENT] - told[OutcomeStatus.NOT_SENT]
-    assert told + Counter({OutcomeStatus.NOT_SENT: not_told}) == Counter(counts)
-
-
-async def test_a_batch_that_stopped_says_why(sandbox: "Sandbox") -> None:
-    diary = Diary()
-    sandbox.faults.add("refund", faults.DropReply())
-    policy = BatchPolicy(chunk_size=1, concurrency=1, stop_after_unknown=2)
-    async with client_of(sandbox, policy=policy, telemetry=diary) as gateway:
-        await gateway.refund(orders_for("refund", sandbox.seed(4, status="captured")))
-    ((_, end),) = diary.batches
-    assert end is not None
-    assert "stop_after_unknown" in (end.stopped or "")
-    assert end.error is None
+    assert told + Counter({OutcomeStatus.NOT_SENT: not_told}) == Counter(result.counts)
 
 
 async def _awaited(gateway: "GatewayClient", orders: list[Any]) -> None:
@@ -172,20 +148,6 @@ async def test_a_batch_that_is_closed_has_ended() -> None:
     batch.send(None)
     assert not diary.is_closed
     batch.close()
-    assert diary.is_closed
-
-
-async def test_in_flight_requests_are_told_while_they_are(sandbox: "Sandbox") -> None:
-    diary = Diary()
-    sandbox.faults.add("refund", faults.NoReply())
-    policy = BatchPolicy(drain_seconds=0)
-    async with client_of(sandbox, policy=policy, telemetry=diary) as gateway:
-        orders = orders_for("refund", sandbox.seed(1, status="captured"))
-        running = asyncio.create_task(gateway.refund(orders))
-        await asked(sandbox)
-        assert [end for _, end in diary.requests] == [None]
-        running.cancel()
-        await asyncio.wait({running})
     assert diary.is_closed
 
 
