@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _DIGITS = re.compile(r"[0-9](?:[ -]?[0-9])+")
+_PATH = re.compile(r"/(?!/)(?:(?![?#\\])[!-~])*")
+"""A path, without query or fragment; two slashes would begin a host."""
 _ADDED = frozenset({"merchant_id", "account_id", SIGNATURE_FIELD})
 
 
@@ -218,11 +220,7 @@ _READERS = {
 def _check_path(path: object) -> None:
     is_path = (
         isinstance(path, str)
-        and path.startswith("/")
-        and not path.startswith("//")
-        and path.isascii()
-        and path.isprintable()
-        and not set(path) & set("?#\\ ")
+        and _PATH.fullmatch(path)
         and not {".", ".."} & set(unquote(path).split("/"))
     )
     if not is_path:

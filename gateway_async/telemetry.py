@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from gateway_async.errors import ConfigurationError, OutcomeUnknownError
-from gateway_async.models.orders import OutcomeStatus, count_status, count_statuses
+from gateway_async.models.orders import OutcomeStatus, count_status, present_statuses
 from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
@@ -324,7 +324,7 @@ class RequestSpan:
         self._began: tuple[RequestStart, float, object] | None = None
 
     def begin(self) -> None:
-        """Report that it begins."""
+        """Report that it begins, inside of the `with` block: a listener may end the process."""
         if (hear := self._owner.listener) is not None:
             start = RequestStart(
                 operation=self._operation.name, orders=self._orders, **self._owner.server
@@ -347,9 +347,7 @@ class RequestSpan:
         if made is not None and (made.error is not None or not isinstance(error, Exception)):
             error = made.error  # a cancellation that came during a request is not its failure
         end = RequestEnd(
-            counts={
-                status: count for status, count in count_statuses(self.statuses).items() if count
-            },
+            counts=present_statuses(self.statuses),
             attempts=made.attempts if made is not None else (),
             tries=made.tries if made is not None else 0,
             sent=made.sent if made is not None else 0,
