@@ -8,13 +8,18 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from gateway_async.batching.results import AnsweredChunk, FailedChunk
-from gateway_async.errors import AlikeRefundError, GatewayError, ReplyUnreadableError
+from gateway_async.errors import (
+    AlikeRefundError,
+    GatewayError,
+    NotSentError,
+    ReplyUnreadableError,
+)
 from gateway_async.models.orders import OutcomeStatus, reference_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from gateway_async.batching.results import BatchResult
+    from gateway_async.batching.results import BatchResult, Outcome
     from gateway_async.dialect import Dialect
     from gateway_async.models.orders import OrderRef, RefundOrder
     from gateway_async.models.records import RefundRecord
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
     References = Mapping[str, frozenset[str]]
 
 SECONDS_AN_HOUR = 3600
+NOT_LOOKED_UP = "nothing was sent: its earlier refunds could not be looked up"
 SEND_ANYWAY = "; if another one is meant, send the order with RecoveryPolicy(hold_alike_hours=None)"
 
 
@@ -51,6 +57,22 @@ def known_references(result: "BatchResult[OrderRef, Any]") -> "References":
         for outcome in result
         if outcome.status in (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
     }
+
+
+def not_looked_up(outcome: "Outcome[OrderRef, Any] | None") -> NotSentError:
+    """Return why a refund must not be sent whose earlier refunds are not known.
+
+    Args:
+        outcome: What the look-up says of its transaction; None if it could not be asked for.
+    """
+    if outcome is None:
+        problem = "its transaction_id contains Dialect.selection_separator"
+    else:
+        problem = str(outcome.error or "the reply also lists refunds that were not asked for")
+    return NotSentError(
+        f"{NOT_LOOKED_UP} ({problem}); ask the gateway how a look-up selects refunds "
+        "(Dialect.selection_fields), or send it unguarded by RecoveryPolicy(hold_alike_hours=None)"
+    )
 
 
 def find_alike(  # noqa: PLR0913  # a batch counts what it made, a job knows its references

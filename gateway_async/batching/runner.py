@@ -15,9 +15,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Self
 
 from gateway_async.batching.baseline import (
+    NOT_LOOKED_UP,
     SECONDS_AN_HOUR,
     find_alike,
     known_references,
+    not_looked_up,
     problem_of,
 )
 from gateway_async.batching.feed import Chunk, OrderFeed, check_order
@@ -521,29 +523,30 @@ class BatchRunner(Runner):
 
         Returns:
             The orders that may be sent, and the references of the earlier refunds. The other orders
-            have their outcome: all of them if the look-up failed, else the alike refunds.
+            have their outcome: all of them if the look-up failed, else those that it says nothing
+            about, and the alike refunds.
         """
-        references, alike, cause = self._no_references, dict[int, AlikeRefundError](), None
+        references, barred, cause = self._no_references, dict[int, GatewayError](), None
         error: NotSentError | None = NotSentError("nothing was sent: the batch ended before")
         try:
             result = await self._find_refunds(chunk)
             if (cause := problem_of(result)) is None:
                 references = known_references(result)
-                alike = await self._find_alike(chunk, result)
-            text = f"nothing was sent: its earlier refunds could not be looked up ({cause})"
-            error = None if cause is None else NotSentError(text)
+                barred = await self._find_barred(chunk, result, references)
+            error = None if cause is None else NotSentError(f"{NOT_LOOKED_UP} ({cause})")
         finally:
             if error is not None:
                 self._sender.fail(chunk, error)
         if cause is not None:
             self._note_result(cause)
             return None, references
-        for place, held in alike.items():
-            self._add(chunk.part([place]).failed(held, OutcomeStatus.NOT_SENT))
-        if alike:
-            rest = [place for place in range(len(chunk)) if place not in alike]
-            return chunk.part(rest) if rest else None, references
-        return chunk, references
+        for place, why in barred.items():
+            self._add(chunk.part([place]).failed(why, OutcomeStatus.NOT_SENT))
+        rest = [place for place in range(len(chunk)) if place not in barred]
+        if not rest:
+            unknown = [why for why in barred.values() if isinstance(why, NotSentError)]
+            self._note_result(unknown[0] if unknown else None)
+        return (chunk.part(rest) if barred else chunk) if rest else None, references
 
     async def _find_refunds(self, chunk: Chunk) -> "BatchResult[OrderRef, Any]":
         """Look up the refunds of a chunk's transactions, as far as a look-up can name them."""
@@ -562,29 +565,32 @@ class BatchRunner(Runner):
             self.results.retries += found.retries
         return found.result(exhausted=True)
 
-    async def _find_alike(
-        self, chunk: Chunk, result: "BatchResult[OrderRef, Any]"
-    ) -> "dict[int, AlikeRefundError]":
-        """Return the errors of alike refunds by place; a job has them held in its journal."""
+    async def _find_barred(
+        self, chunk: Chunk, result: "BatchResult[OrderRef, Any]", references: "References"
+    ) -> dict[int, GatewayError]:
+        """Return by place why orders must not be sent; a job has alike refunds held."""
         recorder, since = self._recorder, self._alike_since
-        errors: dict[int, AlikeRefundError] = {}
+        barred: dict[int, GatewayError] = {}
         if since is None:
-            return errors
+            return barred
         judge = functools.partial(find_alike, dialect=self._session.dialect, since=since)
-        listed = {outcome.order.value: outcome.record or () for outcome in result}
+        listed = {outcome.order.value: outcome for outcome in result}
         for place, (index, order) in enumerate(zip(chunk.indices, chunk.orders, strict=True)):
-            found = listed.get(order.transaction_id, ())
+            outcome = listed.get(order.transaction_id)
+            found = () if outcome is None else outcome.record or ()
             key = hash((order.transaction_id, order.refund_amount))
-            error = judge(order, found, made=self._made[key])
+            unknown = None if order.transaction_id in references else not_looked_up(outcome)
+            error = judge(order, found, made=self._made[key]) or unknown
             if error is not None and recorder is not None:  # which is rare
                 if (beside := await recorder.made_beside(index, order)) is None:
                     continue
                 own, more = beside
-                error = judge(order, found, own=own, made=more)
+                error = judge(order, found, own=own, made=more) or unknown
             if error is not None:
-                errors[place] = error
+                barred[place] = error
             elif self._counts_made:
                 self._made[key] += 1
-        if errors and recorder is not None:
-            await recorder.hold(chunk.part(errors), list(errors.values()))
-        return errors
+        alike = {n: why for n, why in barred.items() if isinstance(why, AlikeRefundError)}
+        if alike and recorder is not None:
+            await recorder.hold(chunk.part(alike), list(alike.values()))
+        return barred

@@ -121,7 +121,6 @@ RECENT = f"{datetime.now(UTC):%Y%m%d%H%M%S}"
         ({"refund_reference_id": ""}, True),
         ({"refund_status": "7"}, True),
         ({"refund_status": "2"}, False),
-        ({"transaction_id": "T2"}, False),
     ],
 )
 async def test_what_is_unclear_of_a_listed_refund_counts(
@@ -144,6 +143,32 @@ async def test_what_is_unclear_of_a_listed_refund_counts(
     (outcome,) = await gateway.refund([ORDER])
     assert isinstance(outcome.error, AlikeRefundError) is held
     assert (outcome.status is SUCCEEDED) is not held
+
+
+@pytest.mark.parametrize(
+    ("transaction_id", "listed", "problem"),
+    [
+        ("T1", ["T2"], "did not honour the selection"),
+        ("T1", ["T1", "T2"], "refunds that were not asked for"),
+        ("T,1", [], "contains Dialect.selection_separator"),
+    ],
+)
+async def test_a_refund_whose_earlier_ones_are_not_known_is_not_sent(
+    transaction_id: str, listed: list[str], problem: str
+) -> None:
+    def answer(asked: Asked) -> dict[str, Any]:
+        if asked.operation.name == "refund":
+            return asked.done()
+        old = {"refund_amount": "2.00", "refund_date": RECENT, "refund_reference_id": "R1"}
+        return reply_to("search_refunds", [{"transaction_id": one, **old} for one in listed])
+
+    order = attrs.evolve(ORDER, transaction_id=transaction_id)
+    gateway = client_over(MemoryTransport(answer), recovery=REFERENCES)
+    (outcome,) = await gateway.refund([order])
+    assert outcome.status is NOT_SENT
+    assert problem in str(outcome.error)
+    unguarded = attrs.evolve(REFERENCES, hold_alike_hours=None)
+    assert (await client_over(MemoryTransport(answer), recovery=unguarded).refund([order])).ok
 
 
 async def test_a_refund_that_leaves_alone_is_held_back_too(
