@@ -1,7 +1,6 @@
 """Everything that a program might show or store of the library, collected and searched."""
 
 import asyncio
-import io
 import logging
 import pickle
 import pprint
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 from aiohttp import web
-from rich.console import Console
 from rich.pretty import traverse
 from rich.traceback import Traceback
 
@@ -88,24 +86,6 @@ class Dragnet(logging.Handler):
         except AttributeError:  # of an unfinished `self`; Python 3.11 cannot show it, rich can
             return
         self.add(f"{label} traceback", "".join(shown.format(chain=True)))
-
-    def draw_error(self, label: str, error: BaseException) -> None:
-        """Let rich draw the traceback, on paper so wide that hardly anything is broken."""
-        drawn = Traceback.from_exception(
-            type(error),
-            error,
-            error.__traceback__,
-            show_locals=True,
-            width=1000,
-            extra_lines=0,
-            locals_max_string=sys.maxsize,
-            locals_max_length=sys.maxsize,
-        )
-        paper = io.StringIO()
-        Console(file=paper, width=1000).print(drawn)
-        text = paper.getvalue()
-        self.add(f"{label} drawn", text)
-        self.add(f"{label} drawn, unframed", "".join(row.strip("│ ") for row in text.split("\n")))
 
     def _catch_locals(self, label: str, error: BaseException, longest: int) -> None:
         extracted = Traceback.extract(

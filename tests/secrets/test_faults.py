@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gateway_async import GatewayError, Timeouts
-from gateway_async.sandbox import faults
-from tests.secrets.data import direct_payment
 from tests.secrets.dragnet import links_of
 from tests.secrets.driving import OPERATIONS, drive, some
 from tests.support.faults import LARGE, ROWS, Row
@@ -25,15 +23,6 @@ async def test_nothing_leaks_where_all_is_well(
     came = await drive(net, opened(), sandbox)
     assert [name for name, value in came.items() if isinstance(value, Exception)] == []
     assert len(net.signatures) > len(OPERATIONS)
-
-
-async def test_nothing_leaks_where_rich_draws_the_traceback(
-    net: "Dragnet", opened: "Opened", sandbox: "Sandbox"
-) -> None:
-    sandbox.faults.add("*", faults.DropReply())
-    with pytest.raises(GatewayError) as caught:
-        await opened().pay_direct(direct_payment())
-    net.draw_error("pay_direct", caught.value)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: type(row.fault).__name__)

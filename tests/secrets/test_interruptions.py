@@ -22,13 +22,6 @@ PATIENT = Timeouts(reply_seconds=30)
 POLICY = BatchPolicy(chunk_size=2, drain_seconds=0.05)
 
 
-async def _cancelled(work: "Awaitable[object]", sandbox: "Sandbox") -> None:
-    task = asyncio.ensure_future(work)
-    await asked(sandbox)
-    task.cancel("enough")
-    await task
-
-
 async def _cancelled_twice(work: "Awaitable[object]", sandbox: "Sandbox") -> None:
     task = asyncio.ensure_future(work)
     await asked(sandbox)
@@ -44,11 +37,6 @@ async def _timed_out(work: "Awaitable[object]", sandbox: "Sandbox") -> None:
         await work
 
 
-async def _waited_for(work: "Awaitable[object]", sandbox: "Sandbox") -> None:
-    del sandbox
-    await asyncio.wait_for(work, 0.1)
-
-
 async def _beside_a_failure(work: "Awaitable[object]", sandbox: "Sandbox") -> None:
     async def fail() -> None:
         await asked(sandbox)
@@ -62,13 +50,7 @@ async def _beside_a_failure(work: "Awaitable[object]", sandbox: "Sandbox") -> No
         group.create_task(fail())
 
 
-INTERRUPTIONS: list[Any] = [
-    _cancelled,
-    _cancelled_twice,
-    _timed_out,
-    _waited_for,
-    _beside_a_failure,
-]
+INTERRUPTIONS: list[Any] = [_cancelled_twice, _timed_out, _beside_a_failure]
 
 
 @pytest.mark.parametrize("interrupt", INTERRUPTIONS)
