@@ -63,7 +63,7 @@ def send(  # noqa: C901  # closures see what the command was given
             merchant, the gateway and the orders.
         again: Make a job that is done once more: all of its orders are sent again. What was
             done before is shown, and refunds alike are not held. A job with held orders is not
-            done.
+            done. After a kill, give the line without this option.
         duplicates: What to do with several rows of one transaction: refuse the file, or send
             them one after the other.
     """
@@ -87,6 +87,7 @@ def send(  # noqa: C901  # closures see what the command was given
         settings=settings,
         options=gateway.again,
         source=orders,
+        again=again,
     )
     with _results(run, settings, LAYOUTS[name], dry_run=dry_run) as (file, results):
         if dry_run:

@@ -112,6 +112,7 @@ class Run:
         settings: Name gateway and journal; None where no gateway is asked.
         options: Those that name journal and gateway, for the next command.
         source: The input; None where it is a journal.
+        again: Whether the same line, once the job is done, would send its orders once more.
         job: The name of the job, if it is one.
         report: Collects the report; None where none was asked for.
         books: What a reconciliation came to.
@@ -136,6 +137,7 @@ class Run:
     settings: Settings | None = None
     options: tuple[str, ...] = ()
     source: Path | None = None
+    again: bool = False
     job: str | None = None
     report: Report | None = None
     books: Summary | None = None
@@ -294,7 +296,8 @@ class Run:
             return
         if unknown or left > 0 or self.failure is not None:
             out = str(self.files.out)
-            words = ("resume", self.job, "--out", out) if self.source == STDIO else ()
+            is_other = self.again or self.source == STDIO
+            words = ("resume", self.job, "--out", out) if is_other else ()
             kind = ("--format", self.files.format) if words and self.files.out == STDIO else ()
             line(f"{unknown} unknown and {left} not sent; go on with", *words, *kind)
         if self.held:

@@ -75,7 +75,7 @@ async def test_a_job_is_made_again_only_where_that_is_asked_for_and_it_is_done(
     stopping = ("--concurrency", 1, "--stop-after-unknown", 1, "--yes")
     stopped = await run(sandbox, *line, *stopping, cwd=tmp_path)
     assert stopped.code == 3, stopped.stderr
-    assert "the same command" in stopped.stderr
+    assert "gateway-async jobs resume refund-" in stopped.stderr  # and not the same line
 
     rest = await run(sandbox, *line, "--yes", cwd=tmp_path)  # not again: it was not done
     assert rest.code == 0, rest.stderr
@@ -91,6 +91,12 @@ async def test_a_job_is_made_again_only_where_that_is_asked_for_and_it_is_done(
     assert again.code == 0, again.stderr
     rows = outcomes(tmp_path / "out.csv")
     assert {row["in_job"].endswith("-again-2") for row in rows} == {True}
+    assert effects(sandbox, orders) == {2}
+    (tmp_path / "out.csv").unlink()  # as after a kill, when all was sent
+    plain = [word for word in line if word != "--again"]
+    rest = await run(sandbox, *plain, "--yes", cwd=tmp_path)
+    assert rest.code == 0, rest.stderr
+    assert {row["in_job"].endswith("-again-2") for row in outcomes(tmp_path / "out.csv")} == {True}
     assert effects(sandbox, orders) == {2}
     named = await run(sandbox, *line, "--yes", "--job", "night", cwd=tmp_path)
     assert "under another --job" in named.stderr
