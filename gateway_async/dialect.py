@@ -26,6 +26,7 @@ from gateway_async.settings import (
     to_plain,
     to_set,
 )
+from gateway_async.signing import ADDED_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,9 +44,6 @@ class PaymentState(StrEnum):
     CANCELLED = "cancelled"
     """Cancelled before capture."""
 
-
-_TAKEN = frozenset({"merchant_id", "account_id", "encryption_data"})
-"""Names that no other field of a request may have: those of identity and signature."""
 
 FORM_NESTINGS = ("json", "brackets")
 _MEDIA_TYPE = re.compile(r"[!-~]+/[!-:<-~]+(?: *; *[!-~]+)*")
@@ -110,7 +108,7 @@ def _are_places(value: "Mapping[str, object]") -> bool:
 
 def _are_names(value: "Mapping[str, str]") -> bool:
     names = list(value.values())
-    return len(set(names)) == len(names) and not _TAKEN & {*names, *value}
+    return len(set(names)) == len(names) and not ADDED_FIELDS & {*names, *value}
 
 
 # What cannot be converted is passed on as it is: the validators say what is wrong with it.
@@ -247,7 +245,7 @@ class Dialect:
             f"fields out of {', '.join(_SELECTION_FIELDS)}",
         ),
         check(
-            lambda value: not _TAKEN & set(value.values()),
+            lambda value: not ADDED_FIELDS & set(value.values()),
             "names that are none of identity or signature",
         ),
         defaults=_SELECTION_FIELDS,

@@ -37,6 +37,14 @@ class BodyFormat(StrEnum):
     JSON = "application/json"
 
 
+class ReplyFormat(StrEnum):
+    """How a reply is written (section 4)."""
+
+    JSON = "json"
+    XML = "xml"
+    PAGE = "page"
+
+
 @attrs.frozen(kw_only=True)
 class Operation:
     """One row of the interface's table in section 4; `OPERATIONS` has all ten, by name.
@@ -46,6 +54,7 @@ class Operation:
         path: The path below the base URL.
         kind: What a repeat would do.
         body: The body format that the interface declares.
+        reply: The format of the reply.
         limit: Orders in one request (section 8), None where there is no list.
         list_field: The array that carries the orders, in the reply and, for the batch
             operations, in the request. Without one, a request is one order, and its reply one item.
@@ -68,6 +77,7 @@ class Operation:
     path: str
     kind: OperationClass = OperationClass.MONEY
     body: BodyFormat = BodyFormat.JSON
+    reply: ReplyFormat = ReplyFormat.JSON
     limit: int | None = None
     list_field: str | None = None
     status_field: str | None = None
@@ -142,6 +152,7 @@ PAY_DIRECT = Operation(
     name="pay_direct",
     path="/v1/authorise",
     body=BodyFormat.FORM,
+    reply=ReplyFormat.XML,
     order_class=f"{_PAYMENTS}.DirectPayment",
     record_class=f"{_RECORDS}.DirectPaymentResult",
     echo_fields=_ORDER_ECHO,
@@ -157,6 +168,7 @@ CHECKOUT = attrs.evolve(
     PAY_DIRECT,
     name="checkout",
     path="/v1/checkout",
+    reply=ReplyFormat.PAGE,
     order_class=f"{_PAYMENTS}.RedirectPayment",
     record_class=f"{_RECORDS}.CheckoutPage",
     echo_fields=(),

@@ -32,9 +32,9 @@ from gateway_async.models.values import (
     mask_card,
     plain_text,
 )
-from gateway_async.operations import CHECKOUT, PAYOUT, BodyFormat, Operation, OperationClass
+from gateway_async.operations import BodyFormat, Operation, OperationClass, ReplyFormat
 from gateway_async.session import CALL_CANCELLED, Attempts, Gate, Request
-from gateway_async.signing import SIGNATURE_FIELD
+from gateway_async.signing import ADDED_FIELDS, SIGNATURE_FIELD
 from gateway_async.transport import HttpResponse
 from gateway_async.wire.decode import (
     charset_of,
@@ -58,7 +58,6 @@ T = TypeVar("T")
 _DIGITS = re.compile(r"[0-9](?:[ -]?[0-9])+")
 _PATH = re.compile(r"/(?!/)(?:(?![?#\\])[!-~])*")
 """A path, without query or fragment; two slashes would begin a host."""
-_ADDED = frozenset({"merchant_id", "account_id", SIGNATURE_FIELD})
 
 
 @attrs.frozen(kw_only=True)
@@ -96,7 +95,7 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
         return decode_page(raw.body, charset_of(raw.headers.get("Content-Type", "")))
 
     def read_result(raw: HttpResponse) -> object:
-        decode = decode_surely if operation is PAYOUT else decode_respon
+        decode = decode_respon if operation.reply is ReplyFormat.XML else decode_surely
         result = decode(raw.body)
         card = plain_text(getattr(sent, "card", None) or "")
         if len(card) >= SHORTEST_CARD:  # a shorter one may be a part of anything
@@ -110,7 +109,7 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
             raise ReplyUnreadableError(contradiction)
         return read_record(operation.record_class, result)
 
-    is_page = operation is CHECKOUT
+    is_page = operation.reply is ReplyFormat.PAGE
     return Request(
         operation=operation,
         fields=encode_fields(sent, dialect),
@@ -231,7 +230,7 @@ def _check_path(path: object) -> None:
 
 def _field_text(name: object, value: object) -> tuple[str, str]:
     """Write one field of a custom request as text, with its name."""
-    if not isinstance(name, str) or not name or name in _ADDED:
+    if not isinstance(name, str) or not name or name in ADDED_FIELDS:
         raise ConfigurationError(
             f"fields: {name!r} cannot be the name of a field: a name is a non-empty str, and the "
             "client itself adds merchant_id, account_id and encryption_data"
