@@ -58,6 +58,21 @@ async def test_an_awaiter_that_is_cancelled_before_its_request_leaves_is_withdra
     assert single.unclaimed == []
 
 
+@pytest.mark.parametrize("name", ["refund", "query"])
+async def test_an_order_is_asked_for_again_in_the_step_that_cancels_its_awaiter(name: str) -> None:
+    transport = MemoryTransport(all_done)
+    async with client_over(transport).coalesced(linger_seconds=0.01) as single:
+        ask = getattr(single, name)
+        (order,) = refunds(1) if name == "refund" else references(1)
+        first = start(ask(order))
+        await asyncio.sleep(0)
+        first.cancel()
+        async with asyncio.timeout(30):  # and not `wait_for`, which asks in the next step
+            assert (await ask(order)).status is SUCCEEDED
+    assert first.cancelled()
+    assert len(transport.asked) == 1
+
+
 @pytest.mark.parametrize("turns", range(5))
 async def test_an_awaiter_that_is_cancelled_as_its_request_leaves_is_withdrawn_too(
     turns: int,
