@@ -67,7 +67,7 @@ async def test_payouts_are_kept_paid_once_and_told_again(
         check_conserved(result, orders)
         assert result.to_dicts() == first.to_dicts()
         record: Any = result[1].record
-        assert isinstance(record, PayoutResult)
+        assert isinstance(result[1].record, PayoutResult)
         assert (record.request_id, record.status) == (orders[1].request_id, "COMPLETED")
         assert record.beneficiary.bank_details.account_number == "DE00000001"
     assert str(resumed[0].order.source_amount) == "1E+1"
@@ -76,8 +76,9 @@ async def test_payouts_are_kept_paid_once_and_told_again(
     status = await other.status("job")
     assert (status.operation, status.done) == ("payout", True)
     others = [*orders]
-    bank = attrs.evolve(orders[57].beneficiary.bank_details, account_number="DE99")
-    beneficiary = attrs.evolve(orders[57].beneficiary, bank_details=bank)
+    beneficiary: Any = orders[57].beneficiary
+    bank = attrs.evolve(beneficiary.bank_details, account_number="DE99")
+    beneficiary = attrs.evolve(beneficiary, bank_details=bank)
     others[57] = attrs.evolve(orders[57], beneficiary=beneficiary)
     with pytest.raises(JobConflictError, match=r"order 57 is .* differs in beneficiary") as caught:
         await make().payouts(others, job=journal.job("job"))
