@@ -38,10 +38,10 @@ async def _refused(batch: Any, said: str) -> None:
     assert caught.value.job == "job"
 
 
-async def test_other_orders(
-    sandbox: Sandbox, make: Make, journal: Journal, given: list[Any]
+async def test_other_orders_or_another_subject(
+    sandbox: Sandbox, make: Make, stranger: GatewayClient, journal: Journal, given: list[Any]
 ) -> None:
-    more = seeded(sandbox, 1)
+    more, job = seeded(sandbox, 1), journal.job("job")
     for orders, said in (
         (given[:3], "4 orders, and 3"),
         (given + more, "more were given"),
@@ -51,29 +51,17 @@ async def test_other_orders(
         ([], "and 0 were given"),
         (iter(given[:3]), "4 orders, and 3"),
     ):
-        await _refused(
-            make().refund(orders, job=journal.job("job")),
-            f"{said}.*would be sent again under another name",
-        )
+        refused = f"{said}.*would be sent again under another name"
+        await _refused(make().refund(orders, job=job), refused)
+    captures = seeded(sandbox, 4, "capture")
+    await _refused(make().capture(captures, job=job), "operation is 'refund'")
+    await _refused(stranger.refund(given, job=job), "merchant_id is 'M1'")
+    await _refused(stranger.resume(job), "'M2'")
+    batch = make().refund(given[1:], job=job)
+    await _refused(streamed(batch), "which differs in ")
+    assert sum(batch.result.counts.values()) in {0, 3}
     assert sandbox.requests.total() == 0
     assert await counts(journal) == {JobState.SUCCEEDED: 4}
-
-
-async def test_another_operation(
-    sandbox: Sandbox, make: Make, journal: Journal, given: list[Any]
-) -> None:
-    del given
-    orders = seeded(sandbox, 4, "capture")
-    await _refused(make().capture(orders, job=journal.job("job")), "operation is 'refund'")
-    assert sandbox.requests.total() == 0
-
-
-async def test_another_merchant(
-    sandbox: Sandbox, stranger: GatewayClient, journal: Journal, given: list[Any]
-) -> None:
-    await _refused(stranger.refund(given, job=journal.job("job")), "merchant_id is 'M1'")
-    await _refused(stranger.resume(journal.job("job")), "'M2'")
-    assert sandbox.requests.total() == 0
 
 
 @pytest.mark.parametrize("sends", [False, True], ids=["kept", "in doubt"])
@@ -127,29 +115,15 @@ def test_one_gateway_has_one_name(base_url: str, place: str) -> None:
     assert GatewayClient(base_url, who).gateway == place
 
 
-async def test_a_stream_is_refused_where_it_is_entered_or_read(
-    sandbox: Sandbox, make: Make, journal: Journal, given: list[Any]
-) -> None:
-    batch = make().refund(given[1:], job=journal.job("job"))
-    with pytest.raises(JobConflictError):
-        await streamed(batch)
-    assert sandbox.requests.total() == 0
-    assert sum(batch.result.counts.values()) in {0, 3}
-
-
-async def test_an_unknown_job_cannot_be_resumed(make: Make, journal: Journal) -> None:
-    with pytest.raises(JobNotFoundError, match="'job'"):
-        await make().resume(journal.job("job"))
-
-
-@pytest.mark.parametrize("job", ["job", 7, object()])
-async def test_what_is_no_job(sandbox: Sandbox, make: Make, job: Any) -> None:
-    for call in (lambda: make().refund(seeded(sandbox), job=job), lambda: make().resume(job)):
+async def test_what_is_no_job(sandbox: Sandbox, make: Make, journal: Journal) -> None:
+    gateway: Any = make()
+    for job in ("job", 7, object()):
         with pytest.raises(ConfigurationError, match=r"job: expected journal\.job"):
-            call()
-
-
-@pytest.mark.parametrize("operation", LOOK_UPS)
-async def test_a_look_up_is_no_job(make: Make, operation: str) -> None:
-    with pytest.raises(TypeError, match="job"):
-        getattr(make(), operation)(references(1), job=None)
+            gateway.refund(seeded(sandbox), job=job)
+        with pytest.raises(ConfigurationError, match=r"job: expected journal\.job"):
+            gateway.resume(job)
+    for operation in LOOK_UPS:
+        with pytest.raises(TypeError, match="job"):
+            getattr(gateway, operation)(references(1), job=None)
+    with pytest.raises(JobNotFoundError, match="'job'"):
+        await gateway.resume(journal.job("job"))

@@ -93,17 +93,6 @@ def let_it_pass(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return let_it_pass
 
 
-async def test_a_lease_that_ran_out_is_taken_over(
-    sandbox: Sandbox, make: Make, journal: Journal, url: str
-) -> None:
-    orders = seeded(sandbox)
-    async with Journal.open(url, lease_seconds=0.3) as other:
-        await (await submitted(other, orders)).take("one that died")
-    result = await make().refund(orders, job=journal.job("job"))
-    assert result.ok
-    assert effects(sandbox, orders) == [1] * 6
-
-
 @pytest.mark.usefixtures("frozen")
 async def test_one_that_lost_its_lease_sends_nothing_and_changes_nothing(
     sandbox: Sandbox,

@@ -19,6 +19,7 @@ from tests.jobs.books import (
     check_conserved,
     counts,
     effects,
+    refuse,
     seeded,
     statuses,
 )
@@ -59,7 +60,7 @@ async def _waiting(
     return batch
 
 
-async def test_what_waits_for_the_limiter_is_still_new(
+async def test_what_waits_for_the_limiter_is_new_and_sent_by_the_next_run(
     sandbox: Sandbox, make: Make, journal: Journal
 ) -> None:
     orders, turnstile = seeded(sandbox, 8), Turnstile()
@@ -69,24 +70,13 @@ async def test_what_waits_for_the_limiter_is_still_new(
     while (await counts(journal)).get(JobState.SUCCEEDED, 0) < 2:  # noqa: ASYNC110  # see above
         await asyncio.sleep(0)
     assert await counts(journal) == {JobState.NEW: 6, JobState.SUCCEEDED: 2}
-    for _ in range(3):
-        turnstile.free.release()
-    result = await batch
-    check_conserved(result, orders)
-    assert set(statuses(result)) == {SUCCEEDED}
-    assert effects(sandbox, orders) == [1] * 8
-
-
-async def test_what_waited_when_the_job_was_cancelled_is_new_and_sent_by_the_next_run(
-    sandbox: Sandbox, make: Make, journal: Journal
-) -> None:
-    orders, turnstile = seeded(sandbox, 8), Turnstile()
-    batch = await _waiting(make(policy=WIDE, limiter=turnstile), orders, journal, turnstile)
     batch.cancel()
     with pytest.raises(asyncio.CancelledError) as cancelled:
         await batch
-    assert set(statuses(cancelled.value.outcome)) == {NOT_SENT}  # type: ignore[attr-defined]  # the batch's result
-    assert await counts(journal) == {JobState.NEW: 8}
+    result = cancelled.value.outcome  # type: ignore[attr-defined]  # the batch's result
+    check_conserved(result, orders)
+    assert (result.counts[SUCCEEDED], result.counts[NOT_SENT]) == (2, 6)
+    assert await counts(journal) == {JobState.NEW: 6, JobState.SUCCEEDED: 2}
     result = await make().resume(journal.job("job"))
     assert set(statuses(result)) == {SUCCEEDED}
     assert effects(sandbox, orders) == [1] * 8
@@ -97,11 +87,8 @@ async def test_what_waits_to_be_tried_again_when_the_job_is_cancelled_is_new(
 ) -> None:
     orders, turnstile = seeded(sandbox, 2, "capture"), Turnstile()
 
-    async def fail(*_: object, **__: object) -> Any:
-        raise NotSentError("nothing was sent: no connection")
-
     with monkeypatch.context() as patching:
-        patching.setattr(AiohttpTransport, "send", fail)
+        patching.setattr(AiohttpTransport, "send", refuse)
         gateway = make(policy=WIDE, limiter=turnstile)
         batch = asyncio.create_task(gateway.capture(orders, job=journal.job("job")))
         turnstile.free.release()

@@ -56,19 +56,25 @@ def test_the_table_is_the_one_that_was_agreed_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "at"),
-    [("sqlite", range(10)), ("sqlite", range(3, 6)), ("postgresql", range(10))],
-    ids=["a chunk", "a part", "a chunk on a server"],
+    ("url", "at", "others"),
+    [
+        ("sqlite", range(10), range(10)),
+        ("sqlite", range(10), (4,)),
+        ("sqlite", range(3, 6), (4,)),
+        ("postgresql", range(10), range(10)),
+    ],
+    ids=["a chunk", "a chunk but one", "a part", "a chunk on a server"],
     indirect=["url"],
 )
 @pytest.mark.parametrize(("name", "move", "targets"), MOVES)
-async def test_one_order_in_another_state_is_enough_to_change_nothing(  # fixtures
+async def test_orders_in_another_state_change_nothing(  # fixtures
     journal: Journal,
     tables: Tables,
     name: str,
     move: Move,
     targets: set[JobState],
     at: Sequence[int],
+    others: Sequence[int],
 ) -> None:
     lease = await taken(journal)
     request = await sent(lease, range(10))
@@ -76,7 +82,7 @@ async def test_one_order_in_another_state_is_enough_to_change_nothing(  # fixtur
         legal = [before for before, found in AGREED[name].items() if after in found]
         for before in JobState:
             tables.put(state=legal[0] if legal else before, request=request)
-            tables.put(4, state=before)
+            tables.put(*others, state=before)
             known = tables.snapshot()
             if before in legal:
                 await move(lease, request, at, after)
