@@ -40,7 +40,7 @@ def freeze_before_the_first_refund() -> None:
                 os.kill(os.getpid(), signal.SIGSTOP)
         return await send(transport, message, **how)
 
-    Database._transact = locked  # type: ignore[method-assign]
+    Database._transact = locked  # type: ignore[method-assign, assignment]
     AiohttpTransport.send = frozen  # type: ignore[method-assign, assignment]
 
 

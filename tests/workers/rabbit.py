@@ -10,9 +10,10 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import aio_pika
 import attrs
 import pytest
 
@@ -45,9 +46,16 @@ def server_url() -> str:
     return f"{url}?heartbeat=10"
 
 
-def queue_name() -> str:
-    """Return the name of a queue that nobody else has."""
-    return f"gateway-test-{uuid.uuid4().hex}"
+@contextlib.asynccontextmanager
+async def own_queue() -> AsyncIterator[str]:
+    """Give the name of a queue that nobody else has, and delete it at the end."""
+    name = f"gateway-test-{uuid.uuid4().hex}"
+    yield name
+    async with await aio_pika.connect(server_url()) as connection:
+        channel = await connection.channel()
+        for each in (name, f"{name}.dead"):
+            await channel.queue_delete(each)
+        await channel.exchange_delete(name)
 
 
 @attrs.define

@@ -2,6 +2,8 @@
 
 import contextlib
 import functools
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,9 +13,10 @@ from taskiq import InMemoryBroker
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, NotSentError
 from gateway_async.sandbox import Sandbox
-from gateway_async.workers import Workers
+from gateway_async.workers import WorkerPolicy, Workers
 from gateway_async.workers.rabbit import rabbit_broker
 from tests.jobs.books import effects, make_client, seeded
+from tests.orders import client_at
 from tests.workers.conftest import Shop
 
 
@@ -36,7 +39,6 @@ async def _yields() -> AsyncIterator[None]:
         (None, "got NoneType$"),
         (_is_told, "got a function that is not `async def`$"),
         (functools.partial(_is_told, "job"), "got a function that is not `async def`$"),
-        (lambda job, slice_number: None, "got a function that is not `async def`$"),  # noqa: ARG005  # as a queue is called
     ],
 )
 def test_what_is_no_queue_is_refused(shop: Shop, broker: Any, got: str) -> None:
@@ -50,6 +52,7 @@ def test_what_is_no_queue_is_refused(shop: Shop, broker: Any, got: str) -> None:
         (None, "got NoneType$"),
         (_makes, "got an `async def` alone$"),
         (_yields, "got an `async def` alone$"),
+        (client_at("http://127.0.0.1"), "got GatewayClient$"),
     ],
 )
 def test_what_makes_no_client_is_refused(shop: Shop, factory: Any, got: str) -> None:
@@ -82,19 +85,11 @@ async def test_a_broker_in_memory_runs_what_is_submitted(shop: Shop, sandbox: Sa
     jobs = Workers(InMemoryBroker(), lambda: make_client(sandbox), shop.url)
     orders = seeded(sandbox, 3)
     async with jobs:
+        with pytest.raises(ConfigurationError, match="is open already"):
+            await jobs.__aenter__()
         await jobs.submit("refund", orders, job="job")
         assert (await jobs.result("job")).ok
     assert effects(sandbox, orders) == [1] * 3
-
-
-async def test_what_is_open_stays_open_where_it_is_opened_once_more(
-    shop: Shop, sandbox: Sandbox
-) -> None:
-    jobs = Workers(InMemoryBroker(), lambda: make_client(sandbox), shop.url)
-    async with jobs:
-        with pytest.raises(ConfigurationError, match="is open already"):
-            await jobs.__aenter__()
-        assert await jobs.submit("refund", seeded(sandbox, 3), job="job", wake=False) == 3
 
 
 @pytest.mark.parametrize(
@@ -105,10 +100,21 @@ def test_a_broker_of_a_wrong_figure_is_not_made(name: str, value: Any) -> None:
         rabbit_broker("amqp://host/", **{name: value})
 
 
-def test_a_client_is_no_factory(shop: Shop) -> None:
-    client: Any = make_client(shop.sandbox)
-    with pytest.raises(ConfigurationError, match=r"^gateway_factory: .* got GatewayClient$"):
-        Workers(shop.enqueue, client, shop.url)
+def test_other_wrong_settings_are_refused(shop: Shop) -> None:
+    with pytest.raises(ConfigurationError, match="journal URL"):
+        Workers(shop.enqueue, lambda: make_client(shop.sandbox), "mysql://host/database")
+    with pytest.raises(ConfigurationError, match=r"WorkerPolicy\.slice_size"):
+        WorkerPolicy(slice_size=0)
+
+
+@pytest.mark.slow
+def test_importing_the_package_loads_neither_queue_nor_database() -> None:
+    code = (
+        "import sys, gateway_async.workers; "
+        "print([name for name in ('taskiq', 'sqlalchemy', 'psycopg') if name in sys.modules])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)  # noqa: S603  # ours
+    assert said.stdout.strip() == b"[]"
 
 
 async def test_queues_of_any_kind_that_is_asynchronous(shop: Shop, sandbox: Sandbox) -> None:

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import aio_pika
 import pytest
 
 from gateway_async.cli.app import run
@@ -19,7 +18,7 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.workers.workers import JobProgress
 from tests.jobs.books import effects, seeded
 from tests.orders import refunds
-from tests.workers.rabbit import queue_name, server_url
+from tests.workers.rabbit import own_queue, server_url
 
 START = "from gateway_async.cli import main; main()"
 COLUMNS = ("transaction_id", "order_no", "currency", "amount", "refund_amount")
@@ -57,13 +56,8 @@ class Commands:
 
 @pytest.fixture
 async def commands(sandbox: Sandbox, url: str) -> AsyncIterator[Commands]:
-    name = queue_name()
-    yield Commands(sandbox, url, name)
-    async with await aio_pika.connect(server_url()) as connection:
-        channel = await connection.channel()
-        for each in (name, f"{name}.dead"):
-            await channel.queue_delete(each)
-        await channel.exchange_delete(name)
+    async with own_queue() as name:
+        yield Commands(sandbox, url, name)
 
 
 def write_orders(orders: Sequence[object], path: Path) -> None:

@@ -1,45 +1,36 @@
 """What travels through a real RabbitMQ, and what a taskiq worker does with it."""
 
-import asyncio
-import contextlib
 import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 import aio_pika
 import pytest
-from taskiq.acks import AcknowledgeType
-from taskiq.api import run_receiver_task
 
 from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox import Sandbox
-from tests.jobs.books import effects, seeded
+from tests.jobs.books import seeded
 from tests.workers.app import make_workers
-from tests.workers.rabbit import queue_name, server_url
+from tests.workers.rabbit import own_queue, server_url
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 async def start(sandbox: Sandbox, url: str) -> AsyncIterator[dict[str, Any]]:
-    """What a process must be told; its queue is deleted at the end."""
-    name, amqp = queue_name(), server_url()
-    yield {
-        "amqp": amqp,
-        "queue": name,
-        "tasks": 10,
-        "journal": url,
-        "base_url": sandbox.base_url,
-        "secret": sandbox.secret,
-        "policy": {},
-        "recovery": {"settle_seconds": 0},
-        "workers": {"slice_size": 4, "watch_seconds": 0.01},
-    }
-    async with await aio_pika.connect(amqp) as connection:
-        channel = await connection.channel()
-        for each in (name, f"{name}.dead"):
-            await channel.queue_delete(each)
-        await channel.exchange_delete(name)
+    """What a process must be given."""
+    async with own_queue() as name:
+        yield {
+            "amqp": server_url(),
+            "queue": name,
+            "tasks": 10,
+            "journal": url,
+            "base_url": sandbox.base_url,
+            "secret": sandbox.secret,
+            "policy": {},
+            "recovery": {"settle_seconds": 0},
+            "workers": {"slice_size": 4, "watch_seconds": 0.01},
+        }
 
 
 async def test_no_order_and_no_secret_travels(start: dict[str, Any], sandbox: Sandbox) -> None:
@@ -66,27 +57,6 @@ async def test_no_order_and_no_secret_travels(start: dict[str, Any], sandbox: Sa
         assert order.transaction_id not in everything
         assert order.order_no not in everything
     assert start["secret"] not in everything
-
-
-async def test_a_taskiq_worker_runs_what_was_submitted(
-    start: dict[str, Any], sandbox: Sandbox
-) -> None:
-    broker, _ = make_workers(start)
-    worker = asyncio.create_task(
-        run_receiver_task(broker, run_startup=True, ack_time=AcknowledgeType.WHEN_EXECUTED)
-    )
-    _, jobs = make_workers(start)
-    orders = seeded(sandbox, 10)
-    try:
-        async with jobs:
-            await jobs.submit("refund", orders, job="month-end")
-            assert (await jobs.result("month-end")).ok
-    finally:
-        worker.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await worker
-        await broker.shutdown()
-    assert effects(sandbox, orders) == [1] * 10
 
 
 async def test_a_queue_that_is_not_durable_is_refused(start: dict[str, Any]) -> None:
