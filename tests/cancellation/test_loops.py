@@ -1,24 +1,21 @@
 """One client over several event loops, and one that is forgotten."""
 
 import asyncio
+import contextlib
 import gc
 import inspect
-import subprocess
-import sys
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from gateway_async import BatchPolicy, Credentials, GatewayClient, HmacSigner, RecoveryPolicy
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
-from tests.cancellation.places import InMemory, Loopback, payment
+from tests.cancellation.places import SETTINGS, Loopback, payment
 from tests.memory import MemoryTransport, all_done, client_over
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-    from pathlib import Path
+from tests.orders import client_at, refunds
 
 
 def _plain() -> asyncio.AbstractEventLoop:
@@ -39,10 +36,11 @@ async def never(event: asyncio.Event) -> dict[str, object]:
 
 
 LOOPS = pytest.mark.parametrize("new_loop", [_plain, _fast])
+NewLoop = Callable[[], asyncio.AbstractEventLoop]
 
 
 @pytest.fixture
-def port() -> "Iterator[int]":
+def port() -> Iterator[int]:
     """A port that is free now, and again for each sandbox of the test."""
 
     async def find() -> int:
@@ -53,22 +51,22 @@ def port() -> "Iterator[int]":
     gc.collect()
 
 
-def client_at(port: int) -> GatewayClient:
-    credentials = Credentials(
-        merchant_id="M1", account_id="A1", signer=HmacSigner("sandbox-secret")
-    )
-    return GatewayClient(f"http://127.0.0.1:{port}", credentials)
+def client_on(port: int) -> GatewayClient:
+    signer = HmacSigner("sandbox-secret")
+    return client_at(f"http://127.0.0.1:{port}", signer=signer)
 
 
 @LOOPS
-@pytest.mark.parametrize("is_closed", [True, False])
+@pytest.mark.parametrize("way", ["closed", "forgotten", "entered in each"])
 def test_a_client_made_before_any_loop_serves_several_and_warns_of_none_that_has_ended(
-    port: int, new_loop: "Callable[[], asyncio.AbstractEventLoop]", *, is_closed: bool
+    port: int, new_loop: NewLoop, way: str
 ) -> None:
-    clients = [client_at(port)]
+    clients = [client_on(port)]
 
     async def work(number: int) -> int:
-        async with Sandbox(port=port) as sandbox:
+        async with Sandbox(port=port) as sandbox, contextlib.AsyncExitStack() as stack:
+            if way == "entered in each":
+                await stack.enter_async_context(clients[0])
             here = Loopback(sandbox)
             await clients[0].pay_direct(payment(number))
             assert (await clients[0].refund(here.refunds())).ok
@@ -79,39 +77,19 @@ def test_a_client_made_before_any_loop_serves_several_and_warns_of_none_that_has
         for number in range(3):
             with asyncio.Runner(loop_factory=new_loop) as runner:
                 assert runner.run(work(number)) == 1
-        if is_closed:
+        if way == "closed":
             asyncio.run(clients[0].aclose())
         clients.clear()
         gc.collect()
 
 
 @LOOPS
-def test_a_client_is_entered_again_in_another_loop(
-    port: int, new_loop: "Callable[[], asyncio.AbstractEventLoop]"
-) -> None:
-    client = client_at(port)
-
-    async def work(number: int) -> None:
-        async with Sandbox(port=port), client:
-            await client.pay_direct(payment(number))
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for number in range(2):
-            with asyncio.Runner(loop_factory=new_loop) as runner:
-                runner.run(work(number))
-        gc.collect()
-
-
-@LOOPS
-def test_a_run_that_is_cancelled_leaves_nothing_behind(
-    port: int, new_loop: "Callable[[], asyncio.AbstractEventLoop]"
-) -> None:
+def test_a_run_that_is_cancelled_leaves_nothing_behind(port: int, new_loop: NewLoop) -> None:
     complaints: list[object] = []
 
     async def work() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda *what: complaints.append(what))
-        async with Sandbox(port=port) as sandbox, client_at(port) as client:
+        async with Sandbox(port=port) as sandbox, client_on(port) as client:
             here = Loopback(sandbox)
             sandbox.faults.add("*", faults.NoReply(times=1))
             for turns in range(30):
@@ -141,9 +119,8 @@ def test_a_client_that_is_left_open_warns_and_names_the_place_where_it_was_made(
 
     frame = inspect.currentframe()
     assert frame is not None
-    credentials = Credentials(
-        merchant_id="M1", account_id="A1", signer=HmacSigner("sandbox-secret")
-    )
+    signer = HmacSigner("sandbox-secret")
+    credentials = Credentials(merchant_id="M1", account_id="A1", signer=signer)
     line = frame.f_lineno + 1
     client = GatewayClient(f"http://127.0.0.1:{port}", credentials)
     with asyncio.Runner() as runner:
@@ -154,51 +131,17 @@ def test_a_client_that_is_left_open_warns_and_names_the_place_where_it_was_made(
     assert [(one.filename, one.lineno) for one in ours] == [(__file__, line)]
 
 
-AT_IMPORT = """
-import asyncio
-from gateway_async import Credentials, GatewayClient, HmacSigner
-from gateway_async.testing import threaded_sandbox
-
-with threaded_sandbox() as sandbox:
-    gateway = GatewayClient(
-        sandbox.base_url,
-        Credentials(
-            merchant_id=sandbox.merchant_id,
-            account_id=sandbox.account_id,
-            signer=HmacSigner(sandbox.secret),
-        ),
-    )
-
-    async def main():
-        return len((await gateway.recent_transactions()).records)
-
-    print([asyncio.run(main()) for _ in range(3)])
-"""
-
-
-@pytest.mark.slow
-def test_a_program_with_a_client_made_at_import_ends_silently() -> None:
-    done = subprocess.run(  # noqa: S603  # our own words
-        [sys.executable, "-W", "error", "-c", AT_IMPORT],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "[0, 0, 0]\n", "")
-
-
 def test_a_client_that_was_never_used_does_not_warn(port: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        client = client_at(port)
+        client = client_on(port)
         del client
         gc.collect()
 
 
 def ends_what_nobody_left(
-    begin: "Callable[[], Awaitable[object]]",
-    new_loop: "Callable[[], asyncio.AbstractEventLoop]" = _plain,
+    begin: Callable[[], Awaitable[object]],
+    new_loop: NewLoop = _plain,
 ) -> bool:
     """Begin something that is not left, and say whether its loop ends all of its tasks."""
 
@@ -217,13 +160,11 @@ def ends_what_nobody_left(
 
 @LOOPS
 def test_a_stream_that_nobody_left_does_not_keep_its_loop_from_ending(
-    new_loop: "Callable[[], asyncio.AbstractEventLoop]",
+    new_loop: NewLoop,
 ) -> None:
     async def begin() -> object:
-        here = InMemory()
-        orders = (order for _ in range(50) for order in here.refunds())
-        async with here.client() as client:
-            batch = client.refund(orders)
+        async with client_over(MemoryTransport(steps=2), **SETTINGS) as client:
+            batch = client.refund(iter(refunds(300)))
             await anext(await batch.__aenter__())
         return batch
 
@@ -238,7 +179,7 @@ def test_nor_does_one_whose_workers_are_withdrawn_as_the_loop_ends() -> None:
         transport = MemoryTransport(lambda _: never(answered))
         policy = BatchPolicy(concurrency=8, chunk_size=1, stop_after_unknown=1)
         client = client_over(transport, policy=policy, limiter=asyncio.Semaphore(1))
-        batch = client.refund(order for _ in range(50) for order in InMemory().refunds())
+        batch = client.refund(iter(refunds(300)))
         await batch.__aenter__()
         while not transport.asked:  # noqa: ASYNC110  # a transport has no event for it
             await asyncio.sleep(0)
@@ -247,14 +188,12 @@ def test_nor_does_one_whose_workers_are_withdrawn_as_the_loop_ends() -> None:
     assert ends_what_nobody_left(begin)
 
 
-def test_nor_does_a_job_that_is_read_no_further(tmp_path: "Path") -> None:
+def test_nor_does_a_job_that_is_read_no_further(tmp_path: Path) -> None:
     async def begin() -> object:
         journal = await Journal.open(f"sqlite:///{tmp_path}/journal.db").__aenter__()
         policy = BatchPolicy(concurrency=2, chunk_size=1)
         client = client_over(MemoryTransport(all_done), policy=policy, recovery=MARKED)
-        here = InMemory()
-        orders = [order for _ in range(20) for order in here.refunds()]
-        batch = client.refund(orders, job=journal.job("job"))
+        batch = client.refund(refunds(120), job=journal.job("job"))
         await anext(await batch.__aenter__())
         while batch.progress.done < 3:  # noqa: ASYNC110  # a stream has no event for it
             await asyncio.sleep(0)
