@@ -7,6 +7,7 @@ import attrs
 
 from gateway_async import BatchResult, GatewayClient, OutcomeStatus, RecoveryPolicy, RefundOrder
 from gateway_async.sandbox import Sandbox, SeededOrder
+from gateway_async.sandbox.faults import ResetBeforeEffect
 from tests.orders import orders_for
 
 REFERENCES = RecoveryPolicy(settle_seconds=0, record_baseline=True)
@@ -32,6 +33,12 @@ def refund_of(seeded: SeededOrder, amount: str = "1.00", reason: str = "torn") -
 
 def refunds(sandbox: Sandbox, count: int = 6) -> list[RefundOrder]:
     return [refund_of(seeded) for seeded in sandbox.seed(count, status="captured")]
+
+
+async def lost(sandbox: Sandbox, gateway: GatewayClient) -> BatchResult[Any, Any]:
+    """Refund six orders, two of which the gateway never sees and does not answer."""
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    return await gateway.refund(refunds(sandbox))
 
 
 def statuses(result: BatchResult[Any, Any]) -> list[OutcomeStatus]:

@@ -1,14 +1,22 @@
 """What may be given to a recovery, and what can be settled of less than a whole batch."""
 
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
 import pytest
 
-from gateway_async import BatchPolicy, ConfigurationError, Outcome
+from gateway_async import (
+    BatchPolicy,
+    ConfigurationError,
+    Dialect,
+    Outcome,
+    OutcomeStatus,
+    PaymentState,
+)
 from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
+from gateway_async.sandbox.faults import DropReply, Fault, ResetBeforeEffect
 from tests.memory import QUICK
 from tests.orders import orders_for
 from tests.recovery.books import (
@@ -17,6 +25,7 @@ from tests.recovery.books import (
     SUCCEEDED,
     UNKNOWN,
     MakeClient,
+    lost,
     refund_of,
     refunds,
     statuses,
@@ -83,8 +92,7 @@ async def test_a_reference_that_no_look_up_can_ask_for_stays_unknown_and_is_no_c
     sandbox: Sandbox, client: MakeClient
 ) -> None:
     gateway = client(REFERENCES)
-    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
-    result = await gateway.refund(refunds(sandbox))
+    result = await lost(sandbox, gateway)
     odd = [
         attrs.evolve(outcome, order=attrs.evolve(outcome.order, transaction_id="T,1"))
         for outcome in (result.succeeded[0], result.unknown[0])
@@ -123,3 +131,75 @@ async def test_a_recovered_list_is_still_no_whole_batch(
     twice = await gateway.recover(once)
 
     assert statuses(once) == statuses(twice) == [UNKNOWN]
+
+
+# Captures and cancels, settled by the states that the dialect gives a meaning
+
+STATES = Dialect(
+    payment_states={
+        "4100": PaymentState.AUTHORISED,
+        "3000": PaymentState.CAPTURED,
+        "4200": PaymentState.CANCELLED,
+    }
+)
+
+
+@pytest.mark.parametrize("operation", ["capture", "cancel"])
+@pytest.mark.parametrize(
+    ("fault", "expected"), [(DropReply(times=1), SUCCEEDED), (ResetBeforeEffect(times=1), NOT_SENT)]
+)
+async def test_captures_and_cancels_are_settled_by_the_states_of_the_dialect(
+    sandbox: Sandbox,
+    client: MakeClient,
+    operation: str,
+    fault: Fault,
+    expected: OutcomeStatus,
+) -> None:
+    gateway = client(dialect=STATES)
+    orders = orders_for(operation, sandbox.seed(4, status="authorised"))
+    sandbox.faults.add(operation, fault)
+    result = await getattr(gateway, operation)(orders)
+    assert len(result.unknown) == 2
+
+    recovered = await gateway.recover(result)
+
+    assert recovered.counts[UNKNOWN] == 0
+    assert recovered.counts[expected] == (4 if expected is SUCCEEDED else 2)
+    for outcome in recovered:
+        effects = sandbox.ledger.effects(operation, outcome.order.transaction_id)
+        assert effects == (outcome.status is SUCCEEDED)
+
+
+async def test_without_states_captures_stay_unknown_with_their_record(
+    sandbox: Sandbox, client: MakeClient
+) -> None:
+    gateway = client(dialect=Dialect())
+    (order,) = orders_for("capture", sandbox.seed(1, status="authorised"))
+    sandbox.faults.add("capture", DropReply(times=1))
+
+    recovered = await gateway.recover(await gateway.capture([order]))
+
+    assert recovered[0].status is UNKNOWN
+    record: Any = recovered[0].record
+    assert record.payment_status == "3000"
+    assert "no meaning" in str(recovered[0].error)
+
+
+@pytest.mark.parametrize("operation", ["capture", "cancel"])
+async def test_a_state_is_no_proof_where_it_may_be_an_earlier_siblings(
+    sandbox: Sandbox, client: MakeClient, operation: str
+) -> None:
+    gateway = client(dialect=STATES)
+    (order,) = orders_for(operation, sandbox.seed(1, status="authorised"))
+
+    def losing_the_second() -> Iterator[Any]:
+        yield order
+        sandbox.faults.add(operation, ResetBeforeEffect(times=1))
+        yield order
+
+    policy = BatchPolicy(concurrency=1, chunk_size=1, duplicates="serialize")
+    result = await getattr(gateway, operation)(losing_the_second(), policy=policy)
+
+    assert statuses(await gateway.recover(list(result.unknown))) == [UNKNOWN]
+    if operation == "capture":
+        assert statuses(await gateway.recover(result)) == [SUCCEEDED, UNKNOWN]

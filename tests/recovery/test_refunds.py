@@ -29,6 +29,7 @@ from tests.recovery.books import (
     UNKNOWN,
     MakeClient,
     assert_books_agree,
+    lost,
     refunds,
     statuses,
 )
@@ -90,8 +91,7 @@ async def test_a_look_up_that_does_not_work_proves_no_absence(
     sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy, blind: Fault
 ) -> None:
     gateway = client(recovery)
-    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
-    result = await gateway.refund(refunds(sandbox))
+    result = await lost(sandbox, gateway)
     sandbox.faults.add("search_refunds", blind)
 
     recovered = await gateway.recover(result)
@@ -124,8 +124,7 @@ async def test_one_look_after_the_settle_time_is_not_enough(
 ) -> None:
     before = BeforeRequest()
     gateway = client(recovery, limiter=before)
-    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
-    result = await gateway.refund(refunds(sandbox))
+    result = await lost(sandbox, gateway)
     before.act(failing_look, lambda: sandbox.faults.add("search_refunds", EmptyLookUp(times=1)))
 
     recovered = await gateway.recover(result)
@@ -187,8 +186,7 @@ async def test_an_end_from_which_nothing_can_be_counted_is_waited_for_from_now(
 ) -> None:
     recovery = attrs.evolve(REFERENCES, settle_seconds=60, resend_absent=resend_absent)
     gateway = client(recovery)
-    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
-    result = await gateway.refund(refunds(sandbox))
+    result = await lost(sandbox, gateway)
     unknown = result.unknown[0]
     assert unknown.sending is not None
     sending = attrs.evolve(unknown.sending, ended_at=ended_at)
@@ -223,8 +221,7 @@ async def test_recovery_with_resends_may_be_repeated(
     sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
 ) -> None:
     gateway = client(attrs.evolve(recovery, resend_absent=True))
-    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
-    result = await gateway.refund(refunds(sandbox))
+    result = await lost(sandbox, gateway)
     sandbox.faults.add("refund", DropReply(times=1))
 
     first = await gateway.recover(result)
@@ -240,8 +237,7 @@ async def test_two_recoveries_at_once_send_nothing_twice(
     sandbox: Sandbox, client: MakeClient
 ) -> None:
     gateway = client(attrs.evolve(REFERENCES, resend_absent=True))
-    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
-    result = await gateway.refund(refunds(sandbox))
+    result = await lost(sandbox, gateway)
 
     recovered, error = await asyncio.gather(
         gateway.recover(result), gateway.recover(result.unknown), return_exceptions=True
@@ -262,8 +258,7 @@ async def test_a_recovery_cut_off_while_it_resends_may_be_repeated(
         attrs.evolve(recovery, resend_absent=True),
         policy=BatchPolicy(concurrency=2, chunk_size=2, drain_seconds=0),
     )
-    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
-    result = await gateway.refund(refunds(sandbox))
+    result = await lost(sandbox, gateway)
     sandbox.faults.add("refund", NoReply(times=1))
     recovering = asyncio.create_task(gateway.recover(result))
     while sandbox.requests["refund"] < 4:  # noqa: ASYNC110  # the sandbox has no event for it
@@ -284,8 +279,7 @@ async def test_an_order_given_twice_is_resent_once(
     sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
 ) -> None:
     gateway = client(attrs.evolve(recovery, resend_absent=True))
-    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
-    result = await gateway.refund(refunds(sandbox))
+    result = await lost(sandbox, gateway)
 
     recovered = await gateway.recover([*result, *result.unknown])
     assert statuses(recovered) == [SUCCEEDED] * 8

@@ -73,22 +73,6 @@ async def test_a_batch_with_a_baseline_is_settled_without_any_setting(sandbox: S
     assert sandbox.requests["refund"] == 3
 
 
-async def test_a_refund_that_is_listed_with_such_a_status_is_no_proof(sandbox: Sandbox) -> None:
-    orders = pending_and_refused(sandbox)
-    async with client(sandbox) as gateway:
-        result = await gateway.refund(orders)
-        sandbox.faults.add("search_refunds", UnknownItemStatus("2"))
-        recovered = await gateway.recover(result)
-        assert statuses(recovered)[0] is UNKNOWN
-        assert "may be this one" in str(recovered[0].error)
-        assert recovered[0].error.code == "P0001"
-        assert recovered[0].record.refund_status == "2"
-        sandbox.faults.clear()
-        again = await gateway.recover(recovered)
-    assert statuses(again)[0] is SUCCEEDED
-    assert_books_agree(sandbox, again)
-
-
 async def test_an_unclear_refund_shows_no_other_one_that_look_ups_work(sandbox: Sandbox) -> None:
     """Nothing of this batch is known to exist, though a record has a reference."""
     sandbox.faults.add("refund", UnknownItemStatus("2", PENDING))
