@@ -5,7 +5,14 @@ from typing import Any
 
 import attrs
 
-from gateway_async import BatchResult, GatewayClient, OutcomeStatus, RecoveryPolicy, RefundOrder
+from gateway_async import (
+    BatchResult,
+    GatewayClient,
+    OutcomeStatus,
+    RecoveryPolicy,
+    RefundOrder,
+    RefundRecord,
+)
 from gateway_async.sandbox import Sandbox, SeededOrder
 from gateway_async.sandbox.faults import ResetBeforeEffect
 from tests.orders import orders_for
@@ -35,7 +42,7 @@ def refunds(sandbox: Sandbox, count: int = 6) -> list[RefundOrder]:
     return [refund_of(seeded) for seeded in sandbox.seed(count, status="captured")]
 
 
-async def lost(sandbox: Sandbox, gateway: GatewayClient) -> BatchResult[Any, Any]:
+async def lost(sandbox: Sandbox, gateway: GatewayClient) -> BatchResult[RefundOrder, RefundRecord]:
     """Refund six orders, two of which the gateway never sees and does not answer."""
     sandbox.faults.add("refund", ResetBeforeEffect(times=1))
     return await gateway.refund(refunds(sandbox))

@@ -196,7 +196,7 @@ async def _beside_a_failure(work: Awaitable[object], sandbox: Sandbox) -> None:
         group.create_task(fail())
 
 
-INTERRUPTIONS = [_cancelled_twice, _timed_out, _beside_a_failure]
+INTERRUPTIONS: list[Any] = [_cancelled_twice, _timed_out, _beside_a_failure]
 
 
 @pytest.mark.parametrize("interrupt", INTERRUPTIONS)
