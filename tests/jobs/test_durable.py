@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,12 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import Batch, GatewayClient
+from gateway_async import Batch
 from gateway_async.errors import JournalError
 from gateway_async.journal import Journal
 from gateway_async.journal.database import Database
 from gateway_async.sandbox import Sandbox
-from gateway_async.transport import AiohttpTransport, HttpRequest, HttpResponse, SendTracker
+from gateway_async.transport import AiohttpTransport, HttpRequest, HttpResponse
 from tests.jobs.books import (
     DECLINED,
     POLICY,
@@ -33,48 +32,29 @@ from tests.memory import fields_of
 LEASE = ("keep the lease", "release the lease")
 
 
-@attrs.define
-class Watched:
-    """A transport that looks at the journal's tables before anything of a refund is written."""
-
-    inner: AiohttpTransport
-    tables: Tables
-    found: list[list[str]] = attrs.field(factory=list)
-
-    async def send(
-        self, message: HttpRequest, *, tracker: SendTracker, seconds: float
-    ) -> HttpResponse:
-        if message.path.endswith("/refund"):
-            self.found.append(self._states(message))
-        return await self.inner.send(message, tracker=tracker, seconds=seconds)
-
-    async def aclose(self) -> None:
-        await self.inner.aclose()
-
-    def _states(self, message: HttpRequest) -> list[str]:
-        asked = [order["transaction_id"] for order in fields_of(message)["refund_orders"]]
-        blocks = self.tables.run("SELECT bodies FROM gateway_orders ORDER BY first")
-        names = [name for (bodies,) in blocks for name in json.loads(bodies)["transaction_id"]]
-        known = dict(zip(names, self.tables.states(), strict=True))
-        return [known[name] for name in asked]
-
-
-def _watched(gateway: GatewayClient, tables: Tables) -> Watched:
-    watched = Watched(gateway._session.transport, tables)
-    gateway._session = attrs.evolve(gateway._session, transport=watched)  # type: ignore[arg-type]  # a fake
-    return watched
-
-
 async def test_intents_are_kept_before_the_first_byte_and_outcomes_before_they_are_told(
-    sandbox: Sandbox, make: Make, journal: Journal, tables: Tables
+    sandbox: Sandbox,
+    make: Make,
+    journal: Journal,
+    tables: Tables,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     orders = seeded(sandbox, 10)
-    gateway = make()
-    watched = _watched(gateway, tables)
-    async with gateway.refund(orders, job=journal.job("job")) as batch:
+    names = [order.transaction_id for order in orders]
+    send, found = AiohttpTransport.send, []
+
+    async def watched(self: AiohttpTransport, message: HttpRequest, **how: Any) -> HttpResponse:
+        if message.path.endswith("/refund"):
+            known = dict(zip(names, tables.states(), strict=True))
+            asked = fields_of(message)["refund_orders"]
+            found.append([known[order["transaction_id"]] for order in asked])
+        return await send(self, message, **how)
+
+    monkeypatch.setattr(AiohttpTransport, "send", watched)
+    async with make().refund(orders, job=journal.job("job")) as batch:
         async for outcome in batch:
             assert tables.states()[outcome.index] == "succeeded"
-    assert watched.found == [["intent", "intent"]] * 5
+    assert found == [["intent", "intent"]] * 5
 
 
 @attrs.define

@@ -7,12 +7,12 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import jobs
+from gateway_async import GatewayClient, jobs
 from gateway_async.errors import JobBusyError, LeaseLostError
 from gateway_async.journal import JobState, Journal, leases
 from gateway_async.journal.leases import Lease
 from gateway_async.sandbox import Sandbox
-from gateway_async.transport import AiohttpTransport, HttpRequest, HttpResponse, SendTracker
+from gateway_async.transport import HttpRequest, HttpResponse
 from tests.jobs.books import (
     NOT_SENT,
     POLICY,
@@ -27,41 +27,34 @@ from tests.jobs.books import (
     statuses,
 )
 from tests.journal.tables import Tables, submitted
+from tests.memory import put_transport
 
 LEASE_SECONDS = 15.0
 """What a journal gives by default: no test here waits for so long."""
 
 
-@attrs.define
 class Halted:
     """A transport that stops before the first byte of a refund, as a frozen process does.
 
     Attributes:
-        inner: Where the request goes once it may.
         reached: Set when a refund stops here.
         goes_on: Lets all of them go on.
     """
 
-    inner: AiohttpTransport
-    reached: asyncio.Event = attrs.field(factory=asyncio.Event)
-    goes_on: asyncio.Event = attrs.field(factory=asyncio.Event)
+    def __init__(self, gateway: GatewayClient) -> None:
+        self._inner = gateway._session.transport
+        self.reached = asyncio.Event()
+        self.goes_on = asyncio.Event()
+        put_transport(gateway, self)
 
-    async def send(
-        self, message: HttpRequest, *, tracker: SendTracker, seconds: float
-    ) -> HttpResponse:
+    async def send(self, message: HttpRequest, **how: Any) -> HttpResponse:
         if message.path.endswith("/refund"):
             self.reached.set()
             await self.goes_on.wait()
-        return await self.inner.send(message, tracker=tracker, seconds=seconds)
+        return await self._inner.send(message, **how)
 
     async def aclose(self) -> None:
-        await self.inner.aclose()
-
-
-def _halted(gateway: Any) -> Halted:
-    halted = Halted(gateway._session.transport)
-    gateway._session = attrs.evolve(gateway._session, transport=halted)
-    return halted
+        await self._inner.aclose()
 
 
 @pytest.fixture
@@ -104,7 +97,7 @@ async def test_one_that_lost_its_lease_sends_nothing_and_changes_nothing(
 ) -> None:
     orders = seeded(sandbox)
     gateway = make()
-    halted = _halted(gateway)
+    halted = Halted(gateway)
     batch = gateway.refund(orders, job=journal.job("job"))
     task = asyncio.create_task(batch)
     await halted.reached.wait()
@@ -130,7 +123,7 @@ async def test_one_that_cannot_renew_stops_before_its_lease_is_over(
 ) -> None:
     orders = seeded(sandbox, 20)
     gateway = make(policy=attrs.evolve(POLICY, concurrency=1))
-    halted = _halted(gateway)
+    halted = Halted(gateway)
     batch = gateway.refund(orders, job=journal.job("job"))
     task = asyncio.create_task(batch)
     await halted.reached.wait()
@@ -153,7 +146,7 @@ async def test_a_job_that_runs_longer_than_its_lease_keeps_it(
     monkeypatch.setattr(jobs, "_RENEWALS_A_LEASE", 300)
     orders = seeded(sandbox)
     gateway = make()
-    halted = _halted(gateway)
+    halted = Halted(gateway)
     task = asyncio.create_task(gateway.refund(orders, job=journal.job("job")))
     await halted.reached.wait()
     tables.end_leases()

@@ -130,32 +130,25 @@ def test_a_virtual_host_that_is_not_there(
     assert f":{url.password}@" not in told
 
 
-async def slices_of(url: str) -> tuple[list[int], list[tuple[str, int]]]:
-    async with Journal.open(url) as journal:
-        found = await journal.slices("month-end")
-        gateway = (await journal.job("month-end").head()).gateway
-        due = await journal.claim_due(("M1", "A1", gateway), 60, 9)
-        return [each.total for each in found], due
-
-
-def test_a_job_is_submitted_without_a_queue(settings: Path, url: str) -> None:
-    assert run(["submit", str(settings), "--job", "month-end", "--slice-size", "2", "--yes"]) == 0
-    totals, due = asyncio.run(slices_of(url))
-    assert totals == [2, 2, 1]
-    assert due == [("month-end", 1), ("month-end", 2), ("month-end", 3)]
-
-
-def test_it_is_said_whether_a_job_that_is_submitted_is_new(
+def test_a_job_is_submitted_without_a_queue_and_said_to_be_new(
     settings: Path, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    submit = ["submit", str(settings), "--job", "month-end", "--yes", "--log-format", "json"]
-    assert run(submit) == run(submit) == 0
+    submit = ["submit", str(settings), "--job", "month-end", "--slice-size", "2", "--yes"]
+    assert run([*submit, "--log-format", "json"]) == run([*submit, "--log-format", "json"]) == 0
     first, again = map(json.loads, capsys.readouterr().err.splitlines())
     place = first["journal"]
     assert place in url
     assert (first["is_new"], again["is_new"]) == (True, False)
     assert first["message"] == f"new job month-end in {place}; its 5 orders wait for workers"
     assert f" in {place} goes on: 5 new; workers send what is left" in again["message"]
+
+    async def due() -> tuple[list[int], list[tuple[str, int]]]:
+        async with Journal.open(url) as journal:
+            totals = [each.total for each in await journal.slices("month-end")]
+            gateway = (await journal.job("month-end").head()).gateway
+            return totals, await journal.claim_due(("M1", "A1", gateway), 60, 9)
+
+    assert asyncio.run(due()) == ([2, 2, 1], [("month-end", number) for number in (1, 2, 3)])
 
 
 def test_what_is_held_is_said_where_a_job_is_watched(
