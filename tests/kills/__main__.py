@@ -14,8 +14,7 @@ from tempfile import TemporaryDirectory
 
 import attrs
 
-from tests.kills.databases import DATABASES, Urls, journals
-from tests.kills.driver import ROOT, Story, run_plan
+from tests.kills.driver import DATABASES, ROOT, Tally, Urls, journals, run_plan
 from tests.kills.plans import draw
 from tests.kills.verdict import Wrong
 from tests.nursery import Nursery
@@ -25,80 +24,26 @@ _LOADED_LATE = (
     *("gateway_async.jobs", "gateway_async.recovery", "gateway_async.journal.submit"),
     *("sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg"),
 )
-_LONGEST_STORY = 3000
 
 
-@attrs.define
-class Tally:
-    """What came of a number of runs.
-
-    Attributes:
-        counts: Runs, kills, processes ousted, requests that move money, and faulty ones.
-        deaths: Kills by the kind of step.
-        statuses: Orders by what became of them.
-        states: Orders by how the journal calls that.
-        problems: Problems by kind.
-        failures: What to show of runs with a problem.
-    """
-
-    counts: Counter[str] = attrs.field(factory=Counter)
-    deaths: Counter[str] = attrs.field(factory=Counter)
-    statuses: Counter[str] = attrs.field(factory=Counter)
-    states: Counter[str] = attrs.field(factory=Counter)
-    problems: Counter[str] = attrs.field(factory=Counter)
-    failures: list[str] = attrs.field(factory=list)
-
-    def add(self, story: Story, database: str) -> None:
-        """Count one run."""
-        self.counts.update(
-            runs=1,
-            kills=len(story.deaths),
-            ousted=story.ousted,
-            requests=story.requests,
-            faulty=story.faulty,
-        )
-        self.deaths.update(story.deaths)
-        self.statuses.update(story.statuses)
-        self.states.update(story.states)
-        self.problems.update(str(kind) for kind, _ in story.problems)
-        if story.problems:
-            self.failures.append(_failure(story, database))
-
-    def merge(self, other: "Tally") -> None:
-        """Count what another process counted."""
-        for name in ("counts", "deaths", "statuses", "states", "problems"):
-            getattr(self, name).update(getattr(other, name))
-        self.failures += other.failures
-
-    def summary(self, seconds: float) -> str:
-        """Say it all in some lines."""
-        count, share = self.counts, self.counts["faulty"] / max(1, self.counts["requests"])
-        wrong = "/".join(f"{self.problems[str(kind)]}" for kind in Wrong)
-        lines = [
-            *self.failures,
-            f"{count['runs']} runs, {count['kills']} kills, {count['ousted']} leases lost or taken",
-            *(f"  {times:5} {kind}" for kind, times in sorted(self.deaths.items())),
-            f"{count['requests']} requests with money, {share:.0%} of them with a fault",
-            f"orders: {_listed(self.statuses)}; in the journal: {_listed(self.states)}",
-            f"doubled/lost/wrongly reported: {wrong}",
-            f"failed runs: {self.problems['failed']}, {seconds:.1f} seconds",
-        ]
-        return "\n".join(lines) + "\n"
+def summary(tally: Tally, seconds: float) -> str:
+    """Say it all in some lines."""
+    count, share = tally.counts, tally.counts["faulty"] / max(1, tally.counts["requests"])
+    wrong = "/".join(f"{tally.problems[str(kind)]}" for kind in Wrong)
+    lines = [
+        *tally.failures,
+        f"{count['runs']} runs, {count['kills']} kills, {count['ousted']} leases lost or taken",
+        *(f"  {times:5} {kind}" for kind, times in sorted(tally.deaths.items())),
+        f"{count['requests']} requests with money, {share:.0%} of them with a fault",
+        f"orders: {_listed(tally.statuses)}; in the journal: {_listed(tally.states)}",
+        f"doubled/lost/wrongly reported: {wrong}",
+        f"failed runs: {tally.problems['failed']}, {seconds:.1f} seconds",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _listed(counts: Counter[str]) -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-
-
-def _failure(story: Story, database: str) -> str:
-    told = "\n".join(f"  {kind}: {text}" for kind, text in story.problems)[:_LONGEST_STORY]
-    again = f"python -m tests.kills --runs 1 --start {story.plan.seed} --database {database}"
-    return f"{story.plan}\n  deaths: {story.deaths}\n{told}\n  again: {again}"
-
-
-def database_of(seed: int, wanted: str) -> str:
-    """Return which database a run uses."""
-    return DATABASES[seed % 2] if wanted == "both" else wanted
 
 
 async def run_seeds(seeds: Iterable[int], database: str) -> Tally:
@@ -107,8 +52,8 @@ async def run_seeds(seeds: Iterable[int], database: str) -> Tally:
 
     async def work(urls: dict[str, Urls], nursery: Nursery, folder: Path) -> None:
         for seed in left:
-            which = database_of(seed, database)
-            tally.add(await run_plan(draw(seed), nursery, urls[which], folder), which)
+            which = DATABASES[seed % 2] if database == "both" else database
+            tally.merge(await run_plan(draw(seed), nursery, urls[which], folder))
 
     with TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         wanted = DATABASES if database == "both" else (database,)
@@ -158,7 +103,7 @@ def main() -> int:
         seeds = range(options.start, options.start + options.runs)
         tally = asyncio.run(run_seeds(seeds, options.database))
     told = json.dumps(attrs.asdict(tally)) if options.json else None
-    sys.stdout.write(told or tally.summary(time.monotonic() - began))
+    sys.stdout.write(told or summary(tally, time.monotonic() - began))
     return 1 if tally.problems else 0
 
 

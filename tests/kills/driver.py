@@ -1,11 +1,12 @@
 """Carries runs out: a sandbox here, and in other processes the workers that die and start again."""
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,60 +14,60 @@ import attrs
 
 from gateway_async import OutcomeStatus
 from gateway_async.journal import JobState, Journal
-from tests.kills.databases import Urls
 from tests.kills.gateway import Gateway, make_gateway
 from tests.kills.plans import Plan
 from tests.kills.verdict import Told, Wrong, judge, reference_of
 from tests.kills.worker import DONE, OUSTED
 from tests.nursery import Forked, Nursery
+from tests.postgres import postgres_url
 
 ROOT = Path(__file__).parents[2]
+DATABASES = ("sqlite", "postgresql")
 KILLED = -9
 
 _MOST_OUSTED = 20
 _TURNS_TO_READ = 30
+_LONGEST_STORY = 3000
+
+Urls = Callable[[str], str]
+"""Gives the URL of the journal for a run, by the run's name."""
 
 
-@attrs.frozen(kw_only=True)
-class Story:
-    """What happened in one run.
-
-    Attributes:
-        plan: The run.
-        problems: What is wrong, by kind: doubled, lost, wrongly reported, or failed.
-        deaths: At which kind of step each process died.
-        ousted: How often a process lost its lease or found it taken.
-        requests: Requests that move money.
-        faulty: How many of them met a fault.
-        statuses: What became of the orders, as the last process said.
-        states: The same, as the journal calls it.
-        steps: How many steps the last process took.
-    """
-
-    plan: Plan
-    problems: tuple[tuple[str, str], ...]
-    deaths: tuple[str, ...]
-    ousted: int
-    requests: int
-    faulty: int
-    statuses: Counter[str]
-    states: Counter[str]
-    steps: int
+@contextlib.contextmanager
+def journals(database: str, folder: Path) -> Iterator[Urls]:
+    """Give journals of one kind: a SQLite file for each run, or one database for all of them."""
+    if database == "sqlite":
+        yield lambda name: f"sqlite:///{folder / name}.db"
+        return
+    with postgres_url() as url:
+        yield lambda _: url
 
 
 @attrs.define
-class Report:
-    """What one process wrote down.
+class Tally:
+    """What came of one run, or of several.
 
     Attributes:
-        told: The outcomes that it was told.
-        killed: At which kind of step it died; empty text if it did not.
-        steps: How many steps it took, if it came to its end.
+        counts: Runs, kills, processes ousted, requests that move money, and faulty ones.
+        deaths: Kills by the kind of step.
+        statuses: Orders by their outcome, as the last process said.
+        states: The same, as the journal calls it.
+        problems: Problems by kind: doubled, lost, wrongly reported, or failed.
+        failures: What to show of runs with a problem.
     """
 
-    told: list[Told]
-    killed: str = ""
-    steps: int = 0
+    counts: Counter[str] = attrs.field(factory=Counter)
+    deaths: Counter[str] = attrs.field(factory=Counter)
+    statuses: Counter[str] = attrs.field(factory=Counter)
+    states: Counter[str] = attrs.field(factory=Counter)
+    problems: Counter[str] = attrs.field(factory=Counter)
+    failures: list[str] = attrs.field(factory=list)
+
+    def merge(self, other: "Tally") -> None:
+        """Count what another run, or another process, counted."""
+        for name in ("counts", "deaths", "statuses", "states", "problems"):
+            getattr(self, name).update(getattr(other, name))
+        self.failures += other.failures
 
 
 @attrs.define(kw_only=True)
@@ -79,6 +80,8 @@ class Running:
         nursery: Where its processes come from.
         url: Its journal.
         folder: Where its files are.
+        told: The outcomes that each process was given.
+        deaths: At which kind of step each process died; empty text if it did not.
     """
 
     plan: Plan
@@ -86,39 +89,38 @@ class Running:
     nursery: Nursery
     url: str
     folder: Path
-    started: int = attrs.field(default=0, init=False)
     ousted: int = attrs.field(default=0, init=False)
-    reports: list[Report] = attrs.field(factory=list, init=False)
+    told: list[list[Told]] = attrs.field(factory=list, init=False)
+    deaths: list[str] = attrs.field(factory=list, init=False)
 
-    @property
-    def job(self) -> str:
-        """The name of the job."""
-        return f"run {self.plan.seed}"
-
-    async def complete(self) -> Story:
+    async def complete(self) -> Tally:
         """Run it to its end and judge it."""
         failure = ""
         for kill in (*self.plan.kills, None):
             failure = await self._live(None if kill is None else attrs.asdict(kill))
-            if failure or not self.reports[-1].killed:
+            if failure or not self.deaths[-1]:
                 break
         if self.plan.again and not failure:
             failure = await self._live(None)
-        problems, states = [("failed", failure)], Counter[str]()
+        tally = Tally(deaths=Counter(filter(None, self.deaths)))
+        problems = [("failed", failure)]
         if not failure:
-            problems, states = await self._judge()
-        faults = self.gateway.faults
-        return Story(
-            plan=self.plan,
-            problems=tuple(problems),
-            deaths=tuple(report.killed for report in self.reports if report.killed),
+            problems, tally.states = await self._judge()
+        tally.counts.update(
+            runs=1,
+            kills=tally.deaths.total(),
             ousted=self.ousted,
-            requests=faults.requests,
-            faulty=faults.faulty,
-            statuses=Counter(str(one.status) for one in self.reports[-1].told),
-            states=states,
-            steps=self.reports[-1].steps,
+            requests=self.gateway.faults.requests,
+            faulty=self.gateway.faults.faulty,
         )
+        tally.statuses.update(str(one.status) for one in self.told[-1])
+        tally.problems.update(kind for kind, _ in problems)
+        if problems:
+            said = "\n".join(f"  {kind}: {text}" for kind, text in problems)[:_LONGEST_STORY]
+            database = self.url.partition(":")[0]
+            again = f"python -m tests.kills --runs 1 --start {self.plan.seed} --database {database}"
+            tally.failures.append(f"{self.plan}\n{self.deaths}\n{said}\n  again: {again}")
+        return tally
 
     async def _live(self, kill: dict[str, Any] | None) -> str:
         """Run one process until it dies or is done, and return what went wrong."""
@@ -127,22 +129,23 @@ class Running:
         for _ in range(_MOST_OUSTED):
             path = self._write(kill)
             status, said = await self._start(path)
-            self.reports.append(_read_report(path.with_suffix(".report")))
+            self._read(path.with_suffix(".report"))
             self.ousted += status == OUSTED
             if status != OUSTED:
                 break
         for _ in range(_TURNS_TO_READ):  # all that was sent is read before anybody starts anew
             await asyncio.sleep(0)
+        number = len(self.told)
         if status not in (DONE, KILLED) or said:
-            return f"process {self.started} ended with {status}: {said}"
-        if (status == KILLED) is not bool(self.reports[-1].killed):
-            return f"process {self.started} was killed by somebody else"
+            return f"process {number} ended with {status}: {said}"
+        if (status == KILLED) is not bool(self.deaths[-1]):
+            return f"process {number} was killed by somebody else"
         return ""
 
     async def _start(self, path: Path) -> tuple[int | None, str]:
         """Run a worker to its end, and return its exit status and what it complained about."""
         process: Forked | asyncio.subprocess.Process
-        if self.plan.fresh and self.started == 1:
+        if self.plan.fresh and not self.told:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-W", "error", "-m", "tests.kills.worker", str(path)),
                 cwd=ROOT,
@@ -155,36 +158,48 @@ class Running:
         return process.returncode, errors.decode()
 
     def _write(self, kill: dict[str, Any] | None) -> Path:
-        path = self.folder / f"{self.plan.seed}-{self.started}.json"
+        started = len(self.told)
+        path = self.folder / f"{self.plan.seed}-{started}.json"
         start = {
             **self.plan.settings(),
             "base_url": self.gateway.sandbox.base_url,
             "secret": self.gateway.sandbox.secret,
             "journal": self.url,
-            "job": self.job,
+            "job": f"run {self.plan.seed}",
             "orders": self.gateway.orders,
             "kill": kill,
             "report": str(path.with_suffix(".report")),
-            "resume": self.started > 0 and self.plan.resumes[self.started % 8],
+            "resume": started > 0 and self.plan.resumes[started % 8],
         }
         path.write_text(json.dumps(start))
-        self.started += 1
         return path
+
+    def _read(self, path: Path) -> None:
+        """Read what a process wrote down."""
+        lines = map(json.loads, path.read_text().splitlines() if path.exists() else ())
+        self.told.append([])
+        self.deaths.append("")
+        for kind, *values in lines:
+            if kind == "outcome":
+                index, status, reference = values
+                self.told[-1].append(Told(index, OutcomeStatus(status), reference))
+            elif kind == "killed":
+                self.deaths[-1] = values[0]
 
     async def _judge(self) -> tuple[list[tuple[str, str]], Counter[str]]:
         """Return what is wrong, and how many orders are in each state."""
+        job = f"run {self.plan.seed}"
         async with Journal.open(self.url) as journal:
-            kept = [_told(outcome) async for outcome in journal.outcomes(self.job)]
-            counts = (await journal.status(self.job)).counts
-        *before, last = self.reports
-        found = judge(
-            self.gateway.books(),
-            kept,
-            last.told,
-            [one for report in before for one in report.told],
-            in_flight=counts[JobState.INTENT],
-        )
-        problems = [(str(problem.kind), problem.text) for problem in found]
+            kept = [
+                Told(outcome.index, outcome.status, reference_of(outcome))
+                async for outcome in journal.outcomes(job)
+            ]
+            counts = (await journal.status(job)).counts
+        *before, last = self.told
+        earlier = [one for told in before for one in told]
+        in_flight = counts[JobState.INTENT]
+        found = judge(self.gateway.books(), kept, last, earlier, in_flight=in_flight)
+        problems = [(str(kind), text) for kind, text in found]
         unknown = sum(one.status is OutcomeStatus.UNKNOWN for one in kept)
         if unknown > counts[JobState.UNKNOWN] + counts[JobState.HELD]:
             text = f"{unknown} orders are unknown, and the journal knows of {counts}"
@@ -192,7 +207,7 @@ class Running:
         return problems, Counter({str(state): count for state, count in counts.items() if count})
 
 
-async def run_plan(plan: Plan, nursery: Nursery, urls: Urls, folder: Path) -> Story:
+async def run_plan(plan: Plan, nursery: Nursery, urls: Urls, folder: Path) -> Tally:
     """Carry a run out, and judge it."""
     gateway = make_gateway(plan)
     async with gateway.sandbox:
@@ -204,28 +219,3 @@ async def run_plan(plan: Plan, nursery: Nursery, urls: Urls, folder: Path) -> St
             folder=folder,
         )
         return await running.complete()
-
-
-def _told(outcome: Any) -> Told:
-    return Told(outcome.index, outcome.status, reference_of(outcome))
-
-
-def _read_report(path: Path) -> Report:
-    report = Report([])
-    for kind, *values in _lines(path):
-        if kind == "outcome":
-            index, status, reference = values
-            report.told.append(Told(index, OutcomeStatus(status), reference))
-        elif kind == "killed":
-            report.killed = values[0]
-        elif kind == "done":
-            report.steps = sum(values[0].values())
-    return report
-
-
-def _lines(path: Path) -> Iterator[list[Any]]:
-    return map(json.loads, _text_of(path).splitlines())
-
-
-def _text_of(path: Path) -> str:
-    return path.read_text() if path.exists() else ""

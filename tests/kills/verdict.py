@@ -50,17 +50,8 @@ class Books:
     references: Mapping[int, Sequence[str]] = attrs.field(factory=dict)
 
 
-@attrs.frozen
-class Problem:
-    """One thing that is wrong.
-
-    Attributes:
-        kind: What kind of thing.
-        text: Which order, and how.
-    """
-
-    kind: Wrong
-    text: str
+Problem = tuple[Wrong, str]
+"""One thing that is wrong: its kind; which order, and how."""
 
 
 def reference_of(outcome: Outcome[Any, Any]) -> str:
@@ -92,16 +83,16 @@ def judge(
     problems += _changed("the last report", told, by_index)
     problems += _changed("an earlier report", _final(earlier), by_index)
     if in_flight:
-        problems.append(Problem(Wrong.LOST, f"{in_flight} orders are still in flight"))
+        problems.append((Wrong.LOST, f"{in_flight} orders are still in flight"))
     return problems
 
 
 def _doubled(books: Books) -> Iterator[Problem]:
     for index, times in enumerate(books.done):
         if times > 1:
-            yield Problem(Wrong.DOUBLED, f"order {index} was done {times} times")
+            yield Wrong.DOUBLED, f"order {index} was done {times} times"
         if index in books.again:
-            yield Problem(Wrong.DOUBLED, f"order {index} was sent again after it was done")
+            yield (Wrong.DOUBLED, f"order {index} was sent again after it was done")
 
 
 def _lost(where: str, books: Books, told: Sequence[Told]) -> Iterator[Problem]:
@@ -109,7 +100,7 @@ def _lost(where: str, books: Books, told: Sequence[Told]) -> Iterator[Problem]:
     for index in sorted({*range(len(books.done)), *counts}):
         if index >= len(books.done) or counts[index] != 1:
             text = f"order {index} has {counts[index]} outcomes in the {where}"
-            yield Problem(Wrong.LOST, text)
+            yield (Wrong.LOST, text)
 
 
 def _untrue(where: str, books: Books, told: Sequence[Told]) -> Iterator[Problem]:
@@ -121,10 +112,10 @@ def _untrue(where: str, books: Books, told: Sequence[Told]) -> Iterator[Problem]
             text = (
                 f"the {where} calls order {one.index} {one.status}, and it was done {times} times"
             )
-            yield Problem(Wrong.REPORTED, text)
+            yield (Wrong.REPORTED, text)
         if one.reference and one.reference not in books.references.get(one.index, ()):
             text = f"the {where} gives order {one.index} the reference {one.reference}"
-            yield Problem(Wrong.REPORTED, f"{text}, which is not its own")
+            yield (Wrong.REPORTED, f"{text}, which is not its own")
 
 
 def _final(told: Iterable[Told]) -> Iterator[Told]:
@@ -135,4 +126,4 @@ def _changed(who: str, told: Iterable[Told], kept: Mapping[int, Told]) -> Iterat
     for one in told:
         now = kept.get(one.index)
         if now is not None and now != one:
-            yield Problem(Wrong.REPORTED, f"{who} says {one}, and the journal {now}")
+            yield (Wrong.REPORTED, f"{who} says {one}, and the journal {now}")

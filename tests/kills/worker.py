@@ -141,7 +141,6 @@ def work(path: str) -> int:
     except (LeaseLostError, JobBusyError) as error:
         report.write("ousted", str(error))
         return OUSTED
-    report.write("done", steps.counts)
     return DONE
 
 
