@@ -230,18 +230,14 @@ async def test_an_earlier_journal_is_read(path: Path, url: str) -> None:
                     assert values == each.values
                     record: Any = outcome.record
                     assert (record.refund_reference_id if record else "") == each.reference
+                if name == "unclear":  # a text of the gateway's stays one
+                    for error in (outcomes[2].error, outcomes[3].error):
+                        assert isinstance(error, NotDoneError)
+                        assert (error.code, error.text) == ("2005", "amount is not the order's")
+                        assert "\x1e" not in str(error)
     tables = Tables(url)
     assert tables.run("SELECT version_num FROM gateway_journal_version") == [("3",)]
     assert [each.name for each in path.parent.glob("*version*")] == []
-
-
-async def test_a_text_of_the_gateways_stays_one(path: Path) -> None:
-    async with Journal.open(f"sqlite:///{path}") as journal:
-        errors = [outcome.error async for outcome in journal.outcomes("unclear")]
-    for error in errors[2:]:
-        assert isinstance(error, NotDoneError)
-        assert (error.code, error.text) == ("2005", "amount is not the order's")
-        assert "\x1e" not in str(error)
 
 
 async def test_an_earlier_journal_is_resumed_and_finished(

@@ -13,30 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from gateway_async.workers import WorkerPolicy
-from tests.postgres import postgres_url
-from tests.workers.rabbit import own_node
-from tests.workers.scenes import FAULTS, Scale, Verdict, play
+from tests.workers.scenes import FAULTS, play
 
 _LATE = 0.66
 _ALL = {"double": 0.1, "kill": 0.25, "freeze": 0.45, "broker": 0.66}
-
-
-def _scale(refunds: int, latency_seconds: float) -> Scale:
-    policy = WorkerPolicy()
-    return Scale(
-        refunds=refunds,
-        slice_size=policy.slice_size,
-        lease_seconds=policy.lease_seconds,
-        sweep_seconds=policy.sweep_seconds,
-        wake_seconds=policy.wake_seconds,
-        latency_seconds=latency_seconds,
-    )
-
-
-def _run(scale: Scale, faults: dict[str, float]) -> Verdict:
-    with own_node() as node, postgres_url() as url, TemporaryDirectory() as folder:
-        played = play(scale, faults, node=node, journal=url, folder=Path(folder))
-        return asyncio.run(played)
 
 
 def main() -> int:
@@ -53,7 +33,15 @@ def main() -> int:
     for name, faults in runs.items():
         if options.fault not in {None, name}:
             continue
-        verdict = _run(_scale(options.refunds, options.latency), faults)
+        with TemporaryDirectory() as folder:
+            played = play(
+                faults,
+                refunds=options.refunds,
+                latency_seconds=options.latency,
+                policy=WorkerPolicy(watch_seconds=0.2),
+                folder=Path(folder),
+            )
+            verdict = asyncio.run(played)
         is_right = is_right and verdict.is_right
         after = ", ".join(
             f"{seconds:.1f} s after {fault}" for fault, seconds in verdict.seconds.items()

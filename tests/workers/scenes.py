@@ -16,42 +16,20 @@ import attrs
 import psycopg
 from taskiq.exceptions import SendTaskError
 
-from gateway_async import BatchResult, OutcomeStatus
+from gateway_async import OutcomeStatus
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Latency
-from gateway_async.workers import Workers
-from tests.orders import orders_for
+from gateway_async.workers import WorkerPolicy, Workers
+from tests.jobs.books import check_conserved, effects, seeded
+from tests.postgres import postgres_url
 from tests.workers.app import make_workers
 from tests.workers.processes import WorkerProcess, worker_processes
-from tests.workers.rabbit import Node
+from tests.workers.rabbit import Node, own_node
 
 SETTLE_SECONDS = 1.0
 """Longer than a request lives in the sandbox: what was not done by then never will be."""
-TASKS = 4
-"""How many slices a process runs at once."""
-
-
-@attrs.frozen(kw_only=True)
-class Scale:
-    """How large a scene is.
-
-    Attributes:
-        refunds: How many refunds the job has.
-        slice_size: How many of them a slice has.
-        lease_seconds: How long a slice stays with a worker that says nothing more.
-        wake_seconds: How long a slice is left to the queue.
-        sweep_seconds: How often slices are looked for that nobody has.
-        latency_seconds: How long the gateway takes for each answer.
-        workers: How many worker processes there are.
-    """
-
-    refunds: int
-    slice_size: int
-    lease_seconds: float
-    wake_seconds: float
-    sweep_seconds: float
-    latency_seconds: float
-    workers: int = 3
+WORKERS, TASKS = 3, 4
+"""How many processes there are, and how many slices each runs at once."""
 
 
 @attrs.frozen(kw_only=True)
@@ -59,7 +37,7 @@ class Scene:
     """One job under way.
 
     Attributes:
-        scale: How large it is.
+        policy: How slices are shared out, and how long they stay with a worker that is silent.
         sandbox: The gateway.
         node: The queue.
         workers: The worker processes.
@@ -69,7 +47,7 @@ class Scene:
         struck: The processes that something befell.
     """
 
-    scale: Scale
+    policy: WorkerPolicy
     sandbox: Sandbox
     node: Node
     workers: list[WorkerProcess]
@@ -90,7 +68,7 @@ class Scene:
 
     async def requests(self, share: float) -> None:
         """Wait until so much of the job was asked of the gateway."""
-        wanted = share * self.scale.refunds / 50
+        wanted = share * len(self.orders) / 50
         while self.sandbox.requests["refund"] < wanted:  # noqa: ASYNC110  # the sandbox has no event for it
             await asyncio.sleep(0.01)
 
@@ -103,7 +81,7 @@ class Scene:
         """Stop one for longer than its leases run, and let it go on."""
         worker = await self.busy_worker()
         worker.signal(signal.SIGSTOP)
-        await asyncio.sleep(1.3 * self.scale.lease_seconds)
+        await asyncio.sleep(1.3 * self.policy.lease_seconds)
         worker.signal(signal.SIGCONT)
 
     async def kill_the_broker(self) -> None:
@@ -114,7 +92,7 @@ class Scene:
 
     async def deliver_twice(self) -> None:
         """Hand every slice over once more, while they are run."""
-        for number in range(1, -(-self.scale.refunds // self.scale.slice_size) + 1):
+        for number in range(1, -(-len(self.orders) // self.policy.slice_size) + 1):
             with contextlib.suppress(SendTaskError):  # the broker may have been killed by now
                 await self.jobs.enqueue("job", number)
 
@@ -156,23 +134,27 @@ class Verdict:
 
 
 async def play(
-    scale: Scale, faults: "dict[str, float]", *, node: Node, journal: str, folder: Path
+    faults: "dict[str, float]",
+    *,
+    refunds: int,
+    latency_seconds: float,
+    policy: WorkerPolicy,
+    folder: Path,
 ) -> Verdict:
     """Run one job, with each of these faults once so much of it was asked of the gateway.
 
     Args:
-        scale: How large it is.
         faults: The share of the job at which each fault strikes, ascending.
-        node: A RabbitMQ, which may not listen yet.
-        journal: The URL of the journal.
+        refunds: How many refunds the job has.
+        latency_seconds: How long the gateway takes for each answer.
+        policy: How slices are shared out.
         folder: Where files may be.
     """
     clock = asyncio.get_running_loop().time
     struck: dict[str, float] = {}
-    async with _scene(scale, node, journal, folder) as scene:
+    async with _scene(refunds, latency_seconds, policy, folder) as scene:
         began = clock()
-        given = await scene.jobs.submit("refund", scene.orders, job="job")
-        assert given == scale.refunds
+        assert await scene.jobs.submit("refund", scene.orders, job="job") == refunds
         async with asyncio.TaskGroup() as striking:
             for name, share in faults.items():
                 await scene.requests(share)
@@ -180,51 +162,51 @@ async def play(
                 striking.create_task(FAULTS[name](scene))
         result = await scene.jobs.result("job")
         ended = clock()
-        return judge(
-            scene.sandbox,
-            scene.orders,
-            result,
-            seconds={name: ended - then for name, then in struck.items()},
-            total_seconds=ended - began,
-        )
+    check_conserved(result, scene.orders)
+    made = effects(scene.sandbox, scene.orders)
+    told = [outcome.status is OutcomeStatus.SUCCEEDED for outcome in result]
+    return Verdict(
+        doubled=sum(times > 1 for times in made),
+        lost=sum(times == 0 for times in made),
+        misreported=sum(said != (times == 1) for said, times in zip(told, made, strict=True)),
+        counts=Counter(str(outcome.status) for outcome in result),
+        seconds={name: ended - then for name, then in struck.items()},
+        total_seconds=ended - began,
+    )
 
 
 @contextlib.asynccontextmanager
-async def _scene(scale: Scale, node: Node, journal: str, folder: Path) -> AsyncIterator[Scene]:
-    async with Sandbox() as sandbox:
-        sandbox.faults.add("*", Latency(seconds=scale.latency_seconds))
-        start = {
-            "amqp": node.url,
-            "queue": "gateway",
-            "tasks": TASKS,
-            "journal": journal,
-            "base_url": sandbox.base_url,
-            "secret": sandbox.secret,
-            "policy": {"concurrency": 1, "stop_after_unknown": 1000},
-            "recovery": {"settle_seconds": SETTLE_SECONDS, "resend_absent": True},
-            "workers": {
-                "slice_size": scale.slice_size,
-                "lease_seconds": scale.lease_seconds,
-                "sweep_seconds": scale.sweep_seconds,
-                "wake_seconds": scale.wake_seconds,
-                "watch_seconds": 0.2,
-            },
-        }
-        path = folder / "start.json"
-        path.write_text(json.dumps(start))
-        await asyncio.to_thread(node.wait)
-        _, jobs = make_workers(start)
-        async with worker_processes(scale.workers, path, tasks=TASKS) as workers, jobs:
-            orders = orders_for("refund", sandbox.seed(scale.refunds, status="captured"))
-            yield Scene(
-                scale=scale,
-                sandbox=sandbox,
-                node=node,
-                workers=workers,
-                jobs=jobs,
-                orders=orders,
-                journal=journal,
-            )
+async def _scene(
+    refunds: int, latency_seconds: float, policy: WorkerPolicy, folder: Path
+) -> AsyncIterator[Scene]:
+    with own_node() as node, postgres_url() as journal:
+        async with Sandbox() as sandbox:
+            sandbox.faults.add("*", Latency(seconds=latency_seconds))
+            start = {
+                "amqp": node.url,
+                "queue": "gateway",
+                "tasks": TASKS,
+                "journal": journal,
+                "base_url": sandbox.base_url,
+                "secret": sandbox.secret,
+                "policy": {"concurrency": 1, "stop_after_unknown": 1000},
+                "recovery": {"settle_seconds": SETTLE_SECONDS, "resend_absent": True},
+                "workers": attrs.asdict(policy),
+            }
+            path = folder / "start.json"
+            path.write_text(json.dumps(start))
+            await asyncio.to_thread(node.wait)
+            _, jobs = make_workers(start)
+            async with worker_processes(WORKERS, path, tasks=TASKS) as workers, jobs:
+                yield Scene(
+                    policy=policy,
+                    sandbox=sandbox,
+                    node=node,
+                    workers=workers,
+                    jobs=jobs,
+                    orders=seeded(sandbox, refunds),
+                    journal=journal,
+                )
 
 
 def _owners(url: str) -> list[int]:
@@ -235,29 +217,3 @@ def _owners(url: str) -> list[int]:
             "AND expires_at > EXTRACT(EPOCH FROM clock_timestamp())"
         ).fetchall()
     return [int(owner.split()[0].rpartition(":")[2]) for (owner,) in found]
-
-
-def judge(
-    sandbox: Sandbox,
-    orders: list[Any],
-    result: BatchResult[Any, Any],
-    *,
-    seconds: dict[str, float],
-    total_seconds: float,
-) -> Verdict:
-    """Compare a result with the books."""
-    assert [outcome.index for outcome in result] == list(range(len(orders)))
-    assert [outcome.order for outcome in result] == orders
-    made = [sandbox.ledger.effects("refund", order.transaction_id) for order in orders]
-    told = [outcome.status for outcome in result]
-    return Verdict(
-        doubled=sum(times > 1 for times in made),
-        lost=sum(times == 0 for times in made),
-        misreported=sum(
-            (status is OutcomeStatus.SUCCEEDED) != (times == 1)
-            for status, times in zip(told, made, strict=True)
-        ),
-        counts=Counter(str(status) for status in told),
-        seconds=seconds,
-        total_seconds=total_seconds,
-    )
