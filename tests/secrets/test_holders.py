@@ -10,11 +10,11 @@ from gateway_async import (
     Credentials,
     DirectPayment,
     GatewayClient,
+    GatewayError,
     HmacSigner,
     MpiInfo,
     OrderRef,
 )
-from gateway_async.errors import ConfigurationError, InvalidOrderError
 from tests.secrets.data import (
     CARD,
     CAVV,
@@ -94,6 +94,9 @@ def _wrong(**given: Any) -> "Callable[[], object]":
     return lambda: attrs.evolve(direct_payment(), **given)
 
 
+PAID: dict[str, Any] = {"order_no": "N-1", "currency": "EUR", "amount": "12.30"}
+PAY: Any = DirectPayment
+SPACED = " ".join(CARD[start : start + 4] for start in range(0, 16, 4))
 ADDRESS, PROXY = "https://gateway.example", f"http://user:{SIGNER_SECRET}@proxy.example"
 WRONG: "list[Callable[[], object]]" = [
     _wrong(amount="12,30"),
@@ -105,6 +108,15 @@ WRONG: "list[Callable[[], object]]" = [
     _wrong(shopper_email="half \ud800"),
     _wrong(cart_items="no list"),
     _wrong(nonsense=1),
+    lambda: PAY(**PAID, card=int(CARD)),
+    lambda: PAY(**PAID, card=SPACED),
+    lambda: PAY(**PAID, card=f"{CARD}\ud800"),
+    lambda: PAY(**PAID, card=CARD.encode()),
+    lambda: PAY(**PAID, card=CARD, security_code=int(CODE)),
+    lambda: PAY(**PAID, card=CARD, security_code=f"{CODE}\udfff"),
+    lambda: PAY(**PAID, token_id=[TOKEN]),
+    lambda: PAY(**PAID, card=CARD, security_code=CODE, nonsense="x"),
+    lambda: PAY(**PAID, card=CARD, security_code=CODE, items=(1 / 0 for _ in "x")),
     lambda: HmacSigner(SIGNER_SECRET, digest="nonsense"),
     lambda: HmacSigner(SIGNER_SECRET.encode()),  # type: ignore[arg-type]  # wrong on purpose
     lambda: HmacSigner(SIGNER_SECRET, excluded=7),  # type: ignore[arg-type]  # wrong on purpose
@@ -121,42 +133,6 @@ WRONG: "list[Callable[[], object]]" = [
 
 @pytest.mark.parametrize("make", WRONG)
 def test_what_is_made_wrongly_tells_nothing(net: Dragnet, make: "Callable[[], object]") -> None:
-    with pytest.raises((TypeError, ConfigurationError, InvalidOrderError)) as caught:
+    with pytest.raises((TypeError, ZeroDivisionError, GatewayError)) as caught:
         make()
     net.catch_error("making", caught.value)
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("card", int(CARD)),
-        ("card", f"{CARD[:4]} {CARD[4:8]} {CARD[8:12]} {CARD[12:]}"),
-        ("card", f"{CARD}\ud800"),
-        ("card", CARD.encode()),
-        ("security_code", int(CODE)),
-        ("security_code", f"{CODE}\udfff"),
-        ("token_id", [TOKEN]),
-        ("amount", 12.3),
-        ("nonsense", "x"),
-        ("items", (1 / 0 for _ in "x")),
-    ],
-)
-def test_a_payment_that_is_made_wrongly_hides_its_arguments(
-    net: Dragnet, field: str, value: object
-) -> None:
-    given: dict[str, Any] = {
-        "order_no": "N-1",
-        "currency": "EUR",
-        "amount": "12.30",
-        "card": CARD,
-        "expiration_month": "11",
-        "expiration_year": "2031",
-        "security_code": CODE,
-    }
-    given[field] = value
-    with pytest.raises((TypeError, InvalidOrderError, ZeroDivisionError)) as caught:
-        DirectPayment(**given)
-    # The first frame is this very test's, which holds the arguments itself.
-    trace = caught.value.__traceback__
-    assert trace is not None
-    net.catch_error("making", caught.value.with_traceback(trace.tb_next))

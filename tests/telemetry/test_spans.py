@@ -13,7 +13,6 @@ from gateway_async import (
     BatchPolicy,
     GatewayClient,
     InvalidOrderError,
-    OutcomeStatus,
     OutcomeUnknownError,
     RecoveryPolicy,
     RetryPolicy,
@@ -139,6 +138,15 @@ async def test_a_request_says_how_it_ended(
     assert attributes == {**attributes, **request_says}
     assert ("error.type" in attributes) is ("error.type" in request_says)
     assert _attributes(batch)["batch.retries"] == attributes["request.attempts"] - 1
+    errors = {(operation, attributes.get("error.type")): 1}
+    assert recorder.sums("requests", OPERATION, "error.type") == errors
+    outcomes = {
+        (operation, name.removeprefix("outcomes.")): count
+        for name, count in _attributes(batch).items()
+        if name.startswith("outcomes.")
+    }
+    assert recorder.sums("outcomes", OPERATION, STATUS) == outcomes
+    assert sum(outcomes.values()) == 2
 
 
 async def test_nothing_sent_is_an_error(recorder: Recorder, sandbox: "Sandbox") -> None:
@@ -353,27 +361,6 @@ async def test_a_job_is_a_batch_that_has_a_name(
     assert _attributes(again)["outcomes.succeeded"] == 4
     assert recorder.children(again) == []
     assert recorder.sums("outcomes", OPERATION, STATUS) == {("refund", "succeeded"): 4}
-
-
-# Metrics
-
-
-async def test_outcomes_are_those_of_the_result(sandbox: "Sandbox", recorder: Recorder) -> None:
-    sandbox.faults.add("refund", faults.DropReply(times=2))
-    declined = orders_for("refund", sandbox.seed(2, status="authorised"))
-    policy = BatchPolicy(chunk_size=2, concurrency=1, stop_after_unknown=2)
-    async with client_of(sandbox, telemetry=recorder.telemetry, policy=policy) as gateway:
-        stopped = await gateway.refund(seeded(sandbox, 9))
-        mixed = await gateway.refund([*declined, *seeded(sandbox, 3)])
-    assert stopped.counts[OutcomeStatus.NOT_SENT] == 5
-    expected = {
-        ("refund", str(status)): stopped.counts[status] + mixed.counts[status]
-        for status in OutcomeStatus
-        if stopped.counts[status] + mixed.counts[status]
-    }
-    assert recorder.sums("outcomes", OPERATION, STATUS) == expected
-    by_error = recorder.sums("requests", OPERATION, "error.type")
-    assert by_error == {("refund", "OutcomeUnknownError"): 2, ("refund", None): 3}
 
 
 async def test_each_attempt_is_measured_and_all_but_the_first_are_retries(
