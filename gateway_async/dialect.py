@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.errors import ConfigurationError
-from gateway_async.operations import OPERATIONS, BodyFormat
+from gateway_async.operations import ADDED_FIELDS, OPERATIONS, BodyFormat
 from gateway_async.settings import (
     check,
     is_count,
@@ -26,7 +26,6 @@ from gateway_async.settings import (
     to_plain,
     to_set,
 )
-from gateway_async.signing import ADDED_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

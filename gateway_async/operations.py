@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
+ADDED_FIELDS = frozenset({"merchant_id", "account_id", "encryption_data"})
+"""What the client itself adds to a request: no other field of it may have these names."""
+
+
 class OperationClass(StrEnum):
     """What a repeat of the operation would do."""
 

@@ -32,9 +32,15 @@ from gateway_async.models.values import (
     mask_card,
     plain_text,
 )
-from gateway_async.operations import BodyFormat, Operation, OperationClass, ReplyFormat
+from gateway_async.operations import (
+    ADDED_FIELDS,
+    BodyFormat,
+    Operation,
+    OperationClass,
+    ReplyFormat,
+)
 from gateway_async.session import CALL_CANCELLED, Attempts, Gate, Request
-from gateway_async.signing import ADDED_FIELDS, SIGNATURE_FIELD
+from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.transport import HttpResponse
 from gateway_async.wire.decode import (
     charset_of,

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from gateway_async.operations import Operation
 
 SIGNATURE_FIELD = "encryption_data"
-ADDED_FIELDS = frozenset({"merchant_id", "account_id", SIGNATURE_FIELD})
-"""What the client itself adds to a request: no other field of it may have these names."""
 
 _PAIR = "{name}={value}"
 _NAME_SIGN = r"[\w.\[\]-]+="
