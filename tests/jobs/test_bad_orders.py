@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-import attrs
 import pytest
 
 from gateway_async import InvalidOrderError
@@ -11,13 +10,10 @@ from gateway_async.errors import JournalError
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox
 from tests.jobs.books import (
-    POLICY,
-    SUCCEEDED,
     Make,
     check_conserved,
     effects,
     seeded,
-    statuses,
     streamed,
 )
 from tests.journal.tables import Tables
@@ -77,15 +73,3 @@ async def test_an_input_that_raises(sandbox: Sandbox, make: Make, journal: Journ
     with pytest.raises(JournalError, match="not submitted to its end"):
         await make().resume(journal.job("job"))
     check_conserved(await make().refund(orders, job=journal.job("job")), orders)
-
-
-@pytest.mark.parametrize("duplicates", ["serialize", "allow"])
-async def test_duplicates_that_were_asked_for(
-    sandbox: Sandbox, make: Make, journal: Journal, duplicates: str
-) -> None:
-    orders = seeded(sandbox, 2) * 2
-    policy = attrs.evolve(POLICY, duplicates=duplicates)
-    result = await make(policy=policy).refund(iter(orders), job=journal.job("job"))
-    check_conserved(result, orders)
-    assert set(statuses(result)) == {SUCCEEDED}
-    assert effects(sandbox, orders[:2]) == [2, 2]

@@ -13,7 +13,7 @@ from tests.orders import made_up, orders_for
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
-FEW, MANY = 4_000, 8_000
+FEW, MANY = 2_000, 4_000
 MOST_GROWTH = 250
 """Bytes an order, at most; an order that is kept takes about 1,000."""
 
