@@ -150,7 +150,7 @@ def recent_request(operation: "Operation", session: "Session") -> Request[Page[A
         text = message(payload.get("return_message")) or ""
         if code not in session.dialect.done_return_statuses:
             raise RejectedError(
-                f"the gateway refused the page: return_status {code!r}, return_message {text!r}",
+                f"the gateway refused the look-up: return_status {code!r}, return_message {text!r}",
                 code=code,
                 text=text,
             )

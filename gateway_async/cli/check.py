@@ -6,13 +6,12 @@ was seen, what it may mean, and the question to ask.
 
 import asyncio
 import contextlib
-import json as json_format
 import os
 import re
 import socket
 import ssl
 import tomllib
-from collections.abc import Iterator, Mapping, Set as AbstractSet
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -29,7 +28,7 @@ import attrs
 from gateway_async.batching.results import Outcome
 from gateway_async.cli import options
 from gateway_async.cli.console import Console, print_json, standard_output
-from gateway_async.cli.settings import Settings, default_path
+from gateway_async.cli.settings import Settings, default_path, to_toml
 from gateway_async.cli.tables import OutFile, new_file
 from gateway_async.client import DEFAULT_MAX_REPLY_BYTES
 from gateway_async.dialect import Dialect
@@ -379,7 +378,9 @@ def judge(  # noqa: C901, PLR0912  # one step after the other
     if not way.addresses:
         found["address"] = UNKNOWN, f"{way.host} has no address ({way.problem})"
         return found
-    found["address"] = OK, f"{way.host} is {', '.join(way.addresses)}"
+    listed = ", ".join(way.addresses)
+    is_same = listed == way.host
+    found["address"] = OK, f"{way.host} is {'an address' if is_same else listed}"
     if not way.local:
         hint = ""
         if way.proxy is None and any(os.environ.get(name) for name in _PROXIES):
@@ -623,7 +624,7 @@ def write_config(settings: Settings) -> str:
             said = {k: one for k, one in found.items() if one is not None and one != default[k]}
             tables[name] = said, default
         elif value != defaults[name] and not (name == "proxy" and "@" in value):
-            lines.append(f"{name} = {_toml(value)}")
+            lines.append(f"{name} = {to_toml(value)}")
     lines += [
         "",
         "# rate: How many requests a second may we send? (section 8) Without it, there is",
@@ -632,26 +633,10 @@ def write_config(settings: Settings) -> str:
     for table, (said, default) in tables.items():
         is_open = not (table == "signer" and "factory" in said)  # which answers for all of it
         questions = QUESTIONS.get(table, {}) if is_open else {}
-        rest = [f"{name} = {_toml(one)}" for name, one in said.items() if name not in questions]
+        rest = [f"{name} = {to_toml(one)}" for name, one in said.items() if name not in questions]
         if questions or rest:
             lines += ["", f"[{table}]", *rest]
         for name, question in questions.items():
-            line = f"{name} = {_toml(said.get(name, default[name]))}"
+            line = f"{name} = {to_toml(said.get(name, default[name]))}"
             lines += [f"# {question}", line if name in said else f"# {line}"]
     return "\n".join(lines) + "\n"
-
-
-def _toml(value: Any) -> str:
-    """Write a value as TOML."""
-    if isinstance(value, Path):
-        return _toml(str(value.absolute()))
-    if isinstance(value, str):  # JSON writes all that it must but this
-        return json_format.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, Mapping):
-        pairs = ", ".join(f"{_toml(name)} = {_toml(one)}" for name, one in value.items())
-        return f"{{ {pairs} }}" if pairs else "{}"
-    if isinstance(value, AbstractSet):
-        return _toml(sorted(value))
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    return json_format.dumps(value)

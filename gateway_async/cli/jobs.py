@@ -421,7 +421,8 @@ async def _left(settings: Settings, name: str) -> tuple[JobStatus, Totals]:
         if status.is_cut:
             raise ConfigurationError(
                 f"job {name} was cut into slices, which workers run: start one with "
-                "`gateway-async worker`, and see how far it comes with `gateway-async watch`"
+                "`gateway-async worker --broker amqp://HOST/`, and see how far it comes with "
+                "`gateway-async watch`"
             )
         layout = LAYOUTS[status.operation]
         if layout.confirms:

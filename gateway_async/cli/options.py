@@ -106,7 +106,9 @@ class Files:
             ConfigurationError: If none is named.
         """
         if self.out is None:
-            raise ConfigurationError("--out: say where they go, such as --out outcomes.csv")
+            raise ConfigurationError(
+                "--out is missing: name the file for the outcomes, such as --out outcomes.csv"
+            )
         return self.out
 
     def check_json(self) -> None:

@@ -273,7 +273,7 @@ class Run:
         for reason, count in shown:
             tell("reason", f"{count} x {reason}", count=count, reason=reason)
         if more := self.reasons.total() - sum(count for _, count in shown):
-            tell("reason", f"and {more:,} for other reasons, in the outcomes", count=more)
+            tell("reason", f"and {more:,} more, in the outcomes", count=more)
         if self.unexpected:
             text = f"records that belong to no order of the file: {self.unexpected}"
             tell("unexpected", text, count=self.unexpected)
@@ -500,7 +500,7 @@ async def drive(
     """
     left: Iterable[Any] | None = None
     has_begun, started = True, time.monotonic()
-    ticker = asyncio.create_task(_ticking(tick))
+    ticker = asyncio.create_task(ticking(tick))
     try:
         with stop.cancelling(), contextlib.suppress(asyncio.CancelledError):
             async with streamed:
@@ -526,7 +526,8 @@ async def drive(
         raise run.failure or ConfigurationError("stopped before anything was sent")
 
 
-async def _ticking(tick: Callable[[], None]) -> None:
+async def ticking(tick: Callable[[], None]) -> None:
+    """Call something twice a second, until it is cancelled."""
     while True:
         await asyncio.sleep(_SECONDS_BETWEEN_TICKS)
         tick()

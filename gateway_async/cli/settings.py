@@ -6,12 +6,13 @@ It is read last.
 
 import functools
 import importlib
+import json
 import os
 import ssl
 import stat
 import tomllib
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set as AbstractSet
 from contextlib import AbstractAsyncContextManager
 from difflib import get_close_matches
 from pathlib import Path
@@ -379,10 +380,10 @@ def _read_file(
         raise ConfigurationError(f"cannot read {chosen}: there is no such file") from None
     except OSError as error:
         raise ConfigurationError(f"cannot read {chosen}: {error.strerror}") from None
-    except ValueError as error:  # it is not quoted: it may hold what it should not
-        _, found, place = str(error).rpartition("(at ")
-        where = f"at {place.rstrip(')')}" if found else "it is not UTF-8"
-        raise ConfigurationError(f"{chosen}: not TOML: {where}") from None
+    except tomllib.TOMLDecodeError as error:  # it names keys and a character, and quotes no value
+        raise ConfigurationError(f"{chosen}: not TOML: {error}") from None
+    except ValueError:
+        raise ConfigurationError(f"{chosen}: not TOML: it is not UTF-8") from None
     profiles = document.pop("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(p, dict) for p in profiles.values()):
         raise ConfigurationError(f"{chosen}: profiles: expected tables like [profiles.test]")
@@ -555,3 +556,19 @@ def _made(factory: object, secret: str) -> Any:
             f"signer, got {factory!r}"
         )
     return signer
+
+
+def to_toml(value: Any) -> str:
+    """Write a value as TOML."""
+    if isinstance(value, Path):
+        return to_toml(str(value.absolute()))
+    if isinstance(value, str):  # JSON writes all that it must but this
+        return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Mapping):
+        pairs = ", ".join(f"{to_toml(name)} = {to_toml(one)}" for name, one in value.items())
+        return f"{{ {pairs} }}" if pairs else "{}"
+    if isinstance(value, AbstractSet):
+        return to_toml(sorted(value))
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(to_toml, value))}]"
+    return json.dumps(value)

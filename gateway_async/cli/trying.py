@@ -23,9 +23,10 @@ from rich.console import Console as RichConsole
 from gateway_async.cli import options
 from gateway_async.cli.console import Console, Stage, summary_table
 from gateway_async.cli.run import DONE, NOT_ALL_DONE
-from gateway_async.cli.settings import default_path
+from gateway_async.cli.settings import default_path, to_toml
 from gateway_async.cli.tables import Format, out_file
 from gateway_async.client import GatewayClient
+from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.orders import CaptureOrder, OrderRef, RefundOrder
 from gateway_async.models.payments import DirectPayment
@@ -327,12 +328,13 @@ def how_to_reach(made: Sandbox, where: ServerOptions, wanted: OrderOptions) -> s
     had = f"it has {wanted.orders:,} orders" if wanted.orders else "it has no orders yet"
     if not (wanted.orders and wanted.orders_csv):
         had += "; --orders 100 --orders-csv orders.csv makes some, and a file of them"
-    statuses = ", ".join(f'"{status}"' for status in sorted(made.dialect.declined_statuses))
+    usual, own = (attrs.asdict(one, recurse=False) for one in (Dialect(), made.dialect))
+    fields = (f"{name} = {to_toml(one)}\n" for name, one in own.items() if one != usual[name])
     return (
         f"sandbox listening on {made.base_url}\n"
         + "".join(f"export {name}={value}\n" for name, value in variables.items())
         + f"{secret}{had}\n"
-        f"for its refusals to be declined, write into {default_path(os.environ)}, or into a file "
-        "that you name by --config:\n"
-        f"[dialect]\ndeclined_statuses = [{statuses}]\n"
+        "for its answers to be understood, write these lines under [dialect] into "
+        f"{default_path(os.environ)}, or into a file that you name by --config (add the heading "
+        f"only if the file has none):\n[dialect]\n{''.join(fields)}"
     )

@@ -14,7 +14,7 @@ from gateway_async.cli import options
 from gateway_async.cli.console import gauged, print_json
 from gateway_async.cli.jobs import find_job, so_far
 from gateway_async.cli.orders import LAYOUTS, OrderFile, wording
-from gateway_async.cli.run import DONE, NOT_ALL_DONE, UNSETTLED, Stop, confirm, on_job
+from gateway_async.cli.run import DONE, NOT_ALL_DONE, UNSETTLED, Stop, confirm, on_job, ticking
 from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import Format, open_table
 from gateway_async.client import GatewayClient
@@ -153,6 +153,7 @@ def submit(
     said = f"its {count:,} orders wait for workers"
     if known.status is not None:
         said = f"workers send what is left of its {count:,} orders"
+    said += " (start one with `gateway-async worker --broker amqp://HOST/`)"
     console.tell("submitted", f"{known.described}; {said}", orders=count, **known.facts)
     return DONE
 
@@ -176,7 +177,7 @@ async def worker(
     settings, url = gateway.settings(pace), queue.url()
     if url is None:
         raise ConfigurationError(
-            "--broker: say which queue to work for, such as amqp://host/ (or GATEWAY_BROKER)"
+            "--broker: name the RabbitMQ to work for, such as amqp://HOST/ (or GATEWAY_BROKER)"
         )
     credentials = settings.credentials(os.environ, console.warn)
     policy = attrs.evolve(_POLICY, lease_seconds=settings.journal_lease_seconds)
@@ -221,10 +222,17 @@ async def watch(
     async with gateway.settings().open_journal(create=False) as journal:
         last: JobStatus | JobProgress = await journal.status(job)
         with gauged(console, job, last.total) as gauge:
-            async for last in watch_job(journal, job, _POLICY.watch_seconds):
-                gauge.counts.clear()
-                gauge.counts.update({str(s): n for s, n in last.counts.items() if n})
-                gauge.reach(last.settled)
+            ticker = asyncio.create_task(ticking(gauge.tick))
+            try:
+                async for last in watch_job(journal, job, _POLICY.watch_seconds):
+                    is_first = not gauge.counts
+                    gauge.counts.clear()
+                    gauge.counts.update({str(s): n for s, n in last.counts.items() if n})
+                    gauge.reach(last.settled)
+                    if is_first:
+                        gauge.show()
+            finally:
+                ticker.cancel()
     counts = {str(state): count for state, count in last.counts.items() if count}
     console.tell("done", f"job {job}: {so_far(last.counts) or 'no orders'}", counts=counts)
     if json:

@@ -279,10 +279,12 @@ class Submission:
             known = getattr(job, name)
             is_open = name == "gateway" and not (known and given)
             if known != storable(given) and not is_open:
-                raise self._conflict(f"its {name} is {known!r}, not {given!r}")
+                difference = f"its {name} is {known!r}, not {given!r}"
+                raise self._conflict(difference, is_cut=bool(job.slice_size))
         if bool(job.slice_size) != bool(self.slice_size):
             kind = "was cut into slices" if job.slice_size else "is in one piece"
-            raise self._conflict(f"it {kind}, and is run as such only")
+            difference = f"it {kind}, and is run as such only"
+            raise self._conflict(difference, is_cut=bool(job.slice_size))
 
     async def _compare(self, job: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> None:
         def read(first: int, last: int) -> "asyncio.Future[list[str]]":
@@ -314,11 +316,17 @@ class Submission:
                     f"which differs in {', '.join(fields)}"
                 )
 
-    def _conflict(self, difference: str) -> GatewayError:
+    def _conflict(self, difference: str, *, is_cut: bool | None = None) -> GatewayError:
+        how = "`resume` continues it"
+        if self.slice_size if is_cut is None else is_cut:
+            how = (
+                "Workers run it: start one with `gateway-async worker --broker amqp://HOST/`, or "
+                "with `Workers` in Python"
+            )
         return JobConflictError(
-            f"job {self.name!r} exists already: {difference}; nothing was changed. `resume` "
-            "continues it. Use a new name only for different orders: those of this job would be "
-            "sent again under another name",
+            f"job {self.name!r} exists already: {difference}; nothing was changed. {how}. Use a "
+            "new name only for different orders: those of this job would be sent again under "
+            "another name",
             job=self.name,
         )
 

@@ -90,6 +90,7 @@ async def test_an_address_that_leads_nowhere(sandbox: Sandbox) -> None:
         ended, found = await check(sandbox, "--base-url", address)
     assert ended.code == 3
     assert "refused" in found["connection"]["seen"]
+    assert found["address"]["seen"] == "127.0.0.1 is an address"
     assert address.removeprefix("http://") in found["connection"]["advice"]
     assert set(statuses_of(found).values()) == {"unknown", "skipped"}
     host = ".".join(["x" * 60] * 5)  # longer than a name can be, so that no resolver is asked

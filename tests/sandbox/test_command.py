@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,9 +18,9 @@ import attrs
 import pytest
 from cyclopts import CycloptsError
 
-from gateway_async import Dialect
 from gateway_async.cli import app
 from gateway_async.cli.console import Console
+from gateway_async.cli.settings import read_settings
 from gateway_async.cli.trying import (
     FaultOptions,
     OrderOptions,
@@ -81,7 +80,7 @@ def served(
         assert process.stdout is not None
         assert process.stderr is not None
         said = ""
-        while "\ndeclined_statuses" not in said:
+        while "\npayment_states" not in said:  # the last line
             line = process.stdout.readline()
             assert line, process.stderr.read()
             said += line
@@ -110,6 +109,7 @@ def test_a_signal_ends_it_where_a_loop_takes_none(number: int) -> None:
 )
 async def test_it_says_what_it_has_and_which_secret(
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
     orders: int,
     secret_env: str | None,
     set_to: str | None,
@@ -127,6 +127,9 @@ async def test_it_says_what_it_has_and_which_secret(
     assert f"it has {had}" in said
     assert "/home/me/.config/gateway-async/config.toml" in said
     assert "mine" not in said
+    assert "add the heading only if the file has none" in said
+    (tmp_path / "config.toml").write_text(said[said.index("[dialect]\n") :])
+    assert read_settings({"config": tmp_path / "config.toml"}, {}).dialect == made.dialect
 
 
 @pytest.mark.slow
@@ -154,8 +157,6 @@ def test_it_says_how_to_reach_it_and_its_file_is_one_for_the_command_line(tmp_pa
     assert (variables["GATEWAY_MERCHANT_ID"], variables["GATEWAY_SECRET"]) == ("a shop's", secret)
     assert secret not in it.said
     assert "\nit has 3 orders\n" in it.said
-    dialect = tomllib.loads("[dialect]" + it.said.partition("[dialect]")[2])["dialect"]
-    assert Dialect(**dialect).declined_statuses == Sandbox().dialect.declined_statuses
 
 
 def test_a_file_that_exists_already_is_kept(

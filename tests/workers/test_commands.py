@@ -83,7 +83,7 @@ async def test_a_file_is_submitted_worked_on_and_watched(
         submit = ("submit", file, "--job", "month-end", "--slice-size", 10, "--yes", *queue)
         code, said_first = await commands.run(*submit, broker=server_url())
         assert (code, said_first.startswith("new job month-end in ")) == (0, True)
-        assert said_first.endswith("; its 30 orders wait for workers\n")
+        assert "; its 30 orders wait for workers (start one with `gateway" in said_first
         code, said_last = await commands.run("watch", "month-end", "--log-format", "json")
         told = [json.loads(line) for line in said_last.splitlines()]
         assert (code, told[-1]["event"], told[-1]["counts"]) == (0, "done", {"succeeded": 30})
@@ -139,8 +139,13 @@ def test_a_job_is_submitted_without_a_queue_and_said_to_be_new(
     place = first["journal"]
     assert place in url
     assert (first["is_new"], again["is_new"]) == (True, False)
-    assert first["message"] == f"new job month-end in {place}; its 5 orders wait for workers"
+    how = "(start one with `gateway-async worker --broker amqp://HOST/`)"
+    assert first["message"] == f"new job month-end in {place}; its 5 orders wait for workers {how}"
     assert f" in {place} goes on: 5 new; workers send what is left" in again["message"]
+    assert again["message"].endswith(how)
+    capture = ["refund", str(settings), "--job", "month-end", "--yes", "--out", "out.csv"]
+    assert run(capture) == 2
+    assert "Workers run it: start one with `gateway-async worker" in capsys.readouterr().err
 
     async def due() -> tuple[list[int], list[tuple[str, int]]]:
         async with Journal.open(url) as journal:
@@ -169,7 +174,10 @@ def test_what_is_held_is_said_where_a_job_is_watched(
     assert run(["submit", str(settings), "--job", "month-end", "--yes"]) == 0
     monkeypatch.setattr("gateway_async.cli.workers.watch_job", watched)
     assert run(["watch", "month-end"]) == 3
-    assert "\n  gateway-async jobs show month-end\n" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "month-end: 5 of 5, " in told
+    assert "4 succeeded, 1 held" in told
+    assert "\n  gateway-async jobs show month-end\n" in told
 
 
 @pytest.mark.parametrize(
@@ -177,7 +185,7 @@ def test_what_is_held_is_said_where_a_job_is_watched(
     [
         (("submit", "FILE", "--job", "month-end"), "", "there is no terminal to confirm it at"),
         (("submit", "FILE", "--job", "x", "--report", "x.html"), "", "Unknown option: "),
-        (("worker",), "", "--broker: say which queue to work for"),
+        (("worker",), "", "--broker: name the RabbitMQ to work for"),
         (("worker", "--broker", "amqp://me:hidden@host/"), "", "a password in an option shows"),
         (("worker",), "http://host/", "broker: expected amqp://user:password@host/"),
         (("worker",), "amqp://host:port/", "broker: expected amqp://user:password@host/"),
