@@ -302,8 +302,15 @@ async def outcomes(
     """
     place = files.place
     async with gateway.settings().open_journal(create=False) as journal:
-        layout = LAYOUTS[(await journal.status(name)).operation]
-        run = Run(command="jobs outcomes", console=console, files=files, job=name)
+        operation = (await journal.status(name)).operation
+        layout = LAYOUTS[operation]
+        run = Run(
+            command="jobs outcomes",
+            console=console,
+            files=files,
+            job=name,
+            operation=operation,
+        )
         with (
             run.reporting(),
             out_file(place, files.format, console.warn) as file,
@@ -462,6 +469,7 @@ def resume(
         settings=settings,
         options=gateway.again,
         job=name,
+        operation=status.operation,
     )
 
     def ask() -> None:
@@ -476,6 +484,7 @@ def resume(
             settings.client(credentials, telemetry=run.latencies) as client,
         ):
             await collect(client.resume(journal.job(name)), run.see, run, stop, status.total)
+            run.held = (await journal.status(name)).counts[JobState.HELD]
 
     def write(file: OutFile) -> None:
         async def written() -> None:

@@ -27,6 +27,7 @@ from gateway_async.cli.run import DONE, Run, Stop, confirm
 from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import STDIO, OutFile, open_table
 from gateway_async.errors import ConfigurationError, JournalError, NotSentError
+from gateway_async.journal import JobState
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.values import MASK
 from gateway_async.operations import PAYOUT, Operation, OperationClass
@@ -121,6 +122,7 @@ def send(  # noqa: C901  # closures see what the command was given
                     results.rest = _GIVE_AGAIN
                     async for outcome in journal.outcomes(known.name):
                         results.keep(outcome)
+                run.held = (await journal.status(known.name)).counts[JobState.HELD]
 
         return run.carry_out(work, results.write, ask=ask)
 

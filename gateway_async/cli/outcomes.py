@@ -23,6 +23,7 @@ from gateway_async.errors import RejectedError
 from gateway_async.journal.rows import Row
 from gateway_async.models.orders import OutcomeStatus
 
+_DECISION_NOTE = "decision_note"
 _NOT_KNOWN = OutcomeStatus.UNKNOWN, "the run ended before the outcome was known"
 
 
@@ -84,7 +85,7 @@ def _without_empty(value: object) -> object:
 
 def job_columns(layout: Layout) -> list[str]:
     """Return the columns of a file with the orders of a job."""
-    return ["index", "state", *_given(layout), *layout.result_columns, IN_JOB]
+    return ["index", "state", *_given(layout), *layout.result_columns, _DECISION_NOTE, IN_JOB]
 
 
 def job_cells(name: str, row: Row, layout: Layout) -> dict[str, Any]:
@@ -92,7 +93,8 @@ def job_cells(name: str, row: Row, layout: Layout) -> dict[str, Any]:
     outcome = row.outcome()
     results = zip(layout.result_columns, outcome_cells(outcome, layout), strict=True)
     given = {column: _plain(_value(outcome.order, column)) for column in _given(layout)}
-    return {"index": row.index, "state": str(row.state), **given, **dict(results), IN_JOB: name}
+    own = {_DECISION_NOTE: row.known.note or None, IN_JOB: name}
+    return {"index": row.index, "state": str(row.state), **given, **dict(results), **own}
 
 
 def _given(layout: Layout) -> list[str]:

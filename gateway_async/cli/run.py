@@ -36,6 +36,7 @@ from gateway_async.errors import (
     NotDoneError,
     OutcomeUnknownError,
 )
+from gateway_async.operations import OPERATIONS
 from gateway_async.reconciliation.summary import Summary
 from gateway_async.report import Head, Report, render
 from gateway_async.report.report import BEGINNING
@@ -117,8 +118,10 @@ class Run:
         report: Collects the report; None where none was asked for.
         books: What a reconciliation came to.
         counts: How many orders have each status.
-        held: How many of those that are not sent wait for a decision: they were proved not to be
-            done, the gateway lists a refund like them, or another job has the payout.
+        operation: The operation of the orders.
+        held: How many orders wait for a decision, as the journal has it at the end.
+        held_unsent: How many that are not sent are held: they were proved not to be done, the
+            gateway lists a refund like them, or another job has the payout.
         not_done: How many of those were proved not to be done.
         unlisted: How many have a reply with a status or text that the dialect does not list.
         reasons: How many orders did not succeed for each reason; the first thousand reasons.
@@ -142,7 +145,9 @@ class Run:
     report: Report | None = None
     books: Summary | None = None
     counts: Counter[str] = attrs.field(factory=Counter)
+    operation: str = attrs.Factory(lambda run: run.command.replace("-", "_"), takes_self=True)
     held: int = 0
+    held_unsent: int = 0
     not_done: int = 0
     unlisted: int = 0
     reasons: Counter[str] = attrs.field(factory=Counter)
@@ -158,7 +163,7 @@ class Run:
         """Count one outcome, and pass it on to the report."""
         self.counts[str(outcome.status)] += 1
         held = NotDoneError | AlikeRefundError | DuplicateOrderError
-        self.held += isinstance(outcome.error, held)
+        self.held_unsent += isinstance(outcome.error, held)
         self.not_done += isinstance(outcome.error, NotDoneError)
         self.unlisted += is_unlisted(outcome.error)
         self.note_reason(outcome.error)
@@ -288,7 +293,8 @@ class Run:
             self.console.tell("next", f"{what}:\n  {command}", command=command)
             self.next_lines.append(command)
 
-        unknown, left = self.counts["unknown"], self.counts["not_sent"] - self.held
+        left = self.counts["not_sent"] - self.held_unsent
+        unknown = max(0, self.counts["unknown"] - (self.held - self.held_unsent))
         if self.job is None:
             if self.exit_code == UNSETTLED:
                 self.next_lines.append("not all was answered and written: give the command again")
@@ -301,15 +307,7 @@ class Run:
             kind = ("--format", self.files.format) if words and self.files.out == STDIO else ()
             line(f"{unknown} unknown and {left} not sent; go on with", *words, *kind)
         if self.held:
-            what = (
-                f"{self.held} are held: they wait for your decision (`gateway-async jobs resolve`)"
-            )
-            if self.not_done:
-                what += (
-                    f"; the {self.not_done} that were proved not to be done also go out by this "
-                    "command with `resend_absent = true` under [recovery]"
-                )
-            self.console.tell("held", what, count=self.held)
+            self.console.tell("held", self._held_words(), count=self.held)
         if self.unlisted:
             text = UNLISTED.format(count=self.unlisted)
             self.console.tell("unlisted", text, count=self.unlisted)
@@ -318,6 +316,19 @@ class Run:
         if self.misplaced:
             words = ("outcomes", self.job, "--out", "outcomes.csv")
             line("the journal has the outcomes; write them with", *words)
+
+    def _held_words(self) -> str:
+        """Say what to do about held orders."""
+        words = f"{self.held} are held: they wait for your decision (`gateway-async jobs resolve`)"
+        asked = OPERATIONS[self.operation]
+        if not asked.recovered_by:
+            words += f"; ask the gateway by {asked.identity_field}"
+        if self.not_done:
+            words += (
+                f"; the {self.not_done} that were proved not to be done also go out by this "
+                "command with `resend_absent = true` under [recovery]"
+            )
+        return words
 
     # The report
 
@@ -346,7 +357,7 @@ class Run:
                 "name another file, such as --report night.html"
             )
         started = datetime.now().astimezone()
-        self.report = report = Report(self.command.replace("-", "_"), job=self.job)
+        self.report = report = Report(self.operation, job=self.job)
         with new_file(path, warn, option="--report: ", replaces=_may_be_replaced) as file:
             try:
                 yield

@@ -485,7 +485,7 @@ def decide(
         return known._replace(
             state=state,
             code="",
-            text=cut(f"an operator decided: {note}"),
+            text=cut(f"decided by a person: {note}"),
             said="",
             proof=BY_OPERATOR,
             note=storable(note),

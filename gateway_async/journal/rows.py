@@ -490,7 +490,8 @@ def _error_of(row: Row) -> GatewayError | None:
     error: GatewayError | None = None
     if row.state is JobState.DECLINED:
         text = known.text or "the gateway declined it"
-        error = RejectedError(text, code=known.code, text=known.text)
+        said_by_gateway = "" if known.proof == BY_OPERATOR else known.text
+        error = RejectedError(text, code=known.code, text=said_by_gateway)
     elif row.state is JobState.NEW:
         error = NotSentError(f"not sent yet: {known.text or 'the job has not come to it'}")
     elif row.state is JobState.INTENT:

@@ -74,6 +74,8 @@ _UNKNOWN = {
     **dict.fromkeys(("query", "search_refunds"), "look_again"),
     "recover": "not_settled",
 }
+# Operations whose orders no look-up shows, by the client's methods.
+_NOT_LOOKED_UP = frozenset({"review", "payout", "payouts"})
 
 
 @attrs.frozen(kw_only=True)
@@ -337,7 +339,8 @@ class Report:
         if isinstance(error, InvalidOrderError):
             return "invalid"
         if status == "unknown":
-            return "job" if self._job is not None else _UNKNOWN.get(self.operation, "ask")
+            in_job = "ask_in_job" if self.operation in _NOT_LOOKED_UP else "job"
+            return in_job if self._job is not None else _UNKNOWN.get(self.operation, "ask")
         if status == "not_sent" and self._job is not None:
             return "not_sent_in_job"
         return "alike" if isinstance(error, AlikeRefundError) else status

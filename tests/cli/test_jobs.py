@@ -138,8 +138,13 @@ async def test_what_a_job_has_is_not_sent_past_it(sandbox: Sandbox, tmp_path: Pa
 
     decided = ("jobs", "resolve", "night", "declined", "--state", "held", "--note", "no")
     assert (await run(sandbox, *decided, *CONFIGURED, cwd=tmp_path)).code == 0
-    declined = (*told[:3], "--state", "declined", "--out", "declined.csv", *CONFIGURED)
+    page = ("--report", "declined.html", *CONFIGURED)
+    declined = (*told[:3], "--state", "declined", "--out", "declined.csv", *page)
     assert (await run(sandbox, *declined, cwd=tmp_path)).code == 0
+    assert {row["error"] for row in outcomes(tmp_path / "declined.csv")} == {
+        "decided by a person: no"
+    }
+    assert "or a person decided so" in (tmp_path / "declined.html").read_text(encoding="utf-8")
     line = ("refund", "declined.csv", "--yes", "--out", "o.csv", *CONFIGURED)
     sent = await run(sandbox, *line, cwd=tmp_path)
     assert sent.code == 0, sent.stderr

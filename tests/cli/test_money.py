@@ -203,6 +203,8 @@ async def test_a_refusal_is_held_until_it_is_decided_on_unless_the_dialect_lists
         )
         told = ended.stderr + ended.stdout
         assert (is_told in told and "jobs resolve" in told) == (code == 3 or command == show)
+        assert ("1 are held" in told) == (code == 3)
+        assert "go on with" not in told
     assert "under [dialect]" not in (await run(sandbox, *show, cwd=tmp_path)).stdout
 
 

@@ -41,8 +41,13 @@ async def test_a_lost_reply_is_held_for_a_person_and_never_paid_again(
 ) -> None:
     write_payouts(tmp_path, *range(20))
     sandbox.faults.add("payout", DropReply(times=1))
-    ended = await run(sandbox, *LINE, "--concurrency", 10**12, cwd=tmp_path)
+    page = tmp_path / "n.html"
+    ended = await run(sandbox, *LINE, "--concurrency", 10**12, "--report", page, cwd=tmp_path)
     assert ended.code == 3, ended.stderr
+    assert "1 are held: they wait for your decision (`gateway-async jobs resolve`)" in ended.stderr
+    assert "; ask the gateway by request_id" in ended.stderr
+    assert "go on with" not in ended.stderr
+    assert "the next run of the job cannot find out" in page.read_text(encoding="utf-8")
     rows = outcomes(tmp_path / "out.csv")
     assert [row["note"] for row in rows] == [f"note {number}" for number in range(20)]
     (unknown,) = [row for row in rows if row["status"] == "unknown"]
@@ -64,6 +69,9 @@ async def test_a_lost_reply_is_held_for_a_person_and_never_paid_again(
         await run(sandbox, "jobs", "outcomes", job, "--out", "all.csv", *KEPT, cwd=tmp_path)
     ).code == 0
     rows = outcomes(tmp_path / "all.csv")
+    assert {row["request_id"]: row["decision_note"] for row in rows if row["decision_note"]} == {
+        unknown["request_id"]: "asked"
+    }
     assert {row["beneficiary.bank_details.iban"] for row in rows} == {IBAN}
     assert "beneficiary" not in rows[0]
     assert paid(sandbox, 20) == [1] * 20

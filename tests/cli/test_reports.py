@@ -79,7 +79,7 @@ def test_what_is_held_is_told_apart_from_what_the_next_run_sends(
     with told.reporting():
         told.see(Outcome(order=order, index=0, status=OutcomeStatus.NOT_SENT, error=error))
     (step,) = _read(page).left()
-    assert (told.held, advice in step.lower()) == (int(advice == "decide on it"), True), step
+    assert (told.held_unsent, advice in step.lower()) == (int(advice == "decide on it"), True), step
 
 
 async def test_a_job_says_how_to_go_on_and_is_told_again_from_its_journal(
@@ -109,7 +109,7 @@ async def test_a_job_says_how_to_go_on_and_is_told_again_from_its_journal(
     )
     assert ended.code == 0, ended.stderr
     read = _read(night)
-    assert read.texts["h1"] == ["0 of 60 orders done."]
+    assert read.texts["h1"] == ["0 of 60 refunds done."]
     known = {row["transaction_id"]: row["index"] for row in outcomes(out)}
     shown = dict(zip(read.column("Transaction"), read.column("Index"), strict=True))
     assert len(shown) >= 10

@@ -276,9 +276,9 @@ async def test_a_reference_is_a_record_of_a_refund(journal: Journal, tables: Tab
 
 DECISIONS: list[tuple[str, str, str]] = [
     ("succeeded", "succeeded", "None"),
-    (OutcomeStatus.DECLINED, "declined", "an operator decided: seen in the portal"),
-    ("not_sent", "new", "not sent yet: an operator decided: seen in the portal"),
-    ("unknown", "held", "an operator decided: seen in the portal"),
+    (OutcomeStatus.DECLINED, "declined", "decided by a person: seen in the portal"),
+    ("not_sent", "new", "not sent yet: decided by a person: seen in the portal"),
+    ("unknown", "held", "decided by a person: seen in the portal"),
 ]
 
 
@@ -294,6 +294,7 @@ async def test_an_operator_decides(journal: Journal, tables: Tables, before: str
             outcomes = [outcome async for outcome in journal.outcomes("job")]
             assert outcomes[4].status is OutcomeStatus(status)
             assert str(outcomes[4].error) == text
+            assert getattr(outcomes[4].error, "text", "") == ""  # the gateway said nothing
 
 
 async def test_what_an_operator_cannot_decide_changes_nothing(

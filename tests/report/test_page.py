@@ -185,6 +185,7 @@ def test_amounts_are_exact() -> None:
     [
         ("refund", None, UNKNOWN, OutcomeUnknownError, "Never send again; recover"),
         ("refund", "november", UNKNOWN, OutcomeUnknownError, "Never send again; run the job again"),
+        ("payout", "november", UNKNOWN, OutcomeUnknownError, "Never send again; ask the gateway"),
         ("recover", None, UNKNOWN, OutcomeUnknownError, "Never send again; see the reason"),
         ("review", None, UNKNOWN, OutcomeUnknownError, "Never send again; ask the gateway"),
         ("payout", None, UNKNOWN, OutcomeUnknownError, "Never send again; ask the gateway"),

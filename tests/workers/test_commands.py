@@ -159,7 +159,10 @@ def test_a_job_is_submitted_without_a_queue_and_said_to_be_new(
 def test_what_is_held_is_said_where_a_job_is_watched(
     settings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    told = ""
+
     async def watched(*_: object) -> AsyncIterator[JobProgress]:
+        nonlocal told
         counts = dict.fromkeys(JobState, 0) | {JobState.SUCCEEDED: 4, JobState.HELD: 1}
         yield JobProgress(
             job="month-end",
@@ -170,12 +173,17 @@ def test_what_is_held_is_said_where_a_job_is_watched(
             finished=3,
             running=0,
         )
+        async with asyncio.timeout(10):  # it is shown again and again, also where nothing changes
+            while told.count("month-end: 5 of 5, ") < 3:
+                await asyncio.sleep(0)
+                told += capsys.readouterr().err
 
     assert run(["submit", str(settings), "--job", "month-end", "--yes"]) == 0
     monkeypatch.setattr("gateway_async.cli.workers.watch_job", watched)
+    monkeypatch.setattr("gateway_async.cli.console.SECONDS_BETWEEN_LINES", 0)
+    monkeypatch.setattr("gateway_async.cli.run._SECONDS_BETWEEN_TICKS", 0)
     assert run(["watch", "month-end"]) == 3
-    told = capsys.readouterr().err
-    assert "month-end: 5 of 5, " in told
+    told += capsys.readouterr().err
     assert "4 succeeded, 1 held" in told
     assert "\n  gateway-async jobs show month-end\n" in told
 
