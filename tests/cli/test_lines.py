@@ -48,7 +48,7 @@ UNNAMED = [
     ("jobs --journal sqlite:///j.db", "there are no jobs yet in /"),
     ("jobs show night --journal sqlite:///j.db", "there is no journal"),
     ("jobs outcomes night --out o.csv --journal sqlite:///j.db", "there is no journal"),
-    ("jobs outcomes night --journal sqlite:///j.db", "--out: say where"),
+    ("jobs outcomes night --journal sqlite:///j.db", "--out is missing: name the file"),
     ("jobs resolve night 1 declined --note x --journal sqlite:///j.db", "no journal"),
     ("watch night --journal sqlite:///j.db", "there is no journal"),
     ("jobs --journal postgresql://me:hush@db/x", "a password in an option shows"),
