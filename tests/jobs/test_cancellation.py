@@ -1,20 +1,16 @@
 """A job that is cancelled, wherever it is, doubles nothing once it is run again."""
 
 import asyncio
-import contextlib
-import itertools
 from typing import Any
 
 import attrs
 import pytest
 
 from gateway_async import GatewayClient
-from gateway_async.batching.runner import BatchRunner
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Latency
 from tests.jobs.books import (
-    NOT_SENT,
     POLICY,
     RESENDING,
     SUCCEEDED,
@@ -52,37 +48,6 @@ async def _cancelled_in(turns: int, call: Any) -> bool:
     task.cancel()
     await asyncio.wait({task})
     return task.cancelled()
-
-
-class AlarmError(Exception):
-    """What a signal handler raises, wherever the program is just then."""
-
-
-@pytest.mark.parametrize("call", range(1, 4))
-async def test_what_was_told_as_not_sent_stays_so_when_a_job_is_cut_short(
-    sandbox: Sandbox, journal: Journal, monkeypatch: pytest.MonkeyPatch, call: int
-) -> None:
-    orders = seeded(sandbox, ORDERS)
-    batch = make_client(sandbox).refund(orders, job=journal.job("job"))
-    real, calls = BatchRunner._begin, itertools.count(1)
-
-    def alarmed(run: BatchRunner, *arguments: Any) -> Any:
-        if next(calls) == call:
-            for work in filter(asyncio.iscoroutine, arguments):
-                work.close()
-            raise AlarmError
-        return real(run, *arguments)
-
-    monkeypatch.setattr(BatchRunner, "_begin", alarmed)
-    with contextlib.suppress(AlarmError):
-        await batch
-    if working := {task for task in asyncio.all_tasks() if "worker" in task.get_name()}:
-        await asyncio.wait(working)
-    check_books(sandbox, [outcome for outcome in batch.result if outcome.status is NOT_SENT])
-    monkeypatch.undo()
-    result = await make_client(sandbox, recovery=RESENDING).resume(journal.job("job"))
-    assert result.counts[SUCCEEDED] == ORDERS
-    assert effects(sandbox, orders) == [1] * ORDERS
 
 
 async def _check_after(
