@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     R = TypeVar("R")
     T = TypeVar("T")
     _Kept = TypeVar("_Kept", bound=RefundRecord | ReviewRecord | PayoutResult | tuple[Any, ...])
-    """What recovery leaves as it is, or finds as well: it settles refunds from refund records."""
+    """Record types that stay the same after recovery."""
     Orders: TypeAlias = Iterable[T] | AsyncIterable[T]
 
 DEFAULT_MAX_REPLY_BYTES = 16 * 1024 * 1024

@@ -1,8 +1,9 @@
 """Jobs: batches over a journal, which survive the process that runs them.
 
-A job is the runner of any batch with a recorder and a feed over the journal. Its orders are stored
-first. Then, under its lease: what is unknown is looked up, what earlier processes settled is
-yielded, what is new is sent, and what is still unknown is looked up once more.
+A job runs the same `BatchRunner` as a plain batch; its orders come from the journal (`NewOrders`),
+and a recorder writes to it. Its orders are stored first. Then, under its lease: what is unknown is
+looked up, what earlier processes settled is yielded, what is new is sent, and what is still unknown
+is looked up once more.
 
 An order leaves only after its intent is durable, and only while the lease is ours; its outcome is
 yielded only after it is durable. What succeeded or was declined is yielded at once, the rest at the
@@ -392,7 +393,7 @@ class JobRunner(Runner):
         """Send what is new, and yield what is settled."""
         if self._is_leaving or self._lost is not None:
             return
-        # Only an import sees to it that no two are equal, and an earlier run may have waived it.
+        # Duplicates are refused at submission only, perhaps by another rule: send them in turn.
         lease = self._lease
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
@@ -581,7 +582,7 @@ class JobRunner(Runner):
         return None if task.cancelled() else task.result()
 
 
-# The feed
+# The orders that are new
 
 
 class NewOrders(Source):

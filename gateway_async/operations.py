@@ -1,7 +1,7 @@
 """The ten operations of the interface (section 4): one row says all that any room knows of one.
 
 `OPERATIONS` has every `Operation` by its name, which is that of the client's method; it is
-read-only. A new batch operation is its models, one row here, and its docs.
+read-only. What a new operation needs is in `docs/explanation/design.md`, "Add an operation".
 """
 
 from enum import StrEnum

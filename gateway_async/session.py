@@ -88,7 +88,8 @@ class Gate:
     Attributes:
         deadline: Loop time after which no request leaves.
         drain_seconds: How long a request that has left may take beyond the deadline.
-        is_open: Whether requests may leave at once: no deadline, no pause, no stop.
+        is_open: Whether requests may leave without a further look. False from the first deadline,
+            pause or stop on: then `wait_open` decides.
         paused_until: Loop time before which no request leaves.
         stopped_because: The reason of `stop`; None if it was not stopped.
     """
@@ -435,7 +436,7 @@ class Attempts(Generic[T]):
     async def _send(self, message: HttpRequest, tracker: SendTracker) -> HttpResponse:
         """Prepare the request, and hand it to the transport."""
         gate = self._gate
-        if not self._is_prepared and self._prepare is not None:  # once it is its turn
+        if not self._is_prepared and self._prepare is not None:  # when it is its turn
             await self._prepare()
             self._is_prepared = True
             gate.check()

@@ -130,7 +130,7 @@ class RetryPolicy:
     n-1, capped by `max_pause_seconds`; a Retry-After of the gateway is honoured up to that cap.
 
     Attributes:
-        attempts: Attempts in all, the first included.
+        attempts: Attempts in all, the first included. A job sends and recovers so often at most.
         first_pause_seconds: The upper bound of the first pause.
         max_pause_seconds: The upper bound of every pause.
     """

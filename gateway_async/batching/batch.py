@@ -1,7 +1,4 @@
-"""`Batch`: what a call with any number of orders returns, and what it shares with other calls.
-
-Each is a coroutine to await, or an asynchronous context manager to stream from; once.
-"""
+"""`Streamable`: awaited or streamed, once; reconciliation uses it, too. `Batch`: that of orders."""
 
 import asyncio
 import contextlib
@@ -118,7 +115,7 @@ class Streamable(Coroutine[Any, Any, Result], AsyncIterator[Item], Generic[Item,
         return self._ready.pop()
 
     async def _make_ready(self) -> None:
-        """Make the items of the next block that is settled.
+        """Make the items of the next chunk that is settled.
 
         Raises:
             StopAsyncIteration: At the end.

@@ -1,4 +1,4 @@
-"""Judges a reply: a verdict for each order of the chunk, or for a single payment or payout.
+"""Judges a reply: a verdict for each order of the chunk.
 
 Each order gets exactly one verdict. Items are matched by identity, never by position; items that
 fit no order are reported. This module is pure, and does not know how the reply came.

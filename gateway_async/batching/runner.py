@@ -337,7 +337,7 @@ class BatchRunner(Runner):
         self._needs_baseline = is_refund and (
             recovery.record_baseline or (recorder is not None and not is_marked)
         )
-        self._no_references: References = {}  # one for all chunks: results keep it
+        self._no_references: References = {}  # shared: one a chunk would stay with its result
         hours, began_at = recovery.hold_alike_hours, time.time() if began_at is None else began_at
         self._alike_since = None if hours is None else began_at - hours * SECONDS_AN_HOUR
         self._counts_made = recorder is None and policy.duplicates != "reject"
@@ -544,8 +544,8 @@ class BatchRunner(Runner):
             self._add(chunk.part([place]).failed(why, OutcomeStatus.NOT_SENT))
         rest = [place for place in range(len(chunk)) if place not in barred]
         if not rest:
-            unknown = [why for why in barred.values() if isinstance(why, NotSentError)]
-            self._note_result(unknown[0] if unknown else None)
+            unread = [why for why in barred.values() if isinstance(why, NotSentError)]
+            self._note_result(unread[0] if unread else None)
         return (chunk.part(rest) if barred else chunk) if rest else None, references
 
     async def _find_refunds(self, chunk: Chunk) -> "BatchResult[OrderRef, Any]":
@@ -573,19 +573,19 @@ class BatchRunner(Runner):
         barred: dict[int, GatewayError] = {}
         if since is None:
             return barred
-        judge = functools.partial(find_alike, dialect=self._session.dialect, since=since)
+        find = functools.partial(find_alike, dialect=self._session.dialect, since=since)
         listed = {outcome.order.value: outcome for outcome in result}
         for place, (index, order) in enumerate(zip(chunk.indices, chunk.orders, strict=True)):
             outcome = listed.get(order.transaction_id)
             found = () if outcome is None else outcome.record or ()
             key = hash((order.transaction_id, order.refund_amount))
-            unknown = None if order.transaction_id in references else not_looked_up(outcome)
-            error = judge(order, found, made=self._made[key]) or unknown
+            unread = None if order.transaction_id in references else not_looked_up(outcome)
+            error = find(order, found, made=self._made[key]) or unread
             if error is not None and recorder is not None:  # which is rare
                 if (beside := await recorder.made_beside(index, order)) is None:
                     continue
                 own, more = beside
-                error = judge(order, found, own=own, made=more) or unknown
+                error = find(order, found, own=own, made=more) or unread
             if error is not None:
                 barred[place] = error
             elif self._counts_made:

@@ -1,4 +1,6 @@
-"""Sends a chunk: encodes it, has the session send it, judges the reply, records the outcomes.
+"""Sends a chunk: has the session send it, judges the reply, records the outcomes.
+
+Only a chunk that the feed has encoded is judged at a glance; another is encoded here.
 
 Every order of a chunk gets exactly one outcome, also if a collaborator raises.
 """

@@ -34,7 +34,13 @@ from gateway_async.errors import (
 )
 from gateway_async.journal.states import UNFINISHED, JobState
 from gateway_async.models.orders import OutcomeStatus, status_codes
-from gateway_async.models.values import MODEL, currency_field
+from gateway_async.models.values import (
+    MODEL,
+    converter_of,
+    currency_field,
+    to_identifier,
+    to_text,
+)
 from gateway_async.operations import OPERATIONS, identity_of
 
 if TYPE_CHECKING:
@@ -223,8 +229,15 @@ def codec_of(name: str) -> OrderCodec:
     order_class = operation.order_class
     fields = attrs.fields(order_class)
     names = tuple(field.name for field in fields)
-    has_objects = any(MODEL in field.metadata for field in fields)
     required = frozenset(field.name for field in fields if field.default is attrs.NOTHING)
+    amounts = tuple(
+        at for at, field in enumerate(fields) if field.name in required and currency_field(field)
+    )
+    # Fields of other kinds are read by the model, whose converters make of a text what it was.
+    is_plain = all(
+        at in amounts or converter_of(field) in (to_text, to_identifier)
+        for at, field in enumerate(fields)
+    )
     return OrderCodec(
         operation=operation,
         order_class=order_class,
@@ -232,12 +245,8 @@ def codec_of(name: str) -> OrderCodec:
         names=names,
         required=required,
         read=attrgetter(*names),
-        write=None if has_objects else tuple(getattr(order_class, n).__set__ for n in names),
-        amounts=tuple(
-            at
-            for at, field in enumerate(fields)
-            if field.name in required and currency_field(field)
-        ),
+        write=tuple(getattr(order_class, n).__set__ for n in names) if is_plain else None,
+        amounts=amounts,
     )
 
 
@@ -269,11 +278,14 @@ class Known(NamedTuple):
 
     Attributes:
         state: Its state.
-        code: The gateway's code, where it declined or gave a status without a meaning.
+        code: The gateway's code, where it declined or gave a status without a meaning; of a refund
+            that is held as alike, the date of the refund that is listed.
         text: Why it is in this state.
-        said: The gateway's own text, where it gave a status without a meaning.
+        said: The gateway's own text, where it gave a status without a meaning; of a refund that is
+            held as alike, the reference of the refund that is listed.
         reference: The gateway's own name of what was done; see `Operation.reference_field`.
-        proof: What proves the state, where recovery found out.
+        proof: Why a held order may be sent after all, or who decided: `NOT_DONE`, `ALIKE`,
+            `BY_OPERATOR`, or empty.
         note: Why an operator decided, if one did.
         item: What the reply says of a payout, as JSON, without secrets; it is not cut.
         request: The number of the request it went out with last; None if it never did.

@@ -44,7 +44,7 @@ class Transition(StrEnum):
     """The order is about to be sent."""
 
     HOLD = "hold"
-    """The gateway lists a refund like it already: it is not sent before a person decides."""
+    """It waits for a person: the gateway lists a refund like it, or another job may have paid it."""
 
     WITHDRAW = "withdraw"
     """It is proved that nothing of it was sent."""

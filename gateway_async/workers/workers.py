@@ -237,7 +237,7 @@ class Workers:
         fails, the job is kept all the same, and workers find it by themselves.
 
         Args:
-            operation: ``"capture"``, ``"cancel"``, ``"review"`` or ``"refund"``.
+            operation: ``"capture"``, ``"cancel"``, ``"review"``, ``"refund"`` or ``"payout"``.
             orders: An iterable or asynchronous iterable of its orders.
             job: The name of the job.
             wake: Whether to tell the queue at once; else the workers find the job at their next

@@ -133,10 +133,14 @@ async def show_the_field(folder: Path) -> None:
         earlier: Any = [outcome.order async for outcome in journal.outcomes("before")]
         assert [order.refund_note for order in earlier] == [""] * 3
         seeded = sandbox.seed(3, status="captured")
-        orders: list[Any] = [_refund(one, refund_note=f"note {one.order_no}") for one in seeded]
+        fee = {"refund_fee": Decimal("0.50")}
+        orders: list[Any] = [
+            _refund(one, refund_note=f"note {one.order_no}", **fee) for one in seeded
+        ]
         assert (await gateway.refund(orders, job=journal.job("after"))).ok
         kept = await gateway.resume(journal.job("after"))
         assert [outcome.order for outcome in kept] == orders
+        assert isinstance(kept[0].order.refund_fee, Decimal)
         fields = {
             "transaction_id": seeded[0].transaction_id,
             "order_no": seeded[0].order_no,

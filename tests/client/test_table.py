@@ -45,7 +45,9 @@ ROW = """            Operation(
                 result_fields=("adjust_status", "error_message"),
             ),
 """
-FIELD = '    refund_note: str = ""\n'
+FIELD = """    refund_note: str = ""
+    refund_fee: Decimal = attrs.field(default=Decimal("0.00"), converter=as_amount)
+"""
 
 
 def copy_library(target: Path, **added: tuple[str, str]) -> Path:
