@@ -88,9 +88,7 @@ class IntentRecorder:
         self,
         chunk: "Chunk",
         references: "Mapping[str, frozenset[str]]",
-        *,
         marker: str | None,
-        alone: bool,
     ) -> "Intent":
         """Return the intent to send a chunk; it is not recorded yet.
 
@@ -98,10 +96,8 @@ class IntentRecorder:
             chunk: The orders.
             references: By transaction, the refund references it has already.
             marker: What the marker of each refund begins with, if any is sent.
-            alone: Whether the batch has no two orders of the same transaction.
         """
-        noted = {"references": references, "marker": marker, "alone": alone}
-        return Intent(self, chunk, noted)
+        return Intent(self, chunk, {"references": references, "marker": marker})
 
     async def made_beside(self, index: int, order: Any) -> "tuple[Collection[str], int] | None":  # noqa: ANN401  # a refund
         """Return which refunds like an order this job may have made.

@@ -125,9 +125,7 @@ class Sender:
         result: AnsweredChunk | FailedChunk | None = None
         judgement, is_cut = None, False
         intent = (
-            None
-            if self.recorder is None
-            else self.recorder.begin(chunk, references, marker=self.marker, alone=self.alone)
+            None if self.recorder is None else self.recorder.begin(chunk, references, self.marker)
         )
         with self._session.observer.request(self._operation, len(chunk.orders)) as span:
             try:

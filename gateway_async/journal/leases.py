@@ -258,7 +258,6 @@ class Lease:
         *,
         references: "Mapping[str, frozenset[str]]",
         marker: str | None,
-        alone: bool,
         once: bool = False,
     ) -> "asyncio.Future[tuple[int, str]]":
         """Record that new orders are about to be sent: they are in flight.
@@ -269,13 +268,12 @@ class Lease:
             indices: Their positions, ascending; at least one.
             references: By transaction, the refund references it has already.
             marker: What the marker of each begins with, if any is sent.
-            alone: Whether no other order of a transaction of theirs can be in flight beside it.
             once: Whether they are a payout, which is held where another job may have paid it.
 
         Returns:
             The number of the request, and why it must not be made; empty where it may.
         """
-        request, sent = next(self._requests), noted(references, marker, alone=alone)
+        request, sent = next(self._requests), noted(references, marker)
 
         def intend(orders: Orders) -> tuple[int, str]:
             held = orders.hold_paid(indices[0]) if once else ""

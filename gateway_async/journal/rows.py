@@ -306,10 +306,10 @@ class Known(NamedTuple):
     sent: str = ""
 
 
-def noted(references: Mapping[str, frozenset[str]], marker: str | None, *, alone: bool) -> str:
+def noted(references: Mapping[str, frozenset[str]], marker: str | None) -> str:
     """Write what is noted of a request before it is sent; see `Sending`."""
     before = {name: sorted(known) for name, known in references.items()}
-    return orjson.dumps({"references": before, "marker": marker, "alone": alone}).decode()
+    return orjson.dumps({"references": before, "marker": marker}).decode()
 
 
 CHUNK_COLUMNS = (
@@ -481,8 +481,12 @@ class Row:
 def _read_note(sent: str, ended_at: float) -> Sending:
     """Read what `noted` wrote: one object for the orders of a chunk."""
     note = orjson.loads(sent)
-    note["references"] = {name: frozenset(known) for name, known in note["references"].items()}
-    return Sending(ended_at=ended_at, **note)
+    return Sending(
+        ended_at=ended_at,
+        references={name: frozenset(known) for name, known in note["references"].items()},
+        marker=note["marker"],
+        alone=note.get("alone", False),  # earlier versions noted it
+    )
 
 
 _STATUSES: Mapping[JobState, OutcomeStatus] = MappingProxyType(

@@ -44,7 +44,7 @@ class Transition(StrEnum):
     """The order is about to be sent."""
 
     HOLD = "hold"
-    """It waits for a person: the gateway lists a refund like it, or another job may have paid it."""
+    """A person decides first: the gateway lists a refund like it, or another job may have paid."""
 
     WITHDRAW = "withdraw"
     """It is proved that nothing of it was sent."""

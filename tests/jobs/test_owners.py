@@ -173,7 +173,7 @@ async def test_what_an_operator_decides_meanwhile_is_not_proved_again(
     lease = await (await submitted(journal, [order, order])).take("one that died")
     none: dict[str, frozenset[str]] = {order.transaction_id: frozenset()}
     for index in range(2):
-        await lease.intend((index,), references=none, marker=None, alone=False)
+        await lease.intend((index,), references=none, marker=None)
     await lease.release()
     real = Lease.recover
 

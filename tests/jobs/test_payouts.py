@@ -132,7 +132,7 @@ async def test_a_payout_in_flight_when_its_process_ended_is_held(
     orders = payouts_of(3)
     await make().submit("payout", orders, job=journal.job("job"), slice_size=3)
     lease = await journal.job("job").take("one that is killed", 1)
-    await lease.intend((1,), references={}, marker=None, alone=True)
+    await lease.intend((1,), references={}, marker=None)
     tables.end_leases()
     for _ in range(2):
         result = await make().resume(journal.job("job"), slice_number=1)

@@ -112,7 +112,7 @@ async def taken(journal: Journal, orders: Sequence[Any] | None = None) -> Lease:
 
 async def sent(lease: Lease, indices: Sequence[int], **noted: Any) -> int:
     """Put orders in flight."""
-    given = {"references": {}, "marker": None, "alone": True, **noted}
+    given = {"references": {}, "marker": None, **noted}
     return (await lease.intend(indices, **given))[0]
 
 
