@@ -5,7 +5,7 @@
     GatewayError
     ├── ConfigurationError            a setting is wrong; nothing was sent
     ├── InvalidOrderError             an order or payment is wrong; nothing was sent (a ValueError)
-    │   └── DuplicateOrderError       the same order twice in one batch
+    │   └── DuplicateOrderError       the same order twice, or a payout that another job has
     ├── NotSentError                  proved: not one byte of the body was written
     │   ├── AlikeRefundError          the gateway lists a refund like it already
     │   ├── CertificateError          the gateway's TLS certificate is not valid

@@ -127,15 +127,20 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
 def _without_card(value: Any, card: str) -> Any:  # noqa: ANN401  # any value of a reply
     """Mask the card number of a payment in the texts of its reply, also with blanks or hyphens."""
     if isinstance(value, Mapping):
-        return {name: _without_card(one, card) for name, one in value.items()}
+        return {_without_card(n, card): _without_card(one, card) for n, one in value.items()}
     if isinstance(value, list):
         return [_without_card(one, card) for one in value]
     if not isinstance(value, str):
         return value
 
     def masked(found: re.Match[str]) -> str:
-        digits = found[0].replace(" ", "").replace("-", "")
-        return digits.replace(card, mask_card(card)) if card in digits else found[0]
+        text = found[0]
+        places = [place for place, one in enumerate(text) if one not in " -"]
+        start = "".join(text[place] for place in places).find(card)
+        if start < 0:
+            return text
+        end = places[start + len(card) - 1] + 1
+        return f"{text[: places[start]]}{mask_card(card)}{_without_card(text[end:], card)}"
 
     return _DIGITS.sub(masked, value)
 

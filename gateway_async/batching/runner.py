@@ -544,8 +544,10 @@ class BatchRunner(Runner):
             self._add(chunk.part([place]).failed(why, OutcomeStatus.NOT_SENT))
         rest = [place for place in range(len(chunk)) if place not in barred]
         if not rest:
-            unread = [why for why in barred.values() if isinstance(why, NotSentError)]
-            self._note_result(unread[0] if unread else None)
+            asked = {outcome.order.value for outcome in result}
+            unread = [n for n in barred if not isinstance(barred[n], AlikeRefundError)]
+            unread = [n for n in unread if chunk.orders[n].transaction_id in asked]
+            self._note_result(barred[unread[0]] if unread else None)
         return (chunk.part(rest) if barred else chunk) if rest else None, references
 
     async def _find_refunds(self, chunk: Chunk) -> "BatchResult[OrderRef, Any]":

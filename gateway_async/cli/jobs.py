@@ -300,14 +300,16 @@ async def outcomes(
         name: The name of the job.
         state: Only the orders in this state, such as held; may be repeated.
     """
-    place = files.place
-    async with gateway.settings().open_journal(create=False) as journal:
+    files.check_json()
+    place, settings = files.place, gateway.settings()
+    async with settings.open_journal(create=False) as journal:
         operation = (await journal.status(name)).operation
         layout = LAYOUTS[operation]
         run = Run(
             command="jobs outcomes",
             console=console,
             files=files,
+            settings=settings,
             job=name,
             operation=operation,
         )
@@ -320,6 +322,7 @@ async def outcomes(
                 if not state or row.state.value in state:
                     run.see(row.outcome())
                     write(job_cells(name, row, layout))
+    run.misplaced = file.problem
     if files.json:
         print_json(run.as_dict())
     return UNSETTLED if file.problem else DONE

@@ -470,7 +470,7 @@ class OrderFile:
         """
         known, made, before = attrs.fields_dict(model), dict[str, Any](), len(wrong)
         currencies = _currencies(model)
-        for name in tree.keys() - known.keys():
+        for name in sorted(tree.keys() - known.keys()):
             wrong.append((f"{path}{name}", f"not known; there are: {', '.join(known)}"))
         for name, field in known.items():
             value, column = tree.get(name), f"{path}{name}"

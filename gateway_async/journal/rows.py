@@ -348,7 +348,8 @@ class ChunkState:
         count = last - first + 1
         alike = Known(state, request=request, ended_at=ended_at, sent=sent)
         if texts:
-            alike = alike._replace(**orjson.loads(texts))
+            stored = orjson.loads(texts)  # a later release may store more of them
+            alike = alike._replace(**{name: stored[name] for name in _TEXTS if name in stored})
         known = [alike] * count
         if references:
             known = [alike._replace(reference=each) for each in orjson.loads(references)]

@@ -161,7 +161,10 @@ class OutcomeStatus(StrEnum):
     """It may have happened. Recover, never resend."""
 
     NOT_SENT = "not_sent"
-    """Nothing was sent, or recovery proved that it was not done. Resend freely."""
+    """Nothing was sent, or recovery proved that it was not done.
+
+    Resend freely, but look first after an `AlikeRefundError`, or a payout's `DuplicateOrderError`.
+    """
 
 
 _STATUSES = tuple(OutcomeStatus)

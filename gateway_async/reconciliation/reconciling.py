@@ -131,9 +131,10 @@ def _words(states: Any) -> dict[str, frozenset[str]] | None:  # noqa: ANN401  # 
         return None
     if isinstance(states, Mapping):
         sets = {s: {words} if isinstance(words, str) else words for s, words in states.items()}
-        several = all(isinstance(words, Iterable) for words in sets.values())
-        if several and all(isinstance(one, str) for s in sets for one in (s, *sets[s])):
-            return {status: frozenset(words) for status, words in sets.items()}
+        if all(isinstance(words, Iterable) for words in sets.values()):
+            found = {status: frozenset(words) for status, words in sets.items()}
+            if all(isinstance(one, str) for status in found for one in (status, *found[status])):
+                return found
     raise ConfigurationError(
         "states: expected a mapping from payment_status to a ledger's word or words, such as "
         f"{{'3000': 'paid'}}, got {states!r}"

@@ -321,7 +321,14 @@ def _as_given(outcome: "Outcome[Any, Any]", before: "Outcome[Any, Any]") -> "Out
     if sending is not None and before.sending is not None:
         sending = attrs.evolve(sending, marker=before.sending.marker)
     exchange = attrs.evolve(outcome.exchange, sending=sending)
-    return attrs.evolve(outcome, order=before.order, index=before.index, exchange=exchange)
+    # Its items are found by its index in the resend, so they are taken out before that changes.
+    return attrs.evolve(
+        outcome,
+        order=before.order,
+        index=before.index,
+        items=tuple(outcome.items),
+        exchange=exchange,
+    )
 
 
 def _disagreement(second: Finding, third: Finding) -> Finding:

@@ -2,8 +2,9 @@
 
 import asyncio
 import math
+import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -231,6 +232,25 @@ async def test_recovery_with_resends_may_be_repeated(
         assert [outcome.index for outcome in again] == list(range(6))
         assert [outcome.order for outcome in again] == [outcome.order for outcome in result]
         assert_books_agree(sandbox, again)
+
+
+async def test_what_was_sent_again_has_its_own_record(sandbox: Sandbox, client: MakeClient) -> None:
+    orders = refunds(sandbox, 4)
+
+    def losing_the_second_and_third() -> Iterator[Any]:
+        yield orders[0]
+        sandbox.faults.add("refund", ResetBeforeEffect(times=2))
+        yield from orders[1:]
+
+    gateway = client(attrs.evolve(REFERENCES, resend_absent=True))
+    one_by_one = BatchPolicy(chunk_size=1, concurrency=1)
+    recovered = await gateway.recover(
+        await gateway.refund(losing_the_second_and_third(), policy=one_by_one)
+    )
+    assert statuses(recovered) == [SUCCEEDED] * 4
+    own = [outcome.record.transaction_id for outcome in recovered if outcome.record]
+    assert own == [order.transaction_id for order in orders]
+    assert_books_agree(sandbox, pickle.loads(pickle.dumps(recovered)))  # noqa: S301  # our own
 
 
 async def test_two_recoveries_at_once_send_nothing_twice(
