@@ -257,7 +257,7 @@ class JobRunner(Runner):
         self._taken_at = 0.0
         self._total = 0
         self._yielded = Yielded(range(0), 0)
-        self._is_read = False
+        self._has_span = False
         self._run: BatchRunner | None = None
         self._aside_task: asyncio.Task[Any] | None = None
         self._lost: LeaseLostError | None = None
@@ -265,7 +265,7 @@ class JobRunner(Runner):
     @property
     def progress(self) -> "Progress":
         """How far it has come."""
-        return self.results.progress(self._total if self._is_read else None)
+        return self.results.progress(self._total if self._has_span else None)
 
     async def start(self, *, streamed: bool = False) -> None:
         """Check a collection whole, then start.
@@ -291,22 +291,22 @@ class JobRunner(Runner):
     def add_unsent(self) -> None:
         """Add what is left of a collection as unknown: an earlier process may have sent it."""
         collection = self._collection
-        if collection is None or (not self._is_read and self.failure is not None):
+        if collection is None or (not self._has_span and self.failure is not None):
             return
-        if not self._is_read:
-            self._read(range(len(collection)), len(collection))
+        if not self._has_span:
+            self._note_span(range(len(collection)), len(collection))
         for block in self._yielded.unread(collection, _ROWS_AT_ONCE):
             self._yielded.note(block)
             self.results.add(block)
 
-    def _read(self, span: range, total: int) -> None:
-        self._is_read = True
+    def _note_span(self, span: range, total: int) -> None:
+        self._has_span = True
         self._total = total
         self._yielded = Yielded(span, total)
 
     @property
     def _is_exhausted(self) -> bool:
-        return self._is_read and self._yielded.is_whole
+        return self._has_span and self._yielded.is_whole
 
     async def close_input(self) -> None:
         """Close the input, if it was not taken to its end."""
@@ -372,7 +372,7 @@ class JobRunner(Runner):
 
     async def _work_through(self) -> None:
         head, key = await self._job.head(), self._lease.key
-        self._read(key.span, key.total)
+        self._note_span(key.span, key.total)
         try:
             await self._recover(hold=False)
             async for rows in self._rows(_SETTLED):  # by earlier processes

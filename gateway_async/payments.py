@@ -314,7 +314,7 @@ async def carry_out(
             is_read = operation.kind is OperationClass.READ
             await _drain(task, attempts, 0 if is_read else drain_seconds)
         failure = asyncio.CancelledError() if task.cancelled() else task.exception()
-        result = span.attempts = attempts.result if failure is None else attempts.so_far()
+        result = span.attempts = attempts.result if failure is None else attempts.give_up()
         if cancelled is None and failure is not None and not result.sent:
             raise failure  # of a collaborator
         explain(result.error, operation, about, session.dialect)

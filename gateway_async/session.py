@@ -397,8 +397,8 @@ class Attempts(Generic[T]):
         self._withdrawals += may_be
         return may_be
 
-    def so_far(self) -> AttemptsResult[T]:
-        """Return what the tracker proves, after `run` itself raised."""
+    def give_up(self) -> AttemptsResult[T]:
+        """Send nothing more after `run` itself raised, and return what the tracker proves."""
         result = self.result
         result.sent += self._tracker is not None and self._tracker.revoke()
         result.tries += 1

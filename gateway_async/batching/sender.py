@@ -151,7 +151,7 @@ class Sender:
                     )
             finally:  # also if a collaborator raised, or the judge has a defect
                 self._calls.pop(task, None)
-                made = span.attempts = _ended_by_itself(call, intent) if made is None else made
+                made = span.attempts = _after_raise(call, intent) if made is None else made
                 self._results.requests += made.sent
                 if made.tries > 1:
                     self._results.retries += made.tries - 1
@@ -256,12 +256,12 @@ def _refusal(made: "AttemptsResult[Any]") -> ReplyEnvelope | None:
     )
 
 
-def _ended_by_itself(
+def _after_raise(
     call: "Attempts[Reading] | None", intent: "Intent | None"
 ) -> "AttemptsResult[Reading]":
     """Return what the tracker proves of a request whose sending raised."""
     if call is not None and not (intent is not None and intent.is_refused):
-        return call.so_far()
+        return call.give_up()
     reason = (
         "the journal could not record the intent" if call else "the request could not be written"
     )
