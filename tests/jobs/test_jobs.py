@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import InvalidOrderError, RetryPolicy
+from gateway_async import BatchPolicy, InvalidOrderError, RetryPolicy
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.transport import AiohttpTransport
@@ -120,3 +120,17 @@ async def test_an_order_that_the_dialect_of_today_refuses_stops_no_other(
     assert [o.index for o in resumed.not_sent] == [3]
     assert isinstance(next(iter(resumed.not_sent)).error, InvalidOrderError)
     assert effects(sandbox, orders) == [1, 1, 1, 0, 1]
+
+
+async def test_a_job_goes_on_in_smaller_requests_than_it_was_begun_with(
+    sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = seeded(sandbox, 10)
+    with monkeypatch.context() as patched:
+        patched.setattr(AiohttpTransport, "send", refuse)
+        first = make(policy=BatchPolicy(chunk_size=4), retry=RetryPolicy(attempts=1))
+        assert statuses(await first.refund(orders, job=journal.job("job"))) == [NOT_SENT] * 10
+    smaller = BatchPolicy(chunk_size=3, concurrency=1)
+    check_conserved(await make(policy=smaller).resume(journal.job("job")), orders)
+    assert effects(sandbox, orders) == [1] * 10
+    assert sandbox.requests["refund"] >= 4
