@@ -1,5 +1,6 @@
 """Every field that the interface documents is in the output of look-ups and payouts."""
 
+import contextlib
 import csv
 import io
 import json
@@ -95,19 +96,21 @@ def look(command: str, source: str, given: Format, ending: Format) -> str:
     model, _, items = CASES[command]
     table = Table(format=given, file=io.BytesIO(source.encode()))
     file = OrderFile(table, LAYOUTS[command], Dialect())
-    results = Results(file, Run(command=command))
-    for index, order in enumerate(file.orders()):
-        key = attrs.asdict(order).get("transaction_id")
-        results.keep(
-            Outcome(
-                order=order,
-                index=index,
-                status=OutcomeStatus.SUCCEEDED,
-                items=tuple(one for one in items if key in (None, one["transaction_id"])),
-                exchange=Exchange(record_class=model, many=command != "payout"),
+    with (
+        contextlib.closing(Results(file, Run(command=command))) as results,
+        tempfile.TemporaryFile() as out,
+    ):
+        for index, order in enumerate(file.orders()):
+            key = attrs.asdict(order).get("transaction_id")
+            results.keep(
+                Outcome(
+                    order=order,
+                    index=index,
+                    status=OutcomeStatus.SUCCEEDED,
+                    items=tuple(one for one in items if key in (None, one["transaction_id"])),
+                    exchange=Exchange(record_class=model, many=command != "payout"),
+                )
             )
-        )
-    with tempfile.TemporaryFile() as out:
         results.write(OutFile(name="out", format=ending, file=out))
         out.seek(0)
         return out.read().decode()
