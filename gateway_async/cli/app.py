@@ -30,12 +30,16 @@ _CELLS = {
     "refund_amount": "5.00",
     "refund_reason": "broken",
 }
-_ORDERS = {
-    name: (",".join(columns), ",".join(_CELLS.get(column, "1") for column in columns))
+_COLUMNS: dict[str, list[str]] = {
+    name: [field.name for field in attrs.fields(row.order_class)]
     for name, row in OPERATIONS.items()
-    if row.is_money_batch and (columns := attrs.fields_dict(row.order_class))
+    if row.is_money_batch
 }
-_FILES = {
+_ORDERS: dict[str, tuple[str, str]] = {
+    name: (",".join(columns), ",".join([_CELLS.get(column, "1") for column in columns]))
+    for name, columns in _COLUMNS.items()
+}
+_FILES: dict[str, tuple[str, str]] = {
     **_ORDERS,
     "submit": _ORDERS["refund"],
     "payout": (

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _CHUNKS_AT_ONCE = 200
 _KEYS_AT_ONCE = 5000
-_ANYWHERE = 2**62
+ANYWHERE = 2**62
 _LOCK_OF_PAYOUTS = 0x6761_706B_6579
 _MAY_BE_PAID = (JobState.INTENT, JobState.UNKNOWN, JobState.HELD, JobState.SUCCEEDED)
 _INTERRUPTED = "it was in flight when its process ended"
@@ -121,7 +121,7 @@ class Orders:
         *,
         after: int = -1,
         limit: int = 1000,
-        last: int = _ANYWHERE,
+        last: int = ANYWHERE,
     ) -> list[Row]:
         """Return rows in some states, by position, from behind a position up to a last one."""
         picked: list[tuple[int, Known]] = []
@@ -219,7 +219,7 @@ class Orders:
         return found[0]
 
     def _scan(
-        self, states: "Collection[JobState]", start: int = 0, last: int = _ANYWHERE
+        self, states: "Collection[JobState]", start: int = 0, last: int = ANYWHERE
     ) -> "Iterator[ChunkState]":
         """Yield the chunks from a position on that may have orders in these states."""
         given = {"slice": self.slice_number, "states": f",{','.join(states)},", "last": last}

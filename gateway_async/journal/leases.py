@@ -9,7 +9,7 @@ goes on.
 
 import itertools
 import time
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
@@ -21,18 +21,19 @@ from gateway_async.errors import (
     JournalError,
     LeaseLostError,
 )
-from gateway_async.journal.chunks import Orders
+from gateway_async.journal.chunks import ANYWHERE, Orders
 from gateway_async.journal.rows import JobRow, SliceStatus, noted, storable
 from gateway_async.journal.states import UNFINISHED
 from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from gateway_async.journal.database import Database, Transaction
+    from gateway_async.journal.rows import Known, Row
+    from gateway_async.journal.states import JobState
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 # The lease of a process that submits a job.
@@ -123,28 +124,6 @@ class LeaseKey:
     def named(self) -> "dict[str, Any]":
         """It as parameters of a statement."""
         return {"job": self.job_id, "slice": self.slice_number, "epoch": self.epoch}
-
-
-def _reading(
-    read: "Callable[Concatenate[Orders, P], T]",
-) -> "Callable[Concatenate[Lease, P], asyncio.Future[T]]":
-    """Make a method of a lease that reads orders of its slice."""
-
-    def method(lease: "Lease", /, *arguments: P.args, **named: P.kwargs) -> "asyncio.Future[T]":
-        return lease.read(lambda orders: read(orders, *arguments, **named))
-
-    return method
-
-
-def _changing(
-    what: str, change: "Callable[Concatenate[Orders, P], T]", *, alive: bool = False
-) -> "Callable[Concatenate[Lease, P], asyncio.Future[T]]":
-    """Make a method of a lease that changes orders of its slice."""
-
-    def method(lease: "Lease", /, *arguments: P.args, **named: P.kwargs) -> "asyncio.Future[T]":
-        return lease.change(what, lambda orders: change(orders, *arguments, **named), alive=alive)
-
-    return method
 
 
 class Lease:
@@ -238,19 +217,73 @@ class Lease:
 
     # What is known of its orders; see `Orders`.
 
-    rows = _reading(Orders.rows)
-    new = _reading(Orders.new)
-    rows_of = _reading(Orders.of)
-    witness = _reading(Orders.witness)
+    def rows(
+        self,
+        states: "Collection[JobState]",
+        *,
+        after: int = -1,
+        limit: int = 1000,
+        last: int = ANYWHERE,
+    ) -> "asyncio.Future[list[Row]]":
+        """Read rows in these states, behind one position and up to another."""
+        return self.read(lambda orders: orders.rows(states, after=after, limit=limit, last=last))
+
+    def new(
+        self, *, after: int, limit: int, orders: bool
+    ) -> "asyncio.Future[list[tuple[Sequence[int], Sequence[Any]]]]":
+        """Read orders that are new, by chunk."""
+        return self.read(lambda kept: kept.new(after=after, limit=limit, orders=orders))
+
+    def rows_of(
+        self, identities: "Collection[str]", states: "Collection[JobState]"
+    ) -> "asyncio.Future[list[Row]]":
+        """Read the rows of these transactions or payouts, in any slice."""
+        return self.read(lambda orders: orders.of(identities, states))
+
+    def witness(self) -> "asyncio.Future[Row | None]":
+        """Read an order that is known to exist at the gateway."""
+        return self.read(lambda orders: orders.witness())
 
     # Changes: each raises `LeaseLostError` if the lease is no longer ours, and `JournalError` if an
     # order is in no state that may change so (`recover` returns False); then nothing was changed.
 
-    withdraw = _changing("keep that nothing was sent", Orders.withdraw)
-    hold = _changing("hold orders", Orders.hold, alive=True)
-    settle = _changing("keep the outcomes", Orders.settle)
-    succeed = _changing("keep the outcomes", Orders.succeed)
-    recover = _changing("keep what was found out", Orders.recover)
+    def withdraw(self, request: int, indices: "Sequence[int]") -> "asyncio.Future[None]":
+        """Record that nothing was sent."""
+        what = "keep that nothing was sent"
+        return self.change(what, lambda orders: orders.withdraw(request, indices))
+
+    def hold(self, found: "Mapping[int, Known]") -> "asyncio.Future[None]":
+        """Hold orders for a person."""
+        return self.change("hold orders", lambda orders: orders.hold(found), alive=True)
+
+    def settle(
+        self, request: int, found: "Mapping[int, Known]", *, ended_at: float
+    ) -> "asyncio.Future[None]":
+        """Record the outcomes of a request."""
+        return self.change(
+            "keep the outcomes", lambda orders: orders.settle(request, found, ended_at=ended_at)
+        )
+
+    def succeed(
+        self,
+        request: int,
+        indices: "Sequence[int]",
+        references: "Sequence[str]",
+        *,
+        ended_at: float,
+    ) -> "asyncio.Future[None]":
+        """Record that all orders of a request succeeded."""
+        return self.change(
+            "keep the outcomes",
+            lambda orders: orders.succeed(request, indices, references, ended_at=ended_at),
+        )
+
+    def recover(
+        self, found: "Mapping[int, Known]", *, beside: "Mapping[int, JobState] | None" = None
+    ) -> "asyncio.Future[bool]":
+        """Record what recovery found out, where the states beside are as they were."""
+        what = "keep what was found out"
+        return self.change(what, lambda orders: orders.recover(found, beside=beside))
 
     def intend(
         self,
