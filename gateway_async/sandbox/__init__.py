@@ -4,11 +4,10 @@ It is written from the interface and shares with the client only the table of op
 errors and the signature: a mistake made on both sides in the same way would be invisible.
 """
 
-from gateway_async.sandbox.app import LoggedRequest, RequestLog
 from gateway_async.sandbox.faults import Faults
 from gateway_async.sandbox.ledger import Ledger, PaymentStatus, Payout, Refund, Transaction
 from gateway_async.sandbox.notifier import Notification
-from gateway_async.sandbox.sandbox import Sandbox, SeededOrder
+from gateway_async.sandbox.sandbox import LoggedRequest, RequestLog, Sandbox, SeededOrder
 
 __all__ = [
     "Faults",

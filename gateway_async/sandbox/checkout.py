@@ -8,11 +8,10 @@ from urllib.parse import quote, urlsplit
 
 from gateway_async.errors import require_extra
 from gateway_async.sandbox.ledger import PaymentStatus
+from gateway_async.sandbox.messages import Fields
 from gateway_async.sandbox.records import AUTHORISED, TEST_CARDS, amount_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import jinja2
 
     from gateway_async.sandbox.ledger import Transaction
@@ -26,7 +25,7 @@ _DECIDED = {
 _PAID = ("Paid", "This payment was made before, and is not made a second time.")
 
 
-def loading_page(action: str, page_id: str, fields: "Mapping[str, str]") -> str:
+def loading_page(action: str, page_id: str, fields: Fields) -> str:
     """Return the page that forwards the shopper to the payment page (section 4.1).
 
     Args:

@@ -15,7 +15,7 @@ import zlib
 from collections import Counter
 from decimal import Decimal
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 import attrs
 from attrs.validators import and_, ge, le, optional
@@ -23,10 +23,10 @@ from attrs.validators import and_, ge, le, optional
 from gateway_async.errors import ConfigurationError
 from gateway_async.operations import CHECKOUT, OPERATIONS, PAY_APM, PAY_DIRECT, PAYOUT
 from gateway_async.sandbox.ledger import to_amount
-from gateway_async.sandbox.messages import HTML_TYPE, XML_TYPE, Answer, Reply
+from gateway_async.sandbox.messages import HTML_TYPE, XML_TYPE, Answer, Fields, Record, Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 __all__ = ["AnswerFault", "ByteOrderMark", "ChangedAmount", "ChangedCurrency", "ChangedIdentity"]
 __all__ += ["CutReply", "Doctype", "DoubledItems", "Drip", "DropReply", "EmptyLookUp", "Ending"]
@@ -50,8 +50,6 @@ _GZIP_WINDOW = 31  # zlib's way to ask for a gzip header
 
 Connection = Literal["kept", "cut", "closed", "reset", "held"]
 """What becomes of it once an ending is through."""
-
-_Record = dict[str, Any]
 
 
 @attrs.frozen
@@ -91,9 +89,9 @@ class Ending(Fault):
         pause_seconds: The pause behind each piece of the reply.
     """
 
-    connection: ClassVar[Connection] = "closed"
+    connection: ClassVar[Connection] = "kept"
     is_sized: ClassVar[bool] = True
-    headers: ClassVar["Mapping[str, str]"] = {}
+    headers: ClassVar[Fields] = {}
     after_effect: bool = attrs.field(default=True, init=False, repr=False)
     pause_seconds: float = attrs.field(default=0.0, init=False, repr=False)
 
@@ -109,6 +107,8 @@ class Ending(Fault):
 
 class DropReply(Ending):
     """The effect is done, and the connection is closed without a reply."""
+
+    connection: ClassVar[Connection] = "closed"
 
 
 @attrs.frozen
@@ -129,6 +129,7 @@ class ResetAfterEffect(Ending):
 class LateEffect(Ending):
     """The connection is closed without a reply, and the effect lands `seconds` later."""
 
+    connection: ClassVar[Connection] = "closed"
     seconds: float = 2.0
     after_effect: bool = attrs.field(default=False, init=False, repr=False)
 
@@ -166,7 +167,6 @@ class Drip(Ending):
     Between two of them are `pause_seconds`.
     """
 
-    connection: ClassVar[Connection] = "kept"
     piece_bytes: int = 1
     pause_seconds: float = 0.05
 
@@ -183,7 +183,6 @@ class Status(Ending):
     Nothing is done, unless `after_effect=True`.
     """
 
-    connection: ClassVar[Connection] = "kept"
     status: int = 503
     retry_after: str | None = None
     after_effect: bool = attrs.field(default=False, kw_only=True)
@@ -202,7 +201,6 @@ class HtmlErrorPage(Ending):
     `after_effect=False`: nothing is done.
     """
 
-    connection: ClassVar[Connection] = "kept"
     status: int = 502
     after_effect: bool = attrs.field(default=True, kw_only=True)
 
@@ -216,7 +214,6 @@ class HtmlErrorPage(Ending):
 class Redirect(Ending):
     """The client is sent to another address; nothing is done, unless `after_effect=True`."""
 
-    connection: ClassVar[Connection] = "kept"
     location: str
     status: int = 307
     after_effect: bool = attrs.field(default=False, kw_only=True)
@@ -229,7 +226,6 @@ class Redirect(Ending):
 
 @attrs.frozen
 class _Streamed(Ending):
-    connection: ClassVar[Connection] = "kept"
     is_sized: ClassVar[bool] = False
     size_bytes: int = 64 * 1024 * 1024
 
@@ -248,7 +244,7 @@ class HugeReply(_Streamed):
 class GzipBomb(_Streamed):
     """The same as `HugeReply`, small on the wire and of `size_bytes` when decompressed."""
 
-    headers: ClassVar["Mapping[str, str]"] = {"Content-Encoding": "gzip"}
+    headers: ClassVar[Fields] = {"Content-Encoding": "gzip"}
 
     def pieces(self, body: bytes) -> "Iterator[bytes]":
         """Yield the same pieces, compressed."""
@@ -267,7 +263,7 @@ class AnswerFault(Fault):
         """Return what is said instead."""
         return answer.with_records(self._changed(answer.records))
 
-    def _changed(self, records: list[_Record]) -> list[_Record] | None:
+    def _changed(self, records: list[Record]) -> list[Record] | None:
         return records
 
 
@@ -277,7 +273,7 @@ class MissingItems(AnswerFault):
 
     count: int = 1
 
-    def _changed(self, records: list[_Record]) -> list[_Record] | None:
+    def _changed(self, records: list[Record]) -> list[Record] | None:
         return records[self.count :]
 
 
@@ -288,7 +284,7 @@ class DoubledItems(AnswerFault):
     count: int = 1
     status: str | None = None
 
-    def _changed(self, records: list[_Record]) -> list[_Record] | None:
+    def _changed(self, records: list[Record]) -> list[Record] | None:
         first = records[: self.count]
         doubled = [one for record in first for one in (record, _with_status(record, self.status))]
         return [*doubled, *records[self.count :]]
@@ -297,7 +293,7 @@ class DoubledItems(AnswerFault):
 class ReorderedItems(AnswerFault):
     """The records come in the opposite order."""
 
-    def _changed(self, records: list[_Record]) -> list[_Record] | None:
+    def _changed(self, records: list[Record]) -> list[Record] | None:
         return records[::-1]
 
 
@@ -307,7 +303,7 @@ class ExtraItems(AnswerFault):
 
     count: int = 1
 
-    def _changed(self, records: list[_Record]) -> list[_Record] | None:
+    def _changed(self, records: list[Record]) -> list[Record] | None:
         like = next(iter(records), {"amount": "1.00", "currency": "EUR"})
         strangers = [
             {**like, "transaction_id": f"{9 * 10**21 + number}", "order_no": f"stranger-{number}"}
@@ -319,14 +315,14 @@ class ExtraItems(AnswerFault):
 class EmptyLookUp(AnswerFault):
     """The list is empty, and the request is accepted all the same."""
 
-    def _changed(self, records: list[_Record]) -> list[_Record]:
+    def _changed(self, records: list[Record]) -> list[Record]:
         return records[:0]
 
 
 class NullList(AnswerFault):
     """The list is `null`."""
 
-    def _changed(self, records: list[_Record]) -> None:
+    def _changed(self, records: list[Record]) -> None:
         del records
 
 
@@ -346,19 +342,19 @@ class ReturnStatus(AnswerFault):
         """Return what is said instead."""
         if answer.operation.list_field is None:
             return answer
-        kept = answer.with_records(answer.records[: self.listed])
-        return kept.with_fields({"return_status": self.code, "return_message": self.message})
+        said = {"return_status": self.code, "return_message": self.message}
+        return answer.with_records(answer.records[: self.listed], **said)
 
 
 @attrs.frozen
 class _RecordFault(AnswerFault):
     count: int | None = attrs.field(default=1, kw_only=True)
 
-    def _changed(self, records: list[_Record]) -> list[_Record]:
+    def _changed(self, records: list[Record]) -> list[Record]:
         count = len(records) if self.count is None else self.count
         return [*map(self._change, records[:count]), *records[count:]]
 
-    def _change(self, record: _Record) -> _Record:
+    def _change(self, record: Record) -> Record:
         return record
 
 
@@ -370,7 +366,7 @@ class UnknownItemStatus(_RecordFault):
     text: str = ""
     count: int | None = attrs.field(default=None, kw_only=True)
 
-    def _change(self, record: _Record) -> _Record:
+    def _change(self, record: Record) -> Record:
         texts = {n: self.text for n in ("error_message", "refund_message") if n in record}
         return _with_status(record, self.value) | texts
 
@@ -381,7 +377,7 @@ class ChangedAmount(_RecordFault):
 
     field: str = "amount"
 
-    def _change(self, record: _Record) -> _Record:
+    def _change(self, record: Record) -> Record:
         amount = to_amount(record.get(self.field))
         return record if amount is None else {**record, self.field: str(amount + Decimal(1))}
 
@@ -392,14 +388,14 @@ class ChangedCurrency(_RecordFault):
 
     value: str = "XXX"
 
-    def _change(self, record: _Record) -> _Record:
+    def _change(self, record: Record) -> Record:
         return {**record, "currency": self.value}
 
 
 class ChangedIdentity(AnswerFault):
     """The first two records have each other's order number; a single one has a stranger's."""
 
-    def _changed(self, records: list[_Record]) -> list[_Record]:
+    def _changed(self, records: list[Record]) -> list[Record]:
         pair = records[:2]
         numbers = [record.get("order_no", "") for record in reversed(pair)]
         if len(pair) == 1:
@@ -423,15 +419,15 @@ class UnknownFields(AnswerFault):
     def distort(self, answer: Answer) -> Answer:
         """Return what is said instead."""
         records = [{**record, "sandbox_field": "record"} for record in answer.records]
-        return answer.with_fields({"sandbox_field": "envelope"}).with_records(records)
+        return answer.with_records(records, sandbox_field="envelope")
 
 
-def _with_status(record: _Record, status: str | None) -> _Record:
+def _with_status(record: Record, status: str | None) -> Record:
     name = next((name for name in _STATUSES if name in record), "status")
     return record if status is None else {**record, name: status}
 
 
-def _numbers(record: _Record) -> _Record:
+def _numbers(record: Record) -> Record:
     return {
         name: (float if name in _AMOUNTS or "." in value else int)(value)
         if isinstance(value, str) and _NUMBER.fullmatch(value)

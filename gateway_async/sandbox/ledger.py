@@ -12,7 +12,7 @@ from collections import Counter
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from itertools import islice
+from itertools import count, islice
 from typing import TYPE_CHECKING
 
 import attrs
@@ -213,9 +213,9 @@ class Ledger:
     def __init__(self) -> None:
         self._transactions: dict[str, Transaction] = {}
         self._by_order_no: dict[str, list[Transaction]] = {}
-        self._refunds: list[Refund] = []
-        self._payouts: list[Payout] = []
         self._by_request_id: dict[str, list[Payout]] = {}
+        self._refunds: list[Refund] = []
+        self._numbers = count(1)
 
     def __len__(self) -> int:
         return len(self._transactions)
@@ -224,13 +224,13 @@ class Ledger:
         return iter(self._transactions.values())
 
     def __repr__(self) -> str:
+        payouts = sum(map(len, self._by_request_id.values()))
         return (
-            f"<Ledger: {len(self)} transactions, {len(self._refunds)} refunds, "
-            f"{len(self._payouts)} payouts>"
+            f"<Ledger: {len(self)} transactions, {len(self._refunds)} refunds, {payouts} payouts>"
         )
 
-    def _next_id(self, now: "datetime") -> str:
-        return f"{now:%Y%m%d%H%M%S}{len(self._transactions) + len(self._payouts) + 1:08d}"
+    def _next_id(self, now: datetime) -> str:
+        return f"{now:%Y%m%d%H%M%S}{next(self._numbers):08d}"
 
     # Writing
 
@@ -316,7 +316,6 @@ class Ledger:
             currency=currency,
             at=now,
         )
-        self._payouts.append(payout)
         self._by_request_id.setdefault(request_id, []).append(payout)
         return payout
 

@@ -29,7 +29,12 @@ JSON_TYPE = "application/json; charset=utf-8"
 XML_TYPE = "text/xml; charset=utf-8"
 HTML_TYPE = "text/html; charset=utf-8"
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+Fields = Mapping[str, str]
+Record = dict[str, Any]
+
 _DECODER = json.JSONDecoder()
+_MEMBER = re.compile(r'\s*("(?:[^"\\]|\\.)*+")\s*:\s*')
 
 
 @attrs.frozen(kw_only=True)
@@ -44,7 +49,7 @@ class Notice:
 
     url: str
     operation: Operation
-    fields: "Mapping[str, str]" = attrs.field(repr=False)
+    fields: Fields = attrs.field(repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -59,26 +64,26 @@ class Answer:
     """
 
     operation: Operation
-    fields: dict[str, Any] = attrs.field(factory=dict)
+    fields: Record = attrs.field(factory=dict)
     page: str = ""
     notice: "Notice | None" = None
 
     @property
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Record]:
         """The elements of the list; without a list, the fields themselves as the one record."""
         if self.operation.list_field is None:
             return [self.fields]
         return self.fields.get(self.operation.list_field) or []
 
-    def with_fields(self, fields: "Mapping[str, Any]") -> "Answer":
-        """Return the answer with other values of some fields."""
-        return attrs.evolve(self, fields={**self.fields, **fields})
-
-    def with_records(self, records: list[dict[str, Any]] | None) -> "Answer":
-        """Return the answer with other records; without a list, with another one."""
+    def with_records(self, records: list[Record] | None, **fields: object) -> "Answer":
+        """Return the answer with other records, and other fields; without a list, one record."""
         if self.operation.list_field is not None:
-            return self.with_fields({self.operation.list_field: records})
-        return attrs.evolve(self, fields=records[0]) if records and len(records) == 1 else self
+            fields = {**self.fields, self.operation.list_field: records, **fields}
+        elif records and len(records) == 1:
+            fields = {**records[0], **fields}
+        else:
+            return self
+        return attrs.evolve(self, fields=fields)
 
 
 @attrs.frozen(kw_only=True)
@@ -99,32 +104,19 @@ class Reply:
 # Requests
 
 
-def _past(text: str, position: int, expected: str) -> tuple[str, int]:
-    """Return which of the expected characters comes next, and what stands behind it."""
-    found = re.compile(rf"[ \t\n\r]*([{expected}])[ \t\n\r]*").match(text, position)
-    if found is None:
-        raise ValueError(f"expected one of {expected}")
-    return found[1], found.end()
-
-
 def _read_json(text: str) -> list[tuple[str, str]]:
     """Read an object: its texts as what they say, other values as the very JSON text.
 
-    A signature covers that text: the top level is read by hand to keep it.
+    A signature covers that text: once the whole is known to be right, it is cut by hand.
     """
-    pairs: list[tuple[str, str]] = []
-    mark, position = _past(text, 0, "{")
-    if text[position : position + 1] == "}":
-        mark, position = _past(text, position, "}")
-    while mark != "}":
-        _past(text, position, '"')
-        name, end = _DECODER.raw_decode(text, position)
-        _, start = _past(text, end, ":")
-        value, end = _DECODER.raw_decode(text, start)
-        pairs.append((name, value if isinstance(value, str) else text[start:end]))
-        mark, position = _past(text, end, ",}")
-    if text[position:]:
-        raise ValueError("something follows the JSON object")
+    if not isinstance(json.loads(text), dict):
+        raise ValueError("JSON, and no object")  # noqa: TRY004  # as for what is no JSON
+    pairs, position = [], text.index("{") + 1
+    while (member := _MEMBER.match(text, position)) is not None:
+        value, end = _DECODER.raw_decode(text, member.end())
+        said = value if isinstance(value, str) else text[member.end() : end]
+        pairs.append((json.loads(member[1]), said))
+        position = text.find(",", end) + 1 or len(text)
     return pairs
 
 
@@ -150,7 +142,7 @@ def read_fields(content_type: str, body: bytes) -> tuple[dict[str, str], str]:
     return (fields, "") if len(fields) == len(pairs) else ({}, "body: a field occurs twice")
 
 
-def with_brackets_joined(fields: "Mapping[str, str]") -> "Mapping[str, str]":
+def with_brackets_joined(fields: Fields) -> Fields:
     """Return fields in which `a[b][0]` and its like are one field `a`, of JSON text."""
     joined: dict[str, Any] = {}
     for name, text in fields.items():
@@ -192,7 +184,7 @@ _BY_PATH = {op.path: op for op in OPERATIONS.values() if op != PAY_APM}  # which
 PATHS = tuple(_BY_PATH)
 
 
-def operation_of(path: str, fields: "Mapping[str, str]") -> Operation:
+def operation_of(path: str, fields: Fields) -> Operation:
     """Say which operation is asked for: a card makes a payment on `/v1/authorise` a direct one."""
     if path == PAY_APM.path and fields.get("payment_method") and not fields.get("card"):
         return PAY_APM

@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import socket
 from collections import deque
-from http import HTTPStatus
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 _KEPT = 1000
 _MOST_UNDER_WAY = 1000
 _CONNECTIONS = 8
+_TAKEN = 2
 _TIMEOUT = aiohttp.ClientTimeout(total=5)
 
 
@@ -57,7 +57,6 @@ class Notification:
         url: The `notify_url`.
         content_type: The content type of the body.
         body: The bytes that were sent, the same at each attempt; to be sent again as they are.
-        delivered: Whether the merchant's server took it with an HTTP status of 2xx.
         attempts: How often it was tried; 0 where it was lost on purpose, where the address is not
             on this machine, or where 1,000 others were under way.
         status: The HTTP status of the last attempt; None without an answer.
@@ -68,9 +67,13 @@ class Notification:
     url: str
     content_type: str
     body: bytes = attrs.field(repr=False)
-    delivered: bool = False
     attempts: int = 0
     status: int | None = None
+
+    @property
+    def delivered(self) -> bool:
+        """Whether the merchant's server took it with an HTTP status of 2xx."""
+        return self.status is not None and self.status // 100 == _TAKEN
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -113,9 +116,8 @@ class Notifier:
         if plan.of(LostNotification) or is_full or not is_loopback(notice.url):
             self.sent.append(notification)
             return
-        turn, overtaken = asyncio.Event(), self._overtaken
-        self._overtaken = [turn] if plan.of(OvertakenNotification) else []
-        task = asyncio.create_task(self._deliver(notification, plan, turn, overtaken))
+        turn = asyncio.Event()
+        task = asyncio.create_task(self._deliver(notification, plan, turn))
         self._under_way[task] = turn
         task.add_done_callback(self._under_way.pop)
 
@@ -138,35 +140,29 @@ class Notifier:
         if self._session is not None:
             await self._session.close()
 
-    async def _deliver(
-        self,
-        notification: Notification,
-        plan: Plan,
-        turn: asyncio.Event,
-        overtaken: "Sequence[asyncio.Event]",
-    ) -> None:
+    async def _deliver(self, notification: Notification, plan: Plan, turn: asyncio.Event) -> None:
         """Wait as long as its faults want, or until it is its turn, and send each copy."""
         is_overtaken = bool(plan.of(OvertakenNotification))
+        overtaken, self._overtaken = self._overtaken, [turn] if is_overtaken else []
         seconds = sum(fault.seconds for fault in plan.of(LateNotification))
-        attempts, status = 0, None
+        copies = max([1, *(fault.copies for fault in plan.of(RepeatedNotification))])
+        sent = notification
         try:
             if seconds or is_overtaken:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(None if is_overtaken else seconds):
                         await turn.wait()
-            copies = max([1, *(fault.copies for fault in plan.of(RepeatedNotification))])
             for copy in range(copies):
                 if copy:
-                    self._note(notification, attempts, status)
-                attempts, status = 0, None
-                for pause in self.pauses:
+                    self.sent.append(sent)
+                for attempt, pause in enumerate(self.pauses, 1):
                     await asyncio.sleep(pause)
-                    attempts += 1
-                    status = await self._post(notification)
-                    if _is_taken(status):
+                    sent = attrs.evolve(notification, attempts=attempt)
+                    sent = attrs.evolve(sent, status=await self._post(sent))
+                    if sent.delivered:
                         break
         finally:
-            self._note(notification, attempts, status)
+            self.sent.append(sent)
             for other in overtaken:  # those that wait until this one is through
                 other.set()
 
@@ -189,10 +185,6 @@ class Notifier:
         except (aiohttp.ClientError, TimeoutError):
             return None
 
-    def _note(self, sent: Notification, attempts: int, status: int | None) -> None:
-        taken = _is_taken(status)
-        self.sent.append(attrs.evolve(sent, delivered=taken, attempts=attempts, status=status))
-
 
 def is_loopback(url: str) -> bool:
     """Return whether an address is on this machine, without asking a name server."""
@@ -203,10 +195,6 @@ def is_loopback(url: str) -> bool:
     except ValueError:
         return False
     return is_here and parts.scheme in ("http", "https")
-
-
-def _is_taken(status: int | None) -> bool:
-    return status is not None and HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
 
 
 def _open_socket(address: aiohttp.AddrInfoType) -> socket.socket:

@@ -7,7 +7,7 @@ import attrs
 
 from gateway_async.operations import REFUND, Operation
 from gateway_async.sandbox.ledger import to_amount, to_text
-from gateway_async.sandbox.messages import read_nested
+from gateway_async.sandbox.messages import Fields, Record, read_nested
 from gateway_async.signing import SIGNATURE_FIELD
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def amount_text(amount: Decimal) -> str:
     return f"{amount:.2f}" if amount == round(amount, 2) else str(amount)
 
 
-def details_of(fields: "Mapping[str, str]") -> dict[str, str]:
+def details_of(fields: Fields) -> dict[str, str]:
     """Return what a transaction keeps of a payment request; no card data is among it."""
     kept = {name: fields[name] for name in _KEPT_DETAILS if fields.get(name)}
     subscription = read_nested(fields.get("subscription"))
@@ -110,9 +110,7 @@ def details_of(fields: "Mapping[str, str]") -> dict[str, str]:
     return kept
 
 
-def batch_record(
-    operation: Operation, item: "Mapping[str, object]", verdict: "Verdict"
-) -> dict[str, Any]:
+def batch_record(operation: Operation, item: "Mapping[str, object]", verdict: "Verdict") -> Record:
     """Return one element of a batch reply: what was asked (2.6, 2.7), and its result."""
     echoed = {n: to_text(item.get(n)) for n in ("transaction_id", *operation.echo_fields)}
     status = {f"{operation.name}_status": DONE if verdict.done else REFUSED}
@@ -139,7 +137,7 @@ def named(transaction: "Transaction") -> dict[str, str]:
     }
 
 
-def transaction_record(transaction: "Transaction") -> dict[str, Any]:
+def transaction_record(transaction: "Transaction") -> Record:
     """Return one element of `orders_list` (2.5)."""
     details = transaction.details
     return {
@@ -169,7 +167,7 @@ def _subscription(transaction: "Transaction", *, date_format: str) -> dict[str, 
     }
 
 
-def refund_record(refund: "Refund", transaction: "Transaction") -> dict[str, Any]:
+def refund_record(refund: "Refund", transaction: "Transaction") -> Record:
     """Return one element of a refund search (2.6)."""
     return {
         **named(transaction),
@@ -189,9 +187,7 @@ def token_of(transaction: "Transaction") -> str:
     return f"T{transaction.transaction_id}"
 
 
-def payment_record(
-    transaction: "Transaction", fields: "Mapping[str, str]", result: CardResult
-) -> dict[str, Any]:
+def payment_record(transaction: "Transaction", fields: Fields, result: CardResult) -> Record:
     """Return a direct payment result (2.3)."""
     subscription = _subscription(transaction, date_format="%Y-%m-%d %H:%M:%S")
     wants_token = fields.get("token_flag") == "YES"
@@ -213,13 +209,13 @@ def payment_record(
     }
 
 
-def payout_sum(fields: "Mapping[str, str]") -> tuple[Decimal, str]:
+def payout_sum(fields: Fields) -> tuple[Decimal, str]:
     """Return what arrives, in which currency: one to one where only the source side is given."""
     amount = to_amount(fields.get("payment_amount") or fields.get("source_amount"))
     return amount or Decimal(0), fields.get("payment_currency") or fields.get("source_currency", "")
 
 
-def payout_problem(fields: "Mapping[str, str]") -> str:
+def payout_problem(fields: Fields) -> str:
     """Say why a payout fails; empty text where it does not."""
     amount, currency = payout_sum(fields)
     beneficiary = read_nested(fields.get("beneficiary"))
@@ -246,7 +242,7 @@ def payout_summary(payout: "Payout") -> dict[str, str]:
     }
 
 
-def payout_record(fields: "Mapping[str, str]", payout: "Payout") -> dict[str, Any]:
+def payout_record(fields: Fields, payout: "Payout") -> Record:
     """Return a payout's reply: the request again, and what section 2.8 adds to it."""
     echo: dict[str, Any] = {n: v for n, v in fields.items() if n != SIGNATURE_FIELD}
     echo |= {name: read_nested(fields[name]) for name in _PAYOUT_OBJECTS if name in fields}

@@ -1,34 +1,112 @@
-"""The sandbox as a user of the library meets it."""
+"""The sandbox as a user of the library meets it: a gateway over HTTP, its faults and its books.
 
+It decides nothing about money: `service` does.
+"""
+
+import asyncio
+import functools
 import math
 import os
 import socket
+import struct
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import attrs
+from aiohttp import web
 
 from gateway_async.dialect import Dialect, PaymentState
 from gateway_async.errors import ConfigurationError
-from gateway_async.sandbox.app import Server
-from gateway_async.sandbox.checkout import to_location
-from gateway_async.sandbox.faults import Faults
-from gateway_async.sandbox.ledger import Ledger, PaymentStatus, to_amount
-from gateway_async.sandbox.notifier import WRITERS, Notifier
+from gateway_async.operations import CHECKOUT, Operation
+from gateway_async.sandbox import faults as kinds
+from gateway_async.sandbox.checkout import render, to_location
+from gateway_async.sandbox.faults import Faults, Plan
+from gateway_async.sandbox.ledger import Ledger, PaymentStatus, Transaction, to_amount
+from gateway_async.sandbox.messages import (
+    HTML_TYPE,
+    PATHS,
+    Fields,
+    Notice,
+    Reply,
+    operation_of,
+    read_fields,
+    write_reply,
+)
+from gateway_async.sandbox.notifier import WRITERS, Notification, Notifier
 from gateway_async.sandbox.records import DONE, REFUSED
-from gateway_async.sandbox.service import Service
+from gateway_async.sandbox.service import SELECTION_FIELDS, Service, count_orders
 from gateway_async.signing import HmacSigner
 
-if TYPE_CHECKING:
-    from collections import deque
-
-    from gateway_async.sandbox.app import RequestLog
-    from gateway_async.sandbox.notifier import Notification
-
 LOOPBACK = "127.0.0.1"
+_CarryOut = Callable[[], Reply]
 _EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  # recognised, not bound to
+_MAX_BODY_BYTES = 16 * 1024 * 1024
+_KEPT_REQUESTS = 1000
+_HELD_LOOK_SECONDS = 0.05
+_SHUTDOWN_SECONDS = 0.1
+_METHODS = ("GET", "POST")
+_RESET = struct.pack("ii", 1, 0)
+_PAGE_HEADERS = {
+    "Content-Type": HTML_TYPE,
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
+    "img-src data:; base-uri 'none'",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+"""A page is asked for again after Back, runs no script, and passes its address on to no site."""
+
+
+@attrs.frozen
+class LoggedRequest:
+    """One request of the merchant's.
+
+    Attributes:
+        operation: Its name.
+        orders: How many orders it named, 0 where it is no batch and no look-up.
+        faults: The kinds of fault that struck it.
+    """
+
+    operation: str
+    orders: int
+    faults: tuple[str, ...]
+
+
+class RequestLog:
+    """How many requests came, by operation; `log["refund"]` counts those that refund.
+
+    Attributes:
+        counts: Requests by the name of the operation, struck by faults or not.
+        orders: Orders in those requests, by the same.
+        last: The last 1,000 requests, oldest first.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.orders: Counter[str] = Counter()
+        self.last: deque[LoggedRequest] = deque(maxlen=_KEPT_REQUESTS)
+
+    def __getitem__(self, operation: str) -> int:
+        return self.counts[operation]
+
+    def total(self) -> int:
+        """Return the number of all requests."""
+        return self.counts.total()
+
+    def clear(self) -> None:
+        """Count from zero again."""
+        self.counts.clear()
+        self.orders.clear()
+        self.last.clear()
+
+    def record(self, request: LoggedRequest) -> None:
+        """Count one request."""
+        self.counts[request.operation] += 1
+        self.orders[request.operation] += request.orders
+        self.last.append(request)
 
 
 @attrs.frozen(kw_only=True)
@@ -109,6 +187,7 @@ class Sandbox:
         notify_pauses: Seconds before each attempt to notify a merchant, one number an attempt.
         faults: What goes wrong; add to them at any time.
         ledger: What was really done.
+        requests: The requests that came, by operation.
 
     Raises:
         ConfigurationError: A setting is wrong.
@@ -121,7 +200,7 @@ class Sandbox:
     port: int = 0
     random_seed: int | None = None
     deduplicate_payouts: bool = False
-    clock: "Callable[[], datetime]" = _utc_now
+    clock: Callable[[], datetime] = _utc_now
     return_url: str = ""
     cancel_url: str = ""
     notify_format: str = "form"
@@ -129,10 +208,13 @@ class Sandbox:
     notify_pauses: tuple[float, ...] = (0.0, 0.2, 1.0)
     faults: Faults = attrs.field(init=False)
     ledger: Ledger = attrs.field(init=False, factory=Ledger)
-    _signer: HmacSigner = attrs.field(init=False)
-    _notifier: Notifier = attrs.field(init=False)
-    _server: Server | None = attrs.field(init=False, default=None)
+    requests: RequestLog = attrs.field(init=False, factory=RequestLog)
     _base_url: str = attrs.field(init=False, default="")
+    _notifier: Notifier = attrs.field(init=False)
+    _service: Service = attrs.field(init=False)
+    _runner: web.AppRunner = attrs.field(init=False)
+    _tasks: "set[asyncio.Task[Any] | None]" = attrs.field(init=False, factory=set)
+    _late: "dict[_CarryOut, asyncio.TimerHandle]" = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         for names, (is_right, expected) in _CHECKS.items():
@@ -142,9 +224,8 @@ class Sandbox:
                     got = type(value).__name__
                     raise ConfigurationError(f"Sandbox.{name}: expected {expected}, got {got}")
         self.faults = Faults(random_seed=self.random_seed)
-        self._signer = HmacSigner(self.secret)
         self._notifier = Notifier(
-            signer=self._signer if self.notify_signed else None,
+            signer=HmacSigner(self.secret) if self.notify_signed else None,
             written_as=self.notify_format,
             pauses=self.notify_pauses,
         )
@@ -155,16 +236,12 @@ class Sandbox:
     @property
     def base_url(self) -> str:
         """Where it listens, without a slash at the end."""
-        self._started()
+        if not self._base_url:
+            raise ConfigurationError("Sandbox: not started; use `async with Sandbox() as sandbox:`")
         return self._base_url
 
     @property
-    def requests(self) -> "RequestLog":
-        """The requests that came, by operation."""
-        return self._started().requests
-
-    @property
-    def notifications(self) -> "deque[Notification]":
+    def notifications(self) -> deque[Notification]:
         """The last 1,000 results that were sent to a `notify_url`, or given up."""
         return self._notifier.sent
 
@@ -185,11 +262,6 @@ class Sandbox:
             },
             payout_deduplicates=self.deduplicate_payouts,
         )
-
-    def _started(self) -> Server:
-        if self._server is None:
-            raise ConfigurationError("Sandbox: not started; use `async with Sandbox() as sandbox:`")
-        return self._server
 
     def seed(
         self,
@@ -234,7 +306,10 @@ class Sandbox:
 
     def land_late_effects(self) -> int:
         """Let every late effect that is still out land now; return how many there were."""
-        return self._started().land_late_effects()
+        waiting = list(self._late)
+        for carry_out in waiting:
+            self._land(carry_out)
+        return len(waiting)
 
     async def deliver_notifications(self) -> int:
         """Let late notifications go now, and wait until all are sent or given up.
@@ -245,26 +320,157 @@ class Sandbox:
         return await self._notifier.deliver_all()
 
     async def __aenter__(self) -> Self:
-        if self._server is not None:
+        if self._base_url:
             raise ConfigurationError("Sandbox: entered twice; make a new one")
         listening = _bind(self.host, self.port)
         self._base_url = _base_url(listening)
-        service = Service(
+        self._service = Service(
             identity={"merchant_id": self.merchant_id, "account_id": self.account_id},
-            signer=self._signer,
+            signer=HmacSigner(self.secret),
             ledger=self.ledger,
             deduplicate_payouts=self.deduplicate_payouts,
             base_url=self._base_url,
             return_url=self.return_url,
             cancel_url=self.cancel_url,
         )
-        self._server = Server(service, self.faults, clock=self.clock, notifier=self._notifier)
-        await self._server.start(listening)
+        app = web.Application(client_max_size=_MAX_BODY_BYTES)
+        app.add_routes([web.post(path, self._merchant_request) for path in PATHS])
+        app.add_routes([web.route(m, "/pay/{page_id}", self._shopper_request) for m in _METHODS])
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+        await self._runner.setup()
+        await web.SockSite(self._runner, listening, backlog=1024).start()
         return self
 
     async def __aexit__(self, *failure: object) -> None:
-        await self._started().stop()
+        while self._late:
+            self._late.popitem()[1].cancel()
+        tasks = [task for task in self._tasks if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._runner.cleanup()
         await self._notifier.stop()
+
+    # The merchant
+
+    async def _merchant_request(self, request: web.Request) -> web.StreamResponse:
+        # aiohttp forgets a handler whose client has gone: it is kept here, to be ended at the end.
+        task = asyncio.current_task()
+        self._tasks.add(task)
+        try:
+            return await self._handle(request, await request.read())
+        except ConnectionResetError:  # the client went while it was written to
+            return _close(request)
+        finally:
+            self._tasks.discard(task)
+
+    async def _handle(self, request: web.Request, body: bytes) -> web.StreamResponse:
+        fields, problem = read_fields(request.content_type, body)
+        if request.path == CHECKOUT.path and (page_id := fields.get("gbc_id")) is not None:
+            found = self._service.find(page_id)
+            # An address of its own: Reload and Back ask for it again, and post nothing.
+            return _see_other(f"/pay/{page_id}") if found else self._payment_page(None)
+        operation = operation_of(request.path, fields)
+        plan = self.faults.plan(operation.name)
+        count = count_orders(operation, fields)
+        self.requests.record(LoggedRequest(operation.name, count, plan.names))
+        if plan.delay_seconds:
+            await asyncio.sleep(plan.delay_seconds)
+        carry_out = functools.partial(self._carry_out, operation, fields, plan, problem)
+        for ending in plan.of(kinds.Ending):
+            return await self._end(request, ending, carry_out)
+        reply = carry_out()
+        return web.Response(status=reply.status, headers=reply.headers, body=reply.body)
+
+    def _carry_out(self, operation: Operation, fields: Fields, plan: Plan, problem: str) -> Reply:
+        """Carry a request out, and write what is said of it."""
+        problem = problem or self._service.refusal(operation, fields) or plan.refusal
+        if plan.of(kinds.IgnoreSelection):
+            fields = {n: v for n, v in fields.items() if n not in SELECTION_FIELDS}
+        if problem:
+            answer = self._service.refuse(operation, fields, problem)
+        else:
+            answer = self._service.perform(operation, fields, self.clock())
+            self._notify(answer.notice)
+        for fault in plan.of(kinds.AnswerFault):
+            answer = fault.distort(answer)
+        reply = write_reply(answer, self._service.signer)
+        for reply_fault in plan.of(kinds.ReplyFault):
+            reply = reply_fault.rewrite(reply)
+        return reply
+
+    async def _end(
+        self, request: web.Request, ending: kinds.Ending, carry_out: _CarryOut
+    ) -> web.StreamResponse:
+        """Do with a request, and with its connection, what an ending wants."""
+        if isinstance(ending, kinds.LateEffect):
+            loop = asyncio.get_running_loop()
+            self._late[carry_out] = loop.call_later(ending.seconds, self._land, carry_out)
+        right_reply = carry_out() if ending.after_effect else None
+        while ending.connection == "held" and request.transport is not None:  # noqa: ASYNC110  # see below
+            # aiohttp can tell a handler that its client went only by cancelling it, and then every
+            # handler, also those that are about to do an effect: so it is looked at instead.
+            await asyncio.sleep(_HELD_LOOK_SECONDS)
+        reply = ending.instead or right_reply
+        if reply is None or ending.connection not in ("kept", "cut"):
+            return _close(request, is_reset=ending.connection == "reset")
+        response = web.StreamResponse(
+            status=reply.status, headers={**reply.headers, **ending.headers}
+        )
+        if ending.is_sized:
+            response.content_length = len(reply.body)
+        await response.prepare(request)
+        for piece in ending.pieces(reply.body):
+            if piece:
+                await response.write(piece)
+            await asyncio.sleep(ending.pause_seconds)  # 0: a write alone gives no task a turn
+        if ending.connection == "cut":
+            _close(request)
+        return response
+
+    def _land(self, carry_out: _CarryOut) -> None:
+        self._late.pop(carry_out).cancel()
+        carry_out()
+
+    # The shopper
+
+    async def _shopper_request(self, request: web.Request) -> web.StreamResponse:
+        """Show a payment page, or enter what was chosen there and lead the shopper on."""
+        transaction = self._service.find(request.match_info["page_id"])
+        if transaction is None or request.method != "POST":
+            return self._payment_page(transaction)
+        choice = str((await request.post()).get("choice"))
+        self._notify(self._service.decide(transaction, choice))
+        back = self._service.way_back(transaction, choice)
+        if not back:
+            return _html(render("message", title="Thank you", text="You may close this page."))
+        return _see_other(back)
+
+    def _payment_page(self, transaction: Transaction | None) -> web.Response:
+        return _html(self._service.page(transaction), status=200 if transaction else 404)
+
+    def _notify(self, notice: Notice | None) -> None:
+        if notice is not None:
+            plan = self.faults.plan(notice.operation.name, notifications=True)
+            self._notifier.send(notice, plan)
+
+
+def _html(page: str, *, status: int = 200) -> web.Response:
+    return web.Response(status=status, headers=_PAGE_HEADERS, body=page.encode())
+
+
+def _see_other(location: str) -> web.Response:
+    return web.Response(status=303, headers={**_PAGE_HEADERS, "Location": location})
+
+
+def _close(request: web.Request, *, is_reset: bool = False) -> web.Response:
+    """Close the connection, or reset it; what is returned is never sent."""
+    if request.transport is not None:
+        if is_reset:  # without lingering, the peer gets an RST and no FIN
+            bare = request.transport.get_extra_info("socket")
+            bare.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        request.transport.close()
+    return web.Response()
 
 
 def _bind(host: str, port: int) -> socket.socket:

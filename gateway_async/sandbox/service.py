@@ -25,11 +25,17 @@ from gateway_async.sandbox.ledger import (
     Transaction,
     to_amount,
 )
-from gateway_async.sandbox.messages import Answer, Notice, read_nested, with_brackets_joined
+from gateway_async.sandbox.messages import (
+    Answer,
+    Fields,
+    Notice,
+    Record,
+    read_nested,
+    with_brackets_joined,
+)
 from gateway_async.signing import SIGNATURE_FIELD, HmacSigner
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
 
 SELECTION_FIELDS = ("transaction_id", "order_no")
@@ -59,7 +65,7 @@ class Service:
         cancel_url: Where they go when they leave without a choice, likewise.
     """
 
-    identity: "Mapping[str, str]"
+    identity: Fields
     signer: HmacSigner
     ledger: Ledger
     deduplicate_payouts: bool
@@ -69,7 +75,7 @@ class Service:
 
     # Who asks
 
-    def refusal(self, operation: Operation, fields: "Mapping[str, str]") -> str:
+    def refusal(self, operation: Operation, fields: Fields) -> str:
         """Say why a request is refused as a whole; empty text where it is not."""
         for name, value in self.identity.items():
             if fields.get(name) != value:
@@ -78,7 +84,7 @@ class Service:
         is_right = hmac.compare_digest(expected.encode(), fields.get(SIGNATURE_FIELD, "").encode())
         return "" if is_right else "encryption_data does not match"
 
-    def refuse(self, operation: Operation, fields: "Mapping[str, str]", text: str) -> Answer:
+    def refuse(self, operation: Operation, fields: Fields, text: str) -> Answer:
         """Answer that nothing was done."""
         if operation == CHECKOUT:
             return Answer(operation=operation, page=render("message", title="Refused", text=text))
@@ -95,7 +101,7 @@ class Service:
 
     # What is asked
 
-    def perform(self, operation: Operation, fields: "Mapping[str, str]", now: "datetime") -> Answer:
+    def perform(self, operation: Operation, fields: Fields, now: "datetime") -> Answer:
         """Carry out a request that is not refused, and answer it."""
         fields = with_brackets_joined(fields)
         if operation == PAYOUT:
@@ -111,9 +117,7 @@ class Service:
         said = {"return_status": "1", "return_message": "OK", operation.list_field or "": found}
         return Answer(operation=operation, fields={**self.identity, **said})
 
-    def _batch(
-        self, operation: Operation, fields: "Mapping[str, str]", now: "datetime"
-    ) -> list[dict[str, Any]] | str:
+    def _batch(self, operation: Operation, fields: Fields, now: "datetime") -> list[Record] | str:
         """Capture, cancel, review, refund, or do what else takes a list of orders."""
         items = read_nested(fields.get(operation.list_field or ""))
         if not isinstance(items, list) or not items:
@@ -128,9 +132,7 @@ class Service:
             done.append(records.batch_record(operation, item, verdict))
         return done
 
-    def _look_up(
-        self, operation: Operation, fields: "Mapping[str, str]"
-    ) -> list[dict[str, Any]] | str:
+    def _look_up(self, operation: Operation, fields: Fields) -> list[Record] | str:
         """Query transactions or search refunds: those that are asked for, or the most recent."""
         asked = {name: _split(fields.get(name, "")) for name in SELECTION_FIELDS}
         count = sum(map(len, asked.values()))
@@ -145,7 +147,7 @@ class Service:
             for refund in refunds[:RECORD_LIMIT]
         ]
 
-    def _pay(self, operation: Operation, fields: "Mapping[str, str]", now: "datetime") -> Answer:
+    def _pay(self, operation: Operation, fields: Fields, now: "datetime") -> Answer:
         """Begin a payment: a card is decided on now, and entered if it is declined as well.
 
         The others wait for the shopper's decision on the payment page.
@@ -184,7 +186,7 @@ class Service:
             notice = self._payment_notice(transaction, result)
         return Answer(operation=operation, fields={**self.identity, **said}, notice=notice)
 
-    def _card_result(self, fields: "Mapping[str, str]") -> records.CardResult:
+    def _card_result(self, fields: Fields) -> records.CardResult:
         """Say what becomes of a card, or of the token that an earlier payment was given."""
         card, token = fields.get("card", ""), fields.get("token_id", "")
         if card or not token:
@@ -193,7 +195,7 @@ class Service:
         is_known = earlier is not None and token == records.token_of(earlier)
         return records.AUTHORISED if is_known else records.UNKNOWN_TOKEN
 
-    def _pay_out(self, fields: "Mapping[str, str]", now: "datetime") -> Answer:
+    def _pay_out(self, fields: Fields, now: "datetime") -> Answer:
         """Pay out, and again for the same `request_id` unless payouts are deduplicated."""
         problem = records.payout_problem(fields)
         if problem:
@@ -224,16 +226,14 @@ class Service:
         }
         return self._notice(transaction.details, made_by, said)
 
-    def _notice(
-        self, asked: "Mapping[str, str]", operation: Operation, said: dict[str, str]
-    ) -> Notice | None:
+    def _notice(self, asked: Fields, operation: Operation, said: dict[str, str]) -> Notice | None:
         url = asked.get("notify_url")
         fields = {**self.identity, **said}
         return Notice(url=url, operation=operation, fields=fields) if url else None
 
     # Shoppers
 
-    def _ways(self, fields: "Mapping[str, str]") -> dict[str, str]:
+    def _ways(self, fields: Fields) -> dict[str, str]:
         """Return the `return_url` and `cancel_url` of a payment, as far as there are any."""
         order_no = quote(fields.get("order_no", ""), safe="")
         ways = {
@@ -283,7 +283,7 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def count_orders(operation: Operation, fields: "Mapping[str, str]") -> int:
+def count_orders(operation: Operation, fields: Fields) -> int:
     """Return how many orders a request names, whether or not it is right."""
     if operation.is_look_up:
         return sum(len(_split(fields.get(name, ""))) for name in SELECTION_FIELDS)

@@ -169,8 +169,7 @@ async def test_a_client_that_goes_ends_the_reply(
         await asyncio.sleep(0)
     asked.cancel()
     await asyncio.wait([asked])
-    server = merchant.sandbox._started()
-    while server._tasks:  # noqa: ASYNC110  # the same
+    while merchant.sandbox._tasks:  # noqa: ASYNC110  # the same
         await asyncio.sleep(0)
     assert effects(merchant, orders) == [1, 1, 1]
 
