@@ -23,6 +23,7 @@ from gateway_async import (
 from gateway_async.errors import NotSentError
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
+from tests.memory import HttpRequest, HttpResponse, put_transport
 from tests.orders import client_of, orders_for
 
 Make = Callable[..., GatewayClient]
@@ -133,6 +134,25 @@ async def counts(journal: Journal, name: str = "job") -> dict[JobState, int]:
     """Return how many orders are in each state that has any."""
     status = await journal.status(name)
     return {state: count for state, count in status.counts.items() if count}
+
+
+class Interposed:
+    """A transport of a client that asks the test before or after each request."""
+
+    def __init__(self, gateway: GatewayClient, before: Any = None, after: Any = None) -> None:
+        self._inner, self._before, self._after = gateway._session.transport, before, after
+        put_transport(gateway, self)
+
+    async def send(self, message: HttpRequest, **how: Any) -> HttpResponse:
+        if self._before is not None:
+            await self._before(message)
+        reply = await self._inner.send(message, **how)
+        if self._after is not None:
+            await self._after(message)
+        return reply
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
 
 
 async def refuse(*_: object, **__: object) -> None:

@@ -9,17 +9,15 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import Batch
 from gateway_async.errors import JournalError
 from gateway_async.journal import Journal
-from gateway_async.journal.database import Database
 from gateway_async.sandbox import Sandbox
-from gateway_async.transport import AiohttpTransport, HttpRequest, HttpResponse
 from tests.jobs.books import (
     DECLINED,
     POLICY,
     RESENDING,
     SUCCEEDED,
+    Interposed,
     Make,
     check_books,
     effects,
@@ -27,31 +25,25 @@ from tests.jobs.books import (
     statuses,
 )
 from tests.journal.tables import Tables
-from tests.memory import fields_of
+from tests.memory import HttpRequest, fields_of
 
 LEASE = ("keep the lease", "release the lease")
 
 
 async def test_intents_are_kept_before_the_first_byte_and_outcomes_before_they_are_told(
-    sandbox: Sandbox,
-    make: Make,
-    journal: Journal,
-    tables: Tables,
-    monkeypatch: pytest.MonkeyPatch,
+    sandbox: Sandbox, make: Make, journal: Journal, tables: Tables
 ) -> None:
-    orders = seeded(sandbox, 10)
+    orders, gateway, found = seeded(sandbox, 10), make(), []
     names = [order.transaction_id for order in orders]
-    send, found = AiohttpTransport.send, []
 
-    async def watched(self: AiohttpTransport, message: HttpRequest, **how: Any) -> HttpResponse:
+    async def look(message: HttpRequest) -> None:
         if message.path.endswith("/refund"):
             known = dict(zip(names, tables.states(), strict=True))
             asked = fields_of(message)["refund_orders"]
             found.append([known[order["transaction_id"]] for order in asked])
-        return await send(self, message, **how)
 
-    monkeypatch.setattr(AiohttpTransport, "send", watched)
-    async with make().refund(orders, job=journal.job("job")) as batch:
+    Interposed(gateway, before=look)
+    async with gateway.refund(orders, job=journal.job("job")) as batch:
         async for outcome in batch:
             assert tables.states()[outcome.index] == "succeeded"
     assert found == [["intent", "intent"]] * 5
@@ -59,13 +51,12 @@ async def test_intents_are_kept_before_the_first_byte_and_outcomes_before_they_a
 
 @attrs.define
 class Failing:
-    """Lets chosen calls of a journal's thread fail.
+    """Lets chosen calls of a journal's thread fail, but those about the lease.
 
     Attributes:
         run: The real one.
         fails: Given the number of a call, whether it fails.
         after: Whether it fails only once it was carried out: its commit is in doubt.
-        calls: How many there were.
     """
 
     run: Callable[..., Any]
@@ -74,18 +65,16 @@ class Failing:
     calls: int = -1
     failed: int = 0
 
-    def __call__(self, what: str, *operation: Any, **named: Any) -> asyncio.Future[Any]:
-        return asyncio.ensure_future(self._run(what, *operation, **named))
+    def __call__(self, what: str, operation: Any) -> asyncio.Future[Any]:
+        return asyncio.ensure_future(self._run(what, operation))
 
-    async def _run(self, what: str, *operation: Any, **named: Any) -> Any:
-        if what.endswith(LEASE):
-            return await self.run(what, *operation, **named)
-        self.calls += 1
-        if not self.fails(self.calls):
-            return await self.run(what, *operation, **named)
+    async def _run(self, what: str, operation: Any) -> Any:
+        self.calls += not (is_lease := what.endswith(LEASE))
+        if is_lease or not self.fails(self.calls):
+            return await self.run(what, operation)
         self.failed += 1
         if self.after:
-            await self.run(what, *operation, **named)
+            await self.run(what, operation)
         raise JournalError(f"{what}: the disk is on fire")
 
 
@@ -104,14 +93,14 @@ async def test_a_write_that_fails_doubles_nothing_and_is_not_glossed_over(  # fi
     from_then_on: bool,  # a parameter
 ) -> None:
     gateway, resending = make(), make(recovery=RESENDING)
-    whole, real = 0, Database.run
+    whole, real = 0, journal.database.run
     for number in range(MOST_CALLS):
         name, orders = f"job {number}", seeded(sandbox, 6)
         fails = number.__le__ if from_then_on else number.__eq__
-        failing = Failing(real.__get__(journal.database), fails, after)
+        failing = Failing(real, fails, after)
         batch = gateway.refund(orders, job=journal.job(name))
         with monkeypatch.context() as patched:
-            patched.setattr(Database, "run", lambda _, *given, f=failing, **kw: f(*given, **kw))
+            patched.setattr(journal.database, "run", failing)
             error = await _ended(batch)
         if not failing.failed:
             whole = number
@@ -150,19 +139,19 @@ async def test_without_its_file_a_job_sends_no_more(
     sandbox: Sandbox, make: Make, url: str, ending: str, concurrency: int
 ) -> None:
     orders, path = seeded(sandbox, 100), Path(url.removeprefix("sqlite:///") + ending)
+    gateway = make(policy=attrs.evolve(POLICY, concurrency=concurrency))
+
+    async def unlink(message: HttpRequest) -> None:
+        if message.path.endswith("/refund"):
+            await asyncio.to_thread(path.unlink, missing_ok=True)
+
+    Interposed(gateway, after=unlink)
     async with Journal.open(url) as journal:
-        policy = attrs.evolve(POLICY, concurrency=concurrency)
-        batch = make(policy=policy).refund(orders, job=journal.job("job"))
+        batch = gateway.refund(orders, job=journal.job("job"))
         with pytest.raises(JournalError, match="deleted, moved or replaced"):
-            await _read_without(batch, path)
+            await batch
     assert 0 < sum(effects(sandbox, orders)) < len(orders)
     check_books(sandbox, batch.result)
-
-
-async def _read_without(batch: Batch[Any, Any], path: Path) -> None:
-    async with batch:
-        async for _ in batch:
-            await asyncio.to_thread(path.unlink, missing_ok=True)
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

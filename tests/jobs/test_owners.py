@@ -1,24 +1,23 @@
 """A job has one owner: the others wait, and one that lost it sends and changes nothing."""
 
 import asyncio
+import time
 from collections.abc import Callable
-from typing import Any
 
-import attrs
 import pytest
 
-from gateway_async import GatewayClient, jobs
+from gateway_async import BatchPolicy, GatewayClient, jobs
 from gateway_async.errors import JobBusyError, LeaseLostError
 from gateway_async.journal import JobState, Journal, leases
 from gateway_async.journal.leases import Lease
+from gateway_async.journal.rows import NOT_DONE, noted
 from gateway_async.sandbox import Sandbox
-from gateway_async.transport import HttpRequest, HttpResponse
 from tests.jobs.books import (
     NOT_SENT,
-    POLICY,
     RESENDING,
     SUCCEEDED,
     UNKNOWN,
+    Interposed,
     Make,
     check_books,
     counts,
@@ -27,34 +26,24 @@ from tests.jobs.books import (
     statuses,
 )
 from tests.journal.tables import Tables, submitted
-from tests.memory import put_transport
+from tests.memory import HttpRequest
 
 LEASE_SECONDS = 15.0
 """What a journal gives by default: no test here waits for so long."""
+ONE_BY_ONE = BatchPolicy(concurrency=1, chunk_size=2)
 
 
 class Halted:
-    """A transport that stops before the first byte of a refund, as a frozen process does.
-
-    Attributes:
-        reached: Set when a refund stops here.
-        goes_on: Lets all of them go on.
-    """
+    """Stops a client before the first byte of a refund, as a frozen process does."""
 
     def __init__(self, gateway: GatewayClient) -> None:
-        self._inner = gateway._session.transport
-        self.reached = asyncio.Event()
-        self.goes_on = asyncio.Event()
-        put_transport(gateway, self)
+        self.reached, self.goes_on = asyncio.Event(), asyncio.Event()
+        Interposed(gateway, before=self._halt)
 
-    async def send(self, message: HttpRequest, **how: Any) -> HttpResponse:
+    async def _halt(self, message: HttpRequest) -> None:
         if message.path.endswith("/refund"):
             self.reached.set()
             await self.goes_on.wait()
-        return await self._inner.send(message, **how)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
 
 @pytest.fixture
@@ -71,29 +60,64 @@ def frozen(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def let_it_pass(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Let the time of a lease pass, by this process's clocks."""
-    real, passed = leases.read_clocks, [0.0]
+def let_it_pass(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let the time of a lease pass, by this process's clocks or by one of them."""
+    real, passed = leases.read_clocks, [0.0, 0.0]
 
     def clocks() -> tuple[float, float]:
         awake, wall = real()
-        return awake + passed[0], wall + passed[0]
+        return awake + passed[0], wall + passed[1]
 
-    def let_it_pass() -> None:
-        passed[0] += LEASE_SECONDS
+    def let_it_pass(*, awake: float = LEASE_SECONDS, wall: float = LEASE_SECONDS) -> None:
+        passed[:] = awake, wall
 
     monkeypatch.setattr(leases, "read_clocks", clocks)
     return let_it_pass
 
 
+async def test_a_job_has_one_lease(journal: Journal, other: Journal) -> None:
+    job = await submitted(journal)
+    ended = await asyncio.gather(
+        *(each.job("job").take(f"{number}") for number in range(6) for each in (journal, other)),
+        return_exceptions=True,
+    )
+    (lease,) = [each for each in ended if isinstance(each, Lease)]
+    refused = [each for each in ended if isinstance(each, JobBusyError)]
+    assert len(refused) == 11
+    assert all(0 < error.seconds_left <= 15 and error.job == "job" for error in refused)
+    assert "'job' is with '" in str(refused[0])
+    assert (await other.status(job.name)).is_running
+    await lease.release()
+    assert not (await journal.status(job.name)).is_running
+    await other.job("job").take("second")
+    await lease.release()  # repeatable, and only of one's own
+    assert (await other.status("job")).is_running
+
+
+async def test_what_was_in_flight_or_held_is_looked_up(journal: Journal, tables: Tables) -> None:
+    await submitted(journal)
+    for position, state in enumerate(JobState):
+        tables.put(position, state=state, text="why", proof=NOT_DONE)
+    await journal.job("job").take("second")
+    assert [(known.state, known.text) for known in tables.known()] == [
+        ("new", "why"),
+        ("unknown", "it was in flight when its process ended"),
+        ("succeeded", "why"),
+        ("declined", "why"),
+        ("unknown", "why"),
+        ("unknown", "earlier, why"),
+        *[("new", "")] * 4,
+    ]
+
+
 @pytest.mark.usefixtures("frozen")
-async def test_one_that_lost_its_lease_sends_nothing_and_changes_nothing(
+async def test_one_that_lost_its_lease_sends_nothing_and_changes_nothing(  # fixtures
     sandbox: Sandbox,
     make: Make,
     journal: Journal,
     other: Journal,
     tables: Tables,
-    let_it_pass: Callable[[], None],
+    let_it_pass: Callable[..., None],
 ) -> None:
     orders = seeded(sandbox)
     gateway = make()
@@ -111,28 +135,91 @@ async def test_one_that_lost_its_lease_sends_nothing_and_changes_nothing(
         await task
     assert tables.snapshot() == before
     assert sandbox.requests["refund"] == requests
-    assert NOT_SENT not in statuses(batch.result)
     check_books(sandbox, result)
     check_books(sandbox, batch.result)
     assert {UNKNOWN, SUCCEEDED} >= set(statuses(batch.result))
 
 
 @pytest.mark.usefixtures("frozen")
-async def test_one_that_cannot_renew_stops_before_its_lease_is_over(
-    sandbox: Sandbox, make: Make, journal: Journal, let_it_pass: Callable[[], None]
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("passed", [{}, {"awake": 0.0}, {"wall": 0.0}, {"wall": -900.0}], ids=str)
+async def test_one_that_cannot_renew_stops_before_its_lease_is_over_by_either_clock(
+    sandbox: Sandbox,
+    make: Make,
+    journal: Journal,
+    let_it_pass: Callable[..., None],
+    passed: dict[str, float],
 ) -> None:
     orders = seeded(sandbox, 20)
-    gateway = make(policy=attrs.evolve(POLICY, concurrency=1))
+    gateway = make(policy=ONE_BY_ONE)
     halted = Halted(gateway)
     batch = gateway.refund(orders, job=journal.job("job"))
     task = asyncio.create_task(batch)
     await halted.reached.wait()
-    let_it_pass()
+    let_it_pass(**passed)
     halted.goes_on.set()
     with pytest.raises(LeaseLostError):
         await task
     assert effects(sandbox, orders) == [0] * 20
     assert NOT_SENT not in statuses(batch.result)
+
+
+@pytest.mark.usefixtures("frozen")
+@pytest.mark.parametrize("is_taken", [True, False])
+async def test_one_whose_lease_is_over_by_the_databases_clock_sends_no_more(  # fixtures
+    sandbox: Sandbox,
+    make: Make,
+    journal: Journal,
+    other: Journal,
+    tables: Tables,
+    *,
+    is_taken: bool,
+) -> None:
+    orders = seeded(sandbox, 6)
+    gateway = make(policy=ONE_BY_ONE)
+    halted = Halted(gateway)
+    batch = gateway.refund(orders, job=journal.job("job"))
+    task = asyncio.create_task(batch)
+    await halted.reached.wait()
+    tables.end_leases()
+    if is_taken:
+        await other.job("job").take("another process")
+    before = tables.snapshot()
+    halted.goes_on.set()
+    with pytest.raises(LeaseLostError, match="another process took it" if is_taken else "ran out"):
+        await task
+    assert effects(sandbox, orders) == [1, 1, 0, 0, 0, 0]
+    assert statuses(batch.result)[:2] == [UNKNOWN if is_taken else SUCCEEDED] * 2
+    assert NOT_SENT not in statuses(batch.result)
+    if is_taken:
+        assert tables.snapshot() == before
+    else:
+        assert tables.states() == ["succeeded"] * 2 + ["new"] * 4
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_a_renewal_counts_from_when_it_was_asked_for(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = (100.0, 9000.0)
+    monkeypatch.setattr(leases, "read_clocks", lambda: now)
+    lease = await (await submitted(journal)).take("me")
+    renewing = asyncio.ensure_future(lease.renew())
+    await asyncio.sleep(0)
+    now = (112.0, 9012.0)
+    await renewing
+    assert lease.expires_in() == 3
+
+
+def test_the_clock_goes_on_in_a_suspended_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        before = time.clock_gettime(time.CLOCK_BOOTTIME)
+        assert before <= leases.read_clocks()[0] <= time.clock_gettime(time.CLOCK_BOOTTIME)
+        monkeypatch.delattr(time, "CLOCK_BOOTTIME")
+    before = time.monotonic()
+    assert before <= leases.read_clocks()[0] <= time.monotonic()
+    monkeypatch.setattr(time, "time", lambda: 12.5)
+    assert leases.read_clocks()[1] == 12.5
 
 
 async def test_a_job_that_runs_longer_than_its_lease_keeps_it(
@@ -150,39 +237,30 @@ async def test_a_job_that_runs_longer_than_its_lease_keeps_it(
     task = asyncio.create_task(gateway.refund(orders, job=journal.job("job")))
     await halted.reached.wait()
     tables.end_leases()
-    while not (await other.status("job")).is_running:  # noqa: ASYNC110  # the keeper renews by itself
+    while not (await other.status("job")).is_running:  # noqa: ASYNC110  # it is renewed by itself
         await asyncio.sleep(0)
-    with pytest.raises(JobBusyError) as caught:
+    with pytest.raises(JobBusyError):
         await other.job("job").take("another process")
-    assert 0 < caught.value.seconds_left <= LEASE_SECONDS
     halted.goes_on.set()
     assert (await task).ok
     assert effects(sandbox, orders) == [1] * 6
-    assert await counts(other) == {JobState.SUCCEEDED: 6}
 
 
 async def test_what_an_operator_decides_meanwhile_is_not_proved_again(
-    sandbox: Sandbox,
-    make: Make,
-    journal: Journal,
-    other: Journal,
-    monkeypatch: pytest.MonkeyPatch,
+    sandbox: Sandbox, make: Make, journal: Journal, other: Journal, tables: Tables
 ) -> None:
     (order,) = seeded(sandbox, 1)
     await make().refund([order])
-    lease = await (await submitted(journal, [order, order])).take("one that died")
-    none: dict[str, frozenset[str]] = {order.transaction_id: frozenset()}
-    for index in range(2):
-        await lease.intend((index,), references=none, marker=None)
-    await lease.release()
-    real = Lease.recover
+    await submitted(journal, [order, order])
+    sent = noted({order.transaction_id: frozenset()}, None)
+    tables.put(state="unknown", request=1, sent=sent)
+    gateway = make()
 
-    async def late(lease: Lease, *arguments: Any, **named: Any) -> bool:
-        if (await counts(other))[JobState.UNKNOWN] == 2:
+    async def decide(_: object) -> None:
+        if (await counts(other)).get(JobState.UNKNOWN) == 2:
             await other.resolve("job", 1, "succeeded", "it is this one")
-        return await real(lease, *arguments, **named)
 
-    monkeypatch.setattr(Lease, "recover", late)
-    result = await make().resume(journal.job("job"))
+    Interposed(gateway, after=decide)
+    result = await gateway.resume(journal.job("job"))
     assert effects(sandbox, [order]) == [1]
     assert statuses(result) == [UNKNOWN, SUCCEEDED]

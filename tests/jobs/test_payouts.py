@@ -22,20 +22,18 @@ from gateway_async import (
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
-from gateway_async.transport import AiohttpTransport
 from tests.jobs.books import (
     DECLINED,
     NOT_SENT,
     SUCCEEDED,
     UNKNOWN,
+    Interposed,
     Make,
     check_conserved,
     counts,
-    kept,
     payouts_of,
     refuse,
     statuses,
-    streamed,
 )
 from tests.journal.tables import Tables
 
@@ -131,9 +129,7 @@ async def test_a_payout_in_flight_when_its_process_ended_is_held(
 ) -> None:
     orders = payouts_of(3)
     await make().submit("payout", orders, job=journal.job("job"), slice_size=3)
-    lease = await journal.job("job").take("one that is killed", 1)
-    await lease.intend((1,), references={}, marker=None)
-    tables.end_leases()
+    tables.put(1, state="intent", request=1)
     for _ in range(2):
         result = await make().resume(journal.job("job"), slice_number=1)
         assert statuses(result) == [SUCCEEDED, UNKNOWN, SUCCEEDED]
@@ -144,26 +140,20 @@ async def test_a_payout_in_flight_when_its_process_ended_is_held(
     assert paid(sandbox, orders) == [1, 0, 1]
 
 
-async def test_a_payout_of_two_jobs_at_once_is_paid_once(
-    sandbox: Sandbox, make: Make, journal: Journal, other: Journal
+async def test_a_payout_of_two_jobs_at_once_is_kept_by_one(
+    make: Make, journal: Journal, other: Journal
 ) -> None:
     orders = payouts_of(20)
+    given = {"one": orders[:15], "two": orders[5:], "three": orders[::-1]}
     batches = [
-        make().payouts(orders[:15], job=journal.job("one")),
-        make().payouts(orders[5:], job=other.job("two")),
-        make().payouts(orders[::-1], job=journal.job("three")),
+        make().submit("payout", some, job=each.job(name))
+        for (name, some), each in zip(given.items(), (journal, other, journal), strict=True)
     ]
     ended = await asyncio.gather(*batches, return_exceptions=True)
     refused = [each for each in ended if isinstance(each, JobConflictError)]
     assert len(refused) == 2
-    for error in refused:
-        assert "has the request_id" in str(error)
-        assert "which stands in job" in str(error)
-    (first,) = [status.name for status in await journal.jobs() if status.imported]
-    again = next(name for name in ("one", "two", "three") if name != first)
-    with pytest.raises(JobConflictError, match=f"stands in job '{first}'"):
-        await make().payouts(iter(orders), job=journal.job(again))
-    assert set(paid(sandbox, orders)) <= {0, 1}
+    (kept_by,) = [status.name for status in await journal.jobs() if status.imported]
+    assert all(f"which stands in job '{kept_by}'" in str(error) for error in refused)
 
 
 @pytest.mark.parametrize(
@@ -252,63 +242,25 @@ async def test_two_jobs_with_the_same_payouts_at_once_pay_each_once(
     assert sum(len(result.not_sent) for result in results) == 30
 
 
-async def test_payouts_in_slices(
-    sandbox: Sandbox, make: Make, journal: Journal, other: Journal
-) -> None:
-    orders = payouts_of(9)
-    sandbox.faults.add("payout", DropReply(times=2))
-    assert await make().submit("payout", orders, job=journal.job("job"), slice_size=4) == 9
-    stopping = make(policy=attrs.evolve(ONE_BY_ONE, stop_after_unknown=2))
-    outcomes = await streamed(stopping.resume(journal.job("job"), slice_number=1))
-    said = {outcome.index: outcome.status for outcome in outcomes}
-    assert [said[index] for index in range(4)] == [UNKNOWN] * 2 + [NOT_SENT] * 2
-    resumed = [
-        make().resume(each.job("job"), slice_number=number)
-        for number, each in ((1, journal), (2, journal), (3, other))
-    ]
-    first, *rest = await asyncio.gather(*resumed)
-    assert statuses(first) == [UNKNOWN] * 2 + [SUCCEEDED] * 2
-    assert [len(result.succeeded) for result in rest] == [4, 1]
-    assert [part.finished for part in await journal.slices("job")] == [True] * 3
-    await journal.resolve("job", [each.request_id for each in orders[:2]], "succeeded", "paid")
-    assert statuses(await kept(journal)) == [SUCCEEDED] * 9
-    assert paid(sandbox, orders) == [1] * 9
-
-
-async def test_a_payout_that_stands_in_a_job_twice_is_paid_once_whatever_the_dialect_said(
-    sandbox: Sandbox,
-    make: Make,
-    deduplicating: GatewayClient,
-    journal: Journal,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    (order,) = payouts_of(1)
-    serial = BatchPolicy(duplicates="serialize")
-    with monkeypatch.context() as patched:
-        patched.setattr(AiohttpTransport, "send", refuse)
-        result = await deduplicating.payouts([order, order], job=journal.job("job"), policy=serial)
-        assert statuses(result) == [NOT_SENT] * 2
-    resumed = await make().resume(journal.job("job"))
-    assert statuses(resumed) == [SUCCEEDED, NOT_SENT]
-    assert paid(sandbox, [order]) == [1]
-
-
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
-    ("duplicates", "is_lost"), [("serialize", True), ("serialize", False), ("allow", False)]
+    ("duplicates", "end"),
+    [("serialize", "lost"), ("serialize", "paid"), ("serialize", "not sent"), ("allow", "paid")],
 )
-async def test_a_payout_that_was_sent_is_not_sent_again_under_another_dialect(  # fixtures
+async def test_a_payout_that_stands_in_a_job_twice_is_paid_once_under_another_dialect(  # fixtures
     sandbox: Sandbox,
     make: Make,
     deduplicating: GatewayClient,
     journal: Journal,
-    *,
-    is_lost: bool,
     duplicates: str,
+    end: str,
 ) -> None:
     order, other = payouts_of(2)
     policy = BatchPolicy(concurrency=1, duplicates=duplicates)
-    if is_lost:
+    if end == "lost":
         sandbox.faults.add("payout", DropReply(times=9))
+    if end == "not sent":
+        Interposed(deduplicating, before=refuse)
     job = journal.job("job")
     async with deduplicating.payouts([order, other, order], job=job, policy=policy) as batch:
         async for _ in batch:
@@ -316,4 +268,4 @@ async def test_a_payout_that_was_sent_is_not_sent_again_under_another_dialect(  
     sandbox.faults.clear()
     resumed = await make().resume(job)
     assert paid(sandbox, [order]) == [1]
-    assert statuses(resumed)[0] is (UNKNOWN if is_lost else SUCCEEDED)
+    assert statuses(resumed)[0] is (UNKNOWN if end == "lost" else SUCCEEDED)

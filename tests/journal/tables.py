@@ -1,20 +1,16 @@
-"""The tables of a journal, read and changed past the library; and what tests do to a journal."""
+"""The tables of a journal, read and changed past the library; and jobs to look at."""
 
 import sqlite3
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
 from itertools import pairwise
 from typing import Any
 
 import psycopg
 
-from gateway_async.journal import Job, JobState, Journal
-from gateway_async.journal.leases import Lease
+from gateway_async.journal import Job, Journal
 from gateway_async.journal.rows import CHUNK_COLUMNS, ChunkState, Known
 from tests.orders import refunds
-
-ALL = frozenset(JobState)
 
 
 class Tables:
@@ -103,63 +99,3 @@ async def submitted(
     pages = pages_of(refunds(10) if orders is None else orders)
     await job.submit("refund", "M1", "A1", pages, slice_size=slice_size)
     return job
-
-
-async def taken(journal: Journal, orders: Sequence[Any] | None = None) -> Lease:
-    """Return a lease on a new job."""
-    return await (await submitted(journal, orders)).take("first")
-
-
-async def sent(lease: Lease, indices: Sequence[int], **noted: Any) -> int:
-    """Put orders in flight."""
-    given = {"references": {}, "marker": None, **noted}
-    return (await lease.intend(indices, **given))[0]
-
-
-def succeeded(indices: Sequence[int], **told: Any) -> dict[int, Known]:
-    return {index: Known(JobState.SUCCEEDED, **told) for index in indices}
-
-
-@contextmanager
-def held_up(journal: Journal) -> Iterator[Callable[[], None]]:
-    """Keep the journal's thread busy, so that what is asked for meanwhile waits together."""
-    begun, let_go = threading.Event(), threading.Event()
-
-    def wait(_: object) -> None:
-        begun.set()
-        let_go.wait(30)
-
-    journal.database.post("cannot wait", wait)
-    begun.wait(30)
-    try:
-        yield let_go.set
-    finally:
-        let_go.set()
-
-
-class Watch:
-    """Counts a journal's commits, and breaks the statement whose turn it is."""
-
-    def __init__(self, journal: Journal) -> None:
-        self.commits = 0
-        self.statements = 0
-        self.broken: int | None = None
-        self.fails_commit = False
-        self.loses_next_commit = False
-        engine = journal.database._engine
-        self._adapt, self._commit = engine.adapt, engine.commit
-        engine.adapt, engine.commit = self.adapt, self.commit  # type: ignore[method-assign]
-
-    def commit(self, driver: Any) -> None:
-        self.commits += 1
-        is_lost, self.loses_next_commit = self.loses_next_commit, False
-        if is_lost:
-            driver.commit()
-        if self.fails_commit or is_lost:
-            driver.execute("SELECT broken FROM nowhere")
-        self._commit(driver)
-
-    def adapt(self, statement: str) -> str:
-        self.statements += 1
-        is_broken = self.statements - 1 == self.broken
-        return "SELECT broken FROM nowhere" if is_broken else self._adapt(statement)

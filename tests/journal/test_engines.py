@@ -12,11 +12,11 @@ import attrs
 import pytest
 import sqlalchemy as sa
 
-from gateway_async.errors import JournalError, RejectedError
-from gateway_async.journal import JobState, Journal, database as database_module
+from gateway_async.errors import JournalError
+from gateway_async.journal import Journal, database as database_module
 from gateway_async.journal.database import Transaction
-from gateway_async.journal.rows import Known
-from tests.journal.tables import Tables, sent, taken
+from tests.journal.tables import Tables, submitted
+from tests.orders import made_up, orders_for
 from tests.postgres import emptied, postgres_url
 
 
@@ -30,30 +30,55 @@ async def asked(journal: Journal, statement: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("configured", "used", "by"),
+    ("name", "configured", "used", "by"),
     [
-        ("off", "on", "database"),
-        ("off", "on", "url"),
-        ("local", "local", "url"),
-        ("remote_write", "remote_write", "database"),
-        ("remote_apply", "remote_apply", "url"),
+        ("synchronous_commit", "off", "on", "database"),
+        ("synchronous_commit", "off", "on", "url"),
+        ("synchronous_commit", "local", "local", "url"),
+        ("synchronous_commit", "remote_write", "remote_write", "database"),
+        ("client_encoding", "LATIN1", "UTF8", "database"),
+        ("client_encoding", "SQL_ASCII", "UTF8", "url"),
+        ("client_encoding", "LATIN1", "UTF8", "environment"),
     ],
 )
-async def test_a_commit_is_on_the_servers_disk(
-    postgres: str, configured: str, used: str, by: str
+async def test_a_commit_is_on_the_servers_disk_and_any_text_can_be_kept(  # a table
+    postgres: str, name: str, configured: str, used: str, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, tables = emptied(postgres), Tables(postgres)
-    name = url.rpartition("/")[2]
-    if by == "url":
-        url += f"?options=-csynchronous_commit%3D{configured}"
+    database = url.rpartition("/")[2]
+    if by == "environment":
+        monkeypatch.setenv("PGCLIENTENCODING", configured)
+    elif by == "url":
+        is_encoding = name == "client_encoding"
+        url += f"?{name}={configured}" if is_encoding else f"?options=-c{name}%3D{configured}"
     else:
-        tables.run(f"ALTER DATABASE {name} SET synchronous_commit = {configured}")
+        tables.run(f"ALTER DATABASE {database} SET {name} = '{configured}'")
     try:
         async with Journal.open(url) as journal:
-            found = await asked(journal, "SELECT current_setting('synchronous_commit')")
+            assert await asked(journal, f"SELECT current_setting('{name}')") == [(used,)]  # ours
     finally:
-        tables.run(f"ALTER DATABASE {name} RESET synchronous_commit")
-    assert found == [(used,)]
+        monkeypatch.undo()
+        tables.run(f"ALTER DATABASE {database} RESET {name}")
+
+
+@pytest.mark.slow
+async def test_a_database_keeps_any_text_or_is_refused() -> None:
+    text = "余额不足 и €"
+    with postgres_url("SQL_ASCII") as url:
+        async with Journal.open(url) as journal:
+            await submitted(journal, orders_for("refund", made_up(1), refund_reason=text))
+            assert (await anext(journal.outcomes("job"))).order.refund_reason == text
+    with postgres_url("LATIN1") as url:
+        with pytest.raises(JournalError, match=r"encoding of this database is LATIN1, .* UTF8"):
+            await Journal.open(url).__aenter__()
+        assert Tables(url).run("SELECT to_regclass('gateway_journal')") == [(None,)]
+
+
+@pytest.mark.parametrize(("pragma", "value"), [("synchronous", 2), ("fullfsync", 1)])
+async def test_a_commit_is_on_the_disk(pragma: str, value: int, tmp_path: object) -> None:
+    async with Journal.open(f"sqlite:///{tmp_path}/journal.db") as journal:
+        found = await asked(journal, f"SELECT {pragma} FROM pragma_{pragma}")  # noqa: S608  # ours
+    assert found == [(value,)]
 
 
 async def test_a_new_file_that_somebody_writes_to_is_waited_for(
@@ -81,27 +106,27 @@ async def test_a_new_file_that_somebody_writes_to_is_waited_for(
 async def test_what_no_next_run_would_find_is_not_written(tmp_path: Path) -> None:
     path, aside = tmp_path / "journal.db", tmp_path / "aside"
     async with Journal.open(f"sqlite:///{path}") as journal:
-        lease = await taken(journal)
+        await submitted(journal)
         path.rename(aside)
         for _ in range(2):
-            with pytest.raises(JournalError, match=r"cannot keep .* was deleted, moved"):
-                await sent(lease, range(3))
+            with pytest.raises(JournalError, match=r"cannot submit .* was deleted, moved"):
+                await submitted(journal, name="another")
         assert not path.exists()
         path.write_bytes(aside.read_bytes())
         with pytest.raises(JournalError, match="replaced"):
-            await sent(lease, range(3))
+            await submitted(journal, name="another")
         aside.replace(path)
-        assert await sent(lease, range(3))
+        await submitted(journal, name="another")
 
 
 async def test_nothing_is_kept_any_more_once_the_log_behind_a_link_was_lost(tmp_path: Path) -> None:
     """What a new log has, the old one would undo, were it put back."""
     (tmp_path / "link.db").symlink_to(tmp_path / "journal.db")
     async with Journal.open(f"sqlite:///{tmp_path}/link.db") as journal:
-        lease = await taken(journal)
+        await submitted(journal)
         (tmp_path / "journal.db-wal").unlink()
         for _ in range(2):
-            together = [sent(lease, range(n, n + 3)) for n in (0, 3, 6)]
+            together = [submitted(journal, name=f"job {number}") for number in range(3)]
             for error in await asyncio.gather(*together, return_exceptions=True):
                 assert "the write-ahead log was deleted" in str(error)
 
@@ -116,57 +141,6 @@ async def test_limits_are_in_the_order_in_which_they_must_act(postgres: str) -> 
     limits = dict(found)
     idle, lock, statement = (int(str(limits[name])) / 1000 for name in names)
     assert 0 < 2 * idle <= lock < statement < database_module._SILENT_SECONDS
-
-
-@pytest.mark.parametrize(("pragma", "value"), [("synchronous", 2), ("fullfsync", 1)])
-async def test_a_commit_is_on_the_disk(pragma: str, value: int, tmp_path: object) -> None:
-    async with Journal.open(f"sqlite:///{tmp_path}/journal.db") as journal:
-        found = await asked(journal, f"SELECT {pragma} FROM pragma_{pragma}")  # noqa: S608  # ours
-    assert found == [(value,)]
-
-
-@pytest.mark.parametrize(
-    ("configured", "by"),
-    [("LATIN1", "database"), ("SQL_ASCII", "url"), ("LATIN1", "environment")],
-)
-async def test_any_text_is_kept_whatever_encoding_sessions_have(
-    postgres: str, configured: str, by: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url, tables = emptied(postgres), Tables(postgres)
-    name = url.rpartition("/")[2]
-    if by == "url":
-        url += f"?client_encoding={configured}"
-    elif by == "environment":
-        monkeypatch.setenv("PGCLIENTENCODING", configured)
-    else:
-        tables.run(f"ALTER DATABASE {name} SET client_encoding = '{configured}'")
-    try:
-        await _keep_a_reason(url)
-    finally:
-        monkeypatch.undo()
-        tables.run(f"ALTER DATABASE {name} RESET client_encoding")
-
-
-@pytest.mark.slow
-async def test_a_database_keeps_any_text_or_is_refused() -> None:
-    with postgres_url("SQL_ASCII") as url:
-        await _keep_a_reason(url)
-    with postgres_url("LATIN1") as url:
-        with pytest.raises(JournalError, match=r"encoding of this database is LATIN1, .* UTF8"):
-            await Journal.open(url).__aenter__()
-        assert Tables(url).run("SELECT to_regclass('gateway_journal')") == [(None,)]
-
-
-async def _keep_a_reason(url: str) -> None:
-    """Keep what no encoding of eight bits can hold, and read it back."""
-    told = {0: Known(JobState.DECLINED, code="E1", text="余额不足 и €")}
-    async with Journal.open(url) as journal:
-        lease = await taken(journal)
-        request = await sent(lease, [0])
-        await lease.settle(request, told, ended_at=1.0)
-        outcome = await anext(journal.outcomes("job"))
-    assert isinstance(outcome.error, RejectedError)
-    assert outcome.error.text == told[0].text
 
 
 @attrs.define
@@ -212,19 +186,19 @@ async def test_a_database_that_falls_silent_ends_the_wait(
         through = url.set(host="127.0.0.1", port=port)
         shown = through.render_as_string(hide_password=False)
         async with Journal.open(f"{shown}?connect_timeout=2") as journal:
-            lease = await taken(journal)
+            await submitted(journal)
             proxy.is_silent = True
             monkeypatch.setattr(database_module, "_SILENT_SECONDS", 0.1)
-            with pytest.raises(JournalError, match=r"cannot keep .*the server said nothing"):
-                await sent(lease, range(3))
+            with pytest.raises(JournalError, match=r"cannot submit .*the server said nothing"):
+                await submitted(journal, name="another")
             with pytest.raises(JournalError, match="timeout"):  # it is silent in the handshake
-                await lease.renew()
+                await journal.jobs()
             monkeypatch.undo()
             proxy.is_silent = False
-            assert await sent(lease, range(3))
+            await submitted(journal, name="another")
             proxy.is_silent = True
             monkeypatch.setattr(database_module, "_SILENT_SECONDS", 0.1)
-            waiting = asyncio.create_task(sent(lease, range(3, 6)))
+            waiting = asyncio.create_task(journal.status("job"))
             await asyncio.sleep(0)
     with pytest.raises(JournalError):
         await waiting

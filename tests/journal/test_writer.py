@@ -4,40 +4,71 @@ import asyncio
 import contextlib
 import pickle
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gateway_async.errors import JournalError
-from gateway_async.journal import JobState, Journal
+from gateway_async.journal import Journal
 from gateway_async.journal.database import Database, Transaction
-from gateway_async.journal.leases import Lease
-from tests.journal.tables import Tables, Watch, held_up, sent, succeeded, taken
+from tests.journal.tables import Tables, pages_of, submitted
 from tests.orders import refunds
 from tests.postgres import emptied
 
 
-def broken(inside: Transaction) -> None:
-    inside.run("SELECT broken FROM nowhere WHERE :x = 'hush'", x="hush")
+class Watch:
+    """Counts a journal's commits, and breaks the statement whose turn it is."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.commits = self.statements = 0
+        self.broken: int | None = None
+        self.fails_commit = False
+        engine = journal.database._engine
+        self._adapt, self._commit = engine.adapt, engine.commit
+        engine.adapt, engine.commit = self.adapt, self.commit  # type: ignore[method-assign]
+
+    def commit(self, driver: Any) -> None:
+        self.commits += 1
+        if self.fails_commit:
+            driver.execute("SELECT broken FROM nowhere")
+        self._commit(driver)
+
+    def adapt(self, statement: str) -> str:
+        self.statements += 1
+        is_broken = self.statements - 1 == self.broken
+        return "SELECT broken FROM nowhere" if is_broken else self._adapt(statement)
 
 
-def stubborn(_: Transaction) -> None:
-    raise ZeroDivisionError("not of the database")
+@contextlib.contextmanager
+def held_up(journal: Journal) -> Iterator[None]:
+    """Keep the journal's thread busy, so that what is asked for meanwhile waits together."""
+    begun, let_go = threading.Event(), threading.Event()
+
+    def wait(_: object) -> None:
+        begun.set()
+        let_go.wait(30)
+
+    journal.database.post("cannot wait", wait)
+    begun.wait(30)
+    try:
+        yield
+    finally:
+        let_go.set()
 
 
-async def test_what_comes_in_turns_that_follow_is_committed_together(
-    journal: Journal, tables: Tables
-) -> None:
-    lease = await taken(journal)
-    watch = Watch(journal)
-    sending = []
-    for index in range(10):
-        sending.append(asyncio.create_task(sent(lease, (index,))))
-        await asyncio.sleep(0)
-    assert len(set(await asyncio.gather(*sending))) == 10
-    assert watch.commits == 1
-    assert tables.states() == ["intent"] * 10
+def writing(journal: Journal, number: int) -> "asyncio.Future[Any]":
+    """Write a note of its own."""
+
+    def write(inside: Transaction) -> None:
+        inside.run("INSERT INTO gateway_payout_keys VALUES (:number, 0, 0)", number=str(number))
+
+    return journal.database.run(f"cannot write {number}", write)
+
+
+def written(tables: Tables) -> list[int]:
+    return sorted(int(row[0]) for row in tables.run("SELECT request_id FROM gateway_payout_keys"))
 
 
 @pytest.fixture
@@ -55,61 +86,49 @@ def handed_over(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, threading.Th
 
 
 @pytest.mark.parametrize(("count", "groups"), [(5, [5]), (50, [32, 18])])
-async def test_a_loop_that_is_never_quiet_holds_nothing_up(
+async def test_what_comes_in_turns_that_follow_is_committed_together(
     journal: Journal,
+    tables: Tables,
     handed_over: list[tuple[int, threading.Thread]],
     count: int,
     groups: list[int],
 ) -> None:
-    lease = await taken(journal)
-    handed_over.clear()
-    renewing = []
-    for _ in range(count):
-        renewing.append(asyncio.ensure_future(lease.renew()))
+    watch = Watch(journal)
+    asked = []
+    for number in range(count):
+        asked.append(writing(journal, number))
         for _ in range(3):
             await asyncio.sleep(0)
-    await asyncio.gather(*renewing)
+    await asyncio.gather(*asked)
     assert [size for size, _ in handed_over] == groups
-
-
-async def test_a_chunk_costs_two_statements_and_a_share_of_two_commits(journal: Journal) -> None:
-    lease = await taken(journal, refunds(250))
-    watch = Watch(journal)
-    chunks = [range(start, start + 50) for start in range(0, 250, 50)]
-    requests = await asyncio.gather(*(sent(lease, chunk) for chunk in chunks))
-    settled = [
-        lease.succeed(request, chunk, ["R1"] * 50, ended_at=1.0)
-        for request, chunk in zip(requests, chunks, strict=True)
-    ]
-    await asyncio.gather(*settled)
-    assert watch.commits == 2
-    assert watch.statements == 2 * len(chunks) + 2  # and the lease, in each transaction
+    assert watch.commits <= len(groups)
+    assert written(tables) == [*range(count)]
 
 
 async def test_each_gets_its_own_error(journal: Journal, tables: Tables) -> None:
-    lease = await taken(journal)
+    def broken(inside: Transaction) -> None:
+        inside.run("SELECT broken FROM nowhere WHERE :x = 'hush'", x="hush")
 
-    async def run(what: str, operation: Callable[[Transaction], object]) -> object:
-        return await journal.database.run(what, operation)
+    def stubborn(_: Transaction) -> None:
+        raise ZeroDivisionError("not of the database")
 
     with held_up(journal):
         waiting = [
-            asyncio.create_task(sent(lease, range(3))),
-            asyncio.create_task(run("cannot do this", broken)),
-            asyncio.create_task(sent(lease, range(2, 5))),
-            asyncio.create_task(run("cannot do that", stubborn)),
-            asyncio.create_task(sent(lease, range(5, 7))),
-            asyncio.create_task(sent(lease, (9,))),
+            writing(journal, 1),
+            journal.database.run("cannot do this", broken),
+            writing(journal, 1),
+            journal.database.run("cannot do that", stubborn),
+            writing(journal, 2),
+            writing(journal, 3),
         ]
         await asyncio.sleep(0)
         waiting[-1].cancel()
     *ended, cancelled = await asyncio.gather(*waiting, return_exceptions=True)
     kinds = [type(each) for each in ended]
-    assert kinds == [int, JournalError, JournalError, ZeroDivisionError, int]
+    assert kinds == [type(None), JournalError, JournalError, ZeroDivisionError, type(None)]
     assert isinstance(cancelled, asyncio.CancelledError)
-    assert tables.states()[:9] == ["intent"] * 3 + ["new"] * 2 + ["intent"] * 2 + ["new"] * 2
+    assert written(tables)[:2] == [1, 2]
     error = ended[1]
-    assert isinstance(error, JournalError)
     assert str(error).startswith("cannot do this: ")
     shown = f"{error!r} {error.__cause__!r} {error.__context__!r}"
     assert "hush" not in shown
@@ -118,10 +137,9 @@ async def test_each_gets_its_own_error(journal: Journal, tables: Tables) -> None
 
 
 async def test_a_failed_commit_is_not_repeated(journal: Journal, tables: Tables) -> None:
-    lease = await taken(journal)
     watch = Watch(journal)
     with held_up(journal):
-        waiting = [asyncio.create_task(sent(lease, (index,))) for index in range(3)]
+        waiting = [writing(journal, number) for number in range(3)]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         watch.fails_commit = True
@@ -129,8 +147,9 @@ async def test_a_failed_commit_is_not_repeated(journal: Journal, tables: Tables)
     assert all(isinstance(each, JournalError) for each in ended)
     assert watch.commits <= 2
     watch.fails_commit = False
-    assert tables.states() == ["new"] * 10
-    assert await sent(lease, range(3))
+    assert written(tables) == []
+    await writing(journal, 7)
+    assert written(tables) == [7]
 
 
 END_CONNECTIONS = (
@@ -154,17 +173,15 @@ async def test_a_connection_that_breaks_is_made_anew_once(postgres: str) -> None
         tables.run(END_CONNECTIONS)
 
     async with Journal.open(postgres) as journal:
-        lease = await taken(journal)
-        tables.run(END_CONNECTIONS)
-        request = await sent(lease, range(3))
-        tables.run(END_CONNECTIONS)
-        assert (await journal.status("job")).total == 10
+        for number in range(2):
+            tables.run(END_CONNECTIONS)
+            await writing(journal, number)
         for operation in (breaking, losing_its_commit):
             with pytest.raises(JournalError, match="cannot break"):
                 await journal.database.run("cannot break", operation)
-        await lease.settle(request, succeeded(range(3)), ended_at=1.0)
+        await writing(journal, 2)
     assert attempts == ["before", "before", "after"]  # a commit in doubt is not repeated
-    assert tables.states()[:4] == ["succeeded"] * 3 + ["new"]
+    assert written(tables) == [0, 1, 2]
 
 
 async def test_what_was_asked_for_is_done_before_the_thread_ends(url: str, tables: Tables) -> None:
@@ -172,9 +189,8 @@ async def test_what_was_asked_for_is_done_before_the_thread_ends(url: str, table
     journal = await Journal.open(url).__aenter__()
     (thread,) = set(threading.enumerate()) - before
     assert thread.name == "gateway journal"
-    lease = await taken(journal)
     with held_up(journal):
-        sending = asyncio.create_task(sent(lease, range(3)))
+        asked = writing(journal, 1)
         await asyncio.sleep(0)
         leaving = asyncio.create_task(journal.__aexit__(None, None, None))
         await asyncio.sleep(0)
@@ -182,8 +198,8 @@ async def test_what_was_asked_for_is_done_before_the_thread_ends(url: str, table
         await asyncio.sleep(0)
     with pytest.raises(asyncio.CancelledError):
         await leaving
-    assert await sending
-    assert tables.states()[:3] == ["intent"] * 3
+    await asked
+    assert written(tables) == [1]
     assert set(threading.enumerate()) == before
 
 
@@ -204,14 +220,12 @@ async def test_no_thread_is_left_where_it_cannot_be_opened(tmp_path: Path) -> No
 
 async def test_a_closed_journal_says_so(url: str) -> None:
     async with Journal.open(url) as journal:
-        lease = await taken(journal)
+        job, database = await submitted(journal), journal.database
         with pytest.raises(JournalError, match="is open already"):
             await journal.__aenter__()
-    for closed in (lease.renew(), lease.rows({JobState.NEW}), journal.jobs(), lease.release()):
+    for closed in (database.run("cannot", lambda _: None), journal.jobs(), job.head()):
         with pytest.raises(JournalError, match=r"closed|not open"):
             await closed
-    with pytest.raises(JournalError, match="not open"):
-        await journal.job("job").head()
     async with journal:
         assert (await journal.status("job")).total == 10
 
@@ -220,24 +234,18 @@ async def test_another_event_loop_is_refused(
     url: str, handed_over: list[tuple[int, threading.Thread]]
 ) -> None:
     journal = await Journal.open(url).__aenter__()
-    lease = await taken(journal)
     refused: list[str] = []
 
     async def use_it() -> None:
-        for call in (
-            journal.jobs(),
-            lease.renew(),
-            journal.job("job").take("me"),
-            journal.__aexit__(None, None, None),
-        ):
+        for call in (journal.jobs(), writing(journal, 2), journal.__aexit__(None, None, None)):
             with pytest.raises(JournalError, match="entered in another event loop") as caught:
                 await call
             refused.append(str(caught.value))
 
-    renewing = asyncio.ensure_future(lease.renew())
+    asked = writing(journal, 1)
     await asyncio.to_thread(asyncio.run, use_it())
-    assert len(refused) == 4
-    await renewing
+    assert len(refused) == 3
+    await asked
     assert {thread for _, thread in handed_over} == {threading.current_thread()}
 
 
@@ -252,14 +260,10 @@ def test_a_journal_of_a_loop_that_is_gone_ends_its_thread(url: str) -> None:
     assert not thread.is_alive()
 
 
-WRITES: dict[str, Callable[[Lease, Journal], Awaitable[object]]] = {
-    "intend": lambda lease, _: sent(lease, range(3, 6)),
-    "settle": lambda lease, _: lease.settle(1, succeeded(range(3), reference="R"), ended_at=1.0),
-    "withdraw": lambda lease, _: lease.withdraw(1, range(3)),
-    "renew": lambda lease, _: lease.renew(),
-    "release": lambda lease, _: lease.release(),
-    "resolve": lambda _, journal: journal.resolve("job", 9, "succeeded", "why"),
-    "take": lambda _, journal: journal.job("job").take("me", 1),
+WRITES: dict[str, Callable[[Journal], Awaitable[object]]] = {
+    "resolve": lambda journal: journal.resolve("job", range(8, 10), "succeeded", "why"),
+    "take": lambda journal: journal.job("job").take("me"),
+    "submit": lambda journal: journal.job("new").submit("refund", "M1", "A1", pages_of(refunds(3))),
 }
 
 
@@ -267,18 +271,17 @@ WRITES: dict[str, Callable[[Lease, Journal], Awaitable[object]]] = {
 async def test_a_statement_that_fails_leaves_nothing_half_done(
     journal: Journal, tables: Tables, write: str
 ) -> None:
-    lease = await taken(journal)
-    assert await sent(lease, range(3)) == 1
-    tables.put(9, state="unknown")
+    await submitted(journal)
+    tables.put(8, 9, state="unknown")
+    tables.put(1, state="intent")
     known = tables.snapshot()
     watch = Watch(journal)
     for number in range(20):
         watch.statements, watch.broken = 0, number
         with contextlib.suppress(JournalError):
-            await WRITES[write](lease, journal)
+            await WRITES[write](journal)
             break
-        assert tables.snapshot() == known
-    if write == "take":  # there is no such slice, so it never succeeds
-        return
+        assert not (await journal.status("job")).is_running
+        assert write == "submit" or tables.snapshot() == known
     assert 0 < watch.statements <= number  # it ended before the turn of the broken one
     assert tables.snapshot() != known
