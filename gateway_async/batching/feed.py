@@ -210,7 +210,7 @@ def _from(error: BaseException) -> RuntimeError:
     return within
 
 
-def check_orders(orders: object, order_class: type[Any]) -> None:
+def check_orders(orders: object, order_class: type[Any], name: str = "orders") -> None:
     """Check the input of a batch.
 
     Raises:
@@ -219,7 +219,7 @@ def check_orders(orders: object, order_class: type[Any]) -> None:
     is_wrong_kind = isinstance(orders, str | bytes | Mapping)
     if is_wrong_kind or not isinstance(orders, Iterable | AsyncIterable):
         raise InvalidOrderError(
-            f"orders: expected an iterable or asynchronous iterable of {order_class.__name__}, "
+            f"{name}: expected an iterable or asynchronous iterable of {order_class.__name__}, "
             f"got {type(orders).__name__}; put a single order into a list"
         )
 
@@ -334,7 +334,7 @@ class OrderFeed:
             problems |= self.check_page(start, collection[start : start + _CHECKED_AT_ONCE])
             await asyncio.sleep(0)
         if problems:
-            raise _refusal(problems, len(collection))
+            raise refusal(problems, f"of {len(collection)} orders are wrong, so nothing was sent")
         self._is_checked = True
 
     def check_page(self, start: int, orders: "Sequence[Any]") -> dict[int, InvalidOrderError]:
@@ -548,12 +548,11 @@ def _compact(indices: "Sequence[int]") -> "Sequence[int]":
     return span if len(span) == len(indices) else indices
 
 
-def _refusal(problems: "Mapping[int, InvalidOrderError]", total: int) -> InvalidOrderError:
-    """Make one error of all problems of a collection."""
+def refusal(problems: "Mapping[int, InvalidOrderError]", text: str) -> InvalidOrderError:
+    """Make one error of all problems of a collection, of which there are so many."""
     shown = [f"  [{index}] {error}" for index, error in list(problems.items())[:_PROBLEMS_SHOWN]]
     if len(problems) > _PROBLEMS_SHOWN:
         shown.append(f"  and {len(problems) - _PROBLEMS_SHOWN} more, in `problems`")
     only_duplicates = all(isinstance(error, DuplicateOrderError) for error in problems.values())
     error_class = DuplicateOrderError if only_duplicates else InvalidOrderError
-    text = f"{len(problems)} of {total} orders are wrong, so nothing was sent:"
-    return error_class("\n".join([text, *shown]), problems=problems)
+    return error_class("\n".join([f"{len(problems)} {text}:", *shown]), problems=problems)

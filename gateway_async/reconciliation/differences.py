@@ -5,7 +5,7 @@ and what depends on it is not compared. How the records came is not known here.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from decimal import Context, Decimal
+from decimal import Context, Decimal, localcontext
 from itertools import chain
 from typing import Any, Literal, TypeVar
 
@@ -211,21 +211,17 @@ class Case:
         for field, text in problems.items():
             yield self.note("unreadable", field=field, gateway=text)
 
-    @property
-    def done_refunds(self) -> Iterator[RefundRecord]:
-        """The refunds that gave money back, as far as that is known."""
-        done = self.refund_statuses
-        return (refund for refund in self.refunds if done.get(refund.refund_status or ""))
+    def gave_back(self, refund: RefundRecord) -> bool | None:
+        """Say whether a refund gave money back; None where its status has no known meaning."""
+        return self.refund_statuses.get(refund.refund_status or "")
 
     @property
-    def sure_refunds(self) -> Iterator[RefundRecord]:
-        """Those of them of which nothing is in doubt that a sum needs."""
+    def sure_refunds(self) -> list[RefundRecord]:
+        """The refunds that gave money back, if nothing is in doubt that a sum needs."""
         doubtful = _contradicted(self.refunds)
-        return (
-            refund
-            for refund in self.done_refunds
-            if refund.refund_reference_id not in doubtful and not _refund_problems(refund, self)[0]
-        )
+        done = [one for one in self.refunds if self.gave_back(one)]
+        sure = [one for one in done if one.refund_reference_id not in doubtful]
+        return [one for one in sure if not _refund_problems(one, self)[0]]
 
 
 def compare(case: Case) -> tuple[Difference, ...]:
@@ -285,15 +281,15 @@ def _compare_refunds(case: Case) -> Iterator[Difference]:
         yield from case.unreadable({"refund_reference_id": name})
     record_currency = case.transactions[0].currency if case.transactions else None
     own = (record_currency or case.entry.currency).casefold()
-    found = dict.fromkeys(refund.currency for refund in case.done_refunds if refund.currency)
+    found = dict.fromkeys(one.currency or own for one in case.refunds if case.gave_back(one))
     foreign = [currency for currency in found if currency.casefold() != own]
     for currency in foreign:
         yield case.note("currency", ledger=case.entry.currency, gateway=currency)
     if contradicted or foreign or not is_known:
         return
-    wanted, said, context = case.entry.refunded, _NOTHING, exact_context()
-    for refund in case.done_refunds:
-        said = context.add(said, refund.refund_amount or _NOTHING)
+    with localcontext(exact_context()):
+        wanted = case.entry.refunded
+        said = sum((one.refund_amount or _NOTHING for one in case.sure_refunds), _NOTHING)
     if wanted != said:
         kind: Kind = "refunded_total" if said else "refund_absent_at_gateway"
         kind = kind if wanted else "refund_unknown_to_ledger"
@@ -302,7 +298,7 @@ def _compare_refunds(case: Case) -> Iterator[Difference]:
 
 def _refund_problems(refund: RefundRecord, case: Case) -> tuple[dict[str, str], dict[str, str]]:
     """Return what keeps a refund from being added up, and what else of it cannot be read."""
-    is_done = case.refund_statuses.get(refund.refund_status or "")
+    is_done = case.gave_back(refund)
     needed = {}
     if is_done is None:
         needed["refund_status"] = _text(refund.refund_status)

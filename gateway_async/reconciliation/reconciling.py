@@ -6,16 +6,17 @@ comparison. Look-ups move no money, so leaving waits for none.
 """
 
 import asyncio
+import contextlib
 import functools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from gateway_async.batching.batch import Streamable, check_size
-from gateway_async.batching.feed import check_orders, open_source
+from gateway_async.batching.feed import check_orders, open_source, refusal
 from gateway_async.batching.runner import Runner
 from gateway_async.client import GatewayClient
 from gateway_async.errors import (
@@ -32,7 +33,7 @@ from gateway_async.reconciliation.summary import Books, ReconciliationResult, Su
 from gateway_async.settings import check_instance, checked_count
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Callable, Collection, Sequence
+    from collections.abc import AsyncIterable, Callable, Collection, Iterable
 
     from gateway_async.batching.batch import Batch
     from gateway_async.batching.feed import Source
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 DEFAULT_WINDOW = 1000
 _ANSWERED = (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
 _COMPARED_AT_ONCE = 200
-_PROBLEMS_SHOWN = 20
 
 
 class Reconciliation(Streamable[Difference, ReconciliationResult]):
@@ -109,10 +109,7 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
         ConfigurationError: If a setting is wrong.
     """
     check_instance("gateway", gateway, GatewayClient)
-    try:
-        check_orders(ledger, LedgerEntry)
-    except InvalidOrderError as error:
-        raise InvalidOrderError(str(error).replace("orders:", "ledger:", 1)) from None
+    check_orders(ledger, LedgerEntry, "ledger")
     policy = gateway._batch_policy(policy)  # noqa: SLF001  # as its own look-ups go by
     check_size(OPERATIONS["query"], policy)
     make_case = functools.partial(
@@ -129,12 +126,11 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
 def _words(states: Any) -> dict[str, frozenset[str]] | None:  # noqa: ANN401  # anything may be given
     if states is None:
         return None
-    if isinstance(states, Mapping):
-        sets = {s: {words} if isinstance(words, str) else words for s, words in states.items()}
-        if all(isinstance(words, Iterable) for words in sets.values()):
-            found = {status: frozenset(words) for status, words in sets.items()}
-            if all(isinstance(one, str) for status in found for one in (status, *found[status])):
-                return found
+    with contextlib.suppress(AttributeError, TypeError):  # no mapping, or not of words
+        sets = {s: [words] if isinstance(words, str) else words for s, words in states.items()}
+        found = {status: frozenset(words) for status, words in sets.items()}
+        if all(isinstance(one, str) for status in found for one in (status, *found[status])):
+            return found
     raise ConfigurationError(
         "states: expected a mapping from payment_status to a ledger's word or words, such as "
         f"{{'3000': 'paid'}}, got {states!r}"
@@ -144,10 +140,10 @@ def _words(states: Any) -> dict[str, frozenset[str]] | None:  # noqa: ANN401  # 
 def _meanings(statuses: Any) -> dict[str, bool]:  # noqa: ANN401  # the same
     if statuses is None:
         return {"1": True}  # what the interface shows means "done", as in `Dialect.done_statuses`
-    if isinstance(statuses, Mapping):
-        pairs = statuses.items()
-        if all(isinstance(status, str) and isinstance(done, bool) for status, done in pairs):
-            return dict(pairs)
+    if isinstance(statuses, Mapping) and all(
+        isinstance(status, str) and isinstance(done, bool) for status, done in statuses.items()
+    ):
+        return dict(statuses)
     raise ConfigurationError(
         "refund_statuses: expected a mapping from refund_status to whether money went back, such "
         f"as {{'1': True, '9': False}}, got {statuses!r}"
@@ -187,7 +183,13 @@ class _Run(Runner):
             InvalidOrderError: If any entry of a collection is wrong; nothing is looked up.
         """
         self.streamed = streamed
-        _check_entries(self._source.collection or ())
+        entries = self._source.collection or ()
+        wrong = {
+            n: _no_entry(n, e) for n, e in enumerate(entries) if not isinstance(e, LedgerEntry)
+        }
+        if wrong:
+            text = f"of {len(entries)} ledger entries are wrong, so nothing was looked up"
+            raise refusal(wrong, text)
         self._begin(self._work(), "reconciliation")
 
     def add_unsent(self) -> None:
@@ -331,13 +333,3 @@ def _listed(*answers: "Outcome[OrderRef, Any]") -> dict[str, Any]:
 
 def _no_entry(index: int, entry: object) -> InvalidOrderError:
     return InvalidOrderError(f"ledger[{index}]: expected LedgerEntry, got {type(entry).__name__}")
-
-
-def _check_entries(entries: "Sequence[object]") -> None:
-    wrong = {n: _no_entry(n, e) for n, e in enumerate(entries) if not isinstance(e, LedgerEntry)}
-    if wrong:
-        lines = [f"{len(wrong)} of {len(entries)} ledger entries are wrong; nothing was looked up:"]
-        lines += [f"  {problem}" for problem in list(wrong.values())[:_PROBLEMS_SHOWN]]
-        if len(wrong) > _PROBLEMS_SHOWN:
-            lines.append(f"  and {len(wrong) - _PROBLEMS_SHOWN} more, in `problems`")
-        raise InvalidOrderError("\n".join(lines), problems=wrong)

@@ -5,7 +5,8 @@ Every entry that was taken in is counted once: matched, differing or unanswered.
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from decimal import Decimal, localcontext
+from itertools import chain
 from typing import TYPE_CHECKING, Any, overload
 
 import attrs
@@ -127,19 +128,14 @@ class ReconciliationResult(Sequence[Difference]):
         return self.differences[position]
 
 
-@attrs.frozen
-class Found:
-    """Differences that are kept together until they are taken.
+class Found(tuple[Difference, ...]):
+    """Differences that are kept together until they are taken."""
 
-    Attributes:
-        differences: The differences.
-    """
-
-    differences: Sequence[Difference]
+    __slots__ = ()
 
     def outcomes(self) -> list[Difference]:
-        """Return the differences, as a block of a batch returns its outcomes."""
-        return list(self.differences)
+        """Return the differences, as a chunk of a batch returns its outcomes."""
+        return list(self)
 
 
 class Books:
@@ -158,7 +154,6 @@ class Books:
         self.requests = self.unexpected = 0
         self._entries = Counter(matched=0, differing=0, unanswered=0)
         self._kinds: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
-        self._context = exact_context()
         self._totals: defaultdict[str, dict[str, Any]] = defaultdict(
             lambda: attrs.asdict(CurrencyTotals())
         )
@@ -166,38 +161,37 @@ class Books:
     def settle(self, compared: "Sequence[tuple[Case, Sequence[Difference]]]") -> None:
         """Note what was found of some entries, each of which is settled once."""
         found: list[Difference] = []
-        for case, differences in compared:
-            kinds = Counter(difference.kind for difference in differences)
-            self._kinds.update(kinds)
-            state = "unanswered" if kinds["unanswered"] else "differing" if kinds else "matched"
-            self._entries[state] += 1
-            self._add_up(case)
-            found += differences
-        self.put_back(found, last=True)
+        with localcontext(exact_context()):
+            for case, differences in compared:
+                kinds = Counter(difference.kind for difference in differences)
+                self._kinds.update(kinds)
+                state = "unanswered" if kinds["unanswered"] else "differing" if kinds else "matched"
+                self._entries[state] += 1
+                self._add_up(case)
+                found += differences
+        if found:
+            self.finished.append(Found(found))
 
-    def put_back(self, differences: Sequence[Difference], *, last: bool = False) -> None:
-        """Keep differences that are counted and not yielded, before the others or after them."""
+    def put_back(self, differences: Sequence[Difference]) -> None:
+        """Keep differences that are counted and were taken, and not yielded."""
         if differences:
-            add = self.finished.append if last else self.finished.appendleft
-            add(Found(differences))
+            self.finished.appendleft(Found(differences))
 
     def _add_up(self, case: "Case") -> None:
-        own = case.entry.currency
-        self._add(own, ledger_amount=case.entry.amount, ledger_refunded=case.entry.refunded)
-        self._totals[own.upper()]["ledger_count"] += 1
+        entry, own = case.entry, case.entry.currency
+        self._add(own, ledger_count=1, ledger_amount=entry.amount, ledger_refunded=entry.refunded)
         if case.error is not None:
             return
         for record in case.transactions:
-            self._add(record.currency or own, gateway_amount=record.amount)
-            self._totals[(record.currency or own).upper()]["gateway_count"] += 1
+            self._add(record.currency or own, gateway_count=1, gateway_amount=record.amount)
         for refund in case.sure_refunds:
             self._add(refund.currency or own, gateway_refunded=refund.refund_amount)
 
-    def _add(self, currency: str, **amounts: Decimal | None) -> None:
+    def _add(self, currency: str, **values: Decimal | int | None) -> None:
         totals = self._totals[currency.upper()]
-        for name, amount in amounts.items():
-            if amount is not None and is_summable(amount):
-                totals[name] = self._context.add(totals[name], amount)
+        for name, value in values.items():
+            if isinstance(value, int) or is_summable(value):
+                totals[name] += value
 
     def summary(self) -> Summary:
         """Return what it has come to so far."""
@@ -215,5 +209,5 @@ class Books:
     def result(self, *, exhausted: bool) -> ReconciliationResult:
         """Return all of it."""
         self.exhausted = exhausted
-        kept = tuple(difference for found in self.finished for difference in found.differences)
+        kept = tuple(chain.from_iterable(self.finished))
         return ReconciliationResult(differences=kept, summary=self.summary())
