@@ -104,7 +104,8 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
         decode = decode_respon if operation.reply is ReplyFormat.XML else decode_surely
         result = decode(raw.body)
         card = plain_text(getattr(sent, "card", None) or "")
-        if len(card) >= SHORTEST_CARD:  # a shorter one may be a part of anything
+        # A shorter number may be a part of anything.
+        if len(card) >= SHORTEST_CARD and _may_hold(result, card):
             result = _without_card(result, card)
         session.check_owner(result)
         silence = find_missing_result(operation, result, dialect)
@@ -122,6 +123,14 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
         decode=read_html if is_page else read_result,
         is_verbatim=is_page,
     )
+
+
+def _may_hold(reply: "Mapping[str, Any]", card: str) -> bool:
+    """Return False if no text of a reply holds a card number, also with blanks or hyphens."""
+    try:
+        return card.encode() in orjson.dumps(reply).translate(None, b" -")
+    except orjson.JSONEncodeError:  # nested deep, or a long number
+        return True
 
 
 def _without_card(value: Any, card: str) -> Any:  # noqa: ANN401  # any value of a reply
