@@ -205,6 +205,8 @@ def _shown(value: Decimal | str | int) -> str:
 
 def is_encodable(text: str) -> bool:
     """Say whether UTF-8 can carry the text: half a surrogate pair it cannot."""
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:
