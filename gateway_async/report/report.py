@@ -25,6 +25,7 @@ from gateway_async.errors import (
 )
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.records import RefundRecord
+from gateway_async.operations import OPERATIONS
 from gateway_async.reconciliation.differences import Difference, exact_context, is_summable
 from gateway_async.telemetry import Telemetry
 
@@ -62,20 +63,22 @@ _MONEY = (
     ("amount", "currency"),
 )
 _NOUNS = {
-    **{name: f"{name}s" for name in ("capture", "review", "refund", "payout")},
-    "cancel": "cancellations",
-    "payouts": "payouts",
-    **dict.fromkeys(("query", "search_refunds"), "look-ups"),
-}
+    name: "look-ups" if row.is_look_up else f"{name}s"
+    for name, row in OPERATIONS.items()
+    if row.takes_batch
+} | {"cancel": "cancellations", "payouts": "payouts"}
 _URGENCY = ("unknown", "unanswered", "not_sent", "declined", "absent")
 # What to do about unknown orders of an operation that is no job; "ask" for all others.
 _UNKNOWN = {
-    **dict.fromkeys(("capture", "cancel", "refund"), "recover"),
-    **dict.fromkeys(("query", "search_refunds"), "look_again"),
+    **{name: "recover" for name, row in OPERATIONS.items() if row.recovered_by},
+    **{name: "look_again" for name, row in OPERATIONS.items() if row.is_look_up},
     "recover": "not_settled",
 }
 # Operations whose orders no look-up shows, by the client's methods.
-_NOT_LOOKED_UP = frozenset({"review", "payout", "payouts"})
+_NOT_LOOKED_UP = {
+    "payouts",
+    *(name for name, row in OPERATIONS.items() if row.takes_jobs and not row.recovered_by),
+}
 
 
 @attrs.frozen(kw_only=True)
