@@ -1,7 +1,6 @@
 """The commands of `gateway-async`, as one table."""
 
 import asyncio
-import itertools
 from collections.abc import Sequence
 from importlib.metadata import version
 
@@ -104,7 +103,7 @@ GROUPS = {
         "demo": ("trying:demo", "See it all work, without a gateway.", "--orders 1000"),
         "sandbox": (
             "trying:sandbox",
-            "Run a gateway on this machine, to try things at, until Ctrl-C.",
+            "Run a gateway on this machine, until Ctrl-C; its secret is GATEWAY_SECRET's, if any.",
             "--orders 1000 --orders-csv orders.csv --drop-reply 0.01",
         ),
     },
@@ -115,27 +114,21 @@ COMMANDS = {name: row for commands in GROUPS.values() for name, row in commands.
 
 
 USAGE, UNSETTLED = 2, 3
-_JSON = ("--log-format", "json")
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
     given = list(arguments)
-    is_json = _JSON in itertools.pairwise(given) or "=".join(_JSON) in given
     try:
-        command, bound, left_out = make_app().parse_args(
-            given, exit_on_error=False, print_error=not is_json
-        )
-    except CycloptsError as error:
-        if is_json:
-            Console(is_json=True).refuse(str(error))
-        return USAGE
-    except KeyboardInterrupt:
+        command, bound, left_out = make_app().parse_args(given, exit_on_error=False)
+    except (CycloptsError, KeyboardInterrupt):
         return USAGE
     if command.__module__.partition(".")[0] != __name__.partition(".")[0]:  # such as --help
         return int(command(*bound.args, **bound.kwargs) or 0)
     gateway = bound.arguments.get("gateway")
-    console = gateway.console() if gateway else Console()
+    console = Console()
+    if gateway:
+        console = Console(is_quiet=gateway.quiet, is_verbose=gateway.verbose)
     beside = {"console": console, "name": given[0]}
     more = {one: beside[one] for one in left_out}
     try:

@@ -27,9 +27,9 @@ import attrs
 
 from gateway_async.batching.results import Outcome
 from gateway_async.cli import options
-from gateway_async.cli.console import Console, print_json, standard_output
+from gateway_async.cli.console import print_json, standard_output
 from gateway_async.cli.settings import Settings, default_path, to_toml
-from gateway_async.cli.tables import OutFile, new_file
+from gateway_async.cli.tables import out_file
 from gateway_async.client import DEFAULT_MAX_REPLY_BYTES
 from gateway_async.dialect import Dialect
 from gateway_async.errors import CertificateError, ConfigurationError, GatewayError
@@ -82,7 +82,6 @@ async def check(
     order_no: str | None = None,
     transaction_id: str | None = None,
     write: Path | None = None,
-    yes: bool = False,
     json: bool = False,
     gateway: options.Gateway = options.Gateway(),
     console: options.Shown,
@@ -90,8 +89,7 @@ async def check(
     """Look whether the gateway can be reached and is understood. It never moves money.
 
     It connects, makes both look-ups, and prints what it saw and what to do: address, connection,
-    TLS, proxy, reply, time, credentials, signature, registered address. Then it prints a
-    config.toml in which each open question of the interface stands with its default.
+    TLS, proxy, reply, time, credentials, signature, registered address.
 
     Exit codes: 0, all works; 1, something was refused, or does not fit the settings; 2, the
     command or a setting is wrong; 3, no reply came that can be read.
@@ -100,9 +98,9 @@ async def check(
         order_no: An order that the gateway knows: shows how it and its refunds look, and which
             fields of the dialect do not fit.
         transaction_id: The same, by the gateway's identifier.
-        write: The file for the config.toml, in place of printing it; only you can read it.
-        yes: Do not ask before that file is replaced.
-        json: Print one JSON object: exit_code, findings and config.
+        write: The file for a config.toml in which each open question of the interface stands with
+            its default; only you can read it. One that is there already is kept under another name.
+        json: Print one JSON object: exit_code and findings.
     """
     given = {"order_no": order_no, "transaction_id": transaction_id}
     settings = gateway.settings()
@@ -111,47 +109,31 @@ async def check(
     with contextlib.ExitStack() as opened:
         file = None
         if write is not None:
-            file = opened.enter_context(_config_file(write, console, yes=yes))
+            usual = default_path(os.environ)
+            if write == usual:
+                with contextlib.suppress(OSError):  # the file then says that it cannot be written
+                    usual.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private = out_file(write, console.warn, option="--write: ", is_private=True)
+            file = opened.enter_context(private)
         findings = await look(settings, credentials, refs)
-        config, code = write_config(settings), exit_code(findings)
         if file is not None:
-            file.end(config)
+            file.end(write_config(settings))
     if file is not None and file.problem:
         raise ConfigurationError(f"--write: {file.problem}")
+    code = exit_code(findings)
     if json:
-        shown = [attrs.asdict(one) for one in findings]
-        print_json({"exit_code": code, "findings": shown, "config": config})
+        print_json({"exit_code": code, "findings": [attrs.asdict(one) for one in findings]})
     else:
         out = partial(standard_output().print, soft_wrap=True)
         for one in findings:
             out(f"{one.status:<8} {one.check}: {one.seen}")
             if one.advice:
                 out(f"         -> {one.advice}")
-        if write is None:
-            out(f"\n{config}", end="")
     if write is not None:
-        console.tell("written", f"{write} is written", path=write)
+        console.note(f"{write} is written")
+    elif not json:
+        console.note("--write config.toml writes the questions that the interface leaves open")
     return code
-
-
-@contextlib.contextmanager
-def _config_file(path: Path, console: Console, *, yes: bool) -> Iterator[OutFile]:
-    """Begin the file for the config, where it may be; the default folder is made."""
-    if path.exists() and not yes:
-        if not console.can_ask:
-            raise ConfigurationError(
-                f"--write: {path} exists; give --yes to replace it, or another name"
-            )
-        if not console.ask(f"{path} exists. Replace it?"):
-            raise ConfigurationError(f"--write: {path} was left as it is")
-    if path.absolute().parent == (usual := default_path(os.environ).parent):
-        with contextlib.suppress(OSError):  # the file then says that it cannot be written
-            usual.mkdir(mode=0o700, parents=True, exist_ok=True)
-    private = new_file(
-        path, console.warn, option="--write: ", is_private=True, replaces=Path.is_file
-    )
-    with private as file:
-        yield file
 
 
 def _printable(text: str) -> str:

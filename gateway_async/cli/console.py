@@ -1,4 +1,4 @@
-"""What the command line says and shows: lines, or JSON, on standard error; progress; tables."""
+"""What the command line says and shows: lines on standard error, progress, tables and JSON."""
 
 import contextlib
 import json
@@ -7,7 +7,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, TextIO, cast
 
 import attrs
@@ -26,10 +25,6 @@ from rich.table import Table
 _LOGGER = "gateway_async"
 _WAITS = ("gateway_async.jobs", "gateway_async.recovery")
 _PIPE_COLUMNS = 160
-_LEFT_OUT = frozenset(
-    {"progress", "job", "resume", "written", "unread", "report", "submitted", "working"}
-)
-"""What `--quiet` leaves out."""
 STATUSES = ("succeeded", "declined", "absent", "unknown", "not_sent")
 SECONDS_BETWEEN_LINES = 5.0
 _SECONDS_BETWEEN_FRAMES = 0.1
@@ -74,13 +69,11 @@ class Console:
     """Says what happens.
 
     Attributes:
-        is_json: Whether each line is a JSON object.
         is_quiet: Whether only the end, and what is wrong, is said.
         is_verbose: Whether everything that the library logs is said.
         rich: Where it is said.
     """
 
-    is_json: bool = False
     is_quiet: bool = False
     is_verbose: bool = False
     rich: RichConsole = attrs.field(
@@ -100,38 +93,22 @@ class Console:
         except EOFError:
             return False
 
-    def tell(self, event: str, message: str, /, **fields: object) -> None:
-        """Say one thing.
+    def say(self, message: str) -> None:
+        """Say one thing."""
+        self.rich.print(message, soft_wrap=True)
 
-        Args:
-            event: What kind of thing it is, for machines.
-            message: The same in words.
-            fields: Particulars, for machines.
-        """
-        if self.is_quiet and event in _LEFT_OUT:
-            return
-        if not self.is_json:
-            self.rich.print(message, markup=False, highlight=False, soft_wrap=True)
-            return
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = {"time": now, "event": event, "message": message, **fields}
-        self.rich.file.write(json.dumps(line, default=str) + "\n")
-        self.rich.file.flush()
+    def note(self, message: str) -> None:
+        """Say one thing that `--quiet` leaves out."""
+        if not self.is_quiet:
+            self.say(message)
 
     def warn(self, message: str) -> None:
         """Say that something is unwise."""
-        self.tell("warning", f"warning: {message}")
+        self.say(f"warning: {message}")
 
     def refuse(self, message: str) -> None:
         """Say why the command does not run."""
-        self.tell("error", f"gateway-async: {message}")
-
-    def show(self, event: str, table: Table, /, **fields: object) -> None:
-        """Show a table; its particulars, for machines."""
-        if self.is_json:
-            self.tell(event, event, **fields)
-        else:
-            self.rich.print(table)
+        self.say(f"gateway-async: {message}")
 
     @contextlib.contextmanager
     def passing_on_logs(self, *others: str) -> Iterator[None]:
@@ -164,28 +141,24 @@ class _Handler(logging.Handler):
         super().__init__()
         self._console = console
         self._seen: Counter[tuple[str, str]] = Counter()
-        self._last: dict[tuple[str, str], logging.LogRecord] = {}
+        self._last: dict[tuple[str, str], str] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         kind = record.name, str(record.msg)
         self._seen[kind] += record.levelno >= logging.WARNING
         if self._seen[kind] <= 1:
-            self._tell(record, record.getMessage())
+            self._console.say(record.getMessage())
         else:
-            self._last[kind] = record
+            self._last[kind] = record.getMessage()
 
     def sum_up(self) -> None:
         """Say how many more of each kind there were, with the last of them."""
-        for kind, record in self._last.items():
+        for kind, text in self._last.items():
             more = self._seen[kind] - 1
-            text = f"{more:,} more of these, the last: " if more > 1 else ""
-            self._tell(record, f"{text}{record.getMessage()}", count=more)
-
-    def _tell(self, record: logging.LogRecord, text: str, **fields: object) -> None:
-        self._console.tell("log", text, level=record.levelname, logger=record.name, **fields)
+            self._console.say(f"{more:,} more of these, the last: {text}" if more > 1 else text)
 
 
-# Progress, and tables
+# Progress
 
 
 class Gauge:
@@ -194,7 +167,7 @@ class Gauge:
     Args:
         console: Where lines are said.
         name: What is counted.
-        total: How many there are; None where that is not known.
+        total: How many there are.
         clock: Seconds that only grow.
         bar: Shows how many are done, and the counts, in place of lines.
 
@@ -206,7 +179,7 @@ class Gauge:
         self,
         console: Console,
         name: str,
-        total: int | None,
+        total: int,
         clock: Callable[[], float] = time.monotonic,
         bar: Callable[[int, str], object] | None = None,
     ) -> None:
@@ -215,7 +188,7 @@ class Gauge:
         self._clock, self._bar = clock, bar
         self._seconds = SECONDS_BETWEEN_LINES if bar is None else _SECONDS_BETWEEN_FRAMES
         self._started = self._shown_at = clock()
-        self._done = self._shown = 0
+        self._done = 0
 
     def advance(self, status: str) -> None:
         """Note one order."""
@@ -235,37 +208,22 @@ class Gauge:
             self.show()
 
     def show(self) -> None:
-        """Show how far it has come; how long it will take, only while it comes on."""
-        order = [*STATUSES, *sorted(set(self.counts) - {*STATUSES})]
-        listed = ", ".join(f"{self.counts[n]:,} {n}" for n in order if self.counts.get(n))
-        seconds, done, total = self._clock() - self._started, self._done, self._total
-        rate = done / seconds if seconds > 0 else 0.0
+        """Show how far it has come."""
+        order = [*STATUSES, *sorted({*self.counts} - {*STATUSES})]
+        listed = ", ".join(f"{self.counts[n]:,} {n}" for n in order if self.counts[n])
+        seconds = self._clock() - self._started
+        rate = f"{self._done / seconds if seconds > 0 else 0:,.0f}/s"
         if self._bar is not None:
-            self._bar(done, f"{rate:,.0f}/s {listed}")
-            return
-        left = (total - done) / rate if total is not None and done > self._shown else None
-        self._shown = done
-        parts = (
-            f"{self._name}: {done:,}" + ("" if total is None else f" of {total:,}"),
-            f"{rate:,.0f}/s",
-            f"{left:.0f} s left" if left else "",
-            listed,
-        )
-        self._console.tell(
-            "progress",
-            ", ".join(filter(None, parts)),
-            done=done,
-            total=total,
-            rate=round(rate, 1),
-            seconds_left=None if left is None else round(left, 1),
-            counts=dict(self.counts),
-        )
+            self._bar(self._done, f"{rate} {listed}")
+        else:
+            text = f"{self._name}: {self._done:,} of {self._total:,}, {rate}"
+            self._console.note(", ".join(filter(None, (text, listed))))
 
 
 @contextlib.contextmanager
-def gauged(console: Console, name: str, total: int | None) -> Iterator[Gauge]:
+def gauged(console: Console, name: str, total: int) -> Iterator[Gauge]:
     """Show progress while the block runs: a bar on a terminal, else a line from time to time."""
-    if not console.rich.is_terminal or console.is_json or console.is_quiet:
+    if not console.rich.is_terminal or console.is_quiet:
         yield Gauge(console, name, total)
         return
     columns = (
@@ -287,6 +245,9 @@ def gauged(console: Console, name: str, total: int | None) -> Iterator[Gauge]:
         gauge = Gauge(console, name, total, bar=show)
         yield gauge
         gauge.show()
+
+
+# Tables
 
 
 def plain_table(

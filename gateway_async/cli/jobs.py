@@ -1,10 +1,10 @@
-"""Jobs of a journal: which one a file is, and `jobs`, which lists, shows, resolves, resumes."""
+"""Jobs of a journal: which one a file is, how one is run, and `jobs`, which lists and decides."""
 
 import asyncio
 import hashlib
 import os
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -13,28 +13,21 @@ import orjson
 from cyclopts import App
 from rich.table import Table
 
+from gateway_async.batching.batch import Batch
 from gateway_async.cli import options
 from gateway_async.cli.console import plain_table, print_json, standard_output
-from gateway_async.cli.orders import LAYOUTS, Totals, wording
-from gateway_async.cli.outcomes import job_cells, job_columns
-from gateway_async.cli.run import (
-    DONE,
-    UNLISTED,
-    UNSETTLED,
-    Run,
-    Stop,
-    collect,
-    confirm,
-    is_unlisted,
-)
+from gateway_async.cli.orders import LAYOUTS, Layout, OrderFile, Totals
+from gateway_async.cli.outcomes import rows_of, write_file, write_job
+from gateway_async.cli.run import DONE, UNSETTLED, Run, Stop, collect, confirm
 from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import OutFile, out_file
+from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, JobNotFoundError
-from gateway_async.journal import JobState, JobStatus, Journal
+from gateway_async.journal import Job, JobState, JobStatus
 from gateway_async.journal.rows import Row
 from gateway_async.settings import place_of_gateway
+from gateway_async.signing import Credentials
 
-_PAGE = 1000
 _DIGITS = 16
 """Of the digest of a file's orders in the name of its job."""
 _LONGEST_PART = 80
@@ -72,11 +65,6 @@ class KnownJob:
             return self.described
         before = "; ".join(f"{_named(one)} has {so_far(one.counts)}" for one in self.before)
         return f"AGAIN, as {self.described} ({before})"
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """Whether it is new and where it is kept, for machines."""
-        return {"is_new": self.status is None, "journal": self.place}
 
     @property
     def described(self) -> str:
@@ -139,11 +127,11 @@ def find_job(
     """
     numbers = () if again is None else range(2, _MOST_TIMES + 1)
     names, found = (name, *(f"{name}-again-{number}" for number in numbers)), list[JobStatus]()
+    settings.open_journal(create=False).job(name)  # refuses what is no name
 
     async def read() -> None:
         async with settings.open_journal(create=create) as journal:
             for one in names:
-                journal.job(one)  # refuses what is no name
                 try:
                     status = await journal.status(one)
                 except JobNotFoundError:
@@ -162,13 +150,66 @@ def find_job(
     return KnownJob(found[-1].name, settings.place, found[-1])
 
 
-async def rows_of(journal: Journal, name: str) -> AsyncIterator[Row]:
-    """Read the orders of a job, in the order of the input."""
-    rows = await journal.rows(name, limit=_PAGE)
-    while rows:
-        for row in rows:
-            yield row
-        rows = await journal.rows(name, after=rows[-1].index, limit=_PAGE)
+# Running one
+
+
+def run_job(
+    run: Run,
+    known: KnownJob,
+    layout: Layout,
+    credentials: Credentials,
+    make_batch: Callable[[GatewayClient, Job], Batch[Any, Any]],
+    *,
+    total: int,
+    question: str = "",
+    yes: bool = False,
+    file: OrderFile | None = None,
+    may_differ: bool = False,
+) -> int:
+    """Run a job, if it is not done, and write the outcomes of all of its orders.
+
+    Args:
+        run: Takes in what it comes to.
+        known: The job.
+        layout: The columns of its orders.
+        credentials: Who speaks, and how it signs.
+        make_batch: Makes the batch of it.
+        total: How many orders it has.
+        question: What a person is asked; nothing is asked if it is empty.
+        yes: Whether that was answered by an option.
+        file: The file that it is made from; None where the journal has it.
+        may_differ: Whether the file may have other orders than the job of its name, which the
+            batch finds out.
+
+    Returns:
+        The exit code.
+    """
+    settings, console = run.settings, run.console
+    run.job = known.name
+
+    def ask() -> None:
+        if question and not known.is_done:
+            confirm(console, f"{known.asked}: {question}", yes=yes)
+        console.note(known.described + "; nothing is sent" * known.is_done)
+
+    async def work(_: OutFile, stop: Stop) -> None:
+        if known.is_done and not may_differ:
+            run.has_begun = True
+            return
+        async with (
+            settings.open_journal() as journal,
+            settings.client(credentials, telemetry=run.latencies) as client,
+        ):
+            await collect(make_batch(client, journal.job(known.name)), run, stop, total)
+
+    async def write(out: OutFile) -> None:
+        async with settings.open_journal(create=False) as journal:
+            if file is None:
+                await write_job(run, journal, known.name, layout, out)
+            else:
+                await write_file(run, journal, known.name, file, out)
+
+    return run.carry_out(work, write, ask=ask)
 
 
 # What a journal holds
@@ -199,7 +240,8 @@ def _facts(status: JobStatus) -> dict[str, Any]:
     }
 
 
-def _table(statuses: Iterable[JobStatus]) -> Table:
+def _table(statuses: Iterable[JobStatus], settings: Settings) -> Table:
+    running = f"running, or its process ended within {settings.journal_lease_seconds:g} s"
     return plain_table(
         ("job", "operation", "merchant", "since", "orders", "states"),
         (
@@ -209,7 +251,7 @@ def _table(statuses: Iterable[JobStatus]) -> Table:
                 f"{status.merchant_id}/{status.account_id}",
                 f"{status.created_at:%Y-%m-%d %H:%M}",
                 f"{status.total:,}",
-                ", ".join(filter(None, [so_far(status.counts), "running now" * status.is_running])),
+                ", ".join(filter(None, [so_far(status.counts), running * status.is_running])),
             )
             for status in statuses
         ),
@@ -236,9 +278,9 @@ async def list_jobs(
     if json:
         print_json([_facts(status) for status in statuses])
     elif statuses:
-        standard_output().print(_table(statuses))
+        standard_output().print(_table(statuses, settings))
     else:
-        console.tell("jobs", f"there are no jobs yet in {settings.place}", count=0)
+        console.note(f"there are no jobs yet in {settings.place}")
     return DONE
 
 
@@ -256,14 +298,14 @@ async def show(
         name: The name of the job.
         json: Print one JSON object; the first hundred orders in doubt are under `in_doubt`.
     """
-    async with gateway.settings().open_journal(create=False) as journal:
+    settings = gateway.settings()
+    async with settings.open_journal(create=False) as journal:
         status = await journal.status(name)
         columns = ("index", "state", *LAYOUTS[status.operation].naming, "reason")
-        rows, count, unlisted = list[tuple[Any, ...]](), 0, 0
+        rows, count = list[tuple[Any, ...]](), 0
         async for row in rows_of(journal, name):
             if row.state.value in _IN_DOUBT:
                 count += 1
-                unlisted += is_unlisted(row.outcome().error)
                 if count <= _SHOWN:
                     names = (str(getattr(row.order, column)) for column in columns[2:-1])
                     rows.append((row.index, str(row.state), *names, row.known.text))
@@ -272,11 +314,9 @@ async def show(
         print_json({**_facts(status), "in_doubt": in_doubt, "in_doubt_count": count})
         return DONE
     out = standard_output()
-    out.print(_table([status]))
+    out.print(_table([status], settings))
     if count:
         out.print(plain_table(columns, rows, numbers=("index",)))
-    if unlisted:
-        out.print(UNLISTED.format(count=unlisted), soft_wrap=True)
     if count > _SHOWN:
         out.print(f"... and {count - _SHOWN:,} more; `jobs outcomes` writes them all")
     return DONE
@@ -300,11 +340,9 @@ async def outcomes(
         name: The name of the job.
         state: Only the orders in this state, such as held; may be repeated.
     """
-    files.check_json()
-    place, settings = files.place, gateway.settings()
+    settings, place = gateway.settings(), files.place
     async with settings.open_journal(create=False) as journal:
         operation = (await journal.status(name)).operation
-        layout = LAYOUTS[operation]
         run = Run(
             command="jobs outcomes",
             console=console,
@@ -312,20 +350,16 @@ async def outcomes(
             settings=settings,
             job=name,
             operation=operation,
+            has_begun=True,
         )
-        with (
-            run.reporting(),
-            out_file(place, files.format, console.warn) as file,
-            file.writing(job_columns(layout)) as write,
-        ):
-            async for row in rows_of(journal, name):
-                if not state or row.state.value in state:
-                    run.see(row.outcome())
-                    write(job_cells(name, row, layout))
-    run.misplaced = file.problem
+        with run.reporting(), out_file(place, console.warn) as out:
+            await write_job(run, journal, name, LAYOUTS[operation], out, states=state)
+    run.misplaced = out.problem
     if files.json:
         print_json(run.as_dict())
-    return UNSETTLED if file.problem else DONE
+    if out.problem:
+        console.warn(out.problem)
+    return UNSETTLED if out.problem else DONE
 
 
 # Deciding
@@ -350,21 +384,21 @@ async def resolve(
     Args:
         name: The name of the job.
         which: The orders, by their index in the job, from 0, as `jobs show` prints them, such as
-            17 or 151-199; then their outcome: succeeded, declined, unknown, or not_sent,
-            which lets the next run send them.
+            17 or 151-199, or payouts by their request_id; then their outcome: succeeded, declined,
+            unknown, or not_sent, which lets the next run send them.
         note: Why, such as "seen in the merchant portal"; it must be given, and is kept.
         state: Only the orders in this state, of those that are named or else of the whole job;
             may be repeated.
     """
     *named, decision = which or ("",)
-    spans = [text for one in named for text in one.split(",")]
+    words = [text.strip() for one in named for text in one.split(",")]
     async with gateway.settings().open_journal(create=False) as journal:
         if decision not in _DECISIONS:
             got = f", got {decision[:_LONGEST_SHOWN]!r}" if decision else ""
             raise ConfigurationError(
                 f"status: expected one of {', '.join(_DECISIONS)} behind the orders{got}"
             )
-        if not spans and not state:
+        if not words and not state:
             raise ConfigurationError(
                 "index: say which orders, by their index as `jobs show` prints it, such as 17 or "
                 "151-199, or by --state held"
@@ -374,50 +408,53 @@ async def resolve(
                 '--note: say why, such as --note "seen in the merchant portal"'
             )
         status = await journal.status(name)
-        meant = await _meant(journal, status, spans, state)
+        is_meant = _selection(words, status)
+        column = LAYOUTS[status.operation].naming[-1]  # an index is soon mistaken for another
+        meant, first = list[int](), list[str]()
+        async for row in rows_of(journal, name):
+            if is_meant(row) and (not state or row.state.value in state):
+                meant.append(row.index)
+                first.append(f"{row.index} ({column} {getattr(row.order, column)})")
+                del first[_NAMED:]
+        if not meant:
+            wanted = f" is {' or '.join(state)}" if state else ""
+            raise ConfigurationError(f"no order of them in job {name}{wanted}")
         await journal.resolve(name, meant, decision, note)
-        first = [
-            row for n in meant[:_NAMED] for row in await journal.rows(name, after=n - 1, limit=1)
-        ]
     how_many = "1 order is" if len(meant) == 1 else f"{len(meant):,} orders are"
-    column = LAYOUTS[status.operation].naming[-1]  # an index is soon mistaken for another
-    shown = ", ".join(f"{row.index} ({column} {getattr(row.order, column)})" for row in first)
     more = f" and {len(meant) - _NAMED:,} more" if len(meant) > _NAMED else ""
-    text = f"job {name}: {how_many} {decision}: {shown}{more}"
-    console.tell("resolved", text, index=meant[:_NAMED], count=len(meant))
+    console.note(f"job {name}: {how_many} {decision}: {', '.join(first)}{more}")
     return DONE
 
 
-async def _meant(
-    journal: Journal, job: JobStatus, spans: Iterable[str], state: Sequence[str]
-) -> list[int]:
-    """Return the index of each order that is meant.
+def _selection(words: Iterable[str], job: JobStatus) -> Callable[[Row], bool]:
+    """Return what says whether an order is named; all are where there are no words.
 
     Raises:
-        ConfigurationError: If there are none, or one that is beyond the last.
+        ConfigurationError: For a word that names no order.
     """
-    meant = set[int]()
-    for text in spans:
-        found = _SPAN.fullmatch(text.strip())
+    spans, keys = list[range](), set[str]()
+    is_keyed = LAYOUTS[job.operation].naming[0] == "request_id"
+    for text in words:
+        found = _SPAN.fullmatch(text)
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
-        if last < first:
+        if is_keyed and not found:
+            keys.add(text.lower())
+        elif last < first:
             raise ConfigurationError(
                 f"index: expected such as 17 or 151-199, got {text[:_LONGEST_SHOWN]!r}"
             )
-        if last >= job.total:
+        elif last >= job.total:
             raise ConfigurationError(
                 f"index: job {job.name} has {job.total:,} orders, from 0 to {job.total - 1}; there "
                 f"is no {last}"
             )
-        meant.update(range(first, last + 1))
-    if state:
-        rows = [row async for row in rows_of(journal, job.name) if row.state.value in state]
-        meant = {row.index for row in rows if not meant or row.index in meant}
-    if not meant:
-        raise ConfigurationError(
-            f"--state: no order of them in job {job.name} is {' or '.join(state)}"
-        )
-    return sorted(meant)
+        else:
+            spans.append(range(first, last + 1))
+    return lambda row: (
+        not (spans or keys)
+        or any(row.index in span for span in spans)
+        or (is_keyed and row.order.request_id.lower() in keys)
+    )
 
 
 # Going on
@@ -462,40 +499,22 @@ def resume(
     """
     settings, _ = gateway.settings(pace), files.place
     credentials = settings.credentials(os.environ, console.warn)
-
     status, totals = asyncio.run(_left(settings, name))
-    layout, job = LAYOUTS[status.operation], KnownJob(name, settings.place, status)
     run = Run(
         command="jobs resume",
         console=console,
         files=files,
         settings=settings,
         options=gateway.again,
-        job=name,
         operation=status.operation,
     )
-
-    def ask() -> None:
-        if layout.confirms and totals.orders:
-            what = wording(layout.command, totals, settings.address)
-            confirm(console, f"{job.asked}: {what}", yes=yes)
-        console.tell("resume", job.described, **job.facts)
-
-    async def work(_: OutFile, stop: Stop) -> None:
-        async with (
-            settings.open_journal(create=False) as journal,
-            settings.client(credentials, telemetry=run.latencies) as client,
-        ):
-            await collect(client.resume(journal.job(name)), run.see, run, stop, status.total)
-            run.held = (await journal.status(name)).counts[JobState.HELD]
-
-    def write(file: OutFile) -> None:
-        async def written() -> None:
-            with file.writing(job_columns(layout)) as add:
-                async with settings.open_journal(create=False) as journal:
-                    async for row in rows_of(journal, name):
-                        add(job_cells(name, row, layout))
-
-        asyncio.run(written())
-
-    return run.carry_out(work, write, ask=ask)
+    return run_job(
+        run,
+        KnownJob(name, settings.place, status),
+        LAYOUTS[status.operation],
+        credentials,
+        lambda client, job: client.resume(job),
+        total=status.total,
+        question=f"{status.operation} {totals} at {settings.address}" if totals.orders else "",
+        yes=yes,
+    )

@@ -12,7 +12,6 @@ from cyclopts.validators import Number
 
 from gateway_async.cli.console import Console
 from gateway_async.cli.settings import Network, Settings, read_settings
-from gateway_async.cli.tables import STDIO, Format
 from gateway_async.errors import ConfigurationError
 from gateway_async.journal.location import locate
 from gateway_async.settings import BatchPolicy
@@ -59,8 +58,11 @@ def _check_no_password(option: str, url: str | None, place: str) -> None:
 
 
 AtLeastOne: Parameter = Parameter(validator=Number(gte=1))
+_AtATime = Parameter(validator=Number(gte=1, lte=1000))
 Repeated: Parameter = Parameter(consume_multiple=False)
-Source = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
+_PATH = Parameter(allow_leading_hyphen=True, validator=_no_option)
+Source = Annotated[Path, _PATH]
+Out = Annotated[Path | None, _PATH]
 Seconds = Annotated[float, Parameter(converter=_to_seconds, metavar="DURATION")]
 Duplicates = Annotated[Literal["reject", "serialize"] | None, _usually("duplicates")]
 Shown = Annotated[Console, Parameter(parse=False)]
@@ -83,18 +85,15 @@ class Files:
     """Where the results go.
 
     Attributes:
-        out: The file for the results, in the order of the input; - for standard output. One that
-            is there already is kept under another name. Only a dry run and `reconcile`, which then
-            prints the differences, do without it.
-        format: The format of standard input and output, where a file is `-`.
-        report: The file for a report on the run, one page of HTML for a browser; an older report
-            is replaced.
+        out: The CSV file for the results, in the order of the input; - for standard output. Only a
+            dry run and `reconcile`, which then prints the differences, do without it.
+        report: The file for a report on the run, one page of HTML for a browser. A file that is
+            there already, of either option, is kept under another name.
         json: Print one JSON object at the end: counts, job, files and the next commands; it needs
             --out with a file.
     """
 
-    out: Source | None = None
-    format: Format = Format.CSV
+    out: Out = None
     report: Path | None = None
     json: bool = False
 
@@ -111,17 +110,6 @@ class Files:
             )
         return self.out
 
-    def check_json(self) -> None:
-        """Refuse `--json` where rows would go to standard output, too.
-
-        Raises:
-            ConfigurationError: If they would.
-        """
-        if self.json and self.out in (None, STDIO):
-            raise ConfigurationError(
-                "--json: the summary goes to standard output; name a file in --out"
-            )
-
 
 @Parameter(name="*", group="Pace")
 @attrs.frozen(kw_only=True)
@@ -137,7 +125,7 @@ class Pace:
         chunk_size: Orders in one request; by default as many as the gateway takes, 50 or 100.
     """
 
-    concurrency: Annotated[int | None, AtLeastOne, _usually("concurrency")] = None
+    concurrency: Annotated[int | None, _AtATime, _usually("concurrency")] = None
     rate: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
     deadline: Seconds | None = None
     stop_after_unknown: Annotated[int | None, AtLeastOne, _usually("stop_after_unknown")] = None
@@ -153,22 +141,16 @@ class Pace:
 @Parameter(name="*", group="Gateway")
 @attrs.frozen(kw_only=True)
 class Gateway(Network):
-    """Which gateway, as whom, and how messages are written.
+    """Which gateway, as whom, and how much is said.
 
     Attributes:
         config: The TOML file with settings (GATEWAY_CONFIG); by default
             ~/.config/gateway-async/config.toml, if there is one.
-        profile: A part of that file, [profiles.NAME], which goes over the rest of it, and
-            not over the environment (GATEWAY_PROFILE).
-        log_format: How everything on standard error is written: for people, or one JSON object a
-            line.
         quiet: Say only how it ended, and what is wrong: no progress.
         verbose: Say also what is logged: each batch, request and retry, without any secret.
     """
 
     config: Path | None = None
-    profile: str | None = None
-    log_format: Literal["text", "json"] = "text"
     quiet: Annotated[bool, Parameter(alias="-q")] = False
     verbose: Annotated[bool, Parameter(alias="-v")] = False
 
@@ -176,7 +158,7 @@ class Gateway(Network):
     def given(self) -> dict[str, Any]:
         """The settings that were given, as they mean the same in any directory."""
         is_given = {n: one for n, one in attrs.asdict(self).items() if one not in (None, False)}
-        for name in ("log_format", "quiet", "verbose"):
+        for name in ("quiet", "verbose"):
             is_given.pop(name, None)
         if journal := is_given.get("journal"):
             is_given["journal"] = locate(journal).absolute_url
@@ -189,12 +171,6 @@ class Gateway(Network):
             word
             for name, value in self.given.items()
             for word in (f"--{name.replace('_', '-')}", *(() if value is True else (str(value),)))
-        )
-
-    def console(self) -> Console:
-        """Return what prints messages."""
-        return Console(
-            is_json=self.log_format == "json", is_quiet=self.quiet, is_verbose=self.verbose
         )
 
     def settings(self, pace: Pace | None = None, **policy: Any) -> Settings:
@@ -210,9 +186,8 @@ class Gateway(Network):
         _check_no_password("proxy", self.proxy, "GATEWAY_PROXY, or into the TOML file")
         said = {**(pace.policy if pace else {}), **policy}
         more = {"policy": {name: value for name, value in said.items() if value is not None}}
-        return read_settings(
-            {**self.given, **more, "rate": pace.rate if pace else None}, os.environ
-        )
+        rate = pace.rate if pace else None
+        return read_settings({**self.given, **more, "rate": rate}, os.environ)
 
 
 @Parameter(name="*", group="Gateway")

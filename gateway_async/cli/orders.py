@@ -8,8 +8,9 @@ import functools
 import hashlib
 import itertools
 import re
+from array import array
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, TypeAlias, get_args, get_origin
@@ -18,7 +19,7 @@ import attrs
 import orjson
 
 from gateway_async.batching.feed import check_order, name_of
-from gateway_async.cli.tables import Format, Problem, Row, Table, TableError, to_text
+from gateway_async.cli.tables import Problem, Row, Table, TableError
 from gateway_async.dialect import Dialect
 from gateway_async.errors import InvalidOrderError
 from gateway_async.models.records import Record
@@ -45,14 +46,11 @@ _CURRENCY = re.compile(r"[A-Za-z]{3}")
 _CUT_OFF = re.compile(r"[0-9]([.,][0-9]+)?[Ee]\+[0-9]{2,}")
 _SHOWN = 40
 _NAMED = 20
-_ANY_PLACES = 100
 
 _Wrong = list[tuple[str | None, str]]
+_Field: TypeAlias = "attrs.Attribute[Any]"
 
 # Layouts
-
-
-_Field: TypeAlias = "attrs.Attribute[Any]"
 
 
 def _is_list(field: _Field) -> bool:
@@ -79,30 +77,35 @@ def _inputs(model: type, path: str = "") -> Iterator[tuple[str, _Field]]:
             yield from _inputs(field.metadata[MODEL], f"{path}{field.name}.")
 
 
-def fields_of(model: type) -> Iterator[str]:
-    """Yield the fields of a record that are the interface's: those of its objects with dots."""
+def fields_of(model: type) -> Iterator[_Field]:
+    """Yield the fields of a record that are the interface's, signatures excepted."""
     for field in attrs.fields(model):
-        kinds = get_args(field.type)
-        if field.name in attrs.fields_dict(Record) or SignatureText in kinds:
-            continue
-        part = next((kind for kind in kinds if attrs.has(kind)), None)
+        if field.name not in attrs.fields_dict(Record) and SignatureText not in get_args(
+            field.type
+        ):
+            yield field
+
+
+def _record_columns(model: type) -> Iterator[str]:
+    for field in fields_of(model):
+        part = next((kind for kind in get_args(field.type) if attrs.has(kind)), None)
         if part is None or get_origin(field.type) is tuple:
             yield field.name
         else:
-            yield from (f"{field.name}.{name}" for name in fields_of(part))
+            yield from (f"{field.name}.{name}" for name in _record_columns(part))
 
 
 def _results(operation: Operation) -> dict[str, str]:
-    """Return the columns of what a reply adds, or of all of a record, with their fields."""
+    """Return the columns of all of a record with their fields; of money, what the journal keeps."""
     if operation.is_money_batch:
-        return {name: name for name in operation.result_fields}
+        return {name: name for name in (operation.reference_field,) if name}
     is_keyed = operation.kind is OperationClass.KEYED
     others = [] if is_keyed else [one for one in OPERATIONS.values() if one.is_money_batch]
     hidden = {n for one in (operation, *others) for n in attrs.fields_dict(one.order_class)}
     own = {n: f"payout_{n}" for n in ("status", "transaction_id")} if is_keyed else {}
     names = {
         own.get(field, f"found_{field}" if field.partition(".")[0] in hidden else field): field
-        for field in fields_of(operation.record_class)
+        for field in _record_columns(operation.record_class)
     }
     # First what the gateway adds, then the request as it repeats it.
     order = sorted(names, key=lambda name: is_keyed and name.startswith("found_"))
@@ -120,8 +123,6 @@ class Layout:
         inputs: The columns that are read.
         results: The columns written from the gateway's records, and the field of each. Where one
             could hide a column of the input, its name begins with `found_`.
-        moves_money: Whether it does more than look up.
-        confirms: Whether the command asks before it sends: money leaves the merchant.
     """
 
     command: str
@@ -129,13 +130,19 @@ class Layout:
     operation: Operation | None = None
     inputs: Mapping[str, _Field]
     results: Mapping[str, str] = MappingProxyType({})
-    moves_money: bool = False
-    confirms: bool = False
 
     @property
-    def method(self) -> str:
-        """The name of the operation."""
-        return self.command.replace("-", "_")
+    def moves_money(self) -> bool:
+        """Whether it does more than look up."""
+        return self.operation is not None and self.operation.takes_jobs
+
+    @property
+    def confirms(self) -> bool:
+        """Whether the command asks before it sends: money leaves the merchant."""
+        operation = self.operation
+        return operation is not None and (
+            operation.confirms or operation.kind is OperationClass.KEYED
+        )
 
     @functools.cached_property
     def columns(self) -> tuple[str, ...]:
@@ -184,8 +191,6 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
             operation=one,
             inputs=dict(_inputs(one.order_class)),
             results=_results(one),
-            moves_money=one.takes_jobs,
-            confirms=one.confirms or one.kind is OperationClass.KEYED,
         )
         for name, one in OPERATIONS.items()
         if one.is_look_up or one.takes_jobs
@@ -196,97 +201,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
 LEDGER = Layout(command="reconcile", model=LedgerEntry, inputs=dict(_inputs(LedgerEntry)))
 """The layout of a ledger."""
 
-_WRITTEN = {
-    part
-    for layout in LAYOUTS.values()
-    for name in (*layout.result_columns, IN_JOB)
-    for part in (name, name.partition(".")[0])
-}
-
-# Cells
-
-
-def _text_problem(value: object) -> str:
-    """Return why a value is no text; whole numbers are taken as they are written."""
-    if isinstance(value, int | Decimal) and not isinstance(value, bool):
-        number = Decimal(value)
-        has_lost = number.adjusted() >= len(number.as_tuple().digits)  # its last digits, at 1e22
-        is_text = number == number.to_integral_value() and not has_lost
-    else:
-        is_text = isinstance(value, str)
-    if not is_text:
-        return "expected a text; put it in quotation marks"
-    if _CUT_OFF.fullmatch(to_text(value)):
-        return (
-            "a number such as 2.02611E+21, whose last digits a spreadsheet cut off; write the "
-            "file again with this column as text"
-        )
-    return ""
-
-
-def _sent_before(cells: Mapping[str, Any]) -> _Wrong:
-    """Return why a row of an outcome file may not be sent: a job has it, or it may be done."""
-    status = to_text(cells.get("status")).strip().lower()
-    job = to_text(cells.get(IN_JOB)).strip()
-    if job and status not in {"succeeded", "declined"}:
-        reason = (
-            f"this order is in job {job!r}, which may send it itself: decide on it with "
-            "`gateway-async jobs resolve` if it is held, and send it with `gateway-async jobs "
-            "resume`; for another operation take this column out"
-        )
-        return [(IN_JOB, reason)]
-    done = {"succeeded": "succeeded in the run that wrote this file", "unknown": "may be done"}
-    if status not in done:
-        return []
-    reason = (
-        f"this order {done[status]}; give the command with the file that it was made from; for "
-        "another operation, take this column out"
-    )
-    return [("status", reason)]
-
-
-def _nested(cells: Mapping[str, Any], columns: Collection[str], wrong: _Wrong) -> dict[str, Any]:
-    """Make nested objects of dotted columns; columns that are not read are left out."""
-    tree: dict[str, Any] = {}
-    for column, value in cells.items():
-        *parents, name = column.split(".")
-        if (parents[0] if parents else name) not in columns or (parents and _is_empty(value)):
-            continue
-        branch = tree
-        for parent in parents:
-            branch = branch.setdefault(parent, {})
-            if not isinstance(branch, dict):
-                wrong.append((column, f"{parent} has a column of its own beside it"))
-                branch = {}
-        if not _is_empty(value) or name not in branch:
-            branch[name] = value
-    return tree
-
-
-def _is_empty(value: object) -> bool:
-    return value is None or value == ""
-
-
-def _explain(error: InvalidOrderError, columns: Iterable[str]) -> tuple[str | None, str]:
-    """Turn the client's words about an order's field into a column of the file and a reason."""
-    for column in columns:
-        _, found, reason = str(error).partition(f").{column}: ")
-        if found:
-            return column, reason
-    return None, str(error)
-
-
-def _plain(value: Any) -> Any:
-    """Return an order as JSON has it, whatever way its values were written."""
-    if attrs.has(type(value)) and not isinstance(value, SensitiveText):
-        fields = {name: getattr(value, name) for name in attrs.fields_dict(type(value))}
-        return {name: _plain(one) for name, one in fields.items() if one is not None}
-    if isinstance(value, tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, Decimal):
-        return format(value.normalize(), "f")
-    return value.reveal() if isinstance(value, SensitiveText) else str(value)
-
+_WRITTEN = {IN_JOB}.union(*(layout.result_columns for layout in LAYOUTS.values()))
 
 # A file, checked whole
 
@@ -315,12 +230,6 @@ class Totals:
         return ", ".join([f"{self.orders:,} order{'s' * (self.orders != 1)}", *sums])
 
 
-def wording(command: str, totals: Totals, base_url: str, unread: str = "") -> str:
-    """Return what a command would do, and which columns of its file it does not read."""
-    beside = f" (columns that are not sent: {unread})" if unread else ""
-    return f"{command} {totals} at {base_url}{beside}"
-
-
 class OrderFile:
     """A file whose every row was found to be right.
 
@@ -333,6 +242,7 @@ class OrderFile:
 
     Attributes:
         totals: What it adds up to.
+        lines: The line of each row.
         digest: Of its orders, whatever way they are written, in the order of the file.
 
     Raises:
@@ -345,14 +255,13 @@ class OrderFile:
         self.table = table
         self.layout = layout
         self.totals: Totals = Totals()
+        self.lines: array[int] = array("L")
         self._dialect = dialect
-        self._digest = hashlib.sha256()
-        self._first_lines: dict[int, int] | None = None if repeats else {}
-        error = TableError(self._problems())
+        digest, first_lines = hashlib.sha256(), None if repeats else dict[int, int]()
+        error = TableError(self._problems(digest, first_lines))
         if error.count:
             raise error
-        self.digest: str = self._digest.hexdigest()
-        self._first_lines = None
+        self.digest: str = digest.hexdigest()
 
     @property
     def operation(self) -> Operation:
@@ -365,101 +274,100 @@ class OrderFile:
             raise TypeError("a ledger is not sent")
         return self.layout.operation
 
-    def rows(self) -> Iterator[Row]:
-        """Read the rows."""
-        return self.table.rows()
-
-    def orders(self) -> Iterator[Any]:
-        """Make what each row stands for, in the order of the file."""
-        return (self._make(row.cells, []) for row in self.rows())
-
-    def passed_through(self, replaced: Collection[str]) -> list[str]:
-        """Return the columns that are written out as they came: all that are not replaced."""
-        return [name for name in self.table.header if name not in replaced]
-
     @property
     def unread(self) -> str:
         """Names the columns that nothing is made of, and that no command wrote."""
-        names = self._unread(self.table.header)
+        names = [name for name in self.table.header if name not in {*self.layout.inputs, *_WRITTEN}]
         more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
         return ", ".join(map(repr, names[:_NAMED])) + more
 
-    def _problems(self) -> Iterator[Problem]:
+    def question(self, address: str) -> str:
+        """Return what is asked before its orders are sent."""
+        beside = f" (columns that are not sent: {self.unread})" if self.unread else ""
+        return f"{self.layout.command} {self.totals} at {address}{beside}"
+
+    def orders(self) -> Iterator[Any]:
+        """Make what each row stands for, in the order of the file."""
+        return map(self.order_of, self.table.rows())
+
+    def order_of(self, row: Row) -> Any:
+        """Make what a row stands for."""
+        return self._make(row.cells, [])
+
+    def _problems(self, digest: Any, first_lines: dict[int, int] | None) -> Iterator[Problem]:
         """Yield every problem of the file; orders without one are added up."""
-        is_csv, line, is_first = self.table.format is Format.CSV, 1, True
-        for row in itertools.chain(self.rows(), [None]):
-            if is_csv and is_first:  # every column that is missing, at once
-                found = [*self._column_problems(Row(1, dict.fromkeys(self.table.header)))]
-                yield from found
-                if found:
-                    return
-            if row is None:
-                break
-            is_first, line = False, row.line
-            found = [*row.problems] or ([] if is_csv else [*self._column_problems(row)])
-            if not found:
-                found = [Problem(line=line, column=c, reason=r) for c, r in self._read(row)]
-            yield from found
-        if is_first:
-            yield Problem(line=line, reason="there is no row below it")
+        rows = self.table.rows()
+        first = next(rows, None)  # which reads the header
+        wrong: _Wrong = [*self._column_problems()]
+        if not wrong and first is None:
+            wrong.append((None, "there is no row below it"))
+        yield from (Problem(line=1, column=column, reason=reason) for column, reason in wrong)
+        if wrong or first is None:
+            return
+        for row in itertools.chain([first], rows):
+            self.lines.append(row.line)
+            yield from row.problems
+            if row.problems:
+                continue
+            wrong = []
+            order = self._make(row.cells, wrong)
+            if not wrong and self._dialect is not None:
+                wrong = self._order_problems(order, self._dialect, row.line, first_lines)
+            if not wrong:
+                self.totals.add(self.layout.moved(order))
+                digest.update(orjson.dumps(_plain(order)))
+            yield from (Problem(line=row.line, column=c, reason=reason) for c, reason in wrong)
 
-    def _unread(self, names: Iterable[str]) -> list[str]:
-        return [name for name in names if name not in self.layout.inputs and name not in _WRITTEN]
-
-    def _column_problems(self, row: Row) -> Iterator[Problem]:
+    def _column_problems(self) -> Iterator[tuple[str, str]]:
         """Name columns that must be there and are not, and parts that no object has."""
-        layout, there = self.layout, ", ".join(map(repr, row.cells)) or "nothing"
-        needed = (n for n, one in layout.inputs.items() if one.default is attrs.NOTHING)
-        missing = [name for name in needed if name not in row.cells]
-        if layout.either and not any(name in row.cells for name in layout.either):
+        layout, header = self.layout, self.table.header
+        missing = [
+            name
+            for name, field in layout.inputs.items()
+            if field.default is attrs.NOTHING and name not in header
+        ]
+        if layout.either and not {*layout.either} & {*header}:
             missing.append(" or ".join(layout.either))
-        for name in missing:
-            yield Problem(line=row.line, column=name, reason=f"missing; there are: {there}")
+        there = ", ".join(map(repr, header))
+        yield from ((name, f"missing; there are: {there}") for name in missing)
         if len(layout.columns) < len(layout.inputs):  # some are parts of objects
-            reason = "not known: there is no such part"
-            for name in self._unread(row.cells):
-                if "." in name:
-                    yield Problem(line=row.line, column=name, reason=reason)
+            for name in header:
+                if "." in name and name not in {*layout.inputs, *_WRITTEN}:
+                    yield name, "not known: there is no such part"
 
-    def _read(self, row: Row) -> _Wrong:
-        """Return what is wrong with a row; else add up its order."""
-        wrong: _Wrong = []
-        order, layout, operation = self._make(row.cells, wrong), self.layout, self.layout.operation
-        if not wrong and operation is not None and self._dialect is not None:
-            if error := check_order(operation, order, self._dialect):
-                return [_explain(error, layout.columns)]
-            if self._first_lines is not None:
-                identity = identity_of(operation)(order)
-                first = self._first_lines.setdefault(hash(identity), row.line)
-                if first != row.line:
-                    is_keyed = operation.kind is OperationClass.KEYED
-                    advice = "" if is_keyed else "; if both are meant, give --duplicates serialize"
-                    column, _ = name_of(operation, identity)
-                    return [(column, f"the same order as in line {first}{advice}")]
-        if not wrong:
-            self.totals.add(layout.moved(order))
-            self._digest.update(orjson.dumps(_plain(order)))
-        return wrong
+    def _order_problems(
+        self, order: Any, dialect: Dialect, line: int, first_lines: dict[int, int] | None
+    ) -> _Wrong:
+        """Return why an order cannot be sent, or stands in the file already."""
+        operation = self.operation
+        if error := check_order(operation, order, dialect):
+            return [_explain(error, self.layout)]
+        if first_lines is None:
+            return []
+        identity = identity_of(operation)(order)
+        first = first_lines.setdefault(hash(identity), line)
+        if first == line:
+            return []
+        is_keyed = operation.kind is OperationClass.KEYED
+        advice = "" if is_keyed else "; if both are meant, give --duplicates serialize"
+        return [(name_of(operation, identity)[0], f"the same order as in line {first}{advice}")]
 
-    def _make(self, cells: Mapping[str, Any], wrong: _Wrong) -> Any:
+    def _make(self, cells: Mapping[str, str], wrong: _Wrong) -> Any:
         """Make what a row stands for; what is wrong with its cells is added to `wrong`."""
         layout = self.layout
         if layout.moves_money:
             wrong.extend(_sent_before(cells))
-        filled = [name for name in layout.either if not _is_empty(cells.get(name))]
+        filled = [name for name in layout.either if cells.get(name)]
         if layout.either and (not filled or (len(filled) > 1 and layout.operation is not None)):
             reason = f"fill one of the two, {len(filled)} are filled"
             reason += f"; or choose: --by {layout.either[-1]}" if filled else ""
             one_only = len(layout.either) == 1
             wrong.append((" or ".join(layout.either), "empty" if one_only else reason))
             return None
-        tree: Mapping[str, Any] = {name: cells[name] for name in layout.columns if name in cells}
-        if len(layout.columns) < len(layout.inputs):
-            tree = _nested(cells, layout.columns, wrong)
         try:
-            return self._object(layout.model, tree, "", wrong)
+            return self._object(layout.model, _nested(cells, layout, wrong), "", wrong)
         except InvalidOrderError as error:
-            wrong.append(_explain(error, layout.columns))
+            wrong.append(_explain(error, layout))
         return None
 
     def _object(self, model: type, tree: Mapping[str, Any], path: str, wrong: _Wrong) -> Any:
@@ -469,77 +377,132 @@ class OrderFile:
             InvalidOrderError: Where the model refuses what its fields are.
         """
         known, made, before = attrs.fields_dict(model), dict[str, Any](), len(wrong)
-        currencies = _currencies(model)
         for name in sorted(tree.keys() - known.keys()):
             wrong.append((f"{path}{name}", f"not known; there are: {', '.join(known)}"))
         for name, field in known.items():
             value, column = tree.get(name), f"{path}{name}"
-            if not to_text(value).strip():
+            if value is None or (isinstance(value, str) and not value.strip()):
                 if field.default is attrs.NOTHING:
                     wrong.append((column, "empty"))
-                elif not _is_empty(value):
+                elif value:
                     made[name] = value
             elif is_object(field) or _is_list(field):
                 made[name] = self._part(field, value, column, wrong)
             else:
-                made[name] = to_text(value)
-                if name in currencies:
-                    currency = to_text(tree.get(currencies[name]))
-                    problem = self._amount_problem(made[name], currency)
-                else:
-                    problem = self._text_problem(field, value, name in currencies.values())
-                if problem:
+                made[name] = value
+                if problem := self._cell_problem(model, field, value):
                     wrong.append((column, problem))
         return None if len(wrong) > before else model(**made)
 
-    def _amount_problem(self, text: str, currency: str) -> str:
-        """Return why a cell is no amount: empty where it is one."""
-        places = self._dialect.places(currency) if self._dialect else _ANY_PLACES
-        if not _AMOUNT.fullmatch(text):
-            return f"{text[:_SHOWN]!r} is not an amount; write it like 12.50"
-        if len(text.partition(".")[2].rstrip("0")) > places:
-            return f"{text[:_SHOWN]!r} has more than {places} decimal places"
-        return ""
-
-    def _text_problem(self, field: _Field, value: object, is_currency: bool) -> str:  # noqa: FBT001
-        """Return why another cell is wrong: empty where it is right."""
-        text, dialect = to_text(value), self._dialect
-        if problem := _text_problem(value):
-            return problem
-        if is_currency and dialect is not None:
-            if _CURRENCY.fullmatch(text) or text.upper() in dialect.currency_places:
+    def _cell_problem(  # noqa: PLR0911  # one check after the other
+        self, model: type, field: _Field, value: object
+    ) -> str:
+        """Return why a cell is wrong: empty where it is right."""
+        currencies, dialect = _currencies(model), self._dialect
+        if not isinstance(value, str):  # of JSON
+            return "expected a text; put it in quotation marks"
+        if field.name in currencies:
+            is_right = _AMOUNT.fullmatch(value)
+            return "" if is_right else f"{value[:_SHOWN]!r} is not an amount; write it like 12.50"
+        if _CUT_OFF.fullmatch(value):
+            return (
+                "a number such as 2.02611E+21, whose last digits a spreadsheet cut off; write the "
+                "file again with this column as text"
+            )
+        if field.name in currencies.values() and dialect is not None:
+            if _CURRENCY.fullmatch(value) or value.upper() in dialect.currency_places:
                 return ""
             return (
-                f"{text[:_SHOWN]!r} is not a code of three letters such as EUR; if your gateway "
+                f"{value[:_SHOWN]!r} is not a code of three letters such as EUR; if your gateway "
                 "has it, name it in [dialect] currency_places"
             )
         try:
-            field.metadata[CONVERTER](text, None, field)
+            field.metadata[CONVERTER](value, None, field)
         except InvalidOrderError as error:
             return str(error).partition(f".{field.name}: ")[2]
         return ""
 
     def _part(self, field: _Field, value: object, column: str, wrong: _Wrong) -> object:
-        """Make an object, or a list, of a cell that holds it, as JSON where that is a text."""
-        part = field.metadata.get(MODEL)
+        """Make an object of its columns, or of JSON; a list of JSON."""
+        model: Any = field.metadata.get(MODEL)
         if isinstance(value, str):
             try:
                 value = orjson.loads(value)
             except orjson.JSONDecodeError:
                 value = None
-        if part is not None and is_object(field):
-            if isinstance(value, Mapping):
-                return self._object(part, value, f"{column}.", wrong)
+        if not _is_list(field):
+            if isinstance(value, dict):
+                return self._object(model, value, f"{column}.", wrong)
             wrong.append((column, f"expected columns such as {column}.name, or an object"))
         elif not isinstance(value, list) or not all(
-            isinstance(each, Mapping if part else str) for each in value
+            isinstance(each, dict if model else str) for each in value
         ):
-            wrong.append((column, 'expected a list, in a text as JSON such as ["..."]'))
-        elif part is None:
+            wrong.append((column, 'expected a list, as JSON such as ["..."]'))
+        elif model is None:
             return value
         else:
             return [
-                self._object(part, each, f"{column}[{number}].", wrong)
+                self._object(model, each, f"{column}[{number}].", wrong)
                 for number, each in enumerate(value)
             ]
         return None
+
+
+def _sent_before(cells: Mapping[str, str]) -> _Wrong:
+    """Return why a row of an outcome file may not be sent: a job has it, or it may be done."""
+    status, job = (cells.get(name, "").strip() for name in ("status", IN_JOB))
+    status = status.lower()
+    if job and status not in {"succeeded", "declined"}:
+        reason = (
+            f"this order is in job {job!r}, which may send it itself: decide on it with "
+            "`gateway-async jobs resolve` if it is held, and send it with `gateway-async jobs "
+            "resume`; for another operation take this column out"
+        )
+        return [(IN_JOB, reason)]
+    done = {"succeeded": "succeeded in the run that wrote this file", "unknown": "may be done"}
+    if status not in done:
+        return []
+    reason = (
+        f"this order {done[status]}; give the command with the file that it was made from; for "
+        "another operation, take this column out"
+    )
+    return [("status", reason)]
+
+
+def _nested(cells: Mapping[str, str], layout: Layout, wrong: _Wrong) -> dict[str, Any]:
+    """Make nested objects of dotted columns; columns that are not read are left out."""
+    tree: dict[str, Any] = {}
+    for column, value in cells.items():
+        *parents, name = column.split(".")
+        if (parents[0] if parents else name) not in layout.columns or (parents and not value):
+            continue
+        branch = tree
+        for parent in parents:
+            branch = branch.setdefault(parent, {})
+            if not isinstance(branch, dict):
+                wrong.append((column, f"{parent} has a column of its own beside it"))
+                branch = {}
+        if value or name not in branch:
+            branch[name] = value
+    return tree
+
+
+def _explain(error: InvalidOrderError, layout: Layout) -> tuple[str | None, str]:
+    """Turn the client's words about an order's field into a column of the file and a reason."""
+    for column in layout.columns:
+        _, found, reason = str(error).partition(f").{column}: ")
+        if found:
+            return column, reason
+    return None, str(error)
+
+
+def _plain(value: Any) -> Any:
+    """Return an order as JSON has it, whatever way its values were written."""
+    if attrs.has(type(value)) and not isinstance(value, SensitiveText):
+        fields = {name: getattr(value, name) for name in attrs.fields_dict(type(value))}
+        return {name: _plain(one) for name, one in fields.items() if one is not None}
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, Decimal):
+        return format(value.normalize(), "f")
+    return value.reveal() if isinstance(value, SensitiveText) else str(value)

@@ -1,43 +1,42 @@
-"""Outcomes as rows of a file: the cells of each, and all of them in the order of the input."""
+"""Outcomes as rows of a file: of a job as its journal has them, of look-ups as they were found."""
 
 import contextlib
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any
 
 import attrs
 import orjson
 
 from gateway_async.batching.results import Outcome
-from gateway_async.cli.orders import (
-    IN_JOB,
-    OUTCOME_COLUMNS,
-    Layout,
-    OrderFile,
-    fields_of,
-    is_object,
-)
-from gateway_async.cli.run import Run, Stop, collect
-from gateway_async.cli.tables import Format, OutFile, to_text
-from gateway_async.errors import RejectedError
+from gateway_async.cli.orders import IN_JOB, Layout, OrderFile, fields_of, is_object
+from gateway_async.cli.run import Run
+from gateway_async.cli.tables import OutFile, Row as FileRow, to_text
+from gateway_async.errors import JobNotFoundError, NotSentError, RejectedError
+from gateway_async.journal import JobState, Journal
 from gateway_async.journal.rows import Row
 from gateway_async.models.orders import OutcomeStatus
 
+_PAGE = 1000
 _DECISION_NOTE = "decision_note"
-_NOT_KNOWN = OutcomeStatus.UNKNOWN, "the run ended before the outcome was known"
+_OF_JOBS = (_DECISION_NOTE, IN_JOB)
+_NOT_SENT = NotSentError("nothing was sent: the run ended before")
 
 
-def outcome_cells(outcome: Outcome[Any, Any], layout: Layout) -> list[object]:
+# Cells
+
+
+def result_cells(outcome: Outcome[Any, Any], layout: Layout) -> dict[str, str]:
     """Return the result cells of one order; of several records of it, see `_cell`."""
     records = outcome.record if isinstance(outcome.record, tuple) else (outcome.record,)
     error = outcome.error
-    text = None if error is None else str(error)
+    text = "" if error is None else str(error)
     if isinstance(error, RejectedError):
         text = error.text or text
-    fields = (
-        _cell([_value(record, field) for record in records]) for field in layout.results.values()
-    )
-    return [str(outcome.status), getattr(error, "code", "") or None, text, *fields]
+    found = {"status": str(outcome.status), "code": getattr(error, "code", ""), "error": text}
+    for column, field in layout.results.items():
+        found[column] = _cell([_value(record, field) for record in records])
+    return found
 
 
 def _value(record: object, field: str) -> object:
@@ -46,126 +45,140 @@ def _value(record: object, field: str) -> object:
     return record
 
 
-def _cell(values: Sequence[object]) -> object:
-    """Return the cell of a field: texts of several records are joined by `;`, lists are listed."""
-    lists = [[_plain(one) for one in value] for value in values if isinstance(value, tuple)]
+def _cell(values: Sequence[object]) -> str:
+    """Return the cell of a field: texts of several records are joined by `;`, lists are JSON."""
+    lists = [_plain(value) for value in values if isinstance(value, tuple)]
     if not lists:
-        return ";".join(map(to_text, values)) or None
-    return (lists[0] if len(values) == 1 else lists) if any(lists) else None
+        return ";".join(map(to_text, values))
+    return to_text(lists[0] if len(values) == 1 else lists) if any(lists) else ""
 
 
-def _plain(value: object) -> object:
-    """Return an element of a list as JSON has it."""
-    kind: type[Any] = type(value)
-    if attrs.has(kind):
-        return _as_objects({name: _plain(_value(value, name)) for name in fields_of(kind)})
+def _plain(value: object) -> Any:
+    """Return a part of a record as JSON has it; an object without any value is None."""
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
-    return None if value is None else to_text(value)
-
-
-def _as_objects(cells: Mapping[str, object]) -> dict[str, object]:
-    """Make objects of cells whose columns have dots; one without any value is None."""
-    made: dict[str, Any] = {}
-    for column, value in cells.items():
-        *parents, name = column.split(".")
-        branch = made
-        for parent in parents:
-            branch = branch.setdefault(parent, {})
-        branch[name] = value
-    return {name: _without_empty(value) for name, value in made.items()}
-
-
-def _without_empty(value: object) -> object:
-    if not isinstance(value, dict):
-        return value
-    parts = {name: _without_empty(part) for name, part in value.items()}
+    kind: type[Any] = type(value)
+    if not attrs.has(kind):
+        return None if value is None else to_text(value)
+    parts = {field.name: _plain(getattr(value, field.name)) for field in fields_of(kind)}
     return parts if any(part is not None for part in parts.values()) else None
 
 
-def job_columns(layout: Layout) -> list[str]:
-    """Return the columns of a file with the orders of a job."""
-    return ["index", "state", *_given(layout), *layout.result_columns, _DECISION_NOTE, IN_JOB]
+# Jobs
 
 
-def job_cells(name: str, row: Row, layout: Layout) -> dict[str, Any]:
-    """Return the cells of an order of a job: itself, and its outcome."""
-    outcome = row.outcome()
-    results = zip(layout.result_columns, outcome_cells(outcome, layout), strict=True)
-    given = {column: _plain(_value(outcome.order, column)) for column in _given(layout)}
-    own = {_DECISION_NOTE: row.known.note or None, IN_JOB: name}
-    return {"index": row.index, "state": str(row.state), **given, **dict(results), **own}
+async def rows_of(journal: Journal, name: str) -> AsyncIterator[Row]:
+    """Read the orders of a job, in the order of the input."""
+    rows = await journal.rows(name, limit=_PAGE)
+    while rows:
+        for row in rows:
+            yield row
+        rows = await journal.rows(name, after=rows[-1].index, limit=_PAGE)
 
 
-def _given(layout: Layout) -> list[str]:
-    """Return the columns of an order that hold values, and no objects."""
-    return [column for column, one in layout.inputs.items() if not is_object(one)]
-
-
-class Results:
-    """The result of each row of a file, and of the whole.
-
-    Outcomes come as they are finished, and are written in the order of the input. Until then a
-    temporary database keeps their cells: in memory while they are few, on disk beyond that.
+async def write_job(
+    run: Run,
+    journal: Journal,
+    name: str,
+    layout: Layout,
+    out: OutFile,
+    *,
+    states: Collection[str] = (),
+) -> None:
+    """Write and count the orders of a job with their outcomes, as the journal has them.
 
     Args:
-        file: The file.
-        run: Counts every outcome.
+        run: Counts them.
+        journal: Has them.
+        name: The name of the job.
+        layout: Its columns.
+        out: Where they are written.
+        states: Only orders in these states; of all, if there are none.
+    """
+    own = [column for column, field in layout.inputs.items() if not is_object(field)]
+    columns = ("index", "state", *own, *layout.result_columns, *_OF_JOBS)
+    with out.writing(columns) as write:
+        async for row in rows_of(journal, name):
+            if not states or row.state.value in states:
+                outcome = row.outcome()
+                run.see(outcome, None, row.state)
+                given = {column: _cell([_value(row.order, column)]) for column in own}
+                given |= {"index": str(row.index), "state": str(row.state)}
+                write({**given, **result_cells(outcome, layout), **_of_job(row, name)})
 
-    Attributes:
-        rest: The status of rows that no outcome came for, and why.
+
+async def write_file(run: Run, journal: Journal, name: str, file: OrderFile, out: OutFile) -> None:
+    """Write and count the rows of a file with their outcomes, as the journal has them of its job.
+
+    Where the run was stopped before the journal had all of them, none of the rest was sent.
+    """
+    layout, rows = file.layout, enumerate(file.table.rows())
+    columns = (*layout.result_columns, *_OF_JOBS)
+    passed = [column for column in file.table.header if column not in columns]
+    with out.writing([*passed, *columns]) as write:
+        with contextlib.suppress(JobNotFoundError):
+            async for row in rows_of(journal, name):
+                (_, source), outcome = next(rows), row.outcome()
+                run.see(outcome, source.line, row.state)
+                results = result_cells(outcome, layout)
+                write({**source.cells, **results, **_of_job(row, name)})
+        for index, source in rows:
+            outcome = _not_sent(file, source, index)
+            run.see(outcome, source.line, JobState.NEW)
+            write({**source.cells, **result_cells(outcome, layout), IN_JOB: name})
+
+
+def _of_job(row: Row, name: str) -> dict[str, str]:
+    return {_DECISION_NOTE: row.known.note, IN_JOB: name}
+
+
+def _not_sent(file: OrderFile, row: FileRow, index: int) -> Outcome[Any, Any]:
+    """Return the outcome of a row that the run did not come to."""
+    order, status = file.order_of(row), OutcomeStatus.NOT_SENT
+    return Outcome(order=order, index=index, status=status, error=_NOT_SENT)
+
+
+# Look-ups
+
+
+class Found:
+    """What look-ups found: it comes as it is finished, and is written in the order of the file.
+
+    Until then a temporary database keeps it: in memory while it is little, on disk beyond that.
+
+    Args:
+        file: The orders that are looked up.
+        run: Counts every outcome.
     """
 
     def __init__(self, file: OrderFile, run: Run) -> None:
-        self.rest: tuple[OutcomeStatus, str] = _NOT_KNOWN
         self._file = file
         self._run = run
         self._kept = sqlite3.connect("")
-        self._kept.execute("CREATE TABLE kept (row INTEGER PRIMARY KEY, cells TEXT)")
+        self._kept.execute("CREATE TABLE kept (row INTEGER PRIMARY KEY, cells BLOB)")
 
     def keep(self, outcome: Outcome[Any, Any]) -> None:
-        """Keep one outcome, and count it, if none came for its row."""
-        cells = orjson.dumps(outcome_cells(outcome, self._file.layout)).decode()
-        statement = "INSERT OR IGNORE INTO kept VALUES (?, ?)"
-        if self._kept.execute(statement, (outcome.index, cells)).rowcount:
-            self._run.see(outcome)
+        """Keep and count one outcome."""
+        self._run.see(outcome, self._file.lines[outcome.index])
+        cells = orjson.dumps(result_cells(outcome, self._file.layout))
+        self._kept.execute("INSERT INTO kept VALUES (?, ?)", (outcome.index, cells))
 
-    async def collect(self, batch: Any, stop: Stop) -> None:
-        """Keep every outcome of a batch."""
-        await collect(batch, self.keep, self._run, stop, self._file.totals.orders)
-        self.rest = OutcomeStatus.NOT_SENT, "nothing was sent: the run ended before"
-
-    @property
-    def count(self) -> int:
-        """How many rows an outcome came for."""
-        (count,) = self._kept.execute("SELECT count(*) FROM kept").fetchone()
-        return int(count)
-
-    def write(self, out: OutFile) -> None:
-        """Write every row with its result beside it."""
-        layout, run, (status, reason) = self._file.layout, self._run, self.rest
-        if lost := self._file.totals.orders - self.count:
-            run.counts[str(status)] += lost
-            if run.report is not None:
-                run.report.miss(lost, status, reason)
-        has_objects, columns = out.format is Format.JSONL, layout.result_columns
-        heads = list(dict.fromkeys(name.partition(".")[0] for name in columns))
-        owner = {} if run.job is None else {IN_JOB: run.job}
-        passed = self._file.passed_through({*columns, *heads, IN_JOB})
-        nothing = [str(status), None, reason, *[None] * (len(columns) - len(OUTCOME_COLUMNS))]
+    async def write(self, out: OutFile) -> None:
+        """Write every row with its outcome; those that the run did not come to were not sent."""
+        file, columns = self._file, self._file.layout.result_columns
+        passed = [name for name in file.table.header if name not in columns]
         kept = self._kept.execute("SELECT row, cells FROM kept ORDER BY row")
-        at, cells = next(kept, (-1, ""))
-        with out.writing([*passed, *(heads if has_objects else columns), *owner]) as write:
-            for index, row in enumerate(self._file.rows()):
-                if run.report is not None:
-                    run.report.locate(index, row.line)
-                found = nothing
+        at, cells = next(kept, (-1, b""))
+        with out.writing([*passed, *columns]) as write:
+            for index, row in enumerate(file.table.rows()):
                 if index == at:
                     found = orjson.loads(cells)
-                    at, cells = next(kept, (-1, ""))
-                given = {name: row.cells[name] for name in passed if name in row.cells}
-                results = dict(zip(columns, found, strict=True))
-                write({**given, **(_as_objects(results) if has_objects else results), **owner})
+                    at, cells = next(kept, (-1, b""))
+                else:
+                    outcome = _not_sent(file, row, index)
+                    self._run.see(outcome, row.line)
+                    found = result_cells(outcome, file.layout)
+                write({**row.cells, **found})
 
     def close(self) -> None:
         """Drop what was kept."""

@@ -4,20 +4,19 @@ import contextlib
 import os
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated
-
-import attrs
 
 from gateway_async.cli import options
 from gateway_async.cli.console import gauged
 from gateway_async.cli.orders import LEDGER, OrderFile
 from gateway_async.cli.run import Run, Stop, drive
-from gateway_async.cli.settings import Reconcile, Settings
 from gateway_async.cli.tables import OutFile, open_table, to_text
 from gateway_async.errors import ConfigurationError
-from gateway_async.reconciliation import Difference, reconcile as reconcile_ledger
-from gateway_async.signing import Credentials
+from gateway_async.reconciliation import (
+    Difference,
+    Reconciliation,
+    reconcile as reconcile_ledger,
+)
 
 _COLUMNS = ("difference", "field", "ledger_says", "gateway_says", "difference_error", "ledger_line")
 _YES_OR_NO = {"yes": True, "no": False}
@@ -37,7 +36,7 @@ def reconcile(
     """Compare a ledger with the gateway's records, payments and refunds.
 
     Args:
-        ledger: The file with your entries, one a row: order_no or transaction_id or both,
+        ledger: The CSV file with your entries, one a row: order_no or transaction_id or both,
             currency, amount, and refunded and state if you like; - for standard input.
         state: What a payment_status means in your books, such as 3000=paid; may be repeated.
             Without it, no state is compared.
@@ -47,13 +46,11 @@ def reconcile(
     settings = gateway.settings(pace)
     states = _states(state) or settings.reconcile.states
     refund_statuses = _refund_statuses(refund_status) or settings.reconcile.refund_statuses
-    meanings = Reconcile(states=states, refund_statuses=refund_statuses)
-    settings = attrs.evolve(settings, reconcile=meanings)
-    files.check_json()
-    with open_table(ledger, files.format) as table:
+    run = Run(command="reconcile", console=console, files=files, settings=settings, source=ledger)
+    with open_table(ledger) as table:
         file = OrderFile(table, LEDGER)
         if file.unread:
-            console.tell("unread", f"columns that are not read: {file.unread}")
+            console.note(f"columns that are not read: {file.unread}")
         if states and "state" not in table.header:
             console.warn("the ledger has no column state, so no state is compared")
         if "state" in table.header and not states:
@@ -61,38 +58,32 @@ def reconcile(
                 "no state is compared: say what a payment_status means, as in --state 3000=paid"
             )
         credentials = settings.credentials(os.environ, console.warn)
-        run = Run(
-            command="reconcile", console=console, files=files, settings=settings, source=ledger
-        )
-        return run.carry_out(
-            partial(_compare, run, file, settings=settings, credentials=credentials)
-        )
+
+        async def work(out: OutFile, stop: Stop) -> None:
+            async with settings.client(credentials, telemetry=run.latencies) as client:
+                reconciliation = reconcile_ledger(
+                    client,
+                    file.orders(),
+                    states=states,
+                    refund_statuses=refund_statuses,
+                    policy=settings.policy,
+                )
+                await _compare(run, file, reconciliation, out, stop)
+
+        return run.carry_out(work)
 
 
 async def _compare(
-    run: Run,
-    file: OrderFile,
-    out: OutFile,
-    stop: Stop,
-    *,
-    settings: Settings,
-    credentials: Credentials,
+    run: Run, file: OrderFile, reconciliation: Reconciliation, out: OutFile, stop: Stop
 ) -> None:
-    """Compare the entries of a ledger with the gateway's records, and write each difference."""
-    rows, columns = enumerate(file.rows()), file.passed_through(_COLUMNS)
+    """Write each difference of a reconciliation, or print it where there is no file."""
+    rows = enumerate(file.table.rows())
+    columns = [name for name in file.table.header if name not in _COLUMNS]
     at, row = next(rows)
-    async with contextlib.AsyncExitStack() as opened:
+    with contextlib.ExitStack() as opened:
         add = None
         if run.files.out is not None:
             add = opened.enter_context(out.writing([*columns, *_COLUMNS]))
-        client = settings.client(credentials, telemetry=run.latencies)
-        reconciliation = reconcile_ledger(
-            await opened.enter_async_context(client),
-            file.orders(),
-            states=settings.reconcile.states,
-            refund_statuses=settings.reconcile.refund_statuses,
-            policy=settings.policy,
-        )
         gauge = opened.enter_context(gauged(run.console, "reconcile", file.totals.orders))
 
         def see(difference: Difference) -> None:
@@ -103,8 +94,7 @@ async def _compare(
             if add is None:
                 print(f"line {row.line}: {difference.text}")  # noqa: T201  # its output
             else:
-                given = {name: row.cells[name] for name in columns if name in row.cells}
-                add({**given, **_cells(difference, row.line)})
+                add({**row.cells, **_cells(difference, row.line)})
             if run.report is not None:
                 run.report.see_difference(difference, row.line)
             gauge.counts[difference.kind] += 1
@@ -120,10 +110,8 @@ async def _compare(
 def _cells(difference: Difference, line: int) -> dict[str, object]:
     """Return the result cells of one difference."""
 
-    def joined(value: object) -> str | None:
-        if isinstance(value, tuple):
-            return ";".join(map(to_text, value))
-        return None if value is None else to_text(value)
+    def joined(value: object) -> str:
+        return ";".join(map(to_text, value if isinstance(value, tuple) else (value,)))
 
     error = str(difference.error) if difference.error else None
     said = joined(difference.ledger), joined(difference.gateway)

@@ -10,36 +10,31 @@ import shlex
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 import attrs
-from rich.table import Table
 
 from gateway_async.batching.results import Outcome
 from gateway_async.cli.console import Console, gauged, plain_table, print_json, summary_table
 from gateway_async.cli.options import Files
 from gateway_async.cli.settings import Settings
-from gateway_async.cli.tables import STDIO, OutFile, new_file, out_file
+from gateway_async.cli.tables import STDIO, OutFile, check_is_csv, out_file
 from gateway_async.errors import (
-    AlikeRefundError,
     ConfigurationError,
-    DuplicateOrderError,
     GatewayError,
     InvalidOrderError,
     JobBusyError,
     JobConflictError,
     JobNotFoundError,
-    NotDoneError,
-    OutcomeUnknownError,
 )
+from gateway_async.journal import JobState
 from gateway_async.operations import OPERATIONS
 from gateway_async.reconciliation.summary import Summary
 from gateway_async.report import Head, Report, render
-from gateway_async.report.report import BEGINNING
 from gateway_async.telemetry import Telemetry
 
 DONE, NOT_ALL_DONE, UNSETTLED = 0, 1, 3
@@ -53,17 +48,10 @@ _EXIT_CODES = {"unknown": 3, "not_sent": 3, "declined": 1, "absent": 1}
 _NOT_BEGUN = (InvalidOrderError, JobBusyError, JobConflictError, JobNotFoundError)
 """Errors that say that this run sent nothing."""
 _FACTS = (
-    *("command", "source", "job", "journal", "counts", "held", "reasons", "requests", "retries"),
-    *("unexpected", "seconds", "failure"),
+    *("command", "source", "job", "journal", "counts", "requests", "retries", "unexpected"),
+    *("seconds", "failure"),
 )
 """What `--json` prints of a run as it is."""
-UNLISTED = (
-    "{count:,} were answered with a status or text that your dialect does not list: ask the "
-    "gateway what it means, and list it in config.toml under [dialect], in a field that the reason "
-    'names, such as declined_statuses = ["0"]. It counts for replies to come; only '
-    "`gateway-async jobs resolve` decides on orders that are held already"
-)
-"""What to do about orders whose reply has no meaning yet."""
 
 
 def confirm(console: Console, what: str, *, yes: bool) -> None:
@@ -97,11 +85,6 @@ def on_job(words: Iterable[str], options: Iterable[str]) -> str:
     return shlex.join(["gateway-async", "jobs", *words, *options])
 
 
-def is_unlisted(error: GatewayError | None) -> bool:
-    """Return whether an order was answered with what the dialect gives no meaning."""
-    return isinstance(error, NotDoneError | OutcomeUnknownError) and bool(error.code)
-
-
 @attrs.define(kw_only=True)
 class Run:
     """What a command does with orders, and what it came to.
@@ -110,20 +93,17 @@ class Run:
         command: The command.
         console: Where people read what happens.
         files: Where the results go.
-        settings: Name gateway and journal; None where no gateway is asked.
+        settings: Name gateway and journal.
         options: Those that name journal and gateway, for the next command.
         source: The input; None where it is a journal.
         again: Whether the same line, once the job is done, would send its orders once more.
         job: The name of the job, if it is one.
+        operation: The operation of the orders.
         report: Collects the report; None where none was asked for.
         books: What a reconciliation came to.
+        has_begun: Whether there is anything to write and to report.
         counts: How many orders have each status.
-        operation: The operation of the orders.
-        held: How many orders wait for a decision, as the journal has it at the end.
-        held_unsent: How many that are not sent are held: they were proved not to be done, the
-            gateway lists a refund like them, or another job has the payout.
-        not_done: How many of those were proved not to be done.
-        unlisted: How many have a reply with a status or text that the dialect does not list.
+        states: How many orders of a job are in each state, as the journal has them at the end.
         reasons: How many orders did not succeed for each reason; the first thousand reasons.
         requests: Requests made, None where they were not counted.
         retries: How many of them were repeats.
@@ -137,19 +117,17 @@ class Run:
     command: str
     console: Console = attrs.field(factory=Console)
     files: Files = attrs.field(factory=Files)
-    settings: Settings | None = None
+    settings: Settings = attrs.field(factory=Settings)
     options: tuple[str, ...] = ()
     source: Path | None = None
     again: bool = False
     job: str | None = None
+    operation: str = attrs.Factory(lambda run: run.command.replace("-", "_"), takes_self=True)
     report: Report | None = None
     books: Summary | None = None
+    has_begun: bool = False
     counts: Counter[str] = attrs.field(factory=Counter)
-    operation: str = attrs.Factory(lambda run: run.command.replace("-", "_"), takes_self=True)
-    held: int = 0
-    held_unsent: int = 0
-    not_done: int = 0
-    unlisted: int = 0
+    states: Counter[JobState] = attrs.field(factory=Counter)
     reasons: Counter[str] = attrs.field(factory=Counter)
     requests: int | None = None
     retries: int | None = None
@@ -159,16 +137,16 @@ class Run:
     misplaced: str = ""
     next_lines: list[str] = attrs.field(factory=list)
 
-    def see(self, outcome: Outcome[Any, Any]) -> None:
+    def see(
+        self, outcome: Outcome[Any, Any], line: int | None, state: JobState | None = None
+    ) -> None:
         """Count one outcome, and pass it on to the report."""
         self.counts[str(outcome.status)] += 1
-        held = NotDoneError | AlikeRefundError | DuplicateOrderError
-        self.held_unsent += isinstance(outcome.error, held)
-        self.not_done += isinstance(outcome.error, NotDoneError)
-        self.unlisted += is_unlisted(outcome.error)
+        if state is not None:
+            self.states[state] += 1
         self.note_reason(outcome.error)
         if self.report is not None:
-            self.report.see(outcome)
+            self.report.see(outcome, line)
 
     def note_reason(self, error: GatewayError | None) -> None:
         """Note why something did not succeed."""
@@ -186,12 +164,7 @@ class Run:
     @property
     def journal(self) -> str | None:
         """The file of the job's journal, or its database."""
-        return None if self.job is None or self.settings is None else self.settings.place
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether there is anything to report."""
-        return self.books is not None or bool(self.counts) or self.seconds > 0
+        return None if self.job is None else self.settings.place
 
     @property
     def exit_code(self) -> int:
@@ -209,6 +182,7 @@ class Run:
         """Return what `--json` prints."""
         found = {name: getattr(self, name) for name in _FACTS} | {
             "orders": self.counts.total(),
+            "held": self.states[JobState.HELD],
             "reasons": dict(self.reasons.most_common(_REASONS_SHOWN)),
             "out": None if self.misplaced else self.files.out,
             "next": self.next_lines,
@@ -220,10 +194,31 @@ class Run:
         books["counts"] = {n: books.pop(n) for n in ("matched", "differing", "unanswered")}
         return found | books
 
+    def check_files(self) -> None:
+        """Refuse files that are not each one of its own.
+
+        Raises:
+            ConfigurationError: If they would meet.
+        """
+        files, seen = self.files, dict[Path, str]()
+        named = (
+            ("the file with the orders", self.source),
+            ("the journal", self.settings.journal_file if self.settings.journal else None),
+            ("--out", files.out),
+            ("--report", files.report),
+        )
+        for what, path in named:
+            if path is not None and path != STDIO:
+                other = seen.setdefault(path.resolve(), what)
+                if other != what:
+                    raise ConfigurationError(f"{what}: {path} is {other}; name another file")
+        if files.out is not None:
+            check_is_csv(files.out)
+
     def carry_out(
         self,
-        work: Callable[[OutFile, "Stop"], Coroutine[Any, Any, None]],
-        write: Callable[[OutFile], None] | None = None,
+        work: Callable[[OutFile, "Stop"], Awaitable[None]],
+        write: Callable[[OutFile], Awaitable[None]] | None = None,
         *,
         ask: Callable[[], None] = lambda: None,
     ) -> int:
@@ -237,26 +232,26 @@ class Run:
         Returns:
             The exit code.
         """
-        self.files.check_json()
-        warn = self.console.warn
+
+        async def work_and_write(out: OutFile, stop: Stop) -> None:
+            try:
+                await work(out, stop)
+            except GatewayError as error:
+                if not self.has_begun:
+                    raise
+                self.failure = error
+            finally:
+                if self.has_begun and write is not None:
+                    try:
+                        await write(out)
+                    except GatewayError as error:
+                        self.misplaced = str(error)
+
         with self.reporting(), contextlib.ExitStack() as stopping:
-            with out_file(self.files.out or STDIO, self.files.format, warn) as out:
+            with out_file(self.files.out or STDIO, self.console.warn) as out:
                 ask()
                 stop = stopping.enter_context(Stop(self.console))
-                try:
-                    asyncio.run(work(out, stop))
-                except GatewayError as error:
-                    if not self.has_begun:
-                        raise
-                    self.failure = error
-                finally:
-                    if self.has_begun and write is not None:
-                        try:
-                            write(out)
-                        except (OSError, GatewayError) as error:
-                            reason = getattr(error, "strerror", None) or error
-                            self.misplaced = f"{out.name} cannot be written: {reason}"
-                            warn(self.misplaced)
+                asyncio.run(work_and_write(out, stop))
             self.misplaced = self.misplaced or out.problem
             self._tell()
             self._advise()
@@ -266,71 +261,66 @@ class Run:
 
     def _tell(self) -> None:
         """Say what it came to."""
-        tell = self.console.tell
-        if self.books is None:
+        console, books = self.console, self.books
+        if books is None:
             row = (self.command, self.counts, self.requests, self.retries, self.seconds)
-            self.console.show("summary", summary_table([row]), **self.as_dict())
+            console.rich.print(summary_table([row]))
         else:
-            self.console.show("summary", _totals(self.books), **self.as_dict())
-            if not self.console.is_json:
-                tell("summary", str(self.books))
+            names = ("payments", "amount", "refunded")
+            rows = (
+                (
+                    *(code, side, f"{getattr(totals, f'{side}_count'):,}"),
+                    *(f"{getattr(totals, f'{side}_{name}'):,f}" for name in names[1:]),
+                )
+                for code, totals in books.currencies.items()
+                for side in ("ledger", "gateway")
+            )
+            console.rich.print(plain_table(("currency", "side", *names), rows, numbers=names))
+            console.say(str(books))
         shown = self.reasons.most_common(_REASONS_SHOWN)
         for reason, count in shown:
-            tell("reason", f"{count} x {reason}", count=count, reason=reason)
+            console.say(f"{count} x {reason}")
         if more := self.reasons.total() - sum(count for _, count in shown):
-            tell("reason", f"and {more:,} more, in the outcomes", count=more)
+            console.say(f"and {more:,} more, in the outcomes")
         if self.unexpected:
-            text = f"records that belong to no order of the file: {self.unexpected}"
-            tell("unexpected", text, count=self.unexpected)
+            console.say(f"records that belong to no order of the file: {self.unexpected}")
         if self.failure is not None:
-            tell("failure", f"it ended early: {self.failure}")
+            console.say(f"it ended early: {self.failure}")
+        if self.misplaced:
+            console.warn(self.misplaced)
 
     def _advise(self) -> None:
         """Say what to do about orders that are unknown, or were not sent."""
 
         def line(what: str, *words: str) -> None:
             command = on_job(words, self.options) if words else "the same command"
-            self.console.tell("next", f"{what}:\n  {command}", command=command)
+            self.console.say(f"{what}:\n  {command}")
             self.next_lines.append(command)
 
-        left = self.counts["not_sent"] - self.held_unsent
-        unknown = max(0, self.counts["unknown"] - (self.held - self.held_unsent))
         if self.job is None:
             if self.exit_code == UNSETTLED:
                 self.next_lines.append("not all was answered and written: give the command again")
-                self.console.tell("next", self.next_lines[-1])
+                self.console.say(self.next_lines[-1])
             return
-        if unknown or left > 0 or self.failure is not None:
-            out = str(self.files.out)
+        new, held = self.states[JobState.NEW], self.states[JobState.HELD]
+        unknown = self.states[JobState.UNKNOWN] + self.states[JobState.INTENT]
+        if unknown or new or self.failure is not None:
             is_other = self.again or self.source == STDIO
-            words = ("resume", self.job, "--out", out) if is_other else ()
-            kind = ("--format", self.files.format) if words and self.files.out == STDIO else ()
-            line(f"{unknown} unknown and {left} not sent; go on with", *words, *kind)
-        if self.held:
-            self.console.tell("held", self._held_words(), count=self.held)
-        if self.unlisted:
-            text = UNLISTED.format(count=self.unlisted)
-            self.console.tell("unlisted", text, count=self.unlisted)
-        if unknown or self.held:
+            words = ("resume", self.job, "--out", str(self.files.out)) if is_other else ()
+            line(f"{unknown} unknown and {new} not sent; go on with", *words)
+        if held:
+            asked = OPERATIONS[self.operation]
+            by = "" if asked.recovered_by else f"; ask the gateway by {asked.identity_field}"
+            self.console.say(
+                f"{held:,} {'order is' if held == 1 else 'orders are'} held for your decision "
+                f"(`gateway-async jobs resolve`){by}. What you write under [dialect] counts for "
+                "later replies only"
+            )
+        if unknown or held:
             line("what waits for a decision is listed by", "show", self.job)
         if self.misplaced:
             words = ("outcomes", self.job, "--out", "outcomes.csv")
             line("the journal has the outcomes; write them with", *words)
-
-    def _held_words(self) -> str:
-        """Say what to do about held orders."""
-        words = f"{self.held} are held: they wait for your decision (`gateway-async jobs resolve`)"
-        asked = OPERATIONS[self.operation]
-        if not asked.recovered_by:
-            words += f"; ask the gateway by {asked.identity_field}"
-        if self.not_done:
-            words += (
-                f"; the {self.not_done} that were proved not to be done also go out by this "
-                "command with `resend_absent = true` under [recovery]"
-            )
-        return words
-
-    # The report
 
     @contextlib.contextmanager
     def reporting(self) -> Iterator[None]:
@@ -339,46 +329,37 @@ class Run:
         It is made of what is recorded elsewhere: if it cannot be written, nothing else changes.
 
         Raises:
-            ConfigurationError: If the file cannot be written; nothing was sent.
+            ConfigurationError: If a file cannot be written; nothing was sent.
         """
-        path, warn = self.files.report, self.console.warn
+        path, console, started = self.files.report, self.console, datetime.now().astimezone()
+        self.check_files()
+        if self.files.json and self.files.out in (None, STDIO):
+            raise ConfigurationError(
+                "--json: the summary goes to standard output; name a file in --out"
+            )
         if path is None:
             yield
             return
-        journal = self.settings.journal_file if self.settings and self.job else None
-        others = (self.source, self.files.out, journal)
-        if path == STDIO or path.resolve() in {one.resolve() for one in others if one}:
-            raise ConfigurationError(
-                "--report: name a file of its own for the page, such as --report night.html"
-            )
-        if path.exists() and not _may_be_replaced(path):
-            raise ConfigurationError(
-                f"--report: {path} is there already and is no report, so it is not written over; "
-                "name another file, such as --report night.html"
-            )
-        started = datetime.now().astimezone()
         self.report = report = Report(self.operation, job=self.job)
-        with new_file(path, warn, option="--report: ", replaces=_may_be_replaced) as file:
+        with out_file(path, console.warn, option="--report: ") as file:
             try:
                 yield
             finally:
                 if self.has_begun:
-                    try:
-                        file.end(render(report, self._head(started), self.books))
-                    except OSError as error:
-                        reason = error.strerror or error
-                        warn(f"the report could not be written to {path}: {reason}")
+                    file.end(render(report, self._head(started), self.books))
         if not file.problem:
-            self.console.tell("report", f"report: {path}", path=str(path))
+            console.note(f"report: {path}")
+        elif self.has_begun:
+            console.warn(f"--report: {file.problem}")
 
     def _head(self, started: datetime) -> Head:
         def shown(path: Path | None, stdio: str) -> str | None:
             return None if path is None else stdio if path == STDIO else str(path)
 
-        books, settings = self.books, self.settings
+        books = self.books
         return Head(
             command=self.command,
-            gateway=None if settings is None else urlsplit(settings.address).netloc,
+            gateway=urlsplit(self.settings.address).netloc or None,
             started_at=started,
             ended_at=datetime.now().astimezone(),
             source=shown(self.source, "standard input"),
@@ -390,28 +371,6 @@ class Run:
             retries=self.retries,
             unexpected=self.unexpected if books is None else books.unexpected,
         )
-
-
-def _totals(books: Summary) -> Table:
-    """Return the totals of both sides, by currency."""
-    names = ("payments", "amount", "refunded")
-    rows = (
-        (
-            *(code, side, f"{getattr(totals, f'{side}_count'):,}"),
-            *(f"{getattr(totals, f'{side}_{name}'):,f}" for name in names[1:]),
-        )
-        for code, totals in books.currencies.items()
-        for side in ("ledger", "gateway")
-    )
-    return plain_table(("currency", "side", *names), rows, numbers=names)
-
-
-def _may_be_replaced(path: Path) -> bool:
-    """Return whether a file is empty, or a report."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(BEGINNING.encode())) in {b"", BEGINNING.encode()}
 
 
 # Stopping
@@ -484,8 +443,7 @@ class Stop:
         for number in itertools.count(1):
             await came.acquire()
             task.cancel()
-            said = _SAID[min(number, len(_SAID)) - 1]
-            self._console.tell("stopping", said, signals=self.count)
+            self._console.say(_SAID[min(number, len(_SAID)) - 1])
             for _ in range(_TURNS_APART):
                 await asyncio.sleep(0)
 
@@ -509,7 +467,7 @@ async def drive(
         ConfigurationError: If it was stopped before it began.
         GatewayError: If it could not begin; nothing was sent.
     """
-    left: Iterable[Any] | None = None
+    left: Any = None
     has_begun, started = True, time.monotonic()
     ticker = asyncio.create_task(ticking(tick))
     try:
@@ -527,7 +485,7 @@ async def drive(
         with contextlib.suppress(RuntimeError):  # it did not begin
             left = streamed.result if has_begun else None
         if left is not None:
-            run.seconds = time.monotonic() - started
+            run.has_begun, run.seconds = True, time.monotonic() - started
             run.requests = getattr(left, "requests", None)
             run.retries = getattr(left, "retries", None)
             run.unexpected = getattr(getattr(left, "unexpected", None), "count", 0)
@@ -545,7 +503,7 @@ async def ticking(tick: Callable[[], None]) -> None:
 
 
 async def collect(
-    batch: Any, keep: Callable[[Outcome[Any, Any]], None], run: Run, stop: Stop, total: int
+    batch: Any, run: Run, stop: Stop, total: int, keep: Callable[[Any], None] = lambda _: None
 ) -> None:
     """Drive a batch to its end: the one place where each outcome passes, as it is finished."""
     with gauged(run.console, run.command, total) as gauge:

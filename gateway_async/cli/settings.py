@@ -307,8 +307,8 @@ def read_settings(options: Mapping[str, Any], environment: Mapping[str, str]) ->
     """Put the settings together: options go over the environment, and that over the TOML file.
 
     Args:
-        options: What the options say, by setting, with `config` and `profile`; None and False
-            stand for an option that is not given.
+        options: What the options say, by setting, with `config`; None and False stand for an
+            option that is not given.
         environment: The environment variables.
 
     Raises:
@@ -316,7 +316,6 @@ def read_settings(options: Mapping[str, Any], environment: Mapping[str, str]) ->
     """
     given = {name: one for name, one in options.items() if one not in (None, False)}
     path = given.pop("config", None) or environment.get("GATEWAY_CONFIG")
-    profile = given.pop("profile", None) or environment.get("GATEWAY_PROFILE")
     said: dict[str, Any] = {
         name: text
         for name, variable in VARIABLES.items()
@@ -328,16 +327,16 @@ def read_settings(options: Mapping[str, Any], environment: Mapping[str, str]) ->
                 f"{VARIABLES[name]}: expected true or false, got {said[name]!r}"
             )
         said[name] = said[name].lower() == "true"
-    source, parts = _read_file(path, profile, environment)
+    source, document = _read_file(path, environment)
     merged: dict[str, Any] = {"journal": default_journal(environment)}
-    for where, part in (
-        *((source, one) for one in parts),
-        ("the environment", said),
-        ("the command", given),
-    ):
-        if sum(bool(part.get(name)) for name in _SECRET_PLACES) > 1:
+    layers = {source: document, "the environment": said, "the command": given}
+    for where, layer in layers.items():
+        places = [name for name in _SECRET_PLACES if layer.get(name)]
+        if len(places) > 1:
             raise ConfigurationError(f"the secret: {where} names more than one place; name one")
-        merged = _over(merged, part)
+        kept = {n: one for n, one in merged.items() if not (places and n in _SECRET_PLACES)}
+        merged = {**kept, **layer}
+    merged["policy"] = {**document.get("policy", {}), **given.get("policy", {})}
     merged.pop("secret", None)  # the variable is read last
     if "journal" not in given:
         locate(merged["journal"]).check_absolute()
@@ -363,10 +362,8 @@ def _home(environment: Mapping[str, str], variable: str, usual: str) -> Path:
     return (base if base.is_absolute() else Path.home() / usual) / "gateway-async"
 
 
-def _read_file(
-    path: Any, profile: str | None, environment: Mapping[str, str]
-) -> tuple[str, list[dict[str, Any]]]:
-    """Return the name of the TOML file, and its settings: of all of it, and of the profile.
+def _read_file(path: Any, environment: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    """Return the name of the TOML file, and its settings.
 
     Raises:
         ConfigurationError: If it cannot be read, or any part of it is wrong.
@@ -375,8 +372,8 @@ def _read_file(
     try:
         document = tomllib.loads(chosen.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        if not path and not profile:
-            return "no file", []
+        if not path:
+            return "no file", {}
         raise ConfigurationError(f"cannot read {chosen}: there is no such file") from None
     except OSError as error:
         raise ConfigurationError(f"cannot read {chosen}: {error.strerror}") from None
@@ -384,39 +381,14 @@ def _read_file(
         raise ConfigurationError(f"{chosen}: not TOML: {error}") from None
     except ValueError:
         raise ConfigurationError(f"{chosen}: not TOML: it is not UTF-8") from None
-    profiles = document.pop("profiles", {})
-    if not isinstance(profiles, dict) or not all(isinstance(p, dict) for p in profiles.values()):
-        raise ConfigurationError(f"{chosen}: profiles: expected tables like [profiles.test]")
-    if profile and profile not in profiles:
-        known = ", ".join(profiles) or "none"
-        raise ConfigurationError(f"{chosen}: no profile {profile!r}; there are: {known}")
-    for name, part in {"": document, **profiles}.items():
-        place = f"{chosen}: [profiles.{name}]" if name else str(chosen)
-        _refuse_secrets(part, place)
-        _structured(_over(document, part), place)
-    return str(chosen), [document, profiles[profile]] if profile else [document]
-
-
-def _refuse_secrets(part: Mapping[str, Any], place: str) -> None:
-    signer = part.get("signer")
-    names = {*part, *(signer if isinstance(signer, dict) else ())}
-    for name in sorted(names & _FORBIDDEN):
+    signer = document.get("signer")
+    for name in sorted({*document, *(signer if isinstance(signer, dict) else ())} & _FORBIDDEN):
         raise ConfigurationError(
-            f"{place}: {name}: no secret may stand in this file, where backups and repositories "
+            f"{chosen}: {name}: no secret may stand in this file, where backups and repositories "
             f"take it along; put it into {_ALLOWED_PLACES}"
         )
-
-
-def _over(below: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """Put settings over others: tables field by field, and one place of the secret."""
-    has_place = any(part.get(name) for name in _SECRET_PLACES)
-    kept = {n: one for n, one in below.items() if not (has_place and n in _SECRET_PLACES)}
-    tables = {
-        name: {**kept[name], **one}
-        for name, one in part.items()
-        if isinstance(one, dict) and isinstance(kept.get(name), dict)
-    }
-    return {**kept, **part, **tables}
+    _structured(document, str(chosen))
+    return str(chosen), document
 
 
 def _structured(document: Mapping[str, Any], source: str) -> Settings:
@@ -487,7 +459,7 @@ def _described(error: BaseException, _: object) -> str:
         return "expected a table"
     if not isinstance(error, ForbiddenExtraKeysError):
         return str(error)
-    beside = {Settings: ["profiles"], HmacSigner: ["factory"]}.get(error.cl, [])
+    beside = ["factory"] if error.cl is HmacSigner else []
     known = [*(name for name in attrs.fields_dict(error.cl) if name != "secret"), *beside]
     near = {name: get_close_matches(name, known, 1) for name in sorted(error.extra_fields)}
     return "; ".join(

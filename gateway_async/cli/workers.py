@@ -8,15 +8,14 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import attrs
-from cyclopts import Parameter
 
 from gateway_async.cli import options
 from gateway_async.cli.console import gauged, print_json
 from gateway_async.cli.jobs import find_job, so_far
-from gateway_async.cli.orders import LAYOUTS, OrderFile, wording
+from gateway_async.cli.orders import LAYOUTS, OrderFile
 from gateway_async.cli.run import DONE, NOT_ALL_DONE, UNSETTLED, Stop, confirm, on_job, ticking
 from gateway_async.cli.settings import Settings
-from gateway_async.cli.tables import Format, open_table
+from gateway_async.cli.tables import open_table
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError
 from gateway_async.journal import JobState, JobStatus
@@ -103,7 +102,6 @@ def submit(
     operation: Operation = "refund",
     slice_size: Annotated[int, options.AtLeastOne] = _POLICY.slice_size,
     duplicates: options.Duplicates = None,
-    stdio: Annotated[Format, Parameter(name="--format")] = Format.CSV,
     yes: bool = False,
     queue: options.Queue = options.Queue(),
     gateway: options.Journaled = options.Journaled(),
@@ -115,25 +113,23 @@ def submit(
     workers find it by themselves within seconds.
 
     Args:
-        orders: The file with the orders, one a row: .csv or .jsonl, or - for standard
-            input.
+        orders: The CSV file with the orders, one a row, or - for standard input.
         job: The name of the job: the same command, given again, is harmless.
         operation: What is done with them.
         slice_size: How many orders a worker takes at a time.
         duplicates: What to do with several rows of one transaction: refuse the file, or send them
             one after the other.
-        stdio: The format of standard input, where the file is `-`.
         yes: Do not ask before the job is handed to the workers.
     """
     layout, settings = LAYOUTS[operation], gateway.settings(duplicates=duplicates)
     repeats = settings.policy.duplicates != "reject"
-    with open_table(orders, stdio) as table:
+    with open_table(orders) as table:
         file = OrderFile(table, layout, settings.dialect, repeats=repeats)
         credentials = settings.credentials(os.environ, console.warn)
         known, url = find_job(settings, job), queue.url()
         if layout.confirms:
-            what = wording(operation, file.totals, settings.address, file.unread)
-            confirm(console, f"{known.asked}: {what}", yes=yes)
+            question = f"{known.asked}: {file.question(settings.address)}"
+            confirm(console, question, yes=yes)
 
         async def wake_nobody(job: str, slice_number: int) -> None:
             """Stand in for a queue that is not named."""
@@ -154,7 +150,7 @@ def submit(
     if known.status is not None:
         said = f"workers send what is left of its {count:,} orders"
     said += " (start one with `gateway-async worker --broker amqp://HOST/`)"
-    console.tell("submitted", f"{known.described}; {said}", orders=count, **known.facts)
+    console.note(f"{known.described}; {said}")
     return DONE
 
 
@@ -189,8 +185,7 @@ async def worker(
             _make(settings, credentials, broker, policy, settings.rate),
             asyncio.Event(),
         )
-        text = f"{workers!r}: working for queue {queue.queue}"
-        console.tell("working", text, queue=queue.queue)
+        console.note(f"{workers!r}: working for queue {queue.queue}")
         working = asyncio.create_task(serve(broker, until, slices_at_once=slices))
         with stop.cancelling():
             try:
@@ -234,7 +229,7 @@ async def watch(
             finally:
                 ticker.cancel()
     counts = {str(state): count for state, count in last.counts.items() if count}
-    console.tell("done", f"job {job}: {so_far(last.counts) or 'no orders'}", counts=counts)
+    console.say(f"job {job}: {so_far(last.counts) or 'no orders'}")
     if json:
         print_json({"job": job, "orders": last.total, "states": counts})
     succeeded = last.counts[JobState.SUCCEEDED]
@@ -243,5 +238,5 @@ async def watch(
     if succeeded + last.counts[JobState.DECLINED] == last.total:
         return NOT_ALL_DONE
     line = on_job(("show", job), gateway.again)
-    console.tell("next", f"what waits for your decision is listed by\n  {line}", command=line)
+    console.say(f"what waits for your decision is listed by\n  {line}")
     return UNSETTLED

@@ -40,12 +40,6 @@ if TYPE_CHECKING:
     from gateway_async.reconciliation.summary import Summary
     from gateway_async.telemetry import RequestEnd, RequestStart
 
-BEGINNING = (
-    '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
-    '<meta http-equiv="Content-Security-Policy"'
-)
-"""How every report begins, so that a file can be recognised as one."""
-
 _EXAMPLES = 10
 _REASONS = 100
 _OTHER_REASONS = "other reasons"
@@ -252,22 +246,21 @@ class Report:
         self.latencies: Latencies = Latencies()
         self.steps: dict[tuple[str, str], Step] = {}
         self._job = job
-        self._examples: dict[int, list[Example]] = {}
 
     @property
     def counts(self) -> Counter[str]:
         """Orders by status, or differences by kind."""
         return sum((Counter({s.kind: s.count}) for s in self.steps.values()), Counter())
 
-    def see(self, outcome: "Outcome[Any, Any]", index: int | None = None) -> None:
+    def see(self, outcome: "Outcome[Any, Any]", line: int | None = None) -> None:
         """Take in the outcome of one order; once each.
 
         Args:
             outcome: The outcome.
-            index: Its position in the input, from 0, if that is not the outcome's own index.
+            line: The line of the file that its order stands in, if it comes from one.
         """
         order, error = outcome.order, outcome.error
-        step = self._step(str(outcome.status), self._advise(str(outcome.status), error), 1)
+        step = self._step(str(outcome.status), self._advise(str(outcome.status), error))
         moved = _moved_by(order)
         for currency, amount in [moved] if moved is not None else _listed(outcome.record):
             _add_money(step, currency, amount)
@@ -280,19 +273,14 @@ class Report:
             reason = error.text or reason
         code = _cut(getattr(error, "code", ""))
         example = Example(
-            index=outcome.index if index is None else index,
+            index=outcome.index,
+            line=line,
             **references,
             currency=currency,
             amount=amount,
             reason=_cut(_folded(reason, *references.values(), str(amount))),
         )
         self._keep(step, "" if code in reason else code, example)
-
-    def miss(self, count: int, status: OutcomeStatus, reason: str) -> None:
-        """Take in orders that no outcome came for, and why."""
-        if count > 0:
-            step = self._step(str(status), self._advise(str(status), None), count)
-            step.group("", _cut(reason)).count += count
 
     def see_difference(self, difference: Difference, line: int | None = None) -> None:
         """Take in one difference of a reconciliation.
@@ -302,7 +290,7 @@ class Report:
             line: The line of the file that its entry stands in, if it comes from one.
         """
         entry = difference.entry
-        step = self._step(difference.kind, difference.kind, 1)
+        step = self._step(difference.kind, difference.kind)
         _add_money(step, entry.currency, entry.amount)
         example = Example(
             index=difference.index,
@@ -316,14 +304,9 @@ class Report:
         )
         self._keep(step, "", example)
 
-    def locate(self, index: int, line: int) -> None:
-        """Say in which line of the file an order stands; those that are no example are passed."""
-        for example in self._examples.get(index, ()):
-            example.line = line
-
-    def _step(self, kind: str, advice: str, count: int) -> Step:
+    def _step(self, kind: str, advice: str) -> Step:
         step = self.steps.setdefault((kind, advice), Step(kind=kind, advice=advice))
-        step.count += count
+        step.count += 1
         return step
 
     def _keep(self, step: Step, code: str, example: Example) -> None:
@@ -331,7 +314,6 @@ class Report:
         group.count += 1
         if len(group.examples) < _EXAMPLES:
             group.examples.append(example)
-            self._examples.setdefault(example.index, []).append(example)
 
     def _advise(self, status: str, error: Exception | None) -> str:
         if status == "succeeded":

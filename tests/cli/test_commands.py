@@ -13,10 +13,10 @@ import pytest
 from gateway_async.batching.results import Exchange, Outcome
 from gateway_async.cli.app import COMMANDS, run as run_here
 from gateway_async.cli.orders import LAYOUTS, OrderFile
-from gateway_async.cli.outcomes import Results
+from gateway_async.cli.outcomes import Found
 from gateway_async.cli.run import Run
 from gateway_async.cli.settings import VARIABLES
-from gateway_async.cli.tables import Format, Table
+from gateway_async.cli.tables import Table
 from gateway_async.models.orders import OutcomeStatus, RefundOrder
 from gateway_async.models.records import RefundRecord
 from gateway_async.sandbox import Sandbox
@@ -126,11 +126,8 @@ async def test_quiet_and_verbose(sandbox: Sandbox, tmp_path: Path) -> None:
     ]
     assert ("job refund" in usual, "job refund" in quiet) == (True, False)
     assert "succeeded" in quiet
-    ended = await run(sandbox, *command, "-v", "--log-format=json", "--again")
-    logged = [line for line in map(json.loads, ended.stderr.splitlines()) if line["event"] == "log"]
-    assert {line["level"] for line in logged} == {"DEBUG", "INFO"}
-    answered = {line["message"] for line in logged if line["logger"] == "gateway_async.requests"}
-    assert any("refund of 2 orders: answered" in message for message in answered)
+    ended = await run(sandbox, *command, "-v", "--again")
+    assert "refund of 2 orders: answered" in ended.stderr
     assert sandbox.secret not in ended.stderr
 
 
@@ -175,8 +172,9 @@ def test_no_result_column_hides_an_input_column() -> None:
 
 
 def test_memory_does_not_grow_with_the_rows() -> None:
-    file = OrderFile(Table(format=Format.CSV, file=io.BytesIO(SAMPLE)), LAYOUTS["refund"])
-    results = Results(file, Run(command="refund"))
+    file = OrderFile(Table(io.BytesIO(SAMPLE)), LAYOUTS["refund"])
+    file.lines.extend(range(20_000))
+    results = Found(file, Run(command="refund"))
     order = RefundOrder(
         transaction_id="T1", order_no="O1", currency="EUR", amount=Decimal(9), refund_amount=1
     )

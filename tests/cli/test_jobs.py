@@ -1,5 +1,7 @@
 """`jobs`: what a journal holds, decided on and gone on with."""
 
+import csv
+import io
 import json
 import re
 import shlex
@@ -34,7 +36,7 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(
 ) -> None:
     ran = await held(sandbox, tmp_path)
     assert ran.code == 3, ran.stderr
-    assert "50 are held: they wait for your decision" in ran.stderr
+    assert "50 orders are held for your decision" in ran.stderr
     assert "gateway-async jobs show night" in ran.stderr
     page = (tmp_path / "night.html").read_text(encoding="utf-8")
     assert "Decide on it" in page
@@ -69,7 +71,7 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(
     assert "jobs.db goes on: 1 new, 10 succeeded, 49 held: refund 1 order" in refused.stderr
     resumed = await jobs("resume", "night", "--out", "end.csv", "--yes")
     assert resumed.code == 3, resumed.stderr
-    assert "49 are held" in resumed.stderr
+    assert "49 orders are held" in resumed.stderr
     assert "go on with" not in resumed.stderr.partition("succeeded")[2]
     assert f"gateway-async jobs show night --config {tmp_path}/config.toml" in resumed.stderr
     end = outcomes(tmp_path / "end.csv")
@@ -187,17 +189,17 @@ async def test_a_dry_run_says_how_far_a_job_has_come_and_makes_no_journal(
     assert broken.stderr.startswith("warning: the job was not looked for: ")
 
 
-async def test_a_job_from_standard_input_goes_on_from_its_journal_in_its_format(
+async def test_a_job_from_standard_input_goes_on_from_its_journal(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
     write_refunds(sandbox, tmp_path / "orders.csv", 60)
-    rows = "\n".join(map(json.dumps, outcomes(tmp_path / "orders.csv")))
+    rows = (tmp_path / "orders.csv").read_text()
     sandbox.faults.add("refund", ResetBeforeEffect(times=1))
     stopping = ("--concurrency", 1, "--stop-after-unknown", 1, *KEPT)
-    line = ("refund", "-", "--yes", "--out", "-", "--format", "jsonl", *stopping)
+    line = ("refund", "-", "--yes", "--out", "-", *stopping)
     stopped = await run(sandbox, *line, cwd=tmp_path, stdin=rows)
     assert stopped.code == 3, stopped.stderr
     (printed,) = re.findall(r"^  (gateway-async jobs resume .*)$", stopped.stderr, re.MULTILINE)
     resumed = await run(sandbox, *shlex.split(printed)[1:], "--yes", cwd=tmp_path)
-    found = [json.loads(row)["status"] for row in resumed.stdout.splitlines()]
+    found = [row["status"] for row in csv.DictReader(io.StringIO(resumed.stdout))]
     assert (found.count("succeeded"), len(found)) == (10, 60), resumed.stderr

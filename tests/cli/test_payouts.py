@@ -42,9 +42,9 @@ async def test_a_lost_reply_is_held_for_a_person_and_never_paid_again(
     write_payouts(tmp_path, *range(20))
     sandbox.faults.add("payout", DropReply(times=1))
     page = tmp_path / "n.html"
-    ended = await run(sandbox, *LINE, "--concurrency", 10**12, "--report", page, cwd=tmp_path)
+    ended = await run(sandbox, *LINE, "--concurrency", 1000, "--report", page, cwd=tmp_path)
     assert ended.code == 3, ended.stderr
-    assert "1 are held: they wait for your decision (`gateway-async jobs resolve`)" in ended.stderr
+    assert "1 order is held for your decision (`gateway-async jobs resolve`)" in ended.stderr
     assert "; ask the gateway by request_id" in ended.stderr
     assert "go on with" not in ended.stderr
     assert "the next run of the job cannot find out" in page.read_text(encoding="utf-8")
@@ -61,7 +61,16 @@ async def test_a_lost_reply_is_held_for_a_person_and_never_paid_again(
     shown = await run(sandbox, *shlex.split(line), cwd=tmp_path)
     assert unknown["request_id"] in shown.stdout
     job = shlex.split(line)[2]
-    decided = ("jobs", "resolve", job, "--state", "held", "succeeded", "--note", "asked", *KEPT)
+    decided = (
+        "jobs",
+        "resolve",
+        job,
+        unknown["request_id"].upper(),
+        "succeeded",
+        "--note",
+        "asked",
+        *KEPT,
+    )
     assert (await run(sandbox, *decided, cwd=tmp_path)).code == 0
     ended = await run(sandbox, *LINE, cwd=tmp_path)
     assert (ended.code, statuses(tmp_path / "out.csv")) == (0, {"succeeded": 20}), ended.stderr

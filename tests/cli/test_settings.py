@@ -188,30 +188,16 @@ def test_every_group_of_settings_can_be_reached(write: Write) -> None:
 def test_the_file_on_the_page_can_be_read(write: Write) -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "command-line.md").read_text()
     path = write(page.partition("```toml\n")[2].partition("```")[0])
-    settings = read_settings({"config": path, "profile": "test"}, {})
-    assert settings.secret_file == Path("/home/me/.gateway-test-secret")
+    settings = read_settings({"config": path}, {})
+    assert settings.secret_file == Path("/run/secrets/gateway")
     assert settings.reconcile.refund_statuses == {"1": True, "2": False}
 
 
-def test_a_profile_goes_over_the_rest(write: Write) -> None:
-    path = write("""
-        rate = 5
-        secret_file = "/etc/live"
-        [dialect]
-        amount_places = 3
-        done_statuses = ["9"]
-        [profiles.test]
-        rate = 6
-        keyring = "test"
-        [profiles.test.dialect]
-        amount_places = 0
-    """)
-    test = read_settings({"config": path, "profile": "test"}, WHO)
-    assert (read(path).rate, test.rate) == (5, 6)
-    assert (test.dialect.amount_places, test.dialect.done_statuses) == (0, {"9"})
-    assert (test.secret_file, test.keyring) == (None, "test")
-    with pytest.raises(ConfigurationError, match="no profile 'live'; there are: test"):
-        read(path, profile="live")
+def test_a_place_of_the_secret_takes_the_place_of_another(write: Write) -> None:
+    path = write('secret_file = "/etc/live"')
+    environment = {**WHO, "GATEWAY_KEYRING": "test"}
+    settings = read_settings({"config": path}, environment)
+    assert (settings.secret_file, settings.keyring) == (None, "test")
 
 
 # What is wrong
@@ -232,11 +218,8 @@ def test_a_profile_goes_over_the_rest(write: Write) -> None:
         ("dialect = 1", "dialect: expected a table, got int"),
         ("dialect = ''", "dialect: expected a table, got str"),
         ("colour = 1", "colour: not known; there are: base_url"),
-        ("profile = 1", "profile: not known; did you mean profiles?"),
         ("rate = -1", "rate: expected a number above 0"),
         ("base_url = 7", "base_url: expected a text, got int"),
-        ("profiles = 1", "profiles: expected tables"),
-        ("[profiles.b]\nrate = 'x'", "[profiles.b]: rate: expected a number, got str"),
         ("[reconcile]\nstates = 3", "reconcile.states: expected a table"),
         ("[signer]\njoiner = 5", "signer.joiner: expected a text, got int"),
         ("[signer]\ndigests = 'md5'", "signer: digests: not known; did you mean digest?"),
@@ -244,14 +227,13 @@ def test_a_profile_goes_over_the_rest(write: Write) -> None:
         ("[signer]\nfactory = 'nowhere_at_all:make'", "has no module 'nowhere_at_all'; install it"),
         ("[signer]\nfactory = 'hmac'", 'signer: factory: expected "module:function"'),
         ("journal = 'sqlite:///j.db'", "sqlite:///j.db depends on the working directory"),
-        ("[profiles.b]\nprofile = 1", "[profiles.b]: profile: not known"),
         ("a = = 1", "not TOML: Invalid value (at line 1, column 5)"),
         (f"secret = {SECRET}", "not TOML: Invalid value (at line 1"),
         (f"password = '{SECRET}\n'", "not TOML: Found invalid character"),
         (f"[signer]\nkey = '{SECRET}'\nkey = '{SECRET}'", "not TOML: Cannot overwrite a value"),
         ("[dialect]\n[dialect]", "not TOML: Cannot declare ('dialect',) twice"),
         (f"secret = '{SECRET}'", "no secret may stand in this file"),
-        (f"[profiles.live]\nsecret = '{SECRET}'", "GATEWAY_SECRET_FILE"),
+        (f"hmac_secret = '{SECRET}'", "GATEWAY_SECRET_FILE"),
         (f"[signer]\nsecret = '{SECRET}'", "no secret may stand in this file"),
         (f"password = '{SECRET}'", "no secret may stand in this file"),
         ("allow_http = 1", "allow_http: expected true or false, got int"),

@@ -1,8 +1,6 @@
 """`gateway-async sandbox`, as a user starts it."""
 
-import asyncio
 import csv
-import json
 import os
 import re
 import signal
@@ -13,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import aiohttp
 import attrs
 import pytest
 from cyclopts import CycloptsError
@@ -21,17 +18,9 @@ from cyclopts import CycloptsError
 from gateway_async.cli import app
 from gateway_async.cli.console import Console
 from gateway_async.cli.settings import read_settings
-from gateway_async.cli.trying import (
-    FaultOptions,
-    OrderOptions,
-    ServerOptions,
-    ShopperOptions,
-    how_to_reach,
-    make_sandbox,
-)
+from gateway_async.cli.trying import how_to_reach, write_orders
 from gateway_async.sandbox import Sandbox, faults
 from tests.cli.running import SCRIPT
-from tests.sandbox.conftest import DIRECT, Merchant
 
 AS_ON_WINDOWS = """
 import asyncio, sys
@@ -42,7 +31,6 @@ try:
 except NotImplementedError:
     main(sys.argv[1:])
 """
-OWN_SECRET = {"OWN_SECRET": "another"}
 
 
 @attrs.define
@@ -63,17 +51,20 @@ class Served:
         lines = "\n".join(re.findall(r"^export .*", self.said, re.MULTILINE))
         script = f"{lines}\nexec env -0"
         shell = ("/bin/sh", "-c", script)
-        done = subprocess.run(shell, env=OWN_SECRET, check=True, capture_output=True, text=True)  # noqa: S603  # ours
+        done = subprocess.run(shell, env={}, check=True, capture_output=True, text=True)  # noqa: S603  # ours
         return dict(line.split("=", 1) for line in done.stdout.split("\0") if line)
 
 
 @contextmanager
 def served(
-    *options: object, program: tuple[str, ...] = (str(SCRIPT),), ended_by: int = signal.SIGTERM
+    *options: object,
+    program: tuple[str, ...] = (str(SCRIPT),),
+    ended_by: int = signal.SIGTERM,
+    **environment: str,
 ) -> Iterator[Served]:
     """Run the command, and end it by a signal; it must end with 0."""
     command = [*program, "sandbox", "--port", "0", *map(str, options)]
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("GATEWAY_")} | OWN_SECRET
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("GATEWAY_")} | environment
     with subprocess.Popen(  # noqa: S603  # our own command
         command, env=kept, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -100,34 +91,28 @@ def test_a_signal_ends_it_where_a_loop_takes_none(number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("orders", "secret_env", "set_to", "export", "had"),
+    ("orders", "is_shown", "export", "had"),
     [
-        (0, None, None, "export GATEWAY_SECRET=sandbox-secret", "no orders yet; --orders 100 "),
-        (9, None, "mine", "# GATEWAY_SECRET is not shown", "9 orders; --orders 100 --orders-csv"),
-        (0, "OWN", "mine", 'export GATEWAY_SECRET="$OWN"', "no orders yet; --orders 100 "),
+        (0, True, "export GATEWAY_SECRET=sandbox-secret", "no orders yet; --orders 100 "),
+        (9, False, "# GATEWAY_SECRET is not shown", "9 orders; --orders 100 --orders-csv"),
     ],
 )
 async def test_it_says_what_it_has_and_which_secret(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     orders: int,
-    secret_env: str | None,
-    set_to: str | None,
+    is_shown: bool,
     export: str,
     had: str,
 ) -> None:
-    monkeypatch.delenv("GATEWAY_SECRET", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", "/home/me/.config")
-    if set_to is not None:
-        monkeypatch.setenv(secret_env or "GATEWAY_SECRET", set_to)
-    where = ServerOptions(port=0, secret_env=secret_env)
-    async with make_sandbox(where, ShopperOptions(), FaultOptions()) as made:
-        said = how_to_reach(made, where, OrderOptions(orders=orders))
+    async with Sandbox(secret="sandbox-secret") as made:
+        said = how_to_reach(made, orders, is_shown=is_shown, is_file=False)
     assert export in said
     assert f"it has {had}" in said
     assert "/home/me/.config/gateway-async/config.toml" in said
-    assert "mine" not in said
-    assert "add the heading only if the file has none" in said
+    assert ("sandbox-secret" in said) == is_shown
+    assert "add the heading only if it has none" in said
     (tmp_path / "config.toml").write_text(said[said.index("[dialect]\n") :])
     assert read_settings({"config": tmp_path / "config.toml"}, {}).dialect == made.dialect
 
@@ -135,14 +120,19 @@ async def test_it_says_what_it_has_and_which_secret(
 @pytest.mark.slow
 def test_it_says_how_to_reach_it_and_its_file_is_one_for_the_command_line(tmp_path: Path) -> None:
     orders, out = tmp_path / "orders.csv", tmp_path / "out.csv"
-    options = ("--merchant-id", "a shop's", "--secret-env", "OWN_SECRET", "--orders", 3)
-    with served(*options, "--orders-csv", orders) as it:
+    options = ("--merchant-id", "a shop's", "--orders", 3)
+    with served(*options, "--orders-csv", orders, GATEWAY_SECRET="another") as it:
         assert re.match(r"sandbox listening on http://127\.0\.0\.1:\d+\nexport ", it.said)
         assert b"\r" not in orders.read_bytes()
         variables = it.environment
         done = subprocess.run(  # noqa: S603  # our own command
             (SCRIPT, "refund", orders, "--yes", "--out", out),
-            env={**os.environ, **variables, "XDG_STATE_HOME": str(tmp_path)},
+            env={
+                **os.environ,
+                **variables,
+                "GATEWAY_SECRET": "another",
+                "XDG_STATE_HOME": str(tmp_path),
+            },
             capture_output=True,
             text=True,
             check=False,
@@ -153,9 +143,8 @@ def test_it_says_how_to_reach_it_and_its_file_is_one_for_the_command_line(tmp_pa
     assert [(row["order_no"], row["status"]) for row in rows] == [
         (f"S0000000{number}", "succeeded") for number in (1, 2, 3)
     ]
-    secret = OWN_SECRET["OWN_SECRET"]
-    assert (variables["GATEWAY_MERCHANT_ID"], variables["GATEWAY_SECRET"]) == ("a shop's", secret)
-    assert secret not in it.said
+    assert variables["GATEWAY_MERCHANT_ID"] == "a shop's"
+    assert "another" not in it.said
     assert "\nit has 3 orders\n" in it.said
 
 
@@ -165,8 +154,7 @@ def test_a_file_that_exists_already_is_kept(
     listed, older = tmp_path / "orders.csv", tmp_path / "orders.csv.1"
     older.write_text("the oldest\n")
     listed.write_text("older\n")
-    options = OrderOptions(orders_csv=listed, orders_status="authorised")
-    options.write(Sandbox().seed(2), Console())
+    write_orders(Sandbox().seed(2), listed, Console(), can_refund=False)
     head, *lines = listed.read_text().splitlines()
     assert ("refund_amount" in head, len(lines)) == (False, 2)
     assert older.read_text() == "the oldest\n"
@@ -187,33 +175,6 @@ def test_a_sandbox_that_cannot_start_leaves_the_file_alone(
     assert listed.read_text() == "older\n"
 
 
-def test_a_secret_that_is_not_set_ends_the_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("NOT_SET", raising=False)
-    assert app.run(["sandbox", "--secret-env", "NOT_SET"]) == 2
-    assert "NOT_SET" in capsys.readouterr().err
-
-
-def faults_of(*options: str) -> list[faults.Fault]:
-    """Return the faults that options ask for."""
-    line = ["sandbox", *options]
-    _, bound, _ = app.make_app().parse_args(line, exit_on_error=False, print_error=False)
-    return list(bound.arguments["faults"].chosen())
-
-
-def test_options_become_faults() -> None:
-    options = "--drop-reply 0.01 --latency 50ms --error-rate 0.1 --missing-item 0.2 --seed 1"
-    assert faults_of(*options.split(), *["--late-effect", "0.3", "--late-seconds", "1s"]) == [
-        faults.DropReply(probability=0.01),
-        faults.LateEffect(1.0, probability=0.3),
-        faults.Status(503, "1", probability=0.1),
-        faults.MissingItems(probability=0.2),
-        faults.Latency(0.05),
-    ]
-    assert faults_of("--latency", "0.5") == [faults.Latency(0.5)]
-
-
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
@@ -225,8 +186,9 @@ def test_options_become_faults() -> None:
     ],
 )
 def test_a_wrong_option_is_named(option: str, value: str, said: str) -> None:
+    line = ["sandbox", option, value]
     with pytest.raises(CycloptsError) as refusal:
-        faults_of(option, value)
+        app.make_app().parse_args(line, exit_on_error=False, print_error=False)
     assert option in str(refusal.value)
     assert said in str(refusal.value)
 
@@ -242,20 +204,27 @@ def test_help_has_groups_defaults_and_an_example(
         assert part in text
 
 
-async def test_options_lead_shoppers_and_notifications(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GATEWAY_SECRET", "sandbox-secret")
-    ways = {"return_url": "http://127.0.0.1:1/back", "cancel_url": "http://127.0.0.1:1/left"}
-    shoppers = ShopperOptions(**ways, notify_format="json", notify_unsigned=True)
-    fields = {**DIRECT, "notify_url": "http://127.0.0.1:1/n"}
-    async with (
-        aiohttp.ClientSession() as http,
-        make_sandbox(ServerOptions(port=0), shoppers, FaultOptions()) as sandbox,
-    ):
-        merchant = Merchant(sandbox=sandbox, http=http)
-        await merchant.pay(fields)
-        page = await merchant.page("checkout", fields)
-        await asyncio.wait_for(sandbox.deliver_notifications(), 60)
-    assert all(f'"{url}"' in page for url in ways.values())
-    (sent,) = sandbox.notifications
-    assert json.loads(sent.body)["order_no"] == DIRECT["order_no"]
-    assert b"encryption_data" not in sent.body
+def test_options_become_settings_and_faults(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, added = list[Sandbox](), list[object]()
+
+    async def begin(sandbox: Sandbox) -> None:
+        made.append(sandbox)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Sandbox, "__aenter__", begin)
+    monkeypatch.setattr(faults.Faults, "add", lambda _, *given: added.append(given))
+    options = "--drop-reply 0.01 --latency 50ms --error-rate 0.1 --missing-item 0.2 --seed 1"
+    more = "--late-effect 0.3 --late-seconds 1s --return-url http://a/ --notify-format json"
+    app.run(["sandbox", *options.split(), *more.split()])
+    assert added == [
+        ("*", fault)
+        for fault in (
+            faults.DropReply(probability=0.01),
+            faults.LateEffect(1.0, probability=0.3),
+            faults.Status(503, "1", probability=0.1),
+            faults.MissingItems(probability=0.2),
+            faults.Latency(0.05),
+        )
+    ]
+    (one,) = made
+    assert (one.random_seed, one.return_url, one.notify_format) == (1, "http://a/", "json")

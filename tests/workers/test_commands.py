@@ -2,7 +2,6 @@
 
 import asyncio
 import csv
-import json
 import os
 import signal
 import sys
@@ -84,9 +83,8 @@ async def test_a_file_is_submitted_worked_on_and_watched(
         code, said_first = await commands.run(*submit, broker=server_url())
         assert (code, said_first.startswith("new job month-end in ")) == (0, True)
         assert "; its 30 orders wait for workers (start one with `gateway" in said_first
-        code, said_last = await commands.run("watch", "month-end", "--log-format", "json")
-        told = [json.loads(line) for line in said_last.splitlines()]
-        assert (code, told[-1]["event"], told[-1]["counts"]) == (0, "done", {"succeeded": 30})
+        code, said_last = await commands.run("watch", "month-end")
+        assert (code, said_last.splitlines()[-1]) == (0, "job month-end: 30 succeeded")
         worker.send_signal(signal.SIGTERM)
         _, rest = await worker.communicate()
         assert worker.returncode == 0
@@ -134,15 +132,13 @@ def test_a_job_is_submitted_without_a_queue_and_said_to_be_new(
     settings: Path, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     submit = ["submit", str(settings), "--job", "month-end", "--slice-size", "2", "--yes"]
-    assert run([*submit, "--log-format", "json"]) == run([*submit, "--log-format", "json"]) == 0
-    first, again = map(json.loads, capsys.readouterr().err.splitlines())
-    place = first["journal"]
-    assert place in url
-    assert (first["is_new"], again["is_new"]) == (True, False)
+    assert run(submit) == run(submit) == 0
+    first, again = capsys.readouterr().err.splitlines()
     how = "(start one with `gateway-async worker --broker amqp://HOST/`)"
-    assert first["message"] == f"new job month-end in {place}; its 5 orders wait for workers {how}"
-    assert f" in {place} goes on: 5 new; workers send what is left" in again["message"]
-    assert again["message"].endswith(how)
+    assert first.startswith("new job month-end in ")
+    assert first.endswith(f"; its 5 orders wait for workers {how}")
+    assert " goes on: 5 new; workers send what is left" in again
+    assert again.endswith(how)
     capture = ["refund", str(settings), "--job", "month-end", "--yes", "--out", "out.csv"]
     assert run(capture) == 2
     assert "Workers run it: start one with `gateway-async worker" in capsys.readouterr().err
