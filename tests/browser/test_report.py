@@ -63,8 +63,7 @@ async def test_identifiers_and_sums_stay_on_one_line_and_figures_are_aligned(sho
         order = refund(number, order_no=_LONG if number == 3 else f"2026-11-20-{number}-ORDER")
         error = OutcomeUnknownError(LOST)
         status = OutcomeStatus.UNKNOWN
-        report.see(Outcome(order=order, index=number, status=status, error=error))
-        report.locate(number, number + 2)
+        report.see(Outcome(order=order, index=number, status=status, error=error), number + 2)
     page = (visit := await show(render(report, attrs.evolve(HEAD, job="november")))).page
     for width in (1280, 390):
         await page.set_viewport_size({"width": width, "height": 800})
