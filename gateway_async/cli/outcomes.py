@@ -12,7 +12,7 @@ from gateway_async.batching.results import Outcome
 from gateway_async.cli.orders import IN_JOB, Layout, OrderFile, fields_of, is_object
 from gateway_async.cli.run import Run
 from gateway_async.cli.tables import OutFile, Row as FileRow, to_text
-from gateway_async.errors import JobNotFoundError, NotSentError, RejectedError
+from gateway_async.errors import JobNotFoundError, NotSentError, OutcomeUnknownError, RejectedError
 from gateway_async.journal import JobState, Journal
 from gateway_async.journal.rows import Row
 from gateway_async.models.orders import OutcomeStatus
@@ -21,6 +21,7 @@ _PAGE = 1000
 _DECISION_NOTE = "decision_note"
 _OF_JOBS = (_DECISION_NOTE, IN_JOB)
 _NOT_SENT = NotSentError("nothing was sent: the run ended before")
+_NOT_OURS = OutcomeUnknownError("another process has the job, and may send it: look at it again")
 
 
 # Cells
@@ -87,6 +88,8 @@ async def write_job(
 ) -> None:
     """Write and count the orders of a job with their outcomes, as the journal has them.
 
+    While another process has the job, nothing of it is called not sent.
+
     Args:
         run: Counts them.
         journal: Has them.
@@ -97,10 +100,13 @@ async def write_job(
     """
     own = [column for column, field in layout.inputs.items() if not is_object(field)]
     columns = ("index", "state", *own, *layout.result_columns, *_OF_JOBS)
+    is_ours = not (await journal.status(name)).is_running
     with out.writing(columns) as write:
         async for row in rows_of(journal, name):
             if not states or row.state.value in states:
                 outcome = row.outcome()
+                if row.state is JobState.NEW and not is_ours:
+                    outcome = _of_another(outcome)
                 run.see(outcome, None, row.state)
                 given = {column: _cell([_value(row.order, column)]) for column in own}
                 given |= {"index": str(row.index), "state": str(row.state)}
@@ -110,22 +116,34 @@ async def write_job(
 async def write_file(run: Run, journal: Journal, name: str, file: OrderFile, out: OutFile) -> None:
     """Write and count the rows of a file with their outcomes, as the journal has them of its job.
 
-    Where the run was stopped before the journal had all of them, none of the rest was sent.
+    Where the run was stopped before the journal had all of them, none of the rest was sent. While
+    another process has the job, nothing of it is called not sent.
     """
     layout, rows = file.layout, enumerate(file.table.rows())
     columns = (*layout.result_columns, *_OF_JOBS)
     passed = [column for column in file.table.header if column not in columns]
     with out.writing([*passed, *columns]) as write:
+        is_ours = True
         with contextlib.suppress(JobNotFoundError):
+            is_ours = not (await journal.status(name)).is_running
             async for row in rows_of(journal, name):
                 (_, source), outcome = next(rows), row.outcome()
+                if row.state is JobState.NEW and not is_ours:
+                    outcome = _of_another(outcome)
                 run.see(outcome, source.line, row.state)
                 results = result_cells(outcome, layout)
                 write({**source.cells, **results, **_of_job(row, name)})
         for index, source in rows:
             outcome = _not_sent(file, source, index)
+            if not is_ours:
+                outcome = _of_another(outcome)
             run.see(outcome, source.line, JobState.NEW)
             write({**source.cells, **result_cells(outcome, layout), IN_JOB: name})
+
+
+def _of_another(outcome: Outcome[Any, Any]) -> Outcome[Any, Any]:
+    """Return the outcome of an order that another process may be sending now."""
+    return attrs.evolve(outcome, status=OutcomeStatus.UNKNOWN, error=_NOT_OURS)
 
 
 def _of_job(row: Row, name: str) -> dict[str, str]:

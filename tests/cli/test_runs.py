@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.faults import Drip, Latency, NoReply
+from gateway_async.sandbox.faults import Drip, Latency, NoReply, ResetBeforeEffect
 from tests.cli.running import (
     SCRIPT,
     Ended,
@@ -129,6 +130,34 @@ async def test_what_a_stopped_job_did_not_come_to_was_not_sent(
     assert 150 < left < 300
     assert f"0 unknown and {left} not sent; go on with:\n  the same command" in said
     assert "may have been done" not in (tmp_path / "night.html").read_text(encoding="utf-8")
+
+
+async def test_while_another_process_has_the_job_nothing_is_called_not_sent(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    write_refunds(sandbox, tmp_path / "orders.csv", 60)
+    url = f"sqlite:///{tmp_path}/j.db"
+    line = ("refund", "orders.csv", "--yes", "--out", "out.csv", "--job", "night", "--journal", url)
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    stopping = ("--concurrency", 1, "--stop-after-unknown", 1)
+    stopped = await run(sandbox, *line, *stopping, cwd=tmp_path)
+    assert "10 not sent" in stopped.stderr
+    async with Journal.open(url, lease_seconds=300) as journal:
+        await journal.job("night").take("another")
+        with (tmp_path / "stderr").open("wb") as errors:
+            streams = (0, 1, errors.fileno())
+            process = await nursery().start_with(
+                streams, line, env=environment(sandbox), cwd=tmp_path
+            )
+        ended = asyncio.ensure_future(process.wait())
+        while b"waits" not in (stderr := (tmp_path / "stderr").read_bytes()):
+            assert not ended.done(), stderr
+            await asyncio.wait({ended}, timeout=0.01)
+        process.send_signal(signal.SIGINT)
+        assert await ended == 3
+    assert statuses(tmp_path / "out.csv") == {"unknown": 60}
+    assert "another process has the job" in (tmp_path / "out.csv").read_text()
+    assert sandbox.requests["refund"] == 1
 
 
 async def test_a_look_up_that_is_stopped_has_a_row_for_every_order(
