@@ -383,14 +383,19 @@ def test_personal_data_is_not_shown() -> None:
         assert value not in text
 
 
-def test_an_order_without_refunds_is_nothing_unusual() -> None:
-    (finding,) = look(operation="search_refunds", status=OutcomeStatus.ABSENT)
-    assert finding.status == "ok"
-
-
-def test_an_unknown_outcome_shows_its_reason() -> None:
-    finding, *_ = look(status=OutcomeStatus.UNKNOWN)
-    assert (finding.status, "unclear" in finding.seen) == ("unknown", True)
+@pytest.mark.parametrize(
+    ("operation", "outcome", "status", "seen"),
+    [
+        ("search_refunds", OutcomeStatus.ABSENT, "ok", "no refund is listed"),
+        ("query", OutcomeStatus.ABSENT, "wrong", "without it"),
+        ("query", OutcomeStatus.UNKNOWN, "unknown", "unclear"),
+    ],
+)
+def test_an_order_without_a_record(
+    operation: str, outcome: OutcomeStatus, status: str, seen: str
+) -> None:
+    finding, *_ = look(operation=operation, status=outcome)
+    assert (finding.status, seen in finding.seen) == (status, True)
 
 
 @pytest.mark.parametrize(

@@ -142,55 +142,21 @@ def test_the_usual_file_is_found_by_the_rules_of_xdg(tmp_path: Path) -> None:
 
 
 def test_every_group_of_settings_can_be_reached(write: Write) -> None:
-    path = write("""
-        rate = 20
-        [timeouts]
-        reply_seconds = 5
-        [retry]
-        attempts = 2
-        [policy]
-        concurrency = 3
-        duplicates = "serialize"
-        [recovery]
-        settle_seconds = 1.5
-        refund_evidence = "marker"
-        [dialect]
-        done_statuses = ["1", "2"]
-        form_nesting = "brackets"
-        json_content_type = "application/x-www-form-urlencoded"
-        currency_places = { JPY = 0 }
-        nothing_done_http_statuses = [429]
-        payment_states = { "3000" = "captured" }
-        [reconcile]
-        states = { "3000" = ["paid", "refunded"] }
-        refund_statuses = { "2" = false }
-        [signer]
-        digest = "sha512"
-        uppercase = true
-    """)
-    settings = read(path, policy={"concurrency": 4})
-    assert settings.timeouts.reply_seconds == 5
-    assert settings.retry.attempts == 2
-    assert (settings.policy.concurrency, settings.policy.duplicates) == (4, "serialize")
-    assert (settings.recovery.settle_seconds, settings.recovery.record_baseline) == (1.5, False)
-    assert settings.dialect.done_statuses == {"1", "2"}
-    assert settings.dialect.form_nesting == "brackets"
-    assert settings.dialect.json_content_type == "application/x-www-form-urlencoded"
-    assert settings.dialect.places("JPY") == 0
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "command-line.md").read_text()
+    text = page.partition("```toml\n")[2].partition("```")[0]
+    settings = read_settings({"config": write(text), "policy": {"concurrency": 4}}, {})
+    assert settings.secret_file == Path("/run/secrets/gateway")
+    assert (settings.rate, settings.timeouts.reply_seconds, settings.retry.attempts) == (20, 60, 4)
+    assert (settings.policy.concurrency, settings.recovery.record_baseline) == (4, True)
+    assert settings.dialect.declined_statuses == {"0"}
     assert settings.dialect.nothing_done_http_statuses == {429}
     assert settings.dialect.payment_states == {"3000": PaymentState.CAPTURED}
-    assert settings.reconcile.states == {"3000": ["paid", "refunded"]}
-    assert settings.reconcile.refund_statuses == {"2": False}
-    expected = HmacSigner(SECRET, digest="sha512", uppercase=True)
-    assert signature(credentials(settings)) == expected.sign(REFUND, {"order_no": "O1"})
-
-
-def test_the_file_on_the_page_can_be_read(write: Write) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "command-line.md").read_text()
-    path = write(page.partition("```toml\n")[2].partition("```")[0])
-    settings = read_settings({"config": path}, {})
-    assert settings.secret_file == Path("/run/secrets/gateway")
+    assert settings.reconcile.states == {"3000": ["paid", "refunded"], "4100": "reserved"}
     assert settings.reconcile.refund_statuses == {"1": True, "2": False}
+    path = write('[recovery]\nrefund_evidence = "marker"\n[signer]\ndigest = "sha512"')
+    assert not read(path).recovery.record_baseline
+    expected = HmacSigner(SECRET, digest="sha512").sign(REFUND, {"order_no": "O1"})
+    assert signature(credentials(read(path))) == expected
 
 
 def test_a_place_of_the_secret_takes_the_place_of_another(write: Write) -> None:
