@@ -242,21 +242,13 @@ def _facts(status: JobStatus) -> dict[str, Any]:
 
 def _table(statuses: Iterable[JobStatus], settings: Settings) -> Table:
     running = f"running, or its process ended within {settings.journal_lease_seconds:g} s"
-    return plain_table(
-        ("job", "operation", "merchant", "since", "orders", "states"),
-        (
-            (
-                status.name,
-                status.operation,
-                f"{status.merchant_id}/{status.account_id}",
-                f"{status.created_at:%Y-%m-%d %H:%M}",
-                f"{status.total:,}",
-                ", ".join(filter(None, [so_far(status.counts), running * status.is_running])),
-            )
-            for status in statuses
-        ),
-        numbers=("orders",),
-    )
+    rows = [
+        _facts(one)
+        | {"created_at": f"{one.created_at:%Y-%m-%d %H:%M}"}
+        | {"states": so_far(one.counts), "is_running": running if one.is_running else "no"}
+        for one in statuses
+    ]
+    return plain_table(rows[0], [[*row.values()] for row in rows], numbers=("orders",))
 
 
 @jobs.default

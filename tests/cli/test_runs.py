@@ -144,6 +144,8 @@ async def test_while_another_process_has_the_job_nothing_is_called_not_sent(
     assert "10 not sent" in stopped.stderr
     async with Journal.open(url, lease_seconds=300) as journal:
         await journal.job("night").take("another")
+        listed = await run(sandbox, "jobs", "list", "--journal", url)
+        assert "running, or its process ended within 15 s" in listed.stdout
         with (tmp_path / "stderr").open("wb") as errors:
             streams = (0, 1, errors.fileno())
             process = await nursery().start_with(
