@@ -1,9 +1,9 @@
 """Jobs: batches over a journal, which survive the process that runs them.
 
-A job runs the same `BatchRunner` as a plain batch; its orders come from the journal (`NewOrders`),
-and a recorder writes to it. Its orders are stored first. Then, under its lease: what is unknown is
-looked up, what earlier processes settled is yielded, what is new is sent, and what is still unknown
-is looked up once more.
+A job is sent like any other batch; its orders come from the journal (`NewOrders`), and a recorder
+writes to it. Its orders are stored first. Then, under its lease: what is unknown is looked up, what
+earlier processes settled is yielded, what is new is sent, and what is still unknown is looked up
+once more.
 
 An order leaves only after its intent is durable, and only while the lease is ours; its outcome is
 yielded only after it is durable. What succeeded or was declined is yielded at once, the rest at the
@@ -29,7 +29,7 @@ from gateway_async.batching.batch import Batch, check_batch, check_size
 from gateway_async.batching.feed import Chunk, OrderFeed, Source
 from gateway_async.batching.recorder import IntentRecorder
 from gateway_async.batching.results import BatchResult, FailedChunk, ListedOutcomes
-from gateway_async.batching.runner import BatchRunner, Runner
+from gateway_async.batching.runner import BatchRunner
 from gateway_async.errors import (
     ConfigurationError,
     GatewayError,
@@ -41,6 +41,7 @@ from gateway_async.errors import (
     OutcomeUnknownError,
 )
 from gateway_async.journal import Job, JobState
+from gateway_async.journal.chunks import ANYWHERE, Orders
 from gateway_async.journal.rows import (
     ALIKE,
     NOT_DONE,
@@ -49,9 +50,9 @@ from gateway_async.journal.rows import (
     codec_of,
 )
 from gateway_async.models.orders import OutcomeStatus, count_statuses, status_codes
-from gateway_async.operations import OPERATIONS, OperationClass
+from gateway_async.operations import OPERATIONS, REFUND, OperationClass
 from gateway_async.recovery.recover import Recovery
-from gateway_async.session import CALL_CANCELLED, is_cancelled
+from gateway_async.session import is_cancelled
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
     )
 
     from gateway_async.batching.results import ChunkResult, Outcome, Progress
-    from gateway_async.journal import JobHead
     from gateway_async.journal.leases import Lease
     from gateway_async.journal.rows import Row
     from gateway_async.operations import Operation
@@ -229,8 +229,8 @@ async def _pages(feed: "OrderFeed") -> "AsyncIterator[Sequence[Any]]":
 # A run
 
 
-class JobRunner(Runner):
-    """A job under way in this process."""
+class JobRunner(BatchRunner):
+    """A job under way in this process; `_conduct` does all of it, in order."""
 
     def __init__(  # noqa: PLR0913  # one keyword a setting
         self,
@@ -243,22 +243,21 @@ class JobRunner(Runner):
         recovery: "RecoveryPolicy",
         slice_number: int = 0,
     ) -> None:
-        super().__init__(operation.record_class, policy)
+        given = () if orders is None else orders
+        super().__init__(session, operation, given, policy=policy, recovery=recovery)
         self.reported(session.observer.batch(operation.name, orders, policy, job=job.name))
-        self._session = session
-        self._operation = operation
+        self._needs_baseline |= operation is REFUND and not self._is_marked
         self._job = job
         self._slice_number = slice_number
-        self._recovery = recovery
-        self._feed = (
-            None if orders is None else OrderFeed(operation, session.dialect, policy, orders)
-        )
+        self._input = None if orders is None else self._feed
+        # The orders as they were handed in, where that is a collection.
+        self._collection = None if orders is None else self._feed.source.collection
+        self._senders = []
         self._lease: Lease
         self._taken_at = 0.0
         self._total = 0
         self._yielded = Yielded(range(0), 0)
         self._has_span = False
-        self._run: BatchRunner | None = None
         self._aside_task: asyncio.Task[Any] | None = None
         self._lost: LeaseLostError | None = None
 
@@ -267,26 +266,11 @@ class JobRunner(Runner):
         """How far it has come."""
         return self.results.progress(self._total if self._has_span else None)
 
-    async def start(self, *, streamed: bool = False) -> None:
-        """Check a collection whole, then start.
-
-        Raises:
-            InvalidOrderError: If any order of a collection is wrong; nothing is sent.
-            asyncio.CancelledError: The cancellation, once `result` is there; nothing is sent.
-        """
-        self.streamed = streamed
-        try:
-            if self._feed is not None:
-                await self._feed.check_all()
-        except asyncio.CancelledError as cancelled:
-            self.gate.stop(CALL_CANCELLED)
-            await self.finish(cancelled)
-        self._begin(self._conduct(), f"{self._operation} job {self._job.name}")
-
-    @property
-    def _collection(self) -> "tuple[object, ...] | None":
-        """The orders as they were handed in, where that is a collection."""
-        return None if self._feed is None else self._feed.source.collection
+    def _begin(self) -> None:
+        """Start the task that conducts the job; it begins the others."""
+        self._start_worker(
+            self._conduct(), f"{self._operation} job {self._job.name}", self._workers
+        )
 
     def add_unsent(self) -> None:
         """Add what is left of a collection as unknown: an earlier process may have sent it."""
@@ -310,26 +294,25 @@ class JobRunner(Runner):
 
     async def close_input(self) -> None:
         """Close the input, if it was not taken to its end."""
-        if self._feed is not None:
-            await self._feed.aclose()
+        if self._input is not None:
+            await self._input.aclose()
 
     def _end_unsent(self) -> None:
         if self._aside_task is not None:
             self._aside_task.cancel()
-        if self._run is not None:
-            self._run.leave(self.gate.stop_reason or "")
+        super()._end_unsent()
 
     def abandon(self) -> None:
         """End what is still on its way; the journal still records it."""
         self._end_unsent()
-        if self._run is not None:
-            self._run.abandon()
+        for sender in self._senders:
+            sender.cancel()
 
     # The job, from its first step to its last
 
     async def _conduct(self) -> None:
-        if self._feed is not None:
-            given = (self._session, self._operation, self._job, self._feed, self._policy)
+        if self._input is not None:
+            given = (self._session, self._operation, self._job, self._input, self._policy)
             if await self._patiently(lambda: _submit(*given)) is None:
                 return
         owner = f"{socket.gethostname()}:{os.getpid()} {uuid.uuid4()}"
@@ -373,60 +356,58 @@ class JobRunner(Runner):
     async def _work_through(self) -> None:
         head, key = await self._job.head(), self._lease.key
         self._note_span(key.span, key.total)
-        try:
-            await self._recover(hold=False)
-            async for rows in self._rows(_SETTLED):  # by earlier processes
-                await self._yield(StoredChunk(tuple(rows)), again=True)
-            for _ in range(self._session.retry.attempts):
-                await self._send_new(head)
-                if not await self._recover(hold=True):
-                    break
-            if self._slice_number:
-                await self._lease.finish()
-        finally:
-            if self._run is not None:  # cut short from outside, by a signal handler for one
-                await self._run.drain("the job was cut short")  # what is yielded must stay true
-                await self._run.close_input()
-            await self._yield_left()
-
-    async def _send_new(self, head: "JobHead") -> None:
-        """Send what is new, and yield what is settled."""
-        if self._is_leaving or self._lost is not None:
-            return
         # Duplicates are refused at submission only, perhaps by another rule: send them in turn.
-        lease = self._lease
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
         # The same payout may have been let in twice while the dialect said that this is harmless.
         is_keyed = self._operation.kind is OperationClass.KEYED
         is_once = is_keyed and not self._session.dialect.payout_deduplicates
-        source = NewOrders(lease, self._collection, self._yielded.has)
+        states = _MAY_BE_PAID if is_once else () if is_open else (JobState.UNKNOWN, JobState.HELD)
+        recorder = IntentRecorder(self._lease, self._operation, once=is_once and not is_open)
         # The same in every process that runs the job.
         named = f"{head.name} {head.created_at.isoformat()}"
-        run = self._run = BatchRunner(
-            self._session,
-            self._operation,
-            source,
-            policy=policy,
-            recovery=self._recovery,
-            part_of=self,
-            recorder=IntentRecorder(lease, self._operation, once=is_once and not is_open),
-            pick=self._yielded.pick,
-            marker=f"ga-{hashlib.sha256(named.encode()).hexdigest()[:12]}",
-            began_at=head.created_at.timestamp(),
-        )
-        if is_once or not is_open:
-            states = _MAY_BE_PAID if is_once else (JobState.UNKNOWN, JobState.HELD)
+        marker = hashlib.sha256(named.encode()).hexdigest()[:12]
+        try:
+            await self._recover(hold=False)
+            async for rows in self._rows(_SETTLED):  # by earlier processes
+                await self._yield(StoredChunk(tuple(rows)), again=True)
+            for _ in range(self._session.retry.attempts):
+                if self._is_leaving or self._lost is not None:
+                    break
+                self._open_feed(
+                    NewOrders(self._lease, self._collection, self._yielded.has),
+                    policy,
+                    marker=marker,
+                    began_at=head.created_at.timestamp(),
+                    recorder=recorder,
+                )
+                await self._send_new(states)
+                if not await self._recover(hold=True):
+                    break
+            if self._slice_number:
+                await self._lease.finish()
+        finally:
+            await self._yield_left()
+
+    async def _send_new(self, states: "Collection[JobState]") -> None:
+        """Send what the feed holds; no order may follow one like it that is in these states."""
+        if states:
             async for rows in self._rows(states):
-                run.note_unknown([row.order for row in rows if row.known.proof != ALIKE])
-        await run.start(streamed=self.streamed)
-        await run.work()
-        if not run.is_over:
-            await run.drain("the journal or a collaborator failed")
-        run.add_unsent()
-        await run.close_input()
-        self._run = None
-        failure = run.failure or lease.failure or source.failure
+                unlike = [row.order for row in rows if row.known.proof != ALIKE]
+                self._feed.note_unknown(unlike)
+        self._senders = []
+        try:
+            self._begin_sending()
+            await self._wait_for(self._senders)
+        finally:  # also if a signal handler raised: what is yielded must stay true
+            if not all(sender.done() for sender in self._senders):
+                self.gate.stop("the job was interrupted, or its journal or a collaborator failed")
+                self._end_unsent()
+                await self._wait_out(self._senders)
+            failure = self._failure_of(self._senders)
+            self._give_up_feed()
+            await self._feed.aclose()
+        failure = failure or self._lease.failure or self._feed.source.raised
         if failure is not None:
             raise failure
 
@@ -440,7 +421,7 @@ class JobRunner(Runner):
         async for rows in self._rows((JobState.UNKNOWN,)):
             if not self._operation.recovered_by:
                 held = {row.index: _for_a_person(self._operation, row) for row in rows}
-                await self._lease.recover(held)
+                await self._keep(held)
                 continue
             if not self._may_look:
                 break
@@ -464,10 +445,10 @@ class JobRunner(Runner):
         names = {row.order.transaction_id for row in rows}
         beside: Beside = defaultdict(dict)
         known = {row.index: row for row in rows}
-        for row in await self._lease.rows_of(names, tuple(JobState)):
+        for row in await self._lease.read(lambda orders: orders.of(names, tuple(JobState))):
             known[row.index] = row
             beside[row.order.transaction_id][row.index] = row.state
-        if (witness := await self._lease.witness()) is not None:
+        if (witness := await self._lease.read(Orders.witness)) is not None:
             known[witness.index] = witness
         # Each request ended no earlier than this process took the job over: what an earlier process
         # noted is of a clock that may have been behind.
@@ -490,16 +471,29 @@ class JobRunner(Runner):
                 known = _found(outcome, hold=hold, resend=self._recovery.resend_absent)
                 together[name] |= {} if known is None else {index: known}
         names = list(together)
-        writes = [self._lease.recover(together[name], beside=beside[name]) for name in names]
-        kept = await asyncio.gather(*writes)
+        kept = await asyncio.gather(*(self._keep(together[name], beside[name]) for name in names))
         again = [name for name, is_kept in zip(names, kept, strict=True) if is_kept]
         return sum(one.state is JobState.NEW for name in again for one in together[name].values())
 
-    async def _rows(self, states: "Collection[JobState]") -> "AsyncIterator[list[Row]]":
-        last = -1
-        while rows := await self._lease.rows(states, after=last, limit=_ROWS_AT_ONCE):
-            yield rows
-            last = rows[-1].index
+    def _keep(
+        self, found: dict[int, Known], beside: "dict[int, JobState] | None" = None
+    ) -> "asyncio.Future[bool]":
+        what = "keep what was found out"
+        return self._lease.change(what, lambda orders: orders.recover(found, beside=beside))
+
+    async def _rows(
+        self, states: "Collection[JobState]", first: int = 0, last: int = ANYWHERE
+    ) -> "AsyncIterator[list[Row]]":
+        """Yield the rows in some states, page by page."""
+        is_over = False
+        while not is_over:
+            read = functools.partial(
+                Orders.rows, states=states, after=first - 1, last=last, limit=_ROWS_AT_ONCE
+            )
+            if rows := await self._lease.read(read):
+                yield rows
+                first = rows[-1].index + 1
+            is_over = len(rows) < _ROWS_AT_ONCE
 
     @property
     def _may_look(self) -> bool:
@@ -507,14 +501,18 @@ class JobRunner(Runner):
 
     # Yielded
 
+    def _show(self, chunk: "ChunkResult") -> None:
+        """Add what of a chunk is yielded at once."""
+        if (final := self._yielded.pick(chunk)) is not None:
+            self.results.add(final)
+        self.changed.set()
+
     async def _yield_left(self) -> None:
         """Yield what was not yielded so far, as it stands in the journal."""
-        lease = self._lease
         with contextlib.suppress(LeaseLostError):  # `_lose` was called
-            await self._renewed(lease.confirm)
+            await self._renewed(self._lease.confirm)
         for first, last in self._yielded.gaps(_ROWS_AT_ONCE):
-            between = {"after": first - 1, "last": last}
-            rows = await lease.rows(tuple(JobState), **between, limit=_ROWS_AT_ONCE)
+            rows = [row async for page in self._rows(tuple(JobState), first, last) for row in page]
             for block in self._yielded.left(
                 rows,
                 ours=lambda: self._lost is None,
@@ -565,6 +563,7 @@ class JobRunner(Runner):
             self._lost = error
             self.gate.stop("the lease of the job was lost")
             self._end_unsent()
+            self.changed.set()
 
     async def _aside(self, work: "Coroutine[Any, Any, T]") -> T | None:
         """Do what sends nothing, until the job is left or its time is over; then return None."""
@@ -597,8 +596,7 @@ class NewOrders(Source):
         has: Says which orders were yielded.
     """
 
-    packs = True
-    keeps = True
+    is_stored = True
 
     def __init__(
         self,
@@ -606,7 +604,6 @@ class NewOrders(Source):
         given: "Sequence[object] | None",
         has: "Callable[[int], bool]",
     ) -> None:
-        self.failure: JournalError | None = None
         self._lease = lease
         self._given = given
         self._has = has
@@ -642,11 +639,7 @@ class NewOrders(Source):
 
         The one behind it is read once what was taken has been recorded and sent.
         """
-        try:
-            page = await self._reading()
-        except JournalError as error:
-            self.failure = error
-            raise
+        page = await self._reading()
         self._ahead = None
         if not page:
             self.ended = True
@@ -673,8 +666,10 @@ class NewOrders(Source):
         return self._ahead
 
     async def _read(self) -> "list[Group]":
-        given = self._given
-        page = await self._lease.new(after=self._last, limit=_READ_AHEAD, orders=given is None)
+        given, after = self._given, self._last
+        page = await self._lease.read(
+            lambda orders: orders.new(after=after, limit=_READ_AHEAD, orders=given is None)
+        )
         return (
             page if given is None else [(found, [given[at] for at in found]) for found, _ in page]
         )
@@ -687,7 +682,7 @@ class NewOrders(Source):
             self._ahead.cancel()
             (page,) = await asyncio.gather(self._ahead, return_exceptions=True)
             if isinstance(page, JournalError):
-                self.failure = page
+                self.raised = page
 
 
 # Recovery

@@ -115,17 +115,16 @@ class Source(abc.ABC):
     Attributes:
         ended: Whether every order was pulled.
         collection: All orders, where the input is a collection; None where it is not.
-        packs: Whether each pull gives the orders of one request, which others may not join.
         waits: Whether pulling may wait for the caller's code.
-        keeps: Whether what was not pulled is safe where it is, and need not become an outcome.
+        is_stored: Whether a journal has the orders: each pull gives those of one request, which
+            others may not join, and what was not pulled need not become an outcome.
         raised: What the input raised.
     """
 
     ended: bool = False
     collection: tuple[object, ...] | None = None
-    packs: bool = False
     waits: bool = False
-    keeps: bool = False
+    is_stored: bool = False
     raised: BaseException | None = None
 
     @abc.abstractmethod
@@ -304,7 +303,7 @@ class OrderFeed:
         if not (self._waiting or self.refused):
             return self.chunk_size
         fitting = len(self._fitting())
-        if self.source.packs and fitting:
+        if self.source.is_stored and fitting:
             return 0
         others = len(self._waiting) - fitting
         most = self.chunk_size - max(fitting, len(self.refused))

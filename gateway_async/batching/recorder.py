@@ -6,6 +6,7 @@ share a commit. This module does not know how a chunk is sent, or how the journa
 """
 
 import asyncio
+import itertools
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway_async.batching.baseline import SEND_ANYWAY
@@ -16,7 +17,7 @@ from gateway_async.errors import (
     OutcomeUnknownError,
     RejectedError,
 )
-from gateway_async.journal.rows import ALIKE, BY_OPERATOR, Known, written_item
+from gateway_async.journal.rows import ALIKE, BY_OPERATOR, Known, noted, written_item
 from gateway_async.journal.states import JobState
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OperationClass
@@ -24,11 +25,12 @@ from gateway_async.wire.decode import identifier
 from gateway_async.wire.records import storable_item
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 
     from gateway_async.batching.feed import Chunk
     from gateway_async.batching.judge import Judgement
     from gateway_async.errors import AlikeRefundError
+    from gateway_async.journal.chunks import Orders
     from gateway_async.journal.leases import Lease
     from gateway_async.operations import Operation
 
@@ -42,6 +44,7 @@ _STATES = {
     OutcomeStatus.DECLINED: JobState.DECLINED,
     OutcomeStatus.UNKNOWN: JobState.UNKNOWN,
 }
+_OUTCOMES = "keep the outcomes"
 _IS_HELD = "; it is held until you decide whether it is to be sent (`resolve`)"
 
 
@@ -54,12 +57,16 @@ class IntentRecorder:
         lease: The lease of the job.
         operation: The operation of its orders.
         once: Whether a payout is held where another job may have paid it.
+
+    Attributes:
+        requests: The numbers of the requests, which must differ under one lease.
     """
 
     def __init__(self, lease: "Lease", operation: "Operation", *, once: bool = False) -> None:
         self.lease = lease
         self.operation = operation
         self.once = once
+        self.requests: Iterator[int] = itertools.count(1)
         # The outcomes being written, by worker.
         self._recordings: dict[asyncio.Task[Any] | None, asyncio.Future[None]] = {}
 
@@ -97,7 +104,7 @@ class IntentRecorder:
             references: By transaction, the refund references it has already.
             marker: What the marker of each refund begins with, if any is sent.
         """
-        return Intent(self, chunk, {"references": references, "marker": marker})
+        return Intent(self, chunk, noted(references, marker))
 
     async def made_beside(self, index: int, order: Any) -> "tuple[Collection[str], int] | None":  # noqa: ANN401  # a refund
         """Return which refunds like an order this job may have made.
@@ -106,7 +113,8 @@ class IntentRecorder:
             Their references, and how many more there may be; None if a person has decided that the
             order is to be sent.
         """
-        rows = await self.lease.rows_of({order.transaction_id}, tuple(JobState))
+        names = {order.transaction_id}
+        rows = await self.lease.read(lambda orders: orders.of(names, tuple(JobState)))
         if any(row.index == index and row.known.proof == BY_OPERATOR for row in rows):
             return None
         beside = [row for row in rows if row.index != index]
@@ -130,7 +138,7 @@ class IntentRecorder:
             )
             for index, error in zip(chunk.indices, errors, strict=True)
         }
-        await self.lease.hold(held)
+        await self.lease.change("hold orders", lambda orders: orders.hold(held), alive=True)
 
 
 class Intent:
@@ -141,12 +149,12 @@ class Intent:
         is_refused: Whether the journal could not record it.
     """
 
-    def __init__(self, recorder: IntentRecorder, chunk: "Chunk", noted: dict[str, Any]) -> None:
+    def __init__(self, recorder: IntentRecorder, chunk: "Chunk", sent: str) -> None:
         self.request: int | None = None
         self.is_refused: bool = False
         self._recorder = recorder
         self._chunk = chunk
-        self._noted = noted
+        self._sent = sent
 
     async def keep(self) -> None:
         """Record the intent; if that raises, the chunk must not be sent.
@@ -155,14 +163,18 @@ class Intent:
             DuplicateOrderError: For a payout that another job may have paid; it is held.
             JournalError: If it could not be recorded.
         """
-        recorder, held = self._recorder, ""
-        recorded = recorder.lease.intend(self._chunk.indices, **self._noted, once=recorder.once)
+        recorder, request, held = self._recorder, next(self._recorder.requests), ""
+
+        def intend(orders: "Orders") -> str:
+            return orders.intend(request, self._chunk.indices, self._sent, once=recorder.once)
+
+        recorded = recorder.lease.change("keep what is about to be sent", intend, alive=True)
         try:
             await uninterrupted(recorded)
         finally:  # a cancellation comes once it is recorded
             self.is_refused = recorded.exception() is not None
             if not self.is_refused:
-                request, held = recorded.result()
+                held = recorded.result()
                 self.request = None if held else request
         await recorder.recorded()
         if held:
@@ -172,11 +184,15 @@ class Intent:
         """Record that nothing was sent: the orders are new again."""
         if (request := self.request) is None:
             return
-        withdrawn = self._recorder.lease.withdraw(request, self._chunk.indices)
+        withdrawn = self._withdraw(request)
         try:
             await uninterrupted(withdrawn)
         finally:  # a cancellation comes once it is recorded
             self.request = request if withdrawn.exception() is not None else None
+
+    def _withdraw(self, request: int) -> "asyncio.Future[None]":
+        what, indices = "keep that nothing was sent", self._chunk.indices
+        return self._recorder.lease.change(what, lambda orders: orders.withdraw(request, indices))
 
     def check(self) -> None:
         """Raise if the lease is lost; called right before the first byte is written."""
@@ -195,26 +211,29 @@ class Intent:
     def _record(
         self, result: AnsweredChunk | FailedChunk, judgement: "Judgement | None"
     ) -> "asyncio.Future[None]":
-        lease, request, indices = self._recorder.lease, self.request or 0, result.indices
+        request, indices = self.request or 0, result.indices
         if result.sending is None:
-            return lease.withdraw(request, indices)
-        ended_at = result.sending.ended_at
+            return self._withdraw(request)
+        ended_at, operation = result.sending.ended_at, self._recorder.operation
         if isinstance(result, FailedChunk):
-            failed = _known(result.status, result.error, "")
-            return lease.settle(request, dict.fromkeys(indices, failed), ended_at=ended_at)
-        judgement = judgement or result.judgement()
-        operation = self._recorder.operation
-        references = _references(operation.reference_field, judgement.items)
-        if operation.kind is OperationClass.KEYED:
-            (items,), (verdict,) = judgement.items, judgement.verdicts
-            item = written_item(storable_item(operation.record_class, items[0])) if items else ""
-            known = _known(*verdict, references[0])._replace(item=item)
-            return lease.settle(request, {indices[0]: known}, ended_at=ended_at)
-        if result.is_echoed or {s for s, _ in judgement.verdicts} == {OutcomeStatus.SUCCEEDED}:
-            return lease.succeed(request, indices, references, ended_at=ended_at)
-        verdicts = zip(indices, judgement.verdicts, references, strict=True)
-        found = {index: _known(*verdict, reference) for index, verdict, reference in verdicts}
-        return lease.settle(request, found, ended_at=ended_at)
+            found = dict.fromkeys(indices, _known(result.status, result.error, ""))
+        else:
+            judgement = judgement or result.judgement()
+            references = _references(operation.reference_field, judgement.items)
+            is_keyed = operation.kind is OperationClass.KEYED
+            if not is_keyed and {s for s, _ in judgement.verdicts} == {OutcomeStatus.SUCCEEDED}:
+                return self._recorder.lease.change(
+                    _OUTCOMES,
+                    lambda orders: orders.succeed(request, indices, references, ended_at=ended_at),
+                )
+            verdicts = zip(indices, judgement.verdicts, references, strict=True)
+            found = {index: _known(*verdict, reference) for index, verdict, reference in verdicts}
+            if is_keyed and (items := judgement.items[0]):
+                item = written_item(storable_item(operation.record_class, items[0]))
+                found = {index: known._replace(item=item) for index, known in found.items()}
+        return self._recorder.lease.change(
+            _OUTCOMES, lambda orders: orders.settle(request, found, ended_at=ended_at)
+        )
 
     async def _add_once(
         self,

@@ -41,7 +41,7 @@ from gateway_async.session import CALL_CANCELLED, DEADLINE_PASSED, Gate, is_canc
 from gateway_async.settings import BatchPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Coroutine, Sequence
 
     from gateway_async.batching.baseline import References
     from gateway_async.batching.recorder import IntentRecorder
@@ -75,29 +75,20 @@ class Runner(abc.ABC):
         gate: Whether requests may leave.
         result: The outcome of every order, once it is over.
         streamed: Whether the caller takes outcomes as they come; workers wait when they pile up.
-        span: The telemetry of the batch; None for a part of another batch.
+        span: The telemetry of the batch; None for the look-ups of a recovery.
 
     Args:
         record_class: The class of its records.
         policy: Concurrency, deadline, drain time.
-        part_of: The runner whose results and gate it shares; None if it has its own.
     """
 
-    def __init__(
-        self, record_class: type[Any], policy: BatchPolicy, part_of: "Runner | None" = None
-    ) -> None:
-        self.results: Results
-        self.gate: Gate
-        self.changed: asyncio.Event
-        if part_of is not None:
-            self.results, self.gate, self.changed = part_of.results, part_of.gate, part_of.changed
-        else:
-            self.results = Results(record_class)
-            self.gate = Gate(
-                deadline=asyncio.get_running_loop().time() + (policy.deadline_seconds or math.inf),
-                drain_seconds=policy.drain_seconds,
-            )
-            self.changed = asyncio.Event()
+    def __init__(self, record_class: type[Any], policy: BatchPolicy) -> None:
+        self.results: Results = Results(record_class)
+        self.gate: Gate = Gate(
+            deadline=asyncio.get_running_loop().time() + (policy.deadline_seconds or math.inf),
+            drain_seconds=policy.drain_seconds,
+        )
+        self.changed: asyncio.Event = asyncio.Event()
         self.result: BatchResult[Any, Any] | None = None
         self.streamed = False
         self.span: BatchSpan | None = None
@@ -165,7 +156,10 @@ class Runner(abc.ABC):
     @property
     def failure(self) -> BaseException | None:
         """The exception that ended a worker: of the input, a collaborator, or a cancellation."""
-        ended = [worker for worker in self._workers if worker.done()]
+        return self._failure_of(self._workers)
+
+    def _failure_of(self, workers: "Sequence[asyncio.Task[None]]") -> BaseException | None:
+        ended = [worker for worker in workers if worker.done()]
         errors = [worker.exception() for worker in ended if not worker.cancelled()]
         error = next((error for error in errors if error is not None), None)
         is_cut = self._may_be_cut and any(worker.cancelled() for worker in ended)
@@ -204,16 +198,31 @@ class Runner(abc.ABC):
             The cancellation that cut the waiting short, if one did.
         """
         self.leave(reason)
-        interruption = await self._wait(self._policy.drain_seconds)
-        while not self.is_over:
-            self.abandon()
-            interruption = await self._wait(None) or interruption
+        return await self._wait_out(self._workers)
+
+    async def _wait_out(
+        self, workers: "Sequence[asyncio.Task[None]]"
+    ) -> asyncio.CancelledError | None:
+        """Wait for workers up to the drain time, then cancel them."""
+        interruption: asyncio.CancelledError | None = None
+        seconds: float | None = self._policy.drain_seconds
+        while pending := [worker for worker in workers if not worker.done()]:
+            if seconds is None:
+                self.abandon()
+            try:
+                await asyncio.wait(pending, timeout=seconds)
+            except asyncio.CancelledError as cancelled:
+                interruption = cancelled
+            seconds = None
         return interruption
 
     async def work(self) -> None:
         """Wait until every worker has ended, or one has failed."""
-        if not self.is_over:
-            await asyncio.wait(self._workers, return_when=asyncio.FIRST_EXCEPTION)
+        await self._wait_for(self._workers)
+
+    async def _wait_for(self, workers: "Sequence[asyncio.Task[None]]") -> None:
+        if not all(worker.done() for worker in workers):
+            await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
 
     async def complete(self) -> "BatchResult[Any, Any]":
         """Start, wait for the end, and return the result; a cancellation drains first.
@@ -256,24 +265,17 @@ class Runner(abc.ABC):
             raise error
         return self.result
 
-    async def _wait(self, seconds: float | None) -> asyncio.CancelledError | None:
-        try:
-            if not self.is_over:
-                await asyncio.wait(self._workers, timeout=seconds)
-        except asyncio.CancelledError as cancelled:
-            return cancelled
-        return None
-
-    def _begin(self, work: "Coroutine[Any, Any, None]", name: str) -> None:
-        """Start a worker."""
+    def _start_worker(
+        self, work: "Coroutine[Any, Any, None]", name: str, workers: "list[asyncio.Task[None]]"
+    ) -> None:
         create = asyncio.get_running_loop().create_task
         worker = self.span.run(create, work, name=name) if self.span else create(work, name=name)
         worker.add_done_callback(lambda _: self.changed.set())
-        self._workers.append(worker)
+        workers.append(worker)
 
 
 class BatchRunner(Runner):
-    """A batch under way, of orders from an input, or of a job's orders.
+    """A batch under way; a job is one, too, whose feed reads a journal.
 
     Args:
         session: The way to the gateway.
@@ -281,16 +283,9 @@ class BatchRunner(Runner):
         orders: The input.
         policy: Concurrency, chunk size, duplicates, time limits.
         recovery: Whether refunds carry a marker, or their earlier refunds are looked up first.
-        part_of: The job; None for a batch without a journal.
-        recorder: Records each chunk in the job's journal; the job has checked its orders.
-        pick: Returns the outcomes of a chunk that may be yielded now; None to yield all.
-        marker: The beginning that the refunds' markers share, where markers are sent; None for a
-            new one.
-        began_at: When the job was submitted, in seconds since the epoch; None for now. The guard
-            against alike refunds looks back `hold_alike_hours` from here.
     """
 
-    def __init__(  # noqa: PLR0913  # one keyword a setting
+    def __init__(
         self,
         session: "Session",
         operation: "Operation",
@@ -298,30 +293,46 @@ class BatchRunner(Runner):
         *,
         policy: BatchPolicy,
         recovery: "RecoveryPolicy",
-        part_of: Runner | None = None,
-        recorder: "IntentRecorder | None" = None,
-        pick: "Callable[[ChunkResult], ChunkResult | None] | None" = None,
-        marker: str | None = None,
-        began_at: float | None = None,
     ) -> None:
-        super().__init__(operation.record_class, policy, part_of)
-        self._pick = pick
-        self._recorder = recorder
-        is_refund = operation is REFUND
-        is_marked = is_refund and recovery.refund_evidence == "marker"
-        if not is_marked:
-            marker = None
-        elif marker is None:
-            marker = f"ga-{uuid.uuid4().hex[:12]}"
+        super().__init__(operation.record_class, policy)
         self._session = session
         self._operation = operation
+        self._recovery = recovery
+        self._is_marked = operation is REFUND and recovery.refund_evidence == "marker"
+        self._needs_baseline = operation is REFUND and recovery.record_baseline
+        self._senders = self._workers  # the tasks that send; a job has another, which begins them
+        self._look_ups: list[Sender] = []
+        self._no_references: References = {}  # shared: one a chunk would stay with its result
+        self._made: Counter[int] = Counter()
+        self._turns = asyncio.Semaphore(_ENCODED_AT_ONCE)
+        self._failed_in_a_row = 0
+        self._alarm: asyncio.TimerHandle | None = None
+        self._open_feed(orders, policy, marker=uuid.uuid4().hex[:12], began_at=time.time())
+
+    def _open_feed(
+        self,
+        orders: object,
+        policy: BatchPolicy,
+        *,
+        marker: str,
+        began_at: float,
+        recorder: "IntentRecorder | None" = None,
+    ) -> None:
+        """Prepare to send some orders.
+
+        Args:
+            orders: The orders.
+            policy: Chunk size, concurrency, duplicates.
+            marker: What tells the refunds' markers, where they are sent, from those of others.
+            began_at: When the orders were handed in, in seconds since the epoch: the guard against
+                alike refunds looks back `hold_alike_hours` from here.
+            recorder: Records each chunk in a job's journal; the job has checked its orders.
+        """
+        begins = f"ga-{marker}" if self._is_marked else None
+        session, operation, is_job = self._session, self._operation, recorder is not None
+        self._recorder = recorder
         self._feed = OrderFeed(
-            operation,
-            session.dialect,
-            policy,
-            orders,
-            marker=marker,
-            checked=recorder is not None,
+            operation, session.dialect, policy, orders, marker=begins, checked=is_job
         )
         self._sender = Sender(
             session,
@@ -330,21 +341,12 @@ class BatchRunner(Runner):
             results=self.results,
             add=self._add,
             recorder=recorder,
-            marker=marker,
+            marker=begins,
             alone=policy.duplicates == "reject",
         )
-        self._look_ups: list[Sender] = []
-        self._needs_baseline = is_refund and (
-            recovery.record_baseline or (recorder is not None and not is_marked)
-        )
-        self._no_references: References = {}  # shared: one a chunk would stay with its result
-        hours, began_at = recovery.hold_alike_hours, time.time() if began_at is None else began_at
+        hours = self._recovery.hold_alike_hours
         self._alike_since = None if hours is None else began_at - hours * SECONDS_AN_HOUR
-        self._counts_made = recorder is None and policy.duplicates != "reject"
-        self._made: Counter[int] = Counter()
-        self._turns = asyncio.Semaphore(_ENCODED_AT_ONCE)
-        self._failed_in_a_row = 0
-        self._alarm: asyncio.TimerHandle | None = None
+        self._counts_made = not is_job and policy.duplicates != "reject"
 
     @property
     def progress(self) -> "Progress":
@@ -368,28 +370,33 @@ class BatchRunner(Runner):
         except asyncio.CancelledError as cancelled:
             self.gate.stop(CALL_CANCELLED)
             await self.finish(cancelled)
-        self._begin_workers()
-        if self.gate.deadline < math.inf:
-            loop = asyncio.get_running_loop()
-            self._alarm = loop.call_at(self.gate.deadline, self._end_waiting)
+        self._begin()
 
-    def _begin_workers(self) -> None:
+    def _begin(self) -> None:
+        """Start the tasks with whose end the batch is over."""
+        self._begin_sending()
+
+    def _begin_sending(self) -> None:
+        """Start the workers that take chunks from the feed and send them."""
         have_begun = False
         try:
             for number in range(self._policy.concurrency):
-                self._begin(self._work(), f"{self._operation} worker {number}")
+                name = f"{self._operation} worker {number}"
+                self._start_worker(self._work(), name, self._senders)
             have_begun = True
         finally:
             if not have_begun:  # nothing waits for the tasks that were made
                 self.gate.stop("the batch could not begin")
                 self.abandon()
-
-    def note_unknown(self, orders: "Sequence[Any]") -> None:
-        """Note orders of the same job that may be done: none like them may follow."""
-        self._feed.note_unknown(orders)
+        if self.gate.deadline < math.inf:
+            loop = asyncio.get_running_loop()
+            self._alarm = loop.call_at(self.gate.deadline, self._end_waiting)
 
     def add_unsent(self) -> None:
         """Add, once the workers have ended, what was never sent."""
+        self._give_up_feed()
+
+    def _give_up_feed(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
         reason = self.gate.stop_reason or "the batch ended before"
@@ -398,7 +405,7 @@ class BatchRunner(Runner):
 
     @property
     def _is_exhausted(self) -> bool:
-        return self._feed.is_exhausted or self._feed.source.keeps  # a journal loses nothing
+        return self._feed.is_exhausted
 
     async def close_input(self) -> None:
         """Close the input, if it was not taken to its end."""
@@ -420,7 +427,7 @@ class BatchRunner(Runner):
             sender.withdraw_unsent()
 
     def _cancel_idle(self) -> None:
-        for worker in self._workers:
+        for worker in self._senders:
             if not self._sender.is_busy(worker):
                 worker.cancel()
 
@@ -481,7 +488,7 @@ class BatchRunner(Runner):
         """
         source, gate = self._feed.source, self.gate
         is_too_late = source.waits and gate.is_too_late
-        is_kept = source.keeps and gate.stop_reason is not None
+        is_kept = source.is_stored and gate.stop_reason is not None
         return not (self._is_leaving or self._feed.is_broken or is_too_late or is_kept)
 
     def _note_result(self, error: GatewayError | None) -> None:
@@ -510,10 +517,7 @@ class BatchRunner(Runner):
             self._feed.release(chunk)
 
     def _show(self, chunk: "ChunkResult") -> None:
-        """Add the outcomes of a chunk that may be yielded now."""
-        seen = chunk if self._pick is None else self._pick(chunk)
-        if seen is not None:
-            self.results.add(seen)
+        self.results.add(chunk)
         self.changed.set()
 
     # The baseline: earlier refunds of a chunk's transactions

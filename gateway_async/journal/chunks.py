@@ -283,7 +283,7 @@ class Orders:
         for position, request_id, job_id, at, name in found:
             yield position, request_id, name, Orders(self.transaction, job_id).known_at(at)
 
-    def hold_paid(self, index: int) -> str:
+    def _hold_paid(self, index: int) -> str:
         """Hold a payout that another job has begun, or paid; return why, or nothing.
 
         A person may have decided that it is to be sent all the same.
@@ -300,10 +300,24 @@ class Orders:
                 return text
         return ""
 
-    def intend(self, request: int, indices: "Sequence[int]", sent: str) -> None:
-        """Record that orders are about to be sent."""
+    def intend(
+        self, request: int, indices: "Sequence[int]", sent: str, *, once: bool = False
+    ) -> str:
+        """Record that new orders are about to be sent: they are in flight.
+
+        Args:
+            request: The number of their request.
+            indices: Their positions, ascending; at least one.
+            sent: What `noted` writes of the request.
+            once: Whether they are a payout, which is held where another job may have paid it.
+
+        Returns:
+            Why it is held and must not be sent; empty where it may.
+        """
+        if once and (held := self._hold_paid(indices[0])):
+            return held
         if self._is_whole(_INTEND, indices, request=request, sent=sent):
-            return
+            return ""
 
         def change(known: Known, _: int) -> Known:
             # A person's decision to send an order holds until its request ends: see `withdraw`.
@@ -311,6 +325,7 @@ class Orders:
             return Known(JobState.INTENT, proof=proof, note=known.note, request=request, sent=sent)
 
         self._change(Transition.INTEND, indices, change)
+        return ""
 
     def withdraw(self, request: int, indices: "Sequence[int]") -> None:
         """Record that nothing of orders in flight was sent, which is proved: they are new."""

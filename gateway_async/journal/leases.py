@@ -7,7 +7,6 @@ view of how long a lease runs is always shorter than the database's, as long as 
 goes on.
 """
 
-import itertools
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,18 +20,16 @@ from gateway_async.errors import (
     JournalError,
     LeaseLostError,
 )
-from gateway_async.journal.chunks import ANYWHERE, Orders
-from gateway_async.journal.rows import JobRow, SliceStatus, noted, storable
+from gateway_async.journal.chunks import Orders
+from gateway_async.journal.rows import JobRow, SliceStatus, storable
 from gateway_async.journal.states import UNFINISHED
 from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from gateway_async.journal.database import Database, Transaction
-    from gateway_async.journal.rows import Known, Row
-    from gateway_async.journal.states import JobState
 
 T = TypeVar("T")
 
@@ -149,7 +146,6 @@ class Lease:
         self._seconds = seconds
         self._runs_from = taken_at
         self._is_lost = False
-        self._requests = itertools.count(1)
         self.failure: JournalError | None = None
         self.on_lost: Callable[[LeaseLostError], None] = lambda _: None
 
@@ -215,121 +211,29 @@ class Lease:
         seconds = self._seconds
         return await self._run("finish the slice", lambda tx: finish_slice(tx, self.key, seconds))
 
-    # What is known of its orders; see `Orders`.
-
-    def rows(
-        self,
-        states: "Collection[JobState]",
-        *,
-        after: int = -1,
-        limit: int = 1000,
-        last: int = ANYWHERE,
-    ) -> "asyncio.Future[list[Row]]":
-        """Read rows in these states, behind one position and up to another."""
-        return self.read(lambda orders: orders.rows(states, after=after, limit=limit, last=last))
-
-    def new(
-        self, *, after: int, limit: int, orders: bool
-    ) -> "asyncio.Future[list[tuple[Sequence[int], Sequence[Any]]]]":
-        """Read orders that are new, by chunk."""
-        return self.read(lambda kept: kept.new(after=after, limit=limit, orders=orders))
-
-    def rows_of(
-        self, identities: "Collection[str]", states: "Collection[JobState]"
-    ) -> "asyncio.Future[list[Row]]":
-        """Read the rows of these transactions or payouts, in any slice."""
-        return self.read(lambda orders: orders.of(identities, states))
-
-    def witness(self) -> "asyncio.Future[Row | None]":
-        """Read an order that is known to exist at the gateway."""
-        return self.read(lambda orders: orders.witness())
-
-    # Changes: each raises `LeaseLostError` if the lease is no longer ours, and `JournalError` if an
-    # order is in no state that may change so (`recover` returns False); then nothing was changed.
-
-    def withdraw(self, request: int, indices: "Sequence[int]") -> "asyncio.Future[None]":
-        """Record that nothing was sent."""
-        what = "keep that nothing was sent"
-        return self.change(what, lambda orders: orders.withdraw(request, indices))
-
-    def hold(self, found: "Mapping[int, Known]") -> "asyncio.Future[None]":
-        """Hold orders for a person."""
-        return self.change("hold orders", lambda orders: orders.hold(found), alive=True)
-
-    def settle(
-        self, request: int, found: "Mapping[int, Known]", *, ended_at: float
-    ) -> "asyncio.Future[None]":
-        """Record the outcomes of a request."""
-        return self.change(
-            "keep the outcomes", lambda orders: orders.settle(request, found, ended_at=ended_at)
-        )
-
-    def succeed(
-        self,
-        request: int,
-        indices: "Sequence[int]",
-        references: "Sequence[str]",
-        *,
-        ended_at: float,
-    ) -> "asyncio.Future[None]":
-        """Record that all orders of a request succeeded."""
-        return self.change(
-            "keep the outcomes",
-            lambda orders: orders.succeed(request, indices, references, ended_at=ended_at),
-        )
-
-    def recover(
-        self, found: "Mapping[int, Known]", *, beside: "Mapping[int, JobState] | None" = None
-    ) -> "asyncio.Future[bool]":
-        """Record what recovery found out, where the states beside are as they were."""
-        what = "keep what was found out"
-        return self.change(what, lambda orders: orders.recover(found, beside=beside))
-
-    def intend(
-        self,
-        indices: "Sequence[int]",
-        *,
-        references: "Mapping[str, frozenset[str]]",
-        marker: str | None,
-        once: bool = False,
-    ) -> "asyncio.Future[tuple[int, str]]":
-        """Record that new orders are about to be sent: they are in flight.
-
-        The lease must not have run out either, by the database's clock.
-
-        Args:
-            indices: Their positions, ascending; at least one.
-            references: By transaction, the refund references it has already.
-            marker: What the marker of each begins with, if any is sent.
-            once: Whether they are a payout, which is held where another job may have paid it.
-
-        Returns:
-            The number of the request, and why it must not be made; empty where it may.
-        """
-        request, sent = next(self._requests), noted(references, marker)
-
-        def intend(orders: Orders) -> tuple[int, str]:
-            held = orders.hold_paid(indices[0]) if once else ""
-            if not held:
-                orders.intend(request, indices, sent)
-            return request, held
-
-        return self.change("keep what is about to be sent", intend, alive=True)
+    def read(self, operation: "Callable[[Orders], T]") -> "asyncio.Future[T]":
+        """Read orders of the slice."""
+        return self._run("read the orders", lambda tx: operation(self.key.orders(tx)))
 
     def change(
         self, what: str, operation: "Callable[[Orders], T]", *, alive: bool = False
     ) -> "asyncio.Future[T]":
-        """Change orders of the slice, in a transaction that finds the lease to be ours."""
+        """Change orders of the slice, in a transaction that finds the lease to be ours.
+
+        It is begun at once. It raises `LeaseLostError` if the lease is no longer ours, and
+        `JournalError` if an order is in no state that may change so; then nothing was changed.
+
+        Args:
+            what: What is done, for errors: "keep the outcomes".
+            operation: Changes the orders.
+            alive: Whether the lease must not have run out either, by the database's clock.
+        """
 
         def change(transaction: "Transaction") -> T:
             verify(transaction, self.key, alive=alive)
             return operation(self.key.orders(transaction))
 
         return self._run(what, change, is_change=True)
-
-    def read(self, operation: "Callable[[Orders], T]") -> "asyncio.Future[T]":
-        """Read orders of the slice."""
-        return self._run("read the orders", lambda tx: operation(self.key.orders(tx)))
 
     def _run(
         self, what: str, operation: "Callable[[Transaction], T]", *, is_change: bool = False

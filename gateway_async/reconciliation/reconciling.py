@@ -190,7 +190,7 @@ class _Run(Runner):
         if wrong:
             text = f"of {len(entries)} ledger entries are wrong, so nothing was looked up"
             raise refusal(wrong, text)
-        self._begin(self._work(), "reconciliation")
+        self._start_worker(self._work(), "reconciliation", self._workers)
 
     def add_unsent(self) -> None:
         """Record, once the worker has ended, what was taken in and not looked up."""

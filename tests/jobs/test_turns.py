@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway_async import BatchPolicy, NotSentError, RetryPolicy
-from gateway_async.batching.runner import BatchRunner
+from gateway_async.jobs import JobRunner
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from tests.jobs.books import (
@@ -112,12 +112,12 @@ async def test_what_waits_is_sent_no_more_once_a_job_that_was_cut_short_called_i
 ) -> None:
     orders, turnstile = seeded(sandbox, 6), Turnstile()
 
-    async def alarmed(run: BatchRunner) -> None:
+    async def alarmed(run: JobRunner, _: object) -> None:
         while not run.results.finished:  # noqa: ASYNC110  # the first refund is made; the second waits for its turn
             await asyncio.sleep(0)
         raise AlarmError
 
-    monkeypatch.setattr(BatchRunner, "work", alarmed)
+    monkeypatch.setattr(JobRunner, "_wait_for", alarmed)
     gateway = make(limiter=turnstile)
     told: list[Any] = []
     with contextlib.suppress(AlarmError):
