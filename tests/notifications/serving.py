@@ -1,14 +1,13 @@
-"""A receiver behind real servers, and somebody who posts to it."""
+"""A receiver over ASGI and behind real servers, and somebody who posts to it."""
 
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlencode
 
 import aiohttp
-import attrs
 import uvicorn
 from aiohttp import web
 from starlette.applications import Starlette
@@ -18,73 +17,31 @@ from gateway_async.notifications import NotificationReceiver
 
 FORM = "application/x-www-form-urlencoded"
 PATH = "/notify"
+MOUNTS: dict[str, Callable[[NotificationReceiver], Any]] = {
+    "uvicorn": lambda receiver: receiver,
+    "a route of Starlette": lambda receiver: Starlette(routes=[Route(PATH, receiver)]),
+    "a mount of Starlette": lambda receiver: Starlette(routes=[Mount(PATH, receiver)]),
+}
+SERVERS = ("aiohttp.web", *MOUNTS)
 
 
-@attrs.frozen
 class Poster:
     """Posts to a receiver, as the gateway or anybody else."""
 
-    url: str
-    http: aiohttp.ClientSession
+    def __init__(self, url: str, http: aiohttp.ClientSession) -> None:
+        self.url = url
+        self._http = http
 
-    async def post(self, data: Any = b"", *, method: str = "POST", **headers: str) -> int:
-        """Return the status that is answered."""
-        status, _ = await self.answer(data, method=method, **headers)
-        return status
-
-    async def answer(
-        self, data: Any = b"", *, method: str = "POST", **headers: str
-    ) -> tuple[int, str]:
+    async def answer(self, data: Any, method: str = "POST", **headers: str) -> tuple[int, str]:
         """Return status and text of the answer."""
         named = {"Content-Type": FORM, **{n.replace("_", "-"): v for n, v in headers.items()}}
         sent = urlencode(data).encode() if isinstance(data, dict) else data
-        async with self.http.request(method, self.url, data=sent, headers=named) as response:
+        async with self._http.request(method, self.url, data=sent, headers=named) as response:
             return response.status, await response.text()
 
-
-@contextlib.asynccontextmanager
-async def _over_aiohttp(
-    receiver: NotificationReceiver, listening: socket.socket
-) -> AsyncIterator[None]:
-    app = web.Application()
-    app.router.add_route("*", PATH, receiver.handle)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.SockSite(runner, listening).start()
-    yield
-    await runner.cleanup()
-
-
-def _over_uvicorn(mount: Callable[[NotificationReceiver], Any]) -> Any:
-    @contextlib.asynccontextmanager
-    async def serve(
-        receiver: NotificationReceiver, listening: socket.socket
-    ) -> AsyncIterator[None]:
-        listening.listen()  # who connects before it has started waits
-        config = uvicorn.Config(mount(receiver), log_level="error", ws="none", lifespan="on")
-        server = uvicorn.Server(config)
-        serving = asyncio.create_task(server.serve([listening]))
-        yield
-        server.should_exit = True
-        await serving
-
-    return serve
-
-
-def _routed(receiver: NotificationReceiver) -> Any:
-    return Starlette(routes=[Route(PATH, receiver)])
-
-
-def _mounted(receiver: NotificationReceiver) -> Any:
-    return Starlette(routes=[Mount(PATH, receiver)])
-
-
-SERVERS = {
-    "aiohttp.web": _over_aiohttp,
-    "uvicorn": _over_uvicorn(lambda receiver: receiver),
-    "a route of Starlette": _over_uvicorn(_routed),
-    "a mount of Starlette": _over_uvicorn(_mounted),
-}
+    async def post(self, data: Any, method: str = "POST", **headers: str) -> int:
+        """Return the status that is answered."""
+        return (await self.answer(data, method, **headers))[0]
 
 
 @contextlib.asynccontextmanager
@@ -92,17 +49,31 @@ async def serving(name: str, receiver: NotificationReceiver) -> AsyncIterator[Po
     """Serve a receiver on a port of this machine."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
+        listening.listen()  # who connects before it has started waits
         slash = "/" if "mount" in name else ""  # it redirects from a mount without one
         url = f"http://127.0.0.1:{listening.getsockname()[1]}{PATH}{slash}"
-        async with aiohttp.ClientSession() as http, SERVERS[name](receiver, listening):
+        async with aiohttp.ClientSession() as http:
+            if name == "aiohttp.web":
+                app = web.Application()
+                app.router.add_route("*", PATH, receiver.handle)
+                runner = web.AppRunner(app)
+                await runner.setup()
+                await web.SockSite(runner, listening).start()
+                yield Poster(url, http)
+                await runner.cleanup()
+                return
+            mounted = MOUNTS[name](receiver)
+            server = uvicorn.Server(
+                uvicorn.Config(mounted, log_level="error", ws="none", lifespan="on")
+            )
+            serving = asyncio.create_task(server.serve([listening]))
             yield Poster(url, http)
+            server.should_exit = True
+            await serving
 
 
 async def tell(
-    receiver: Callable[[Any, Any, Any], Awaitable[None]],
-    *pieces: bytes | None,
-    method: str = "POST",
-    headers: "dict[str, str] | None" = None,
+    receiver: NotificationReceiver, *pieces: bytes | None, **headers: str
 ) -> tuple[int, str]:
     """Post over ASGI, without a server; None among the pieces is a client that goes."""
     left = list(pieces)
@@ -119,8 +90,6 @@ async def tell(
         await asyncio.sleep(0)
         sent.append(message)
 
-    named = [(n.lower().encode(), v.encode()) for n, v in (headers or {}).items()]
-    await receiver({"type": "http", "method": method, "headers": named}, receive, send)
-    if not sent:
-        return 0, ""
+    named = [(n.lower().replace("_", "-").encode(), v.encode()) for n, v in headers.items()]
+    await receiver({"type": "http", "method": "POST", "headers": named}, receive, send)
     return sent[0]["status"], sent[1]["body"].decode()
