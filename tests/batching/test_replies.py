@@ -9,10 +9,8 @@ import pytest
 from gateway_async import (
     BatchPolicy,
     BatchResult,
-    ConfigurationError,
     Dialect,
     GatewayError,
-    OrderRef,
     OutcomeStatus,
     OutcomeUnknownError,
     RejectedError,
@@ -64,31 +62,20 @@ UNREADABLE = ReplyUnreadableError
 ITEMS: dict[str, tuple[dict[str, Any], OutcomeStatus, type[GatewayError] | None]] = {
     "done": ({}, SUCCEEDED, None),
     "done as a number": ({"status": 1}, SUCCEEDED, None),
-    "done with blanks": ({"status": " 1 "}, SUCCEEDED, None),
     "done without a text": ({"text": None}, SUCCEEDED, None),
     "done and a complaint": ({"text": "2001:no funds"}, UNKNOWN, UNREADABLE),
     "done and a nested text": ({"text": {"a": 1}}, UNKNOWN, UNREADABLE),
     "declined, with a reason": ({"status": "0", "text": "2001:no"}, DECLINED, RejectedError),
-    "declined, no code": ({"status": "0", "text": "no"}, DECLINED, RejectedError),
-    "declined, no reason": ({"status": "0", "text": ""}, DECLINED, RejectedError),
     "declined as a number": ({"status": 0, "text": "2001:no"}, DECLINED, RejectedError),
     "pending": ({"status": "3", "text": "P1:wait"}, UNKNOWN, OutcomeUnknownError),
     "no meaning": ({"status": "2", "text": "P1:in process"}, UNKNOWN, UNREADABLE),
     "no meaning, no reason": ({"status": "2", "text": ""}, UNKNOWN, UNREADABLE),
-    "no meaning, null": ({"status": "2", "text": None}, UNKNOWN, UNREADABLE),
     "no status": ({"status": None, "text": "2001:no"}, UNKNOWN, UNREADABLE),
-    "an empty status": ({"status": ""}, UNKNOWN, UNREADABLE),
     "a float for a status": ({"status": 1.0}, UNKNOWN, UNREADABLE),
     "true for a status": ({"status": True}, UNKNOWN, UNREADABLE),
-    "a list for a status": ({"status": ["1"]}, UNKNOWN, UNREADABLE),
     "another amount": ({"amount": "10.01"}, UNKNOWN, UNREADABLE),
-    "the amount as a number": ({"amount": 10}, SUCCEEDED, None),
     "the amount as a float": ({"amount": 10.0}, SUCCEEDED, None),
-    "the amount without zeros": ({"amount": "10"}, SUCCEEDED, None),
     "an empty amount": ({"amount": ""}, SUCCEEDED, None),
-    "blanks for an amount": ({"amount": "   "}, SUCCEEDED, None),
-    "blanks for a currency": ({"currency": "  "}, SUCCEEDED, None),
-    "no amount": ({"amount": None}, SUCCEEDED, None),
     "an amount that is none": ({"amount": "ten"}, UNKNOWN, UNREADABLE),
     "an amount that is NaN": ({"amount": "sNaN"}, UNKNOWN, UNREADABLE),
     "an amount that is true": ({"amount": True}, UNKNOWN, UNREADABLE),
@@ -96,7 +83,6 @@ ITEMS: dict[str, tuple[dict[str, Any], OutcomeStatus, type[GatewayError] | None]
     "the currency in lower case": ({"currency": "eur"}, SUCCEEDED, None),
     "another currency": ({"currency": "USD"}, UNKNOWN, UNREADABLE),
     "another order number": ({"order_no": "N999999"}, UNKNOWN, UNREADABLE),
-    "a null order number": ({"order_no": None}, SUCCEEDED, None),
     "declined, another amount": ({"status": "0", "amount": "9"}, UNKNOWN, UNREADABLE),
 }
 
@@ -128,7 +114,6 @@ async def test_each_item_is_judged_by_itself(operation: str) -> None:
 
 TEXTS: dict[str, tuple[str, dict[str, Any], OutcomeStatus, tuple[str, ...]]] = {
     "a message of success is no complaint": ("refund", {"text": "0000:ok"}, SUCCEEDED, ()),
-    "a success without a text is none either": ("refund", {"text": "V0000"}, SUCCEEDED, ()),
     "what only a refund sends is compared": (
         *("refund", {"refund_amount": "7"}, UNKNOWN),
         ("refund_amount was", "the reply says 7"),
@@ -166,9 +151,7 @@ async def test_an_error_names_what_was_wrong(name: str) -> None:
     ("status", "message", "code", "text"),
     [
         ("0", "2101: captured", "2101", "captured"),
-        ("2", "P0001:accepted", "P0001", "accepted"),
         ("2", "pending approval", "2", "pending approval"),
-        ("2", "", "2", ""),
         (None, "2001:no", "2001", "no"),
     ],
 )
@@ -227,85 +210,32 @@ async def test_an_order_number_that_two_orders_share_names_neither() -> None:
     assert (statuses(result), result.unexpected.count) == ([UNKNOWN] * 2, 2)
 
 
-async def test_a_whole_number_for_a_transaction_is_its_text() -> None:
-    orders = orders_for("refund", made_up(1), transaction_id="2023051612301234567890")
-    items = [item_of("refund", orders[0], transaction_id=2023051612301234567890)]
-    assert statuses(await judged("refund", orders, items)) == [SUCCEEDED]
-
-
-async def test_a_single_item_without_a_list_around_it_is_taken() -> None:
-    result = await judged("refund", refunds(1), [], refund_orders=item_of("refund", refunds(1)[0]))
-    assert statuses(result) == [SUCCEEDED]
-
-
 # What the reply says as a whole
 
 
 @pytest.mark.parametrize("operation", MONEY_OPERATIONS)
-@pytest.mark.parametrize("return_status", ["1", 1, "0", "", None, 1.0, "E9"])
+@pytest.mark.parametrize("return_status", ["1", "0", None, "E9"])
 async def test_what_is_not_listed_is_judged_by_the_return_status(
     operation: str, return_status: object
 ) -> None:
     """What is listed is judged by itself, unless the reply denies that anything was done."""
     orders = orders_for(operation, made_up(3))
-    items = [
-        changed(operation, orders[0], {}),
-        changed(operation, orders[1], {"status": "0", "text": "1:no"}),
-    ]
+    refused = {"status": "0", "text": "1:no"}
+    items = [changed(operation, orders[0], {}), changed(operation, orders[1], refused)]
     dialect = Dialect(declined_statuses={"0"}, nothing_done_return_statuses={"E9"})
     result = await judged(operation, orders, items, dialect, return_status=return_status)
-    denied = return_status == "E9"
-    assert statuses(result) == (
-        [UNKNOWN, DECLINED, DECLINED] if denied else [SUCCEEDED, DECLINED, UNKNOWN]
-    )
-    if denied:
-        error = str(result[0].error)
-        assert "the reply contradicts itself" in error
-        assert f"{operation}_status '1'" in error
-        assert "return_status 'E9'" in error
+    if return_status != "E9":
+        assert statuses(result) == [SUCCEEDED, DECLINED, UNKNOWN]
+        return
+    assert statuses(result) == [UNKNOWN, DECLINED, DECLINED]
+    words = ("the reply contradicts itself", f"{operation}_status '1'", "return_status 'E9'")
+    assert all(word in str(result[0].error) for word in words)
 
 
 @pytest.mark.parametrize("listed", ["", "text", 7, {}, False])
 async def test_a_list_that_is_none_leaves_every_order_unknown(listed: Any) -> None:
     result = await judged("refund", refunds(2), [], refund_orders=listed)
     assert statuses(result) == [UNKNOWN] * 2
-
-
-@pytest.mark.parametrize("operation", EVERY)
-async def test_a_right_reply_in_any_order_is_all_success(operation: str) -> None:
-    orders = orders_for(operation, made_up(50))
-    items = [item_of(operation, order) for order in orders]
-    for listed in (items, items[::-1], items[25:] + items[:25]):
-        result = await judged(operation, orders, listed)
-        assert result.ok
-        assert [outcome.items for outcome in result] == [(item,) for item in items]
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("done_statuses", "declined_statuses"),
-        ("done_statuses", "pending_statuses"),
-        ("declined_statuses", "pending_statuses"),
-        ("done_return_statuses", "nothing_done_return_statuses"),
-    ],
-)
-def test_a_status_has_one_meaning(one: str, other: str) -> None:
-    given: dict[str, Any] = {one: {"6", "7"}, other: {"7"}}
-    with pytest.raises(ConfigurationError, match=rf"Dialect\.{one}: '7' also stands in {other}"):
-        Dialect(**given)
-
-
-@pytest.mark.parametrize("fields", ["amount", ("colour",), 5, None])
-def test_a_field_that_cannot_be_compared_is_refused(fields: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"Dialect\.echo_fields"):
-        Dialect(echo_fields={"capture": fields})
-
-
-def test_naming_the_echoes_of_one_operation_keeps_those_of_the_others() -> None:
-    dialect = Dialect(echo_fields={"refund": ("amount",)})
-    assert dialect.echo_fields["capture"] == Dialect().echo_fields["capture"]
-    assert dialect.echo_fields["refund"] == ("amount",)
 
 
 async def test_a_field_that_is_sent_under_another_name_is_still_compared() -> None:
@@ -403,44 +333,37 @@ async def test_a_payout_that_is_said_to_be_two_things_is_said_to_be_none() -> No
 STRANGER = {"transaction_id": "T999999", "query_result": "1"}
 
 
-@pytest.mark.parametrize("operation", LOOK_UPS)
-async def test_every_record_of_an_order_is_kept(operation: str) -> None:
-    refs = references(2)
-    records = [item_of(operation, refs[0], amount=str(n)) for n in range(3)]
-    listed = [records[0], item_of(operation, refs[1]), *records[1:]]
-    result = await judged(operation, refs, listed)
-    assert result.ok
-    assert result[0].items == tuple(records)
+def look_ups(operation: str) -> "dict[str, tuple[Any, dict[str, Any], list[OutcomeStatus], int]]":
+    """Name what a reply lists of two orders, its envelope, their statuses, and the strangers."""
+    first, second, other = (
+        item_of(operation, references(2)[n], amount=f"{amount}")
+        for n, amount in ((0, 1), (1, 2), (1, 3))
+    )
+    full = [first, second, other, *[STRANGER] * (FULL - 3)]
+    both, absent, unknown = [SUCCEEDED] * 2, [SUCCEEDED, ABSENT], [SUCCEEDED, UNKNOWN]
+    return {
+        "every record of an order": ([second, first, other], {}, both, 0),
+        "a missing order": ([first], {}, absent, 0),
+        "missing, and a number for the status": ([first], {"return_status": 1}, absent, 0),
+        "missing in a reply of failure": ([first], {"return_status": "0"}, unknown, 0),
+        "missing in a reply without a status": ([first], {"return_status": None}, unknown, 0),
+        "missing, and another is listed": ([first, STRANGER], {}, unknown, 1),
+        "missing, and a text is listed": ([first, "text"], {}, unknown, 1),
+        "a full reply with others may lack records": (full, {}, unknown, FULL - 3),
+        "a reply that is not quite full": (full[:-1], {}, both, FULL - 4),
+        "no list": (None, {}, [ABSENT] * 2, 0),
+        "an empty text": ("", {}, [ABSENT] * 2, 0),
+        "a text": ("text", {}, [UNKNOWN] * 2, 0),
+    }
 
 
 @pytest.mark.parametrize("operation", LOOK_UPS)
-@pytest.mark.parametrize(
-    ("strangers", "envelope", "status"),
-    [
-        ([], {}, ABSENT),
-        ([], {"return_status": 1}, ABSENT),
-        ([], {"return_status": "0"}, UNKNOWN),
-        ([], {"return_status": None}, UNKNOWN),
-        ([STRANGER], {}, UNKNOWN),
-        (["text"], {}, UNKNOWN),
-    ],
-)
-async def test_a_missing_order(
-    operation: str, strangers: list[Any], envelope: dict[str, Any], status: OutcomeStatus
-) -> None:
-    refs = references(2)
-    listed = [item_of(operation, refs[0]), *strangers]
-    result = await judged(operation, refs, listed, **envelope)
-    assert statuses(result) == [SUCCEEDED, status]
-    assert result.unexpected.count == len(strangers)
-
-
-@pytest.mark.parametrize(
-    ("listed", "status"),
-    [(None, ABSENT), ("", ABSENT), ([], ABSENT), ("text", UNKNOWN), (7, UNKNOWN)],
-)
-async def test_a_look_up_that_lists_none(listed: Any, status: OutcomeStatus) -> None:
-    assert statuses(await judged("query", references(1), [], orders_list=listed)) == [status]
+@pytest.mark.parametrize("name", look_ups("query"))
+async def test_what_a_look_up_lists(operation: str, name: str) -> None:
+    listed, envelope, expected, strangers = look_ups(operation)[name]
+    envelope = {**envelope, LIST_FIELDS[operation]: listed}
+    result = await judged(operation, references(2), [], **envelope)
+    assert (statuses(result), result.unexpected.count, result.requests) == (expected, strangers, 1)
 
 
 @pytest.mark.parametrize("operation", LOOK_UPS)
@@ -457,17 +380,14 @@ NO_MEANING = "query_result is '7', which has no meaning in the Dialect"
 @pytest.mark.parametrize(
     ("results", "status", "text"),
     [
-        (["1"], SUCCEEDED, "None"),
-        ([1], SUCCEEDED, "None"),
         (["1", "1"], SUCCEEDED, "None"),
-        (["9"], ABSENT, "None"),
+        ([1], SUCCEEDED, "None"),
         (["9", "9"], ABSENT, "None"),
         (["0"], UNKNOWN, "query_result is '0'"),
         (["1", "9"], UNKNOWN, "its records contradict each other: query_result is '1', '9'"),
         (["1", "7"], UNKNOWN, NO_MEANING),
         (["9", "7"], UNKNOWN, NO_MEANING),
         ([None], UNKNOWN, "query_result"),
-        ([""], UNKNOWN, "query_result"),
         ([1.0], UNKNOWN, "query_result"),
     ],
 )
@@ -479,123 +399,6 @@ async def test_query_result(results: list[object], status: OutcomeStatus, text: 
     assert text in str(outcome.error)
 
 
-async def test_a_refund_record_has_no_result_of_its_own() -> None:
-    result = await judged("search_refunds", references(1), [{"transaction_id": "T000000"}])
-    assert result.ok
-
-
 async def test_references_of_one_kind_are_matched_by_that_kind_alone() -> None:
     items = [{"order_no": "T000000", "transaction_id": "T000001", "query_result": "1"}]
     assert statuses(await judged("query", references(2), items)) == [ABSENT, SUCCEEDED]
-
-
-@pytest.mark.parametrize("operation", LOOK_UPS)
-@pytest.mark.parametrize(("count", "several"), [(FULL, UNKNOWN), (FULL - 1, SUCCEEDED)])
-async def test_a_full_reply_with_strangers_may_lack_records(
-    operation: str, count: int, several: OutcomeStatus
-) -> None:
-    refs = references(2)
-    one, *more = (item_of(operation, refs[n], amount="1") for n in (0, 1, 1))
-    result = await judged(operation, refs, [one, *more, *[STRANGER] * (count - 3)])
-    assert statuses(result) == [SUCCEEDED, several]
-    assert (result[1].items, result.requests) == (tuple(more), 1)
-
-
-class Books:
-    """A gateway that holds so many records of each order and lists a hundred at most."""
-
-    def __init__(self, records: dict[str, int], *, fill: int = 0) -> None:
-        self._records = records
-        self._fill = fill
-
-    def __call__(self, asked: Asked) -> dict[str, Any]:
-        items = [
-            {"transaction_id": one, "query_result": "1", "amount": f"{number}"}
-            for one in asked.transactions
-            for number in range(self._records.get(one, 0))
-        ]
-        items += [{"transaction_id": f"X{n}", "query_result": "1"} for n in range(self._fill)]
-        return reply_to(asked.operation.name, items[:FULL])
-
-
-def held(count: int, *, each: int) -> dict[str, int]:
-    """Return how many records there are of each order."""
-    return dict.fromkeys((ref.value for ref in references(count)), each)
-
-
-@pytest.mark.parametrize("operation", LOOK_UPS)
-async def test_a_reply_that_was_cut_is_asked_again_in_smaller_chunks(operation: str) -> None:
-    records = {ref.value: 1 + number % 3 for number, ref in enumerate(references(250))}
-    transport = MemoryTransport(Books(records))
-    result = await getattr(client_over(transport), operation)(references(250))
-    assert result.ok
-    assert [len(outcome.record) for outcome in result] == list(records.values())
-    assert result.requests == len(transport.asked)
-    assert max(len(asked.transactions) for asked in transport.asked) == FULL
-
-
-@pytest.mark.parametrize(
-    ("records", "requests"),
-    [
-        (held(100, each=1), 1),
-        (held(99, each=1), 1),
-        ({**held(99, each=1), "T000000": 2}, 3),
-        ({**held(50, each=0), "T000000": 99}, 1),
-    ],
-)
-async def test_only_a_full_reply_may_have_been_cut(records: dict[str, int], requests: int) -> None:
-    result = await client_over(MemoryTransport(Books(records))).query(references(len(records)))
-    assert result.requests == requests
-    assert [len(o.record or ()) for o in result] == list(records.values())
-
-
-async def test_an_absent_order_behind_a_full_reply_is_found_absent() -> None:
-    result = await client_over(MemoryTransport(Books(held(99, each=2)))).query(references(100))
-    assert [outcome.index for outcome in result.absent] == [99]
-    assert result.counts[SUCCEEDED] == 99
-
-
-@pytest.mark.parametrize("count", [100, 101, 1000])
-async def test_one_order_that_alone_fills_a_reply_is_unknown_and_the_others_are_found(
-    count: int,
-) -> None:
-    records = {**held(10, each=1), "T000003": count}
-    result = await client_over(MemoryTransport(Books(records))).query(references(10))
-    assert [outcome.index for outcome in result.unknown] == [3]
-    assert len(result[3].record or ()) == FULL
-    assert result.counts[SUCCEEDED] == 9
-
-
-async def test_a_gateway_that_ignores_the_selection_proves_no_absence() -> None:
-    """Every reply is full of strangers, whatever is asked."""
-    transport = MemoryTransport(Books({}, fill=FULL))
-    result = await client_over(transport).query(references(8))
-    assert result.counts[UNKNOWN] == 8
-    assert result.unexpected.count == FULL * len(transport.asked)
-
-
-async def test_references_of_two_kinds_go_in_requests_of_their_own() -> None:
-    refs = [
-        OrderRef(order_no=f"N{n}") if n % 2 else OrderRef(transaction_id=f"T{n}") for n in range(20)
-    ]
-
-    def answer(asked: Asked) -> dict[str, Any]:
-        kinds = {"order_no", "transaction_id"} & set(asked.fields)
-        (kind,) = kinds
-        items = [{kind: value, "query_result": "1"} for value in asked.fields[kind].split(",")]
-        return reply_to("query", items)
-
-    result = await client_over(MemoryTransport(answer)).query(refs)
-    assert result.ok
-    assert [outcome.order for outcome in result] == refs
-
-
-async def test_a_half_without_a_reply_leaves_the_other_half_as_found() -> None:
-    books = Books(held(100, each=2))
-
-    def answer(asked: Asked) -> Any:
-        return {"return_status": "0"} if asked.transactions[0] == "T000050" else books(asked)
-
-    policy = BatchPolicy(concurrency=1)
-    result = await client_over(MemoryTransport(answer), policy=policy).query(references(100))
-    assert statuses(result) == [SUCCEEDED] * 50 + [UNKNOWN] * 50
