@@ -3,19 +3,16 @@
 import argparse
 import gc
 import sys
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
-from typing import TYPE_CHECKING
 
 from tests.simulation.checks import find_problems
 from tests.simulation.running import run
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
 _AT_ONCE = 50
 
 
-def run_seeds(seeds: "Iterable[int]") -> list[str]:
+def run_seeds(seeds: Iterable[int]) -> list[str]:
     """Run some seeds, and return what went wrong, with the command that shows it again."""
     gc.disable()
     try:
@@ -23,17 +20,12 @@ def run_seeds(seeds: "Iterable[int]") -> list[str]:
     finally:
         gc.enable()
     gc.collect()  # what was dropped and never awaited or retrieved is noticed here
+    again = "    again: python -m tests.simulation --seeds 1 --trace --start"
     return [
-        f"{problem}\n    again: python -m tests.simulation --seeds 1 --start {seed} --trace"
+        f"{problem}\n{again} {story.scenario.seed}"
         for story in stories
-        for seed in (story.scenario.seed,)
         for problem in find_problems(story)
     ]
-
-
-def _parts(start: int, seeds: int) -> "Iterator[range]":
-    for first in range(start, start + seeds, _AT_ONCE):
-        yield range(first, min(first + _AT_ONCE, start + seeds))
 
 
 def main() -> int:
@@ -45,13 +37,11 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=10, help="stop after so many problems")
     parser.add_argument("--trace", action="store_true", help="print what happened")
     options = parser.parse_args()
-    if options.trace:
-        for seed in range(options.start, options.start + options.seeds):
-            story = run(seed)
-            sys.stdout.write(f"{story.scenario}\n{story.trace}\n")
-    found = 0
+    seeds, found = range(options.start, options.start + options.seeds), 0
+    for story in map(run, seeds if options.trace else ()):
+        sys.stdout.write(f"{story.scenario}\n{story.trace}\n")
     with ProcessPoolExecutor(options.jobs) as pool:
-        parts = list(_parts(options.start, options.seeds))
+        parts = [seeds[first : first + _AT_ONCE] for first in range(0, len(seeds), _AT_ONCE)]
         results = pool.map(run_seeds, parts) if options.jobs > 1 else map(run_seeds, parts)
         for problems in results:
             found += len(problems)

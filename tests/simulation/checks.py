@@ -3,50 +3,55 @@
 import asyncio
 import itertools
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gateway_async import (
     AlikeRefundError,
+    BatchResult,
     ConfigurationError,
     DuplicateOrderError,
     InvalidOrderError,
     NotSentError,
+    Outcome,
     OutcomeStatus,
     OutcomeUnknownError,
     RejectedError,
 )
-from tests.simulation.gateway import BY_HAND, LIMITS, key
-from tests.simulation.network import EPOCH
-from tests.simulation.recovery_checks import find_recovery_problems
-from tests.simulation.running import InputError, LeavingError, LimiterError
+from tests.orders import MONEY_OPERATIONS
+from tests.simulation.gateway import BY_HAND, key
+from tests.simulation.running import InputError, LeavingError, LimiterError, Story
+from tests.simulation.scenario import EPOCH
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gateway_async import Outcome
-    from tests.simulation.network import Carried
-    from tests.simulation.running import Story
-
+Outcomes = list[Outcome[Any, Any]]
+SUCCEEDED, ABSENT, DECLINED, UNKNOWN, NOT_SENT = (
+    OutcomeStatus.SUCCEEDED,
+    OutcomeStatus.ABSENT,
+    OutcomeStatus.DECLINED,
+    OutcomeStatus.UNKNOWN,
+    OutcomeStatus.NOT_SENT,
+)
 _A_MOMENT = 1e-6
+_NEVER = 1e9
 _NAMES = ("transaction_id", "order_no", "request_id")
-_ERRORS: "dict[OutcomeStatus, tuple[type[BaseException], ...]]" = {
-    OutcomeStatus.SUCCEEDED: (type(None),),  # type: ignore[dict-item]  # no error at all
-    OutcomeStatus.ABSENT: (type(None),),  # type: ignore[dict-item]  # no error at all
-    OutcomeStatus.DECLINED: (RejectedError,),
-    OutcomeStatus.UNKNOWN: (OutcomeUnknownError,),
-    OutcomeStatus.NOT_SENT: (NotSentError, InvalidOrderError, ConfigurationError),
+_ERRORS: dict[OutcomeStatus, tuple[type[Any], ...]] = {
+    SUCCEEDED: (type(None),),
+    ABSENT: (type(None),),
+    DECLINED: (RejectedError,),
+    UNKNOWN: (OutcomeUnknownError,),
+    NOT_SENT: (NotSentError, InvalidOrderError, ConfigurationError),
 }
 
 
-def find_problems(story: "Story") -> list[str]:
+def find_problems(story: Story) -> list[str]:
     """Return everything that is wrong with a run."""
-    checks = [_left_behind, _sending, _never_twice, _pauses, _turns, _in_time]
-    checks += [_batch] if story.scenario.is_batch else [_single]
+    checks = [_left_behind, _never_twice, _pauses, _in_time]
+    checks += [_sending, _turns, _batch] if story.scenario.is_batch else [_single]
     return [problem for check in checks for problem in check(story)]
 
 
-def _left_behind(story: "Story") -> "Iterator[str]":
+def _left_behind(story: Story) -> Iterator[str]:
     for what in story.stray:
         yield f"stray: {what}"
     for name in story.running:
@@ -60,26 +65,28 @@ def _left_behind(story: "Story") -> "Iterator[str]":
 # What was sent, and when
 
 
-def _sending(story: "Story") -> "Iterator[str]":
+def _sending(story: Story) -> Iterator[str]:
     scenario = story.scenario
-    if not scenario.is_batch:
-        return
-    limit = min(scenario.policy.chunk_size or 1000, LIMITS[scenario.operation])
+    concurrency, limit = scenario.policy.concurrency, scenario.chunk_limit
     for carried in story.carried:
-        names = Counter(_identity(one) for one in carried.asked)
+        names = {_identity(one) for one in carried.asked}
         if len(carried.asked) > limit:
             yield f"#{carried.number} has {len(carried.asked)} orders, more than {limit}"
         if len(names) < len(carried.asked):
             yield f"#{carried.number} has an identity twice"
-    if story.network.most_at_once > scenario.policy.concurrency:
+    if story.network.most_at_once > concurrency:
         yield f"{story.network.most_at_once} requests at once"
-    chunks = {_names(carried) for carried in story.carried}
-    most = scenario.policy.stop_after_unknown + scenario.policy.concurrency - 1
+    chunks = {
+        frozenset(key(carried.operation, one) for one in carried.asked) for carried in story.carried
+    }
+    most = scenario.policy.stop_after_unknown + concurrency - 1
     if scenario.is_dead and len(chunks) > most:
         yield f"{len(chunks)} chunks were sent to a gateway that never answers, not {most}"
+    if scenario.streamed and story.most_ahead > limit * (2 * concurrency + 2):
+        yield f"{story.most_ahead} orders were pulled ahead of the outcomes"
 
 
-def _never_twice(story: "Story") -> "Iterator[str]":
+def _never_twice(story: Story) -> Iterator[str]:
     scenario = story.scenario
     if scenario.is_read:
         return
@@ -94,7 +101,7 @@ def _never_twice(story: "Story") -> "Iterator[str]":
             yield f"{name} was written {count} times"
 
 
-def _pauses(story: "Story") -> "Iterator[str]":
+def _pauses(story: Story) -> Iterator[str]:
     """Check that the gateway's wish for a pause is heeded."""
     for one in story.carried:
         if one.pause and one.left is not None and not one.cancelled:
@@ -104,99 +111,97 @@ def _pauses(story: "Story") -> "Iterator[str]":
                     yield f"#{other.number} did not wait as #{one.number} had asked for"
 
 
-def _turns(story: "Story") -> "Iterator[str]":
-    """Check that serialized orders of one identity go one behind the other."""
-    if story.scenario.policy.duplicates != "serialize" or not story.scenario.is_batch:
+def _turns(story: Story) -> Iterator[str]:
+    """Check that serialized orders of one identity go one behind the other, in their order."""
+    scenario = story.scenario
+    if scenario.policy.duplicates != "serialize":
         return
-    by_identity: dict[str, list[Carried]] = defaultdict(list)
+    by_identity: dict[str, list[tuple[Any, dict[str, Any]]]] = defaultdict(list)
     for one in story.carried:
-        for asked in one.asked if one.operation == story.scenario.asks_for else ():
-            by_identity[_identity(asked)].append(one)
+        for asked in one.asked if one.operation == scenario.asks_for else ():
+            by_identity[_identity(asked)].append((one, asked))
     for name, ones in by_identity.items():
-        for earlier, later in itertools.pairwise(ones):
+        for (earlier, first), (later, second) in itertools.pairwise(ones):
             if earlier.left is None or later.entered < earlier.left:
                 yield f"{name} is in #{earlier.number} and #{later.number} at once"
+            # Amounts grow from one order to the next, so that they name the order.
+            is_money = scenario.operation in MONEY_OPERATIONS
+            if is_money and float(first["amount"]) > float(second["amount"]):
+                yield f"{name} is in #{later.number} out of its turn"
 
 
-def _in_time(story: "Story") -> "Iterator[str]":
+def _in_time(story: Story) -> Iterator[str]:
     """Check the deadline, and that what has left is not given up before the drain time is over."""
-    policy = story.scenario.policy
-    deadline = (policy.deadline_seconds or 1e9) if story.scenario.is_batch else 1e9
-    stopped_at = min(deadline, 1e9 if story.disturbed_at is None else story.disturbed_at)
+    scenario, policy = story.scenario, story.scenario.policy
+    deadline = (policy.deadline_seconds or _NEVER) if scenario.is_batch else _NEVER
+    stopped_at = min(deadline, _NEVER if story.disturbed_at is None else story.disturbed_at)
+    drained_at = stopped_at + policy.drain_seconds
+    silent_from = deadline if story.is_noticed_later else stopped_at
+    is_single_read = scenario.is_read and not scenario.is_batch
     for carried in story.carried:
-        begun = carried.begun
-        silent_from = deadline if story.is_noticed_later else stopped_at
-        if begun is not None and begun > silent_from + _A_MOMENT:
-            yield f"#{carried.number} was written at {begun}, after the stop at {stopped_at}"
-        is_base_line = carried.operation != story.scenario.asks_for
-        is_early = (carried.left or 0) < stopped_at + policy.drain_seconds - _A_MOMENT
-        may = (
-            story.disturbed_again
-            or is_base_line
-            or (story.scenario.is_read and not story.scenario.is_batch)
-        )
-        if carried.cancelled and begun is not None and is_early and not may:
+        if carried.begun is None:
+            continue
+        if carried.begun > silent_from + _A_MOMENT:
+            yield f"#{carried.number} was written at {carried.begun}, after the stop: {stopped_at}"
+        is_base_line = carried.operation != scenario.asks_for
+        is_early = carried.cancelled and (carried.left or 0) < drained_at - _A_MOMENT
+        if is_early and not (story.disturbed_again or is_base_line or is_single_read):
             yield f"#{carried.number} was given up before the drain time was over"
-    if not story.scenario.consumption.streamed and story.over_at > (
-        stopped_at + policy.drain_seconds + _A_MOMENT
-    ):
+    if not scenario.streamed and story.over_at > drained_at + _A_MOMENT:
         yield f"it was over at {story.over_at}, long after the stop at {stopped_at}"
 
 
 # What came of it
 
 
-def _batch(story: "Story") -> "Iterator[str]":
+def _batch(story: Story) -> Iterator[str]:
     if story.result is None:
         yield from _without_result(story)
         return
     outcomes = story.outcomes
-    yield from _conserved(story, outcomes)
-    yield from _fates(story, outcomes)
+    yield from _conserved(story, story.result, outcomes)
+    yield from _true(story, outcomes)
     yield from _settled_when_calm(story, outcomes)
     if story.scenario.is_read:
         yield from _looked_up(story, outcomes)
     if story.scenario.operation == "refund":
         yield from _held_back(story, outcomes)
     if story.recovered is not None:
-        yield from find_recovery_problems(story, story.recovered)
+        yield from _recovered(story, story.recovered)
     allowed = (asyncio.CancelledError, TimeoutError, InputError, LimiterError, LeavingError)
     if story.error is not None and not isinstance(story.error, allowed):
         yield f"it raised {story.error!r}"
 
 
-def _without_result(story: "Story") -> "Iterator[str]":
+def _is_refused(story: Story) -> bool:
+    """Whether the input is a list that must be refused."""
+    scenario = story.scenario
+    names = [_own_identity(order) for order in scenario.orders]
+    doubled = len(set(names)) < len(names) and scenario.policy.duplicates == "reject"
+    return scenario.kind == "list" and (doubled or bool(scenario.bad))
+
+
+def _without_result(story: Story) -> Iterator[str]:
     if story.carried:
         yield "there is no result, and something was sent"
     if isinstance(story.error, InvalidOrderError):
-        if story.scenario.source.kind != "list" or not _is_refusable(story):
+        if not _is_refused(story):
             yield f"it was refused for nothing: {story.error}"
     elif story.given:
         yield f"there is no result: {story.error!r}"
 
 
-def _is_refusable(story: "Story") -> bool:
-    names = [_own_identity(order) for order in story.scenario.orders]
-    doubled = len(set(names)) < len(names) and story.scenario.policy.duplicates == "reject"
-    return doubled or bool(story.scenario.source.bad)
-
-
-def _conserved(story: "Story", outcomes: "list[Outcome[Any, Any]]") -> "Iterator[str]":
-    result = story.result
-    if result is None:
-        return
-    if story.scenario.source.kind == "list" and _is_refusable(story) and story.carried:
+def _conserved(story: Story, result: BatchResult[Any, Any], outcomes: Outcomes) -> Iterator[str]:
+    if _is_refused(story) and story.carried:
         yield "a wrong list was accepted"
     indices = [outcome.index for outcome in outcomes]
-    if sorted(indices) != list(range(len(story.pulled))):
-        yield f"of {len(story.pulled)} orders these came back: {sorted(indices)}"
+    if indices != list(range(len(story.pulled))):
+        yield f"of {len(story.pulled)} orders these came back: {indices}"
     elif any(outcome.order is not story.pulled[outcome.index] for outcome in outcomes):
         yield "an outcome has another order than its index says"
     if [outcome.index for outcome in result] != sorted(outcome.index for outcome in result):
         yield "the result is not in input order"
-    counts = Counter(outcome.status for outcome in outcomes)
-    if {status: count for status, count in result.counts.items() if count} != dict(counts):
-        yield f"counted {dict(result.counts)}, came back {dict(counts)}"
+    yield from _counted(result, outcomes)
     if result.exhausted and len(story.pulled) != len(story.given):
         yield "the result says exhausted, and the input was not"
     written = sum(carried.begun is not None for carried in story.carried)
@@ -204,47 +209,49 @@ def _conserved(story: "Story", outcomes: "list[Outcome[Any, Any]]") -> "Iterator
         yield f"{result.requests} requests counted, {written} written"
 
 
-def _fates(story: "Story", outcomes: "list[Outcome[Any, Any]]") -> "Iterator[str]":
-    written = _written(story)
-    effects = story.network.gateway.effects
+def _counted(result: BatchResult[Any, Any], outcomes: Outcomes) -> Iterator[str]:
+    counts = Counter(outcome.status for outcome in outcomes)
+    if {status: count for status, count in result.counts.items() if count} != counts:
+        yield f"counted {dict(result.counts)}, came back {dict(counts)}"
+
+
+def _true(story: Story, outcomes: Outcomes) -> Iterator[str]:
+    """Check each outcome against what was written and what was done."""
+    scenario, written = story.scenario, _written(story)
     stuck: set[str] = set()
-    for outcome in sorted(outcomes, key=lambda outcome: outcome.index):
+    for outcome in outcomes:
         status, shown = outcome.status, f"{outcome.index} is {outcome.status}"
         if not isinstance(outcome.error, _ERRORS[status]):
             yield f"{shown}, its error is {outcome.error!r}"
         if isinstance(outcome.order, str):
-            if status is not OutcomeStatus.NOT_SENT:
+            if status is not NOT_SENT:
                 yield f"{shown} and is no order"
             continue
-        name = story.scenario.key(outcome.order)
-        was_written = bool(written[name])
-        if was_written is (status is OutcomeStatus.NOT_SENT) and not story.scenario.is_read:
+        name = scenario.key(outcome.order)
+        was_written, done = bool(written[name]), story.network.gateway.effects[name]
+        is_unsent = status is NOT_SENT
+        if not (was_written or is_unsent) or (was_written and is_unsent and not scenario.is_read):
             yield f"{shown}; written: {was_written}"
-        if not was_written and status is not OutcomeStatus.NOT_SENT:
-            yield f"{shown} and was never written"
-        done = effects[name]
-        settled_wrong = {OutcomeStatus.SUCCEEDED: not done, OutcomeStatus.DECLINED: bool(done)}
-        if not story.scenario.is_read and settled_wrong.get(status, False):
+        if scenario.is_read:
+            continue
+        if {SUCCEEDED: not done, DECLINED: bool(done)}.get(status):
             yield f"{shown}, and was done {done} times"
         identity = _own_identity(outcome.order)
-        is_after = identity in stuck and was_written and not story.scenario.is_read
-        if story.scenario.policy.duplicates == "serialize" and is_after:
+        if scenario.policy.duplicates == "serialize" and identity in stuck and was_written:
             yield f"{shown}, and was sent after an unknown one of its identity"
-        if status is OutcomeStatus.UNKNOWN:
+        if status is UNKNOWN:
             stuck.add(identity)
 
 
-def _settled_when_calm(story: "Story", outcomes: "list[Outcome[Any, Any]]") -> "Iterator[str]":
+def _settled_when_calm(story: Story, outcomes: Outcomes) -> Iterator[str]:
     """Check that the client does its job where nothing goes wrong."""
     scenario = story.scenario
     if not scenario.is_calm or scenario.is_read:
         return
     seen: set[str] = set()
     stuck: set[str] = set()
-    refused = (
-        OutcomeStatus.DECLINED if scenario.dialect.declined_statuses else OutcomeStatus.UNKNOWN
-    )
-    for outcome in sorted(outcomes, key=lambda outcome: outcome.index):
+    refused = DECLINED if scenario.dialect.declined_statuses else UNKNOWN
+    for outcome in outcomes:
         if isinstance(outcome.order, str):
             continue
         identity = _own_identity(outcome.order)
@@ -253,43 +260,34 @@ def _settled_when_calm(story: "Story", outcomes: "list[Outcome[Any, Any]]") -> "
                 yield f"{outcome.index} is a duplicate, and was not refused"
             continue
         seen.add(identity)
-        is_declined = scenario.key(outcome.order) in scenario.manners.declined
-        expected = refused if is_declined else OutcomeStatus.SUCCEEDED
-        if scenario.policy.duplicates == "serialize" and identity in stuck:
-            expected = OutcomeStatus.NOT_SENT
-        if isinstance(outcome.error, AlikeRefundError):
-            expected = OutcomeStatus.NOT_SENT
-        if outcome.status is OutcomeStatus.UNKNOWN:
+        expected = refused if scenario.key(outcome.order) in scenario.declined else SUCCEEDED
+        is_held = scenario.policy.duplicates == "serialize" and identity in stuck
+        if is_held or isinstance(outcome.error, AlikeRefundError):
+            expected = NOT_SENT
+        if outcome.status is UNKNOWN:
             stuck.add(identity)
         if outcome.status is not expected:
             yield f"{outcome.index} is {outcome.status} on a calm day: {outcome.error}"
 
 
-def _alike_before(story: "Story") -> set[tuple[str, str]]:
-    """Return transaction and amount of the recent refunds that a baseline shows, if it is kept."""
-    recovery, gateway = story.scenario.recovery, story.network.gateway
-    if not recovery.record_baseline or recovery.hold_alike_hours is None:
-        return set()
+def _held_back(story: Story, outcomes: Outcomes) -> Iterator[str]:
+    """Check that an order is held back where a refund like it was listed before, and only there."""
+    scenario, gateway = story.scenario, story.network.gateway
     begins = f"{datetime.fromtimestamp(EPOCH, UTC) - timedelta(hours=24):%Y%m%d%H%M%S}"
-    return {
+    is_guarded = scenario.recovery.record_baseline and scenario.recovery.hold_alike_hours
+    alike = {
         (record["transaction_id"], record["refund_amount"])
-        for of_transaction in gateway.refunds.values()
+        for of_transaction in (gateway.refunds.values() if is_guarded else ())
         for record in of_transaction
         if record["refund_reason"] == BY_HAND
         and not (record["refund_date"].isdigit() and record["refund_date"] <= begins)
     }
-
-
-def _held_back(story: "Story", outcomes: "list[Outcome[Any, Any]]") -> "Iterator[str]":
-    """Check that an order is held back where a refund like it was listed before, and only there."""
-    alike = _alike_before(story)
-    shown = alike if story.network.gateway.lists_refunds else set()
-    is_sure = not story.scenario.manners.sloppiness
-    few = {name for name, listed in story.network.gateway.refunds.items() if len(listed) < 10}
+    is_listed = gateway.lists_refunds and not scenario.sloppiness
+    few = {name for name, listed in gateway.refunds.items() if len(listed) < 10}
     for carried in story.carried:
         for asked in carried.asked if carried.operation == "refund" and carried.begun else ():
             name = asked["transaction_id"], asked["refund_amount"]
-            if name in shown and is_sure and name[0] in few:
+            if is_listed and name in alike and name[0] in few:
                 yield f"#{carried.number} refunds {name}, as was done by hand before"
     for outcome in outcomes:
         if isinstance(outcome.error, AlikeRefundError):
@@ -298,36 +296,46 @@ def _held_back(story: "Story", outcomes: "list[Outcome[Any, Any]]") -> "Iterator
                 yield f"{outcome.index} was held back for nothing: {outcome.error}"
 
 
-def _looked_up(story: "Story", outcomes: "list[Outcome[Any, Any]]") -> "Iterator[str]":
+def _looked_up(story: Story, outcomes: Outcomes) -> Iterator[str]:
     """Check that a look-up's records are complete, and that what is absent is not there."""
     scenario, gateway = story.scenario, story.network.gateway
     for outcome in outcomes:
         if isinstance(outcome.order, str):
             continue
-        ref = {outcome.order.kind: outcome.order.value}
-        records = gateway.records(scenario.operation, ref)
+        records = gateway.records(scenario.operation, {outcome.order.kind: outcome.order.value})
         shown = f"{outcome.index} is {outcome.status} with {len(outcome.items)} of {len(records)}"
-        if outcome.status is OutcomeStatus.ABSENT and records:
+        if outcome.status is ABSENT and records:
             yield shown
-        if outcome.status is OutcomeStatus.SUCCEEDED and len(outcome.items) != len(records):
+        if outcome.status is SUCCEEDED and len(outcome.items) != len(records):
             yield shown
-        is_unclear = outcome.status in (OutcomeStatus.UNKNOWN, OutcomeStatus.NOT_SENT)
         is_doubled = isinstance(outcome.error, DuplicateOrderError)
-        if scenario.is_calm and is_unclear and len(records) < 100 and not is_doubled:
+        is_unclear = outcome.status in (UNKNOWN, NOT_SENT) and not is_doubled
+        if scenario.is_calm and is_unclear and len(records) < 100:
             yield f"{shown} on a calm day: {outcome.error}"
 
 
-def _single(story: "Story") -> "Iterator[str]":
+def _single(story: Story) -> Iterator[str]:
     """Check a payment by card or a payout."""
     value, error = story.value, story.error
     if isinstance(error, TimeoutError):
         error = error.__cause__
     if isinstance(error, asyncio.CancelledError):
-        told = getattr(error, "outcome", None)
-        if told is None and story.carried:
+        known = getattr(error, "outcome", None)
+        if known is None and story.carried:
             yield "a cancelled call does not say what became of it"
-        value, error = (None, told) if isinstance(told, BaseException) else (told, None)
-    yield from _told_truly(story, value, error)
+        value, error = (None, known) if isinstance(known, BaseException) else (known, None)
+    name = story.scenario.key(story.scenario.orders[0])
+    done, was_written = story.network.gateway.effects[name], bool(_written(story)[name])
+    shown = f"{error!r}, written: {was_written}, done {done} times"
+    if isinstance(error, NotSentError | ConfigurationError) and (done or was_written):
+        yield shown
+    if isinstance(error, RejectedError) and done:
+        yield shown
+    if isinstance(error, OutcomeUnknownError) and not was_written:
+        yield shown
+    said = getattr(value, "order_status", None) or getattr(value, "status", None)
+    if value is not None and (said in ("1", "COMPLETED")) is not bool(done):
+        yield f"the result says {said}, and it was done {done} times"
     expected = (NotSentError, ConfigurationError, RejectedError, OutcomeUnknownError, LimiterError)
     if error is not None and not isinstance(error, expected):
         yield f"it raised {error!r}"
@@ -335,22 +343,77 @@ def _single(story: "Story") -> "Iterator[str]":
         yield f"it raised {error!r} on a calm day"
 
 
-def _told_truly(story: "Story", value: object, error: object) -> "Iterator[str]":
-    name = story.scenario.key(story.scenario.orders[0])
-    done = story.network.gateway.effects[name]
-    was_written = bool(_written(story)[name])
-    if isinstance(error, NotSentError | ConfigurationError) and (done or was_written):
-        yield f"{error!r}, and it was written, and done {done} times"
-    if isinstance(error, RejectedError) and done:
-        yield f"{error!r}, and it was done {done} times"
-    if isinstance(error, OutcomeUnknownError) and not was_written:
-        yield f"{error!r}, and it was never written"
-    said = getattr(value, "order_status", None) or getattr(value, "status", None)
-    if value is not None and (said in ("1", "COMPLETED")) is not bool(done):
-        yield f"the result says {said}, and it was done {done} times"
+# What recovery made of it
 
 
-def _written(story: "Story") -> "Counter[str]":
+def _recovered(story: Story, recovered: BatchResult[Any, Any]) -> Iterator[str]:
+    before, after = story.outcomes, list(recovered)
+    if [(o.index, o.order) for o in before] != [(o.index, o.order) for o in after]:
+        yield "recovery returned other orders than it was given"
+        return
+    yield from _counted(recovered, after)
+    for old, new in zip(before, after, strict=True):
+        if old.status is not UNKNOWN and old.status is not new.status:
+            yield f"{old.index} was {old.status}, and is {new.status} after recovery"
+    yield from _proved(story, after)
+    yield from _settled(story, after)
+
+
+def _proved(story: Story, after: Outcomes) -> Iterator[str]:
+    """Check what is settled against the books: of equal refunds, only how many were done.
+
+    Refunds of one transaction and amount cannot be told apart, unless each has a marker.
+    """
+    scenario, effects = story.scenario, story.network.gateway.effects
+    is_refund = scenario.operation == "refund"
+    groups: dict[object, Outcomes] = defaultdict(list)
+    for outcome in after:
+        if isinstance(outcome.order, str):
+            continue
+        name: object = scenario.key(outcome.order)
+        if is_refund and scenario.recovery.refund_evidence == "references":
+            name = outcome.order.transaction_id, outcome.order.refund_amount
+        groups[name].append(outcome)
+    for name, outcomes in groups.items():
+        done = sum(effects[scenario.key(outcome.order)] for outcome in outcomes)
+        counts = Counter(outcome.status for outcome in outcomes)
+        if not counts[SUCCEEDED] <= done <= counts[SUCCEEDED] + counts[UNKNOWN]:
+            yield f"after recovery {name} is {dict(counts)}, and was done {done} times"
+
+
+def _settled(story: Story, after: Outcomes) -> Iterator[str]:
+    """Check that recovery does its job where the gateway shows all that it needs."""
+    scenario, gateway = story.scenario, story.network.gateway
+    is_clear = (
+        scenario.operation == "refund"
+        and scenario.recovery.refund_evidence == "marker"
+        and scenario.calms_down
+        and scenario.timeouts_are_long
+        and gateway.lists_refunds
+        and gateway.keeps_reasons
+        and not gateway.is_flaky
+        and scenario.signer_fails_at is None
+        and scenario.limiter_fails_at is None
+        and all(len(of_one) < 10 for of_one in gateway.refunds.values())
+    )
+    has_control = any(
+        outcome.status is SUCCEEDED
+        and any(item.get("refund_reference_id") for item in outcome.items)
+        for outcome in story.outcomes
+    )
+    # What is sent again is refused again, by a status that the dialect may not know.
+    is_refused_again = scenario.recovery.resend_absent and not scenario.dialect.declined_statuses
+    refused = scenario.declined if is_refused_again else ()
+    unknown = (outcome for outcome in after if outcome.status is UNKNOWN)
+    left = [one.index for one in unknown if scenario.key(one.order) not in refused]
+    if is_clear and has_control and left:
+        yield f"recovery leaves {left} unknown, though the gateway shows everything"
+
+
+# Names
+
+
+def _written(story: Story) -> Counter[str]:
     """Count in how many requests that were written each order stands."""
     return Counter(
         key(carried.operation, one)
@@ -360,11 +423,7 @@ def _written(story: "Story") -> "Counter[str]":
     )
 
 
-def _names(carried: "Carried") -> frozenset[str]:
-    return frozenset(key(carried.operation, one) for one in carried.asked)
-
-
-def _identity(asked: "dict[str, Any]") -> str:
+def _identity(asked: dict[str, Any]) -> str:
     """Name what an order of a request is about."""
     name = next(name for name in _NAMES if name in asked)
     return f"{name}/{asked[name]}"
@@ -372,6 +431,5 @@ def _identity(asked: "dict[str, Any]") -> str:
 
 def _own_identity(order: Any) -> str:
     """Name what an order of the caller's is about."""
-    return _identity(
-        {name: value for name in _NAMES if (value := getattr(order, name, None)) is not None}
-    )
+    given = {name: getattr(order, name, None) for name in _NAMES}
+    return _identity({name: value for name, value in given.items() if value is not None})

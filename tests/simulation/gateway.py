@@ -1,50 +1,31 @@
 """A gateway in memory: it does what a request says, keeps its books, and lists what it has.
 
-It is pure, shares no code with the library or the sandbox, and never lies by itself: what a reply
-may do to the truth is known to `replies`.
+It shares no code with the library or the sandbox, and never lies by itself: what a reply may do to
+the truth is known to `replies`.
 """
 
 from collections import Counter
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tests.memory import fields_of
+from gateway_async.operations import OPERATIONS
 from tests.orders import LIST_FIELDS, LOOK_UPS, MONEY_OPERATIONS
-
-if TYPE_CHECKING:
-    from tests.memory import HttpRequest
 
 Item = dict[str, Any]
 
-PATHS = {
-    "/v1/capture": "capture",
-    "/v1/cancel": "cancel",
-    "/v1/review": "review",
-    "/v1/refund": "refund",
-    "/v1/retrievalTrans": "query",
-    "/v1/retrievalRefund": "search_refunds",
-    "/v1/authorise": "pay_direct",
-    "/v1/payout": "payout",
-}
+PATHS = {one.path: one.name for one in OPERATIONS.values() if one.name != "pay_apm"}
 LIMITS = {
-    "capture": 50,
-    "cancel": 50,
-    "review": 100,
-    "refund": 50,
-    "query": 100,
-    "search_refunds": 100,
+    **dict.fromkeys(("capture", "cancel", "refund"), 50),
+    **dict.fromkeys(("review", *LOOK_UPS), 100),
     "payouts": 1,
 }
 REPLY_LIMIT = 100
 BY_HAND = "by hand"
 """The reason of refunds that were made in the portal, before the run."""
-AUTHORISED = "3000"
+DECLINED, PENDING, NOTHING_DONE, ABSENT_RESULT = "2", "3", "99", "0"
+NOTHING_DONE_HTTP = 403
+FAILED = "FAILED"
 _STATES = {"capture": "4100", "cancel": "5000"}
-
-
-def read_request(message: "HttpRequest") -> tuple[str, Item]:
-    """Return the operation and the fields of a request."""
-    return PATHS[message.path], fields_of(message)
 
 
 def wanted(operation: str, fields: Item) -> list[Item]:
@@ -101,28 +82,21 @@ class Gateway:
             return
         self.effects[name] += 1
         if operation == "refund":
-            record = self.add_refund(order, f"{self.now:%Y%m%d%H%M%S}")
+            reference = self.add_refund(order, f"{self.now:%Y%m%d%H%M%S}")
             if self.is_flaky:
-                self._left_out_in[record["refund_reference_id"]] = self._landed % 3 + 1
+                self._left_out_in[reference] = self._landed % 3 + 1
         for record in self.transactions:
             if record["transaction_id"] == order.get("transaction_id"):
                 record["payment_status"] = _STATES.get(operation, record["payment_status"])
 
-    def add_refund(self, order: Item, date: str) -> Item:
+    def add_refund(self, order: Item, date: str) -> str:
         """Note a refund as a search lists it; it may be one made in the portal."""
         self._landed += 1
         of_transaction = self.refunds.setdefault(order["transaction_id"], [])
-        record = {
-            **order,
-            "refund_status": "1",
-            "refund_reference": "",
-            "refund_reference_id": f"{order['transaction_id']}-{len(of_transaction) + 1:02d}",
-            "payment_status": "4100",
-            "refund_date": date,
-            "refund_processing_date": "",
-        }
-        of_transaction.append(record)
-        return record
+        reference = f"{order['transaction_id']}-{len(of_transaction) + 1:02d}"
+        record = {"refund_status": "1", "refund_reference_id": reference, "refund_date": date}
+        of_transaction.append({**order, **record, "payment_status": "4100"})
+        return reference
 
     def add_transaction(self, transaction_id: str, order_no: str) -> None:
         """Note a transaction as a query lists it."""
@@ -131,10 +105,9 @@ class Gateway:
             {
                 "transaction_id": transaction_id,
                 "order_no": order_no,
-                "reference_no": f"R{self._landed}",
                 "amount": "10.00",
                 "currency": "EUR",
-                "payment_status": AUTHORISED,
+                "payment_status": "3000",
                 "query_result": "1",
                 "transaction_date": f"20240501{self._landed:06d}",
             }
@@ -147,26 +120,15 @@ class Gateway:
             return {**item, "error_message": ""}
         landed = self.refunds.get(order["transaction_id"]) or [{}]
         reference = landed[-1].get("refund_reference_id", "")
-        return {
-            **item,
-            "refund_reference": "",
-            "refund_reference_id": reference,
-            "refund_message": "V0000:Success",
-        }
+        return {**item, "refund_reference_id": reference, "refund_message": "V0000:Success"}
 
     def records(self, operation: str, ref: Item) -> list[Item]:
         """Return all that there is of one reference."""
         ((kind, value),) = ref.items()
-        if operation == "search_refunds" and not self.lists_refunds:
-            return []
-        if operation == "query":
-            return [record for record in self.transactions if record[kind] == value]
-        return [
-            record
-            for of_transaction in self.refunds.values()
-            for record in of_transaction
-            if record[kind] == value
-        ]
+        of_all = self.refunds.values() if self.lists_refunds else ()
+        refunds = [record for of_transaction in of_all for record in of_transaction]
+        held = self.transactions if operation == "query" else refunds
+        return [record for record in held if record[kind] == value]
 
     def listed(self, operation: str, refs: list[Item]) -> list[Item]:
         """Return what a look-up lists: at most a hundred records."""

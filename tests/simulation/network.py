@@ -7,10 +7,9 @@ left reaches the gateway or not, whatever becomes of its sender; one that has no
 import asyncio
 from datetime import UTC, datetime
 from email.utils import format_datetime
-from typing import TYPE_CHECKING, Any
+from random import Random
 
 import attrs
-import orjson
 
 from gateway_async.errors import (
     CertificateError,
@@ -19,37 +18,22 @@ from gateway_async.errors import (
     OutcomeUnknownError,
     ReplyTooLargeError,
 )
-from tests.memory import HttpRequest, HttpResponse, SendTracker
-from tests.simulation.gateway import Gateway, Item, key, read_request, wanted
-from tests.simulation.replies import NOTHING_DONE_HTTP, Manners, write_reply
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from random import Random
-
-EPOCH = 1_700_000_000.0
-LONGEST_LATENCY = 3.0
-SETTLE_SECONDS = 60.0
-"""How long after its request ended something may still happen, at most."""
+from tests.memory import HttpRequest, HttpResponse, SendTracker, fields_of
+from tests.simulation.gateway import NOTHING_DONE_HTTP, PATHS, Gateway, Item, key, wanted
+from tests.simulation.replies import Writer
+from tests.simulation.scenario import EPOCH, LONGEST_LATENCY, Scenario
 
 _FATES = (
-    "certificate",
-    "garbled",
-    "hanging",
-    "huge",
-    "late",
-    "late_writer",
-    "lost_after",
-    "lost_before",
-    "refused",
-    "slow",
-    "status",
-    "unconnected",
+    *("certificate", "garbled", "hanging", "huge", "late", "late_writer", "lost_after"),
+    *("lost_before", "refused", "slow", "status", "unconnected"),
 )
 """What may happen to a request; any other is answered."""
 
 _DEAD_FATES = ("hanging", "lost_after", "lost_before", "refused", "unconnected")
 _WEIGHTS = [1 if fate == "certificate" else 6 for fate in _FATES]
+_STATUSES = (302, 400, NOTHING_DONE_HTTP, 404, 429, 500, 502, 503)
+TASK = "network"
+"""The name of its tasks, which go on where their senders have given up."""
 
 
 @attrs.define(eq=False)
@@ -60,22 +44,22 @@ class Carried:
         number: Its number, from 1.
         operation: What it asks for.
         asked: The orders or references.
+        fate: What happens to it.
         entered: When the transport was asked to send it.
         begun: When its body left; None if it never did.
         left: When the transport came back.
         cancelled: Whether the sender was cancelled meanwhile.
-        replied: Whether a whole reply of HTTP status 200 came back.
         pause: What its reply asked for by Retry-After.
     """
 
     number: int
     operation: str
     asked: list[Item]
+    fate: str
     entered: float
     begun: float | None = None
     left: float | None = None
     cancelled: bool = False
-    replied: bool = False
     pause: float | None = None
 
 
@@ -89,240 +73,167 @@ class Network:
         most_at_once: How many requests were under way at once, at most.
     """
 
-    def __init__(
-        self,
-        random: "Random",
-        gateway: Gateway,
-        manners: Manners,
-        *,
-        trouble: float,
-        is_dead: bool,
-        reply_seconds: float,
-        grid: float,
-    ) -> None:
+    def __init__(self, scenario: Scenario, gateway: Gateway, random: Random) -> None:
         self.carried: list[Carried] = []
         self.trace: list[str] = []
-        self._random = random
         self.gateway = gateway
-        self._manners = manners
-        self._trouble = trouble
-        self._is_dead = is_dead
-        self._reply_seconds = reply_seconds
-        self._grid = grid
-        self._at_once = 0
         self.most_at_once = 0
+        self._at_once = 0
+        self._scenario = scenario
+        self._random = random
+        self._tasks: list[asyncio.Task[None]] = []
 
     def log(self, text: str) -> None:
         """Add a line to the trace."""
         self.trace.append(f"{asyncio.get_running_loop().time():.3f} {text}")
 
+    def calm_down(self) -> None:
+        """Let nothing go wrong from here on."""
+        self._scenario = attrs.evolve(self._scenario, trouble=0, is_dead=False, sloppiness=0)
+
     async def send(
         self, message: HttpRequest, *, tracker: SendTracker, seconds: float
     ) -> HttpResponse:
         """Send one request; see `gateway_async.transport.AiohttpTransport`."""
-        operation, fields = read_request(message)
-        asked = wanted(operation, fields)
-        now = asyncio.get_running_loop().time()
-        carried = Carried(len(self.carried) + 1, operation, asked, now)
-        self.carried.append(carried)
-        journey = _Journey(self, carried, tracker, self._draw_fate())
-        names = " ".join(key(operation, one) for one in asked)
-        self.log(f"#{carried.number} {operation} {journey.fate} {seconds:.3f} s: {names}")
+        loop, operation = asyncio.get_running_loop(), PATHS[message.path]
+        asked, fate = wanted(operation, fields_of(message)), self._draw_fate()
+        one = Carried(len(self.carried) + 1, operation, asked, fate, loop.time())
+        self.carried.append(one)
+        names = " ".join(key(operation, order) for order in asked)
+        self.log(f"#{one.number} {operation} {fate} {seconds:.3f} s: {names}")
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
+        arrived: asyncio.Future[HttpResponse] = loop.create_future()
+        self._tasks.append(loop.create_task(self._travel(one, tracker, arrived), name=TASK))
         try:
-            journey.start()
             async with asyncio.timeout(seconds):
-                reply = await journey.arrived
+                return await arrived
         except TimeoutError:
-            problem: GatewayError = OutcomeUnknownError("timed out")
-            if not tracker.revoke():
-                problem = NotSentError("timed out before")
+            if tracker.revoke():
+                raise OutcomeUnknownError("timed out") from None
+            raise NotSentError("timed out before") from None
         except asyncio.CancelledError:
-            carried.cancelled = True
+            one.cancelled = True
             raise
-        except GatewayError as error:
-            problem = error
-        else:
-            carried.replied = reply.status == 200
-            return reply
         finally:
-            journey.abandon()
+            if not arrived.cancel() and not arrived.cancelled():
+                arrived.exception()  # which the sender may not have come to see
             self._at_once -= 1
-            carried.left = asyncio.get_running_loop().time()
-            self.log(f"#{carried.number} ends{' cancelled' * carried.cancelled}")
-        raise problem
-
-    def calm_down(self) -> None:
-        """Let nothing go wrong from here on."""
-        self._trouble = 0
-        self._is_dead = False
-        self._manners = attrs.evolve(self._manners, sloppiness=0)
+            one.left = loop.time()
+            self.log(f"#{one.number} ends{' cancelled' * one.cancelled}")
 
     async def aclose(self) -> None:
         """Do nothing: there is nothing to close."""
 
-    def latency(self) -> float:
+    async def _travel(
+        self, one: Carried, tracker: SendTracker, arrived: "asyncio.Future[HttpResponse]"
+    ) -> None:
+        """Take one request to the gateway; nothing is written any more once its sender is gone."""
+        if one.fate == "unconnected":
+            return
+        is_slow = one.fate in ("late_writer", "slow")
+        await asyncio.sleep(self._latency() + (self._latency() * 4 if is_slow else 0))
+        if arrived.done() and one.fate != "late_writer":
+            return
+        if one.fate in ("refused", "certificate"):
+            refused = one.fate == "refused"
+            self._end(one, arrived, NotSentError("") if refused else CertificateError(""))
+            return
+        try:
+            tracker.begin()
+        except ConnectionAbortedError as error:
+            self.log(f"#{one.number} not written: {error}")
+            return
+        loop = asyncio.get_running_loop()
+        one.begun = loop.time()
+        self.log(f"#{one.number} written")
+        silence = OutcomeUnknownError("silence")
+        seconds = self._scenario.timeouts.reply_seconds
+        loop.call_later(seconds, self._end, one, arrived, silence)
+        await asyncio.sleep(self._latency())
+        await self._come_back(one, arrived)
+
+    async def _come_back(self, one: Carried, arrived: "asyncio.Future[HttpResponse]") -> None:
+        """Let the gateway do what is asked for, or not, and take its reply back, or none."""
+        reset, coin = OutcomeUnknownError("reset"), self._random.random() < 0.5
+        if one.fate == "hanging":
+            if coin:
+                self._arrive(one)
+        elif one.fate == "late":
+            if coin:
+                self._end(one, arrived, reset)
+            await asyncio.sleep(self._latency() + self._random.random() * 50)
+            self._arrive(one)
+        elif one.fate == "status":
+            reply, pause = self._draw_status()
+            one.pause = None if arrived.done() else pause
+            self._end(one, arrived, reply)
+            is_vouched = self._scenario.lists_codes and reply.status == NOTHING_DONE_HTTP
+            if not is_vouched and coin:
+                await asyncio.sleep(self._latency() * 10 if self._random.random() < 0.5 else 0)
+                self._arrive(one)
+        elif one.fate == "lost_before":
+            self._end(one, arrived, reset)
+        else:
+            body = self._arrive(one)
+            if one.fate in ("lost_after", "huge"):
+                is_huge = one.fate == "huge"
+                self._end(one, arrived, ReplyTooLargeError("huge") if is_huge else reset)
+                return
+            await asyncio.sleep(self._latency())
+            if one.fate == "garbled":
+                cut = body[: self._random.randrange(len(body))]
+                wrong = (cut, b"", b"[]", b"<html>busy</html>", body + b"}", b"\xff")
+                body = self._random.choice(wrong)
+            self._end(one, arrived, HttpResponse(200, {}, body))
+
+    def _end(
+        self,
+        one: Carried,
+        arrived: "asyncio.Future[HttpResponse]",
+        what: HttpResponse | GatewayError,
+    ) -> None:
+        """Give the sender what came of it, if it still waits."""
+        if arrived.done():
+            return
+        if isinstance(what, GatewayError):
+            self.log(f"#{one.number} fails: {what!r}")
+            arrived.set_exception(what)
+        else:
+            self.log(f"#{one.number} reply {what.status} {what.body!r}")
+            arrived.set_result(what)
+
+    def _latency(self) -> float:
         """Draw a latency; a coarse grid makes many things happen at the same instant."""
         drawn = min(self._random.expovariate(2.0), LONGEST_LATENCY)
-        return round(drawn / self._grid) * self._grid
+        return round(drawn / self._scenario.grid) * self._scenario.grid
 
     def _draw_fate(self) -> str:
-        if self._is_dead:
+        if self._scenario.is_dead:
             return self._random.choice(_DEAD_FATES)
-        if self._random.random() >= self._trouble:
+        if self._random.random() >= self._scenario.trouble:
             return "answered"
         return self._random.choices(_FATES, _WEIGHTS)[0]
 
-    def arrive(self, carried: Carried) -> bytes:
+    def _arrive(self, one: Carried) -> bytes:
         """Have the gateway do what the request asks for."""
         now = EPOCH + asyncio.get_running_loop().time()
         self.gateway.now = datetime.fromtimestamp(now, UTC)
-        body = write_reply(
-            self._random, self.gateway, self._manners, carried.operation, carried.asked
-        )
-        self.log(f"#{carried.number} done: {sum(self.gateway.effects.values())} effects")
+        writer = Writer(self._random, self.gateway, self._scenario)
+        body = writer.write(one.operation, one.asked)
+        self.log(f"#{one.number} done: {sum(self.gateway.effects.values())} effects")
         return body
 
-    def draw_status(self) -> tuple[int, dict[str, str], float | None]:
-        """Draw a status other than 200, with headers and what Retry-After says."""
-        status = self._random.choice((302, 400, NOTHING_DONE_HTTP, 404, 429, 500, 502, 503))
+    def _draw_status(self) -> tuple[HttpResponse, float | None]:
+        """Draw a reply of another status than 200, and the pause that it asks for."""
+        status = self._random.choice(_STATUSES)
         if self._random.random() < 0.5:
-            return status, {}, None
+            return HttpResponse(status, {}, b"no"), None
         pause = float(self._random.randint(0, 40))
+        text = f"{pause:.0f}"
         if self._random.random() < 0.5:
-            return status, {"Retry-After": f"{pause:.0f}"}, pause
-        now = EPOCH + asyncio.get_running_loop().time()
-        until = int(now + pause)
-        text = format_datetime(datetime.fromtimestamp(until, UTC), usegmt=True)
-        return status, {"Retry-After": text}, max(0.0, until - now)
-
-    def garble(self, body: bytes) -> bytes:
-        """Make a reply unreadable."""
-        cut = body[: self._random.randrange(len(body))]
-        return self._random.choice((cut, b"", b"[]", b"<html>busy</html>", body + b"}", b"\xff"))
-
-    def vouches_nothing_done(self, status: int) -> bool:
-        """Whether the client believes that this status means that nothing was done."""
-        return self._manners.is_listing_codes and status == NOTHING_DONE_HTTP
-
-    def draw(self) -> float:
-        """Draw a number below 1."""
-        return self._random.random()
-
-    @property
-    def reply_seconds(self) -> float:
-        """How long a reply is waited for."""
-        return self._reply_seconds
-
-
-class _Journey:
-    """One request on its way there and back; it goes on where its sender has given up."""
-
-    def __init__(self, network: Network, carried: Carried, tracker: SendTracker, fate: str) -> None:
-        self.fate = fate
-        self.abandoned = False
-        self._network = network
-        self._carried = carried
-        self._tracker = tracker
-        self._loop = asyncio.get_running_loop()
-        self.arrived: asyncio.Future[HttpResponse] = self._loop.create_future()
-
-    def start(self) -> None:
-        if self.fate == "unconnected":
-            return
-        seconds = self._network.latency()
-        if self.fate in ("late_writer", "slow"):
-            seconds += self._network.latency() * 4
-        if seconds == 0:
-            self._connected()
-        else:
-            self._loop.call_later(seconds, self._connected)
-
-    def abandon(self) -> None:
-        """Note that nobody waits any more."""
-        self.abandoned = True
-        if self.arrived.done() and not self.arrived.cancelled():
-            self.arrived.exception()
-
-    def _connected(self) -> None:
-        if self.abandoned and self.fate != "late_writer":
-            return
-        if self.fate == "refused":
-            self._fail(NotSentError("refused"))
-        elif self.fate == "certificate":
-            self._fail(CertificateError("self-signed"))
-        else:
-            self._write()
-
-    def _write(self) -> None:
-        try:
-            self._tracker.begin()
-        except ConnectionAbortedError as error:
-            self._network.log(f"#{self._carried.number} not written: {error}")
-            return
-        self._carried.begun = self._loop.time()
-        self._network.log(f"#{self._carried.number} written")
-        self._loop.call_later(
-            self._network.reply_seconds, self._fail, OutcomeUnknownError("silence")
-        )
-        travel: Callable[[], Any] = getattr(self, f"_travel_{self.fate}", self._travel_answered)
-        self._loop.call_later(self._network.latency(), travel)
-
-    def _travel_answered(self) -> None:
-        body = self._network.arrive(self._carried)
-        self._loop.call_later(self._network.latency(), self._reply, body)
-
-    def _travel_garbled(self) -> None:
-        body = self._network.garble(self._network.arrive(self._carried))
-        self._loop.call_later(self._network.latency(), self._reply, body)
-
-    def _travel_huge(self) -> None:
-        self._network.arrive(self._carried)
-        self._fail(ReplyTooLargeError("huge"))
-
-    def _travel_hanging(self) -> None:
-        if self._network.draw() < 0.5:
-            self._network.arrive(self._carried)
-
-    def _travel_late(self) -> None:
-        later = self._network.latency() + self._network.draw() * 50
-        self._loop.call_later(later, self._network.arrive, self._carried)
-        if self._network.draw() < 0.5:
-            self._fail(OutcomeUnknownError("reset"))
-
-    def _travel_lost_after(self) -> None:
-        self._network.arrive(self._carried)
-        self._fail(OutcomeUnknownError("reset"))
-
-    def _travel_lost_before(self) -> None:
-        self._fail(OutcomeUnknownError("reset"))
-
-    def _travel_status(self) -> None:
-        status, headers, pause = self._network.draw_status()
-        if not self._network.vouches_nothing_done(status) and self._network.draw() < 0.5:
-            later = self._network.latency() * 10 if self._network.draw() < 0.5 else 0
-            self._loop.call_later(later, self._network.arrive, self._carried)
-        self._reply(b"no", status, headers, pause)
-
-    def _reply(
-        self,
-        body: bytes,
-        status: int = 200,
-        headers: dict[str, str] | None = None,
-        pause: float | None = None,
-    ) -> None:
-        if not self.abandoned and not self.arrived.done():
-            self._carried.pause = pause
-            self._network.log(f"#{self._carried.number} reply {status} {_shown(body)}")
-            self.arrived.set_result(HttpResponse(status, headers or {}, body))
-
-    def _fail(self, error: GatewayError) -> None:
-        if not self.abandoned and not self.arrived.done():
-            self._network.log(f"#{self._carried.number} fails: {error}")
-            self.arrived.set_exception(error)
-
-
-def _shown(body: bytes) -> str:
-    """Show a reply in one line."""
-    return str(orjson.dumps(body.decode(errors="replace")), "utf-8")
+            now = EPOCH + asyncio.get_running_loop().time()
+            until = int(now + pause)
+            text = format_datetime(datetime.fromtimestamp(until, UTC), usegmt=True)
+            pause = max(0.0, until - now)
+        return HttpResponse(status, {"Retry-After": text}, b"no"), pause

@@ -6,27 +6,21 @@ import itertools
 import math
 import random as random_module
 import warnings
+from collections.abc import AsyncIterator, Generator, Mapping
 from random import Random
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 from uuid import UUID
 
 import attrs
 
-from gateway_async import Credentials, GatewayClient, HmacSigner
+from gateway_async import Batch, BatchResult, Credentials, GatewayClient, HmacSigner, Outcome
+from gateway_async.operations import Operation
 from tests.memory import put_transport
 from tests.simulation.clock import StuckError, VirtualLoop
-from tests.simulation.drawing import draw, open_network
-from tests.simulation.network import EPOCH, Network
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
-
-    from gateway_async import Batch, BatchResult, Outcome
-    from gateway_async.operations import Operation
-    from tests.simulation.network import Carried
-    from tests.simulation.scenario import Scenario
+from tests.simulation.network import TASK, Carried, Network
+from tests.simulation.scenario import EPOCH, Scenario, draw, open_gateway
 
 _UNTIL_ALL_HAS_LANDED = 1_000_000
 
@@ -52,6 +46,7 @@ class Story:
         network: What was sent, and the books of the gateway.
         given: What the input holds.
         pulled: What the input gave out, in order.
+        most_ahead: How many orders were pulled and not yet yielded, at most.
         input_open: Whether the caller's iterator was begun, and neither ended nor closed.
         yielded: What was streamed.
         result: The batch's result; None where there is none.
@@ -68,13 +63,14 @@ class Story:
         stray: What the loop's exception handler was told, and warnings.
     """
 
-    scenario: "Scenario"
+    scenario: Scenario
     network: Network
     given: list[Any] = attrs.field(factory=list)
     pulled: list[Any] = attrs.field(factory=list)
+    most_ahead: int = 0
     input_open: bool = False
-    yielded: "list[Outcome[Any, Any]]" = attrs.field(factory=list)
-    result: "BatchResult[Any, Any] | None" = None
+    yielded: list[Outcome[Any, Any]] = attrs.field(factory=list)
+    result: BatchResult[Any, Any] | None = None
     value: object = None
     error: BaseException | None = None
     disturbed_at: float | None = None
@@ -83,7 +79,7 @@ class Story:
     was_cancelled: bool = False
     over_at: float = 0.0
     sent_by_then: int = 0
-    recovered: "BatchResult[Any, Any] | None" = None
+    recovered: BatchResult[Any, Any] | None = None
     running: list[str] = attrs.field(factory=list)
     stray: list[str] = attrs.field(factory=list)
 
@@ -93,12 +89,12 @@ class Story:
         return "\n".join(self.network.trace)
 
     @property
-    def outcomes(self) -> "list[Outcome[Any, Any]]":
+    def outcomes(self) -> list[Outcome[Any, Any]]:
         """What came back, streamed or in the result, in input order."""
         return sorted([*self.yielded, *(self.result or ())], key=lambda outcome: outcome.index)
 
     @property
-    def carried(self) -> "list[Carried]":
+    def carried(self) -> list[Carried]:
         """The requests of the call itself, without those of recovery."""
         return self.network.carried[: self.sent_by_then]
 
@@ -109,17 +105,18 @@ class Story:
         if self.disturbed_at is None:
             self.disturbed_at = asyncio.get_running_loop().time() if at is None else at
 
-    def fail(self, what: str) -> None:
-        """Note that the input or a collaborator raises; a stream is told when it comes to it."""
+    def fail(self, what: str, error: Exception) -> None:
+        """Raise, as the input or a collaborator; a stream hears of it when it comes to it."""
         self.disturb(what)
-        self.is_noticed_later = self.scenario.consumption.streamed
+        self.is_noticed_later = self.scenario.streamed
+        raise error
 
 
 def run(seed: int) -> Story:
     """Run one seed, on a loop of its own."""
-    random = Random(f"network {seed}")
-    scenario = draw(seed)
-    story = Story(scenario=scenario, network=open_network(scenario, random))
+    random, scenario = Random(f"network {seed}"), draw(seed)
+    network = Network(scenario, open_gateway(scenario, random), random)
+    story = Story(scenario=scenario, network=network)
     loop = VirtualLoop()
     loop.set_exception_handler(lambda _, context: story.stray.append(_told(context)))
     state = random_module.getstate()
@@ -142,68 +139,55 @@ def run(seed: int) -> Story:
         random_module.setstate(state)
         loop.close()
     story.stray += [str(warning.message) for warning in warned]
-    _write_down(story)
+    network.trace.append(f"value {story.value!r}, error {story.error!r}")
+    outcomes = [*story.yielded, *(story.result or ()), *(story.recovered or ())]
+    network.trace += [f"{o.index} {o.status} {scenario.key(o.order)} {o.error}" for o in outcomes]
     return story
 
 
-def _told(context: "Mapping[str, Any]") -> str:
+def _told(context: Mapping[str, Any]) -> str:
     return f"{context['message']}: {context.get('exception')!r}"
-
-
-def _write_down(story: Story) -> None:
-    """Add what came of it to the trace."""
-    trace = story.network.trace
-    trace.append(f"value {story.value!r}, error {story.error!r}")
-    outcomes = [*story.yielded, *(story.result or ()), *(story.recovered or ())]
-    trace += [f"{o.index} {o.status} {story.scenario.name(o.order)} {o.error}" for o in outcomes]
 
 
 async def _live(story: Story) -> None:
     """Let the caller live through the run, then wait until everything has landed."""
-    loop = asyncio.get_running_loop()
+    loop, scenario = asyncio.get_running_loop(), story.scenario
     client = _client(story)
     task = loop.create_task(_call(story, client), name="caller")
-    _plan_cancellation(story, task)
+    if scenario.interruption == "cancel":
+        loop.call_at(scenario.interrupted_at, _cancel, story, task, scenario.steps)
+        if scenario.again_after is not None:
+            again_at = scenario.interrupted_at + scenario.again_after
+            loop.call_at(again_at, _cancel, story, task, scenario.steps + 1)
     await asyncio.wait({task})
     story.over_at = loop.time()
     story.sent_by_then = len(story.network.carried)
     story.network.log("over")
-    story.running = [one.get_name() for one in asyncio.all_tasks() - {asyncio.current_task()}]
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    story.running = [name for one in others if (name := one.get_name()) != TASK]
     if task.cancelled():
         story.error = story.error or asyncio.CancelledError()
     else:
         task.exception()
-    if story.scenario.recovers and story.result is not None:
-        await _recover(story, client)
+    if scenario.recovers and story.result is not None:
+        if scenario.calms_down:
+            story.network.calm_down()
+        with contextlib.suppress(LimiterError):
+            story.recovered = await client.recover(story.outcomes)
     await asyncio.sleep(_UNTIL_ALL_HAS_LANDED)
     await client.aclose()
 
 
-async def _recover(story: Story, client: GatewayClient) -> None:
-    if story.scenario.calms_down:
-        story.network.calm_down()
-    with contextlib.suppress(LimiterError):
-        story.recovered = await client.recover(story.outcomes)
-
-
-def _plan_cancellation(story: Story, task: "asyncio.Task[None]") -> None:
-    loop = asyncio.get_running_loop()
-    interruption = story.scenario.interruption
-
-    def cancel(steps: int) -> None:
-        if task.done():
-            return
-        if steps:
-            loop.call_soon(cancel, steps - 1)
-            return
-        story.disturb("cancel")
-        story.was_cancelled = True
-        task.cancel()
-
-    if interruption.kind == "cancel":
-        loop.call_at(interruption.at, cancel, interruption.steps)
-        if interruption.again_after is not None:
-            loop.call_at(interruption.at + interruption.again_after, cancel, interruption.steps + 1)
+def _cancel(story: Story, task: "asyncio.Task[None]", steps: int) -> None:
+    """Cancel the caller some steps of the loop later."""
+    if task.done():
+        return
+    if steps:
+        asyncio.get_running_loop().call_soon(_cancel, story, task, steps - 1)
+        return
+    story.disturb("cancel")
+    story.was_cancelled = True
+    task.cancel()
 
 
 # The caller
@@ -212,57 +196,48 @@ def _plan_cancellation(story: Story, task: "asyncio.Task[None]") -> None:
 async def _call(story: Story, client: GatewayClient) -> None:
     """Make the call, and keep what comes of it."""
     scenario = story.scenario
-    is_timed = scenario.interruption.kind == "timeout"
-    consume = _consume_batch if scenario.is_batch else _consume_single
+    timeout_at = scenario.interrupted_at if scenario.interruption == "timeout" else None
     try:
-        async with asyncio.timeout(scenario.interruption.at if is_timed else None):
+        async with asyncio.timeout(timeout_at):
             try:
-                await consume(story, client)
+                await _consume(story, client)
             except asyncio.CancelledError:
                 if not story.was_cancelled:
-                    story.disturb("timeout", at=scenario.interruption.at)
+                    story.disturb("timeout", at=timeout_at)
                 raise
     except BaseException as error:
         story.error = error
         raise
 
 
-async def _consume_single(story: Story, client: GatewayClient) -> None:
+async def _consume(story: Story, client: GatewayClient) -> None:
     method = getattr(client, story.scenario.operation)
-    story.value = await method(story.scenario.orders[0])
-
-
-async def _consume_batch(story: Story, client: GatewayClient) -> None:
-    batch = getattr(client, story.scenario.operation)(_input(story))
+    if not story.scenario.is_batch:
+        story.value = await method(story.scenario.orders[0])
+        return
+    batch = method(_input(story))
     try:
-        if story.scenario.consumption.streamed:
-            await _stream(story, batch)
-        else:
-            await batch
+        await (_stream(story, batch) if story.scenario.streamed else batch)
     finally:
         with contextlib.suppress(RuntimeError):  # where there is none
             story.result = batch.result
 
 
-async def _stream(story: Story, batch: "Batch[Any, Any]") -> None:
-    consumption = story.scenario.consumption
+async def _stream(story: Story, batch: Batch[Any, Any]) -> None:
+    scenario = story.scenario
     async with batch:
-        if consumption.leave_after == 0:
-            _leave(story)
-            return
-        async for outcome in batch:
-            story.yielded.append(outcome)
-            if len(story.yielded) == consumption.leave_after:
-                _leave(story)
+        if scenario.leave_after != 0:
+            async for outcome in batch:
+                story.yielded.append(outcome)
+                if len(story.yielded) == scenario.leave_after:
+                    break
+                if scenario.pause:
+                    await asyncio.sleep(scenario.pause)
+            else:
                 return
-            if consumption.pause:
-                await asyncio.sleep(consumption.pause)
-
-
-def _leave(story: Story) -> None:
-    story.disturb("leave")
-    if story.scenario.consumption.raises:
-        raise LeavingError
+        story.disturb("leave")
+        if scenario.raises:
+            raise LeavingError
 
 
 # What the caller hands in
@@ -270,47 +245,37 @@ def _leave(story: Story) -> None:
 
 def _input(story: Story) -> object:
     """Return the orders in the form that the scenario asks for."""
-    source = story.scenario.source
+    scenario = story.scenario
     story.given = [
-        f"no order {n}" if n in source.bad else order
-        for n, order in enumerate(story.scenario.orders)
+        f"no order {n}" if n in scenario.bad else order for n, order in enumerate(scenario.orders)
     ]
-    if source.kind == "list":
+    if scenario.kind == "list":
         story.pulled = list(story.given)
         return story.given
-    return _generate(story) if source.kind == "generator" else _generate_slowly(story)
+    return _generate(story) if scenario.kind == "generator" else _generate_slowly(story)
 
 
-def _generate(story: Story) -> "Iterator[object]":
+def _generate(story: Story) -> Generator[object, None, None]:
     story.input_open = True
     try:
-        for n, order in enumerate(story.given):
-            _fail_at(story, n)
-            story.pulled.append(order)
-            yield order
-        _fail_at(story, len(story.given))
+        for n, order in enumerate([*story.given, None]):
+            if n == story.scenario.fails_after:
+                story.fail("the input fails", InputError())
+            if n < len(story.given):
+                story.pulled.append(order)
+                ahead = len(story.pulled) - len(story.yielded)
+                story.most_ahead = max(story.most_ahead, ahead)
+                yield order
     finally:
         story.input_open = False
 
 
-async def _generate_slowly(story: Story) -> "AsyncIterator[object]":
-    story.input_open = True
-    try:
-        for n, order in enumerate(story.given):
-            _fail_at(story, n)
-            if story.scenario.source.pause:
-                await asyncio.sleep(story.scenario.source.pause)
-            story.pulled.append(order)
+async def _generate_slowly(story: Story) -> AsyncIterator[object]:
+    with contextlib.closing(_generate(story)) as orders:
+        for order in orders:
             yield order
-        _fail_at(story, len(story.given))
-    finally:
-        story.input_open = False
-
-
-def _fail_at(story: Story, n: int) -> None:
-    if n == story.scenario.source.fails_after:
-        story.fail("the input fails")
-        raise InputError
+            if story.scenario.input_pause:
+                await asyncio.sleep(story.scenario.input_pause)
 
 
 def _client(story: Story) -> GatewayClient:
@@ -338,7 +303,7 @@ class _Signer:
         self._calls = itertools.count(1)
         self._signer = HmacSigner("secret")
 
-    def sign(self, operation: "Operation", fields: "Mapping[str, str]") -> str:
+    def sign(self, operation: Operation, fields: Mapping[str, str]) -> str:
         if next(self._calls) == self._fails_at:
             raise ValueError("the key is locked")
         return self._signer.sign(operation, fields)
@@ -354,8 +319,7 @@ class _Limiter:
 
     async def __aenter__(self) -> None:
         if next(self._calls) == self._story.scenario.limiter_fails_at:
-            self._story.fail("the limiter fails")
-            raise LimiterError
+            self._story.fail("the limiter fails", LimiterError())
         await self._places.acquire()
 
     async def __aexit__(self, *error: object) -> None:

@@ -23,20 +23,17 @@ def test_every_seed_keeps_the_laws(start: int) -> None:
     assert not problems, "\n".join(problems)
 
 
-@pytest.mark.parametrize("seed", range(0, 300, 30))
-def test_the_same_seed_tells_the_same_story(seed: int) -> None:
-    first, second = run(seed), run(seed)
-    assert first.trace == second.trace
-    assert first.trace.count("\n") > 0
+def test_the_same_seed_tells_the_same_story() -> None:
+    for seed in range(0, 300, 30):
+        assert run(seed).trace == run(seed).trace != ""
 
 
 @pytest.mark.slow
 def test_another_process_tells_the_same_story() -> None:
-    seeds = (3, 12)
-    command = (sys.executable, "-m", "tests.simulation", "--seeds", str(seeds[1] - seeds[0]))
+    command = (sys.executable, "-m", "tests.simulation", "--seeds", "9", "--start", "3", "--trace")
     told = [
         subprocess.run(  # noqa: S603  # this very interpreter
-            (*command, "--start", str(seeds[0]), "--trace"),
+            command,
             cwd=Path(__file__).parents[2],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
@@ -46,4 +43,4 @@ def test_another_process_tells_the_same_story() -> None:
         for hash_seed in ("1", "2")
     ]
     assert told[0] == told[1]
-    assert all(run(seed).trace in told[0] for seed in range(*seeds))
+    assert all(run(seed).trace in told[0] for seed in range(3, 12))
