@@ -1,16 +1,18 @@
 """A state that changed meanwhile is left alone: every write finds the orders as it must."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gateway_async import NotSentError
 from gateway_async.errors import JournalError
 from gateway_async.journal import JobState, Journal
-from gateway_async.journal.rows import Known
 from tests.journal.tables import Tables, submitted
 from tests.memory import QUICK, Asked, MemoryTransport, client_over
 from tests.orders import refunds
+
+if TYPE_CHECKING:
+    from gateway_async.journal.rows import Known
 
 WANTED = {"intend": "new", "hold": "new", "settle": "intent", "withdraw": "intent"}
 CHANGES: list[tuple[str, dict[str, Any]]] = [
