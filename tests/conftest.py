@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from gateway_async import GatewayClient, RetryPolicy
-from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox import Sandbox, faults
 from tests.orders import client_of
+from tests.support.clock import Clock
 from tests.support.slow import SlowMarker
 
 settings.register_profile("no-clock", deadline=None)  # a busy machine is no failure
@@ -40,3 +42,21 @@ async def gateway(sandbox: Sandbox) -> AsyncIterator[GatewayClient]:
     """A client of the sandbox that does not wait before it repeats."""
     async with client_of(sandbox, retry=RetryPolicy(first_pause_seconds=0)) as gateway:
         yield gateway
+
+
+@pytest.fixture
+async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+@pytest.fixture
+async def held_for_long(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the sandbox holds a reply, the time limits of its client are over at once."""
+    end, loop = Sandbox._end, asyncio.get_running_loop()
+
+    async def ended(sandbox: Sandbox, request: Any, ending: faults.Ending, effect: Any) -> Any:
+        if ending.connection == "held":
+            loop.call_soon(clock.advance)  # once the effect is done
+        return await end(sandbox, request, ending, effect)
+
+    monkeypatch.setattr(Sandbox, "_end", ended)

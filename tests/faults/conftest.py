@@ -1,5 +1,3 @@
-import asyncio
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +8,7 @@ from tests.faults.deeds import DEEDS, Trial
 from tests.support.servers import Proxy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
 
 @pytest.fixture
@@ -33,21 +31,6 @@ def trial(request: pytest.FixtureRequest, sandbox: Sandbox) -> "Iterator[Trial]"
     trial = Trial(sandbox, DEEDS[request.param])
     yield trial
     trial.check()
-
-
-@pytest.fixture
-async def later(monkeypatch: pytest.MonkeyPatch) -> "Callable[[float], None]":
-    """Let seconds go by at once, for the event loop and for aiohttp's idle connections."""
-    passed, idle = 0.0, 1000.0
-
-    def advance(seconds: float) -> None:
-        nonlocal passed, idle
-        passed, idle = passed + seconds, idle + seconds
-
-    loop = asyncio.get_running_loop()
-    monkeypatch.setattr(loop, "time", lambda: time.monotonic() + passed)
-    monkeypatch.setattr("aiohttp.connector.monotonic", lambda: idle)
-    return advance
 
 
 @pytest.fixture(scope="session")

@@ -24,9 +24,9 @@ from gateway_async import (
     OutcomeUnknownError,
     RejectedError,
     RetryPolicy,
-    Timeouts,
 )
 from tests.orders import client_of, direct_payment, orders_for, payout_request
+from tests.support.clock import PATIENT
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -243,7 +243,7 @@ def client(sandbox: "Sandbox", base_url: str | None = None, **settings: Any) -> 
     """Return a client that repeats without pauses, for whatever listens at `base_url`."""
     chosen = {
         "retry": RetryPolicy(attempts=ATTEMPTS, first_pause_seconds=0),
-        "timeouts": Timeouts(connect_seconds=5, reply_seconds=5, total_seconds=20),
+        "timeouts": PATIENT,
         "policy": BatchPolicy(concurrency=1),
         **settings,
     }

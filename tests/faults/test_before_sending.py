@@ -33,6 +33,7 @@ from tests.faults.deeds import (
     with_deeds,
 )
 from tests.orders import orders_for
+from tests.support.clock import Clock
 from tests.support.servers import AtOnce, Listener, Proxy, bind, full_backlog, tls_of, trust_in
 
 
@@ -45,23 +46,21 @@ def check_not_sent(trial: Trial, told: Told, attempts: Attempts) -> None:
         assert (told.result.requests, told.result.retries) == (0, ATTEMPTS - 1)
 
 
-SOON = Timeouts(connect_seconds=0.1, reply_seconds=5, total_seconds=5)
-
-
 @asynccontextmanager
-async def refusing() -> AsyncIterator[str]:
+async def refusing(_: Clock) -> AsyncIterator[str]:
     with bind() as bound:
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"
 
 
 @asynccontextmanager
-async def never_taken() -> AsyncIterator[str]:
+async def never_taken(clock: Clock) -> AsyncIterator[str]:
     with full_backlog() as url:
-        yield url
+        async with clock.racing():
+            yield url
 
 
 @asynccontextmanager
-async def unresolved() -> AsyncIterator[str]:
+async def unresolved(_: Clock) -> AsyncIterator[str]:
     async def fail(*_: object, **__: object) -> object:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -71,31 +70,32 @@ async def unresolved() -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def no_tls(says: bytes = b"", *, hangs_up: bool = True) -> AsyncIterator[str]:
+async def no_tls(clock: Clock, *, says: bytes = b"", hangs_up: bool = True) -> AsyncIterator[str]:
     """Listen, and speak no TLS to those who begin with it."""
     async with Listener(says, hangs_up=hangs_up) as listener:
+        listener.on_silence = clock.advance
         yield listener.base_url.replace("http:", "https:")
     assert listener.connections == ATTEMPTS
 
 
-UNREACHABLE: "dict[str, Callable[[], AbstractAsyncContextManager[str]]]" = {
+UNREACHABLE: "dict[str, Callable[[Clock], AbstractAsyncContextManager[str]]]" = {
     "a connection that is refused": refusing,
     "a connection that is never taken": never_taken,
     "a name that cannot be resolved": unresolved,
     "a TLS handshake that never ends": partial(no_tls, hangs_up=False),
     "a TLS handshake that is cut": no_tls,
-    "HTTP in the place of TLS": partial(no_tls, b"HTTP/1.1 400 Bad Request\r\n\r\n"),
-    "an alert of TLS": partial(no_tls, b"\x15\x03\x01\x00\x02\x02\x28"),
+    "HTTP in the place of TLS": partial(no_tls, says=b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+    "an alert of TLS": partial(no_tls, says=b"\x15\x03\x01\x00\x02\x02\x28"),
 }
 
 
 @with_deeds("where", UNREACHABLE)
 async def test_what_reaches_no_gateway_is_tried_again_and_was_not_sent(
-    trial: Trial, where: str
+    trial: Trial, where: str, clock: Clock
 ) -> None:
     attempts = Attempts()
-    async with UNREACHABLE[where]() as url:
-        told = await trial.run(url, limiter=attempts, timeouts=SOON)
+    async with UNREACHABLE[where](clock) as url:
+        told = await trial.run(url, limiter=attempts)
     check_not_sent(trial, told, attempts)
 
 
@@ -125,19 +125,17 @@ async def test_a_name_that_is_resolved_at_the_second_attempt(
     assert (attempts.count, trial.requests) == (2, 1)
 
 
-async def test_a_connection_that_is_never_taken_until_the_time_is_over(trial: Trial) -> None:
-    attempts = Attempts()
-    with full_backlog() as url:
-        told = await trial.run(
-            url,
-            limiter=attempts,
-            timeouts=Timeouts(connect_seconds=5, reply_seconds=5, total_seconds=0.1),
-        )
+async def test_a_connection_that_is_never_taken_until_the_time_is_over(
+    trial: Trial, clock: Clock
+) -> None:
+    attempts, limits = Attempts(), Timeouts(total_seconds=5)
+    async with never_taken(clock) as url:
+        told = await trial.run(url, limiter=attempts, timeouts=limits)
     assert told.status is NOT_SENT
     assert attempts.count == 1
 
 
-async def test_a_pool_that_is_exhausted(trial: Trial, sandbox: Sandbox) -> None:
+async def test_a_pool_that_is_exhausted(trial: Trial, sandbox: Sandbox, clock: Clock) -> None:
     """The one connection is held by another call, which is not answered."""
     sandbox.faults.add("capture", NoReply())
     attempts = Attempts()
@@ -146,13 +144,14 @@ async def test_a_pool_that_is_exhausted(trial: Trial, sandbox: Sandbox) -> None:
         sandbox,
         max_connections=1,
         limiter=attempts,
-        timeouts=SOON,
+        timeouts=Timeouts(reply_seconds=10_000, total_seconds=10_000),
         policy=BatchPolicy(concurrency=1, drain_seconds=0),
     ) as gateway:
         call = asyncio.create_task(gateway.call("/v1/capture", {"capture_orders": []}))
         while not sandbox.requests["capture"]:  # noqa: ASYNC110  # the loop does the work
             await asyncio.sleep(0)
-        told = await trial.run_with(gateway)
+        async with clock.racing():
+            told = await trial.run_with(gateway)
         call.cancel()
         await asyncio.wait([call])
     assert held.effects() == [0]
@@ -177,7 +176,7 @@ async def test_batches_that_share_a_connection_take_turns(sandbox: Sandbox) -> N
 async def test_who_got_no_connection_leaves_its_place_to_the_next(trial: Trial) -> None:
     with bind() as bound:
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
-        told = await trial.run(url, max_connections=1, timeouts=SOON)
+        told = await trial.run(url, max_connections=1)
     assert told.status is NOT_SENT
     assert "Timeout" not in str(told.error)  # as the first attempt, so the last
 
@@ -187,7 +186,7 @@ async def test_who_is_cancelled_leaves_its_place_to_the_next(
 ) -> None:
     sandbox.faults.add("capture", NoReply())
     policy = BatchPolicy(concurrency=1, drain_seconds=0)
-    async with client(sandbox, max_connections=1, policy=policy, timeouts=SOON) as gateway:
+    async with client(sandbox, max_connections=1, policy=policy) as gateway:
         holds, waits = (
             asyncio.create_task(gateway.call("/v1/capture", {"capture_orders": []}))
             for _ in range(2)
@@ -211,8 +210,7 @@ async def test_who_waits_for_a_connection_hears_that_the_client_was_closed(
         ]
         while not sandbox.requests["capture"]:  # noqa: ASYNC110  # the loop does the work
             await asyncio.sleep(0)
-    async with asyncio.timeout(2):  # they may wait for 5 s
-        first, *others = await asyncio.gather(*calls, return_exceptions=True)
+    first, *others = await asyncio.gather(*calls, return_exceptions=True)
     assert type(first) is OutcomeUnknownError
     assert [type(error) for error in others] == [ConfigurationError] * 3
     assert all("is closed" in str(error) for error in others)

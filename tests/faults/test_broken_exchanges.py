@@ -4,8 +4,7 @@ from functools import partial
 
 import pytest
 
-from gateway_async import Timeouts
-from gateway_async.sandbox import Sandbox, faults
+from gateway_async.sandbox import Sandbox
 from tests.faults.deeds import (
     ATTEMPTS,
     SUCCEEDED,
@@ -15,10 +14,15 @@ from tests.faults.deeds import (
     Trial,
     client,
 )
+from tests.support.clock import Clock
 from tests.support.servers import PLACES, End, OnReply, OnRequest, Proxy, Unread
 
-HASTY = Timeouts(connect_seconds=5, reply_seconds=0.3, total_seconds=20)
-"""Where silence is the fault; short, and long enough for a gateway that answers."""
+
+@pytest.fixture
+def proxy(proxy: Proxy, clock: Clock) -> Proxy:
+    """A proxy whose silence is over the time limits of its client at once."""
+    proxy.on_silence = clock.advance
+    return proxy
 
 
 def check_lost_once(trial: Trial, told: Told, seen: int) -> None:
@@ -55,7 +59,7 @@ async def test_a_connection_that_ends_after_the_whole_request(
     trial: Trial, proxy: Proxy, end: End
 ) -> None:
     proxy.once(OnRequest(len, end))
-    told = await trial.run(proxy.base_url, timeouts=HASTY if end is End.SILENCE else Timeouts())
+    told = await trial.run(proxy.base_url)
     check_lost_once(trial, told, proxy.requests)
     assert set(trial.effects) == {1}
 
@@ -95,7 +99,7 @@ async def test_a_body_that_is_cut_while_it_is_written(
 )
 async def test_a_reply_that_falls_silent(trial: Trial, proxy: Proxy, place: str) -> None:
     proxy.once(OnReply(PLACES[place], End.SILENCE))
-    told = await trial.run(proxy.base_url, timeouts=HASTY)
+    told = await trial.run(proxy.base_url)
     check_lost_once(trial, told, proxy.requests)
     assert set(trial.effects) == {1}
 
@@ -119,11 +123,3 @@ async def test_a_reply_that_breaks_off_anywhere(trial: Trial, proxy: Proxy, end:
 
 def _share(percent: int, message: bytes) -> int:
     return len(message) * percent // 100
-
-
-async def test_a_reply_that_drips_beyond_the_total_time(trial: Trial) -> None:
-    """Each pause is short enough, and together they are too long: no time is left to repeat."""
-    trial.sandbox.faults.add(trial.kind.operation, faults.Drip(1, 0.02))
-    told = await trial.run(timeouts=Timeouts(connect_seconds=5, reply_seconds=5, total_seconds=0.4))
-    assert told.status is UNKNOWN
-    assert (trial.requests, set(trial.effects)) == (1, {1})

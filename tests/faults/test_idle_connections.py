@@ -14,10 +14,10 @@ from gateway_async import (
     GatewayClient,
     OutcomeUnknownError,
     RetryPolicy,
-    Timeouts,
 )
 from tests.faults.deeds import SUCCEEDED, UNKNOWN, Trial, client
 from tests.orders import client_at
+from tests.support.clock import Clock
 from tests.support.servers import End, Proxy, bind, read_message, serving, tls_of, trust_in
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from aiohttp.connector import Connection
 
-HASTY = Timeouts(connect_seconds=5, reply_seconds=0.3, total_seconds=20)
 KEPT_SECONDS, WARY_SECONDS = 1.01, 60.1
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -47,7 +46,7 @@ async def turn_the_loop() -> None:
 
 @pytest.mark.parametrize("end", End)
 async def test_a_connection_that_dies_in_a_pause(
-    trial: Trial, proxy: Proxy, later: "Callable[[float], None]", end: End
+    trial: Trial, proxy: Proxy, clock: Clock, end: End
 ) -> None:
     async with client(trial.sandbox, proxy.base_url) as gateway:
         for used in (1, 2, 3):
@@ -55,7 +54,7 @@ async def test_a_connection_that_dies_in_a_pause(
             assert told.status is SUCCEEDED
             assert (proxy.connections, proxy.requests) == (used, used)
             proxy.end_idle(end)
-            later(KEPT_SECONDS)
+            clock.advance(KEPT_SECONDS)
 
 
 @pytest.mark.parametrize("end", [End.RESET, End.CLOSE])
@@ -150,6 +149,7 @@ async def test_the_end_of_a_connection_is_seen_before_it_is_used_again(
         bound.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.usefixtures("clock")
 async def test_a_connection_is_used_again_at_once(trial: Trial, proxy: Proxy) -> None:
     async with client(trial.sandbox, proxy.base_url) as gateway:
         for _ in range(3):
@@ -157,12 +157,12 @@ async def test_a_connection_is_used_again_at_once(trial: Trial, proxy: Proxy) ->
     assert (proxy.connections, proxy.requests) == (1, 3)
 
 
-@pytest.mark.usefixtures("later")
 async def test_a_connection_that_dies_unseen_between_two_calls_at_once(
-    trial: Trial, proxy: Proxy
+    trial: Trial, proxy: Proxy, clock: Clock
 ) -> None:
     """Nobody could know: the look-up is repeated on a new one, the money is `unknown`."""
-    async with client(trial.sandbox, proxy.base_url, timeouts=HASTY) as gateway:
+    proxy.on_silence = clock.advance
+    async with client(trial.sandbox, proxy.base_url) as gateway:
         assert (await trial.run_with(gateway)).status is SUCCEEDED
         proxy.end_idle(End.SILENCE)
         told = await trial.run_with(gateway)
@@ -210,8 +210,11 @@ def _fast() -> asyncio.AbstractEventLoop:
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, _fast])
 def test_a_connection_over_tls_is_used_again(
-    new_loop: "Callable[[], asyncio.AbstractEventLoop]", authority: trustme.CA
+    new_loop: "Callable[[], asyncio.AbstractEventLoop]",
+    authority: trustme.CA,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("aiohttp.connector.monotonic", lambda: 0.0)  # none is too old
     gateway = Grudging(most=3)
 
     async def work() -> list[bool]:
@@ -226,6 +229,7 @@ def test_a_connection_over_tls_is_used_again(
     assert gateway.connections == 1
 
 
+@pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize("last_word", [b"", TIMED_OUT])
 async def test_that_a_gateway_ends_used_connections_is_learnt(last_word: bytes) -> None:
     """Each loss may have been carried out; that every other request is lost need not go on."""
@@ -243,20 +247,20 @@ async def wary(gateway: Grudging) -> "AsyncIterator[GatewayClient]":
 
 
 async def test_that_a_gateway_still_ends_used_connections_is_learnt_from_one(
-    later: "Callable[[float], None]", monkeypatch: pytest.MonkeyPatch
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tried by all at once, each minute lost as many replies, and they stopped a batch."""
     async with wary(Grudging()) as client:
         monkeypatch.setattr("aiohttp.connector.monotonic", lambda: 0.0)  # none is too old
         for _ in range(3):
             assert all(await asyncio.gather(*(called(client) for _ in range(8))))
-            later(WARY_SECONDS)
+            clock.advance(WARY_SECONDS)
             answered = await asyncio.gather(*(called(client) for _ in range(8)))
             assert answered.count(False) == 1
 
 
 async def test_that_a_gateway_ends_them_no_longer_is_learnt_from_one(
-    later: "Callable[[float], None]", monkeypatch: pytest.MonkeyPatch
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gateway = Grudging()
     async with wary(gateway) as client:
@@ -264,7 +268,7 @@ async def test_that_a_gateway_ends_them_no_longer_is_learnt_from_one(
         gateway.most = 100
         assert await called(client)
         before = gateway.connections
-        later(WARY_SECONDS)
+        clock.advance(WARY_SECONDS)
         assert all([await called(client) for _ in range(10)])
         assert gateway.connections == before
 

@@ -20,7 +20,6 @@ from gateway_async import (
     ConfigurationError,
     NotSentError,
     ReplyStatusError,
-    Timeouts,
 )
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import NoReply
@@ -35,10 +34,10 @@ from tests.faults.deeds import (
     client,
 )
 from tests.orders import orders_for
+from tests.support.clock import Clock
 from tests.support.servers import ForwardProxy, Proxy, answering, bind, header, tls_of, trust_in
 
 LOGIN, LOGIN_IN_URL = "me@corp:pa55:w%rd", "me%40corp:pa55%3Aw%25rd"
-SOON = Timeouts(connect_seconds=0.2, reply_seconds=5, total_seconds=5)
 
 
 @pytest.fixture
@@ -128,6 +127,7 @@ async def test_everything_goes_by_the_proxy(trial: Trial, way: Way) -> None:
     assert trial.requests == 1
 
 
+@pytest.mark.usefixtures("clock")
 async def test_connections_by_the_proxy_are_used_again(trial: Trial, way: Way) -> None:
     async with way.client(trial) as gateway:
         for _ in range(3):
@@ -189,24 +189,24 @@ async def test_a_tunnel_that_breaks_off(trial: Trial, way: Way) -> None:
 
 
 @only(*TUNNELS)
-async def test_a_tunnel_that_is_never_opened(trial: Trial, way: Way) -> None:
-    way.proxy.is_mute = True
+async def test_a_tunnel_that_is_never_opened(trial: Trial, way: Way, clock: Clock) -> None:
+    way.proxy.is_mute, way.proxy.on_silence = True, clock.advance
     attempts = Attempts()
-    async with asyncio.timeout(10):
-        told = await way.run(trial, limiter=attempts, timeouts=SOON)
+    told = await way.run(trial, limiter=attempts)
     check_not_sent(trial, told, attempts)
 
 
 @only(*TUNNELS)
 async def test_a_place_behind_a_tunnel_is_not_waited_for_beyond_the_time_to_connect(
-    sandbox: Sandbox, way: Way
+    sandbox: Sandbox, way: Way, clock: Clock
 ) -> None:
-    way.proxy.is_mute = True
+    way.proxy.is_mute, way.proxy.on_silence = True, clock.advance
     orders = orders_for("refund", sandbox.seed(4, status="captured"))
-    settings = {**way.settings, "timeouts": SOON, "max_connections": 1, "policy": ONE_BY_ONE}
-    async with asyncio.timeout(4), client(sandbox, way.gateway.base_url, **settings) as gateway:
+    settings = {**way.settings, "max_connections": 1, "policy": ONE_BY_ONE}
+    async with client(sandbox, way.gateway.base_url, **settings) as gateway:
         results = await asyncio.gather(*(gateway.refund([order]) for order in orders))
     assert [result.counts[NOT_SENT] for result in results] == [1] * 4
+    assert len(way.proxy.lines) == ATTEMPTS  # as all four give up when the first does
     assert sandbox.requests["refund"] == 0
 
 
@@ -236,6 +236,7 @@ class TestWithLogin:
         assert header(head, "proxy-authorization").startswith("Basic ")
         assert not header(head, "authorization")
 
+    @pytest.mark.usefixtures("clock")
     async def test_they_are_shown_with_each_request(self, trial: Trial, way: Way) -> None:
         async with way.client(trial) as gateway:
             for _ in range(2):

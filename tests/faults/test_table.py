@@ -2,23 +2,22 @@
 
 import pytest
 
-from gateway_async import OutcomeUnknownError, RejectedError, Timeouts
+from gateway_async import OutcomeUnknownError, RejectedError
 from gateway_async.sandbox import Sandbox, faults
 from tests.faults.deeds import DECLINED, DEEDS, SUCCEEDED, Trial
 from tests.support.faults import LARGE, ROWS, Row
-
-HASTY = Timeouts(connect_seconds=5, reply_seconds=0.3, total_seconds=20)
 
 
 def _tried(row: Row) -> list[tuple[str, Row]]:
     return [("query", row)] * bool(row.read) + [(row.operation, row)]
 
 
+@pytest.mark.usefixtures("held_for_long")
 @pytest.mark.parametrize(("operation", "row"), [one for row in ROWS for one in _tried(row)])
 async def test_what_a_fault_leads_to(sandbox: Sandbox, operation: str, row: Row) -> None:
     trial, fault = Trial(sandbox, DEEDS[operation]), row.fault
     sandbox.faults.add(operation, fault)
-    told = await trial.run(timeouts=HASTY, max_reply_bytes=LARGE)
+    told = await trial.run(max_reply_bytes=LARGE)
     assert set(sandbox.faults.struck) == {type(fault).__name__}
     assert told.statuses == [*(row.read if trial.kind.is_read else row.money)]
     if not trial.kind.is_read:

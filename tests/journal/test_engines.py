@@ -185,10 +185,11 @@ async def test_a_database_that_falls_silent_ends_the_wait(
     async with proxy.running() as port:
         through = url.set(host="127.0.0.1", port=port)
         shown = through.render_as_string(hide_password=False)
-        async with Journal.open(f"{shown}?connect_timeout=2") as journal:
+        async with Journal.open(shown) as journal:
             await submitted(journal)
             proxy.is_silent = True
             monkeypatch.setattr(database_module, "_SILENT_SECONDS", 0.1)
+            monkeypatch.setattr("psycopg.connection.timeout_from_conninfo", lambda _: 0.1)
             with pytest.raises(JournalError, match=r"cannot submit .*the server said nothing"):
                 await submitted(journal, name="another")
             with pytest.raises(JournalError, match="timeout"):  # it is silent in the handshake

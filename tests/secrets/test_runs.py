@@ -9,7 +9,7 @@ import aiohttp
 import attrs
 import pytest
 
-from gateway_async import BatchPolicy, Dialect, GatewayError, HmacSigner, Operation, Timeouts
+from gateway_async import BatchPolicy, Dialect, GatewayError, HmacSigner, Operation
 from gateway_async.sandbox import Sandbox, faults
 from tests.cancellation.places import asked
 from tests.secrets.data import CARD, SIGNER_SECRET, direct_payment, payout_request
@@ -20,8 +20,6 @@ from tests.telemetry.recording import Diary, Recorder
 
 if TYPE_CHECKING:
     from tests.secrets.conftest import Opened
-
-HASTY = Timeouts(reply_seconds=0.3)
 
 
 def _errors(came: Mapping[str, object]) -> list[BaseException]:
@@ -34,12 +32,13 @@ async def test_all_is_well(net: Dragnet, opened: "Opened", sandbox: Sandbox) -> 
     assert len(net.signatures) > len(OPERATIONS)
 
 
+@pytest.mark.usefixtures("held_for_long")
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: type(row.fault).__name__)
 async def test_a_fault(net: Dragnet, opened: "Opened", sandbox: Sandbox, row: Row) -> None:
     number = ROWS.index(row)
     names = some(number)[number % 2 :: 2]
     sandbox.faults.add("*", row.fault)
-    came = await drive(net, opened(timeouts=HASTY, max_reply_bytes=LARGE), sandbox, names)
+    came = await drive(net, opened(max_reply_bytes=LARGE), sandbox, names)
     assert set(sandbox.faults.struck) == {type(row.fault).__name__}
     errors = _errors(came)
     assert [error for error in errors if not isinstance(error, GatewayError)] == []
@@ -178,8 +177,10 @@ async def _cancelled_twice(work: Awaitable[object], sandbox: Sandbox) -> None:
     await task
 
 
-async def _timed_out(work: Awaitable[object], _: Sandbox) -> None:
-    async with asyncio.timeout(0.1):
+async def _timed_out(work: Awaitable[object], sandbox: Sandbox) -> None:
+    async with asyncio.timeout(None) as limit:
+        coming = asyncio.create_task(asked(sandbox))
+        coming.add_done_callback(lambda _: limit.reschedule(0))
         await work
 
 
@@ -208,7 +209,7 @@ async def test_an_interruption(
 ) -> None:
     names = some(INTERRUPTIONS.index(interrupt))
     sandbox.faults.add("*", faults.NoReply())
-    client = opened(policy=BatchPolicy(chunk_size=2, drain_seconds=0.05))
+    client = opened(policy=BatchPolicy(chunk_size=2, drain_seconds=0))
     ends = await asyncio.gather(
         *(interrupt(OPERATIONS[name](client, sandbox), sandbox) for name in names),
         return_exceptions=True,
@@ -222,7 +223,7 @@ async def test_a_limiter_that_raises_over_a_cancellation(
     net: Dragnet, opened: "Opened", sandbox: Sandbox
 ) -> None:
     sandbox.faults.add("*", faults.NoReply())
-    client = opened(limiter=Limiter(before=False), timeouts=HASTY)
+    client = opened(limiter=Limiter(before=False), policy=BatchPolicy(drain_seconds=0))
     paying = asyncio.create_task(client.pay_direct(direct_payment()))
     await asked(sandbox)
     paying.cancel()

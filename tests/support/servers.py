@@ -77,12 +77,14 @@ class Server:
 
     Attributes:
         base_url: Where it listens, once it is entered.
+        on_silence: Called when it has read something, and is not going to answer.
     """
 
     def __init__(
         self, *, tls: ssl.SSLContext | None = None, bound: socket.socket | None = None
     ) -> None:
         self.base_url = ""
+        self.on_silence: Callable[[], object] = lambda: None
         self._serving = serving(self._serve, tls=tls, bound=bound)
 
     async def __aenter__(self) -> Self:
@@ -273,6 +275,7 @@ class Proxy(Server):
             first = await connection.reader.readexactly(1)
             self.requests += 1
             if connection.is_deaf:
+                self.on_silence()
                 await connection.reader.read(-1)
                 return
             trouble = self._next()
@@ -306,6 +309,7 @@ class Proxy(Server):
     async def _finish(self, connection: _Connection, end: End) -> None:
         connection.finish(end)
         if end is End.SILENCE:
+            self.on_silence()
             await connection.reader.read(-1)
 
     async def _ask(self, request: bytes) -> bytes:
@@ -366,6 +370,7 @@ class Listener(Server):
             self.received += len(piece)
             if self._hangs_up:
                 break
+            self.on_silence()
 
 
 class ForwardProxy(Server):
@@ -432,6 +437,7 @@ class ForwardProxy(Server):
         if self.hangs_up:
             return False
         if self.is_mute:
+            self.on_silence()
             await reader.read(-1)
             return False
         shown = header(text, "proxy-authorization").removeprefix("Basic ")
