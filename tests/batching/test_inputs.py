@@ -19,7 +19,7 @@ from gateway_async import (
     RefundOrder,
 )
 from tests.memory import Asked, HttpResponse, MemoryTransport, all_done, client_over
-from tests.orders import made_up, orders_for, refunds, reply_to
+from tests.orders import made_up, orders_for, references, refunds, reply_to
 
 ONE_AT_A_TIME = BatchPolicy(concurrency=1, chunk_size=10)
 
@@ -292,6 +292,20 @@ async def test_a_limiter_that_breaks(breaks: str, status: OutcomeStatus, request
     assert batch.result.requests == len(transport.asked) == requests
     noted = [outcome.sending is not None for outcome in batch.result]
     assert noted == [True] * 10 * requests + [False] * 10 * (3 - requests)
+
+
+async def test_a_limiter_that_breaks_between_two_halves_of_a_look_up() -> None:
+    """The first reply may have been cut; the limiter breaks before the first half is asked for."""
+
+    def answer(asked: Asked) -> dict[str, Any]:
+        items = [{"transaction_id": one, "query_result": "1"} for one in asked.transactions * 2]
+        return reply_to("query", items[:100])
+
+    batch = client_over(MemoryTransport(answer), limiter=_Limiter("entered")).query(references(64))
+    with pytest.raises(LookupError, match="the limiter broke"):
+        await batch
+    assert [outcome.index for outcome in batch.result] == list(range(64))
+    assert not batch.result.counts[OutcomeStatus.ABSENT]
 
 
 # What else is taken

@@ -33,25 +33,6 @@ async def test_a_given_session_is_used_and_never_closed(sandbox: Sandbox) -> Non
     assert sandbox.requests["query"] == 1
 
 
-async def test_a_given_session_is_used_whatever_its_truth(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(aiohttp.ClientSession, "__bool__", lambda _: False, raising=False)
-    started: list[object] = []
-
-    async def note(*facts: object) -> None:
-        started.append(facts)
-
-    trace = aiohttp.TraceConfig()
-    trace.on_request_start.append(note)
-    async with (
-        aiohttp.ClientSession(trace_configs=[trace]) as session,
-        client_of(sandbox, session=session) as gateway,
-    ):
-        await gateway.recent_transactions()
-    assert len(started) == 1
-
-
 async def test_a_given_session_that_is_closed_sends_nothing(sandbox: Sandbox) -> None:
     async with aiohttp.ClientSession() as session:
         pass

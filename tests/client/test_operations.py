@@ -193,13 +193,6 @@ async def test_a_checkout_page(sandbox: Sandbox, gateway: GatewayClient) -> None
     assert "N1" not in repr(page)
 
 
-async def test_a_payout(sandbox: Sandbox, gateway: GatewayClient) -> None:
-    result = await gateway.payout(PAYOUT)
-    assert result.request_id == PAYOUT.request_id
-    assert (result.status, result.payment_amount) == ("COMPLETED", Decimal("25.00"))
-    assert len(sandbox.ledger.payouts_of(PAYOUT.request_id)) == 1
-
-
 @pytest.mark.parametrize(("deduplicates", "requests"), [(True, 2), (False, 1)])
 async def test_a_payout_is_sent_again_only_where_the_gateway_deduplicates(
     deduplicates: bool, requests: int

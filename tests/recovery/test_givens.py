@@ -16,7 +16,7 @@ from gateway_async import (
     PaymentState,
 )
 from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.faults import DropReply, Fault, ResetBeforeEffect
+from gateway_async.sandbox.faults import DropReply, EmptyLookUp, Fault, ResetBeforeEffect
 from tests.memory import QUICK
 from tests.orders import orders_for
 from tests.recovery.books import (
@@ -84,7 +84,9 @@ async def test_an_unknown_refund_whose_sibling_is_not_given_is_not_settled(
     result = await gateway.refund(orders, policy=policy)
     assert sorted(statuses(result)) == [SUCCEEDED, UNKNOWN]
 
-    assert statuses(await gateway.recover(list(result.unknown))) == [UNKNOWN]
+    once = await gateway.recover(list(result.unknown))
+    assert statuses(once) == [UNKNOWN]
+    assert statuses(await gateway.recover(once)) == [UNKNOWN]  # still no whole batch
     assert sandbox.ledger.effects("refund", seeded.transaction_id) == 1
 
 
@@ -116,21 +118,6 @@ async def test_an_outcome_that_a_stream_yielded_must_be_given_itself(
     with pytest.raises(ConfigurationError, match="has yielded unknown outcomes"):
         await gateway.recover(batch.result)
     assert statuses(await gateway.recover(outcomes)) == [SUCCEEDED] * 6
-
-
-async def test_a_recovered_list_is_still_no_whole_batch(
-    sandbox: Sandbox, client: MakeClient
-) -> None:
-    gateway = client(REFERENCES)
-    (seeded,) = sandbox.seed(1, status="captured")
-    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
-    policy = BatchPolicy(concurrency=2, chunk_size=1, duplicates="allow")
-    result = await gateway.refund([refund_of(seeded), refund_of(seeded)], policy=policy)
-
-    once = await gateway.recover(list(result.unknown))
-    twice = await gateway.recover(once)
-
-    assert statuses(once) == statuses(twice) == [UNKNOWN]
 
 
 # Captures and cancels, settled by the states that the dialect gives a meaning
@@ -170,19 +157,25 @@ async def test_captures_and_cancels_are_settled_by_the_states_of_the_dialect(
         assert effects == (outcome.status is SUCCEEDED)
 
 
-async def test_without_states_captures_stay_unknown_with_their_record(
-    sandbox: Sandbox, client: MakeClient
+@pytest.mark.parametrize(
+    ("dialect", "is_listed", "problem"),
+    [(Dialect(), True, "no meaning"), (STATES, False, "lists 0 records of it")],
+)
+async def test_without_a_state_that_has_a_meaning_captures_stay_unknown(
+    sandbox: Sandbox, client: MakeClient, dialect: Dialect, problem: str, *, is_listed: bool
 ) -> None:
-    gateway = client(dialect=Dialect())
-    (order,) = orders_for("capture", sandbox.seed(1, status="authorised"))
+    gateway = client(dialect=dialect)
     sandbox.faults.add("capture", DropReply(times=1))
+    result = await gateway.capture(orders_for("capture", sandbox.seed(1, status="authorised")))
+    if not is_listed:
+        sandbox.faults.add("query", EmptyLookUp())
 
-    recovered = await gateway.recover(await gateway.capture([order]))
+    (outcome,) = await gateway.recover(result)
 
-    assert recovered[0].status is UNKNOWN
-    record: Any = recovered[0].record
-    assert record.payment_status == "3000"
-    assert "no meaning" in str(recovered[0].error)
+    assert outcome.status is UNKNOWN
+    record: Any = outcome.record
+    assert (record is not None and record.payment_status == "3000") is is_listed
+    assert problem in str(outcome.error)
 
 
 @pytest.mark.parametrize("operation", ["capture", "cancel"])
