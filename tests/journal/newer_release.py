@@ -1,7 +1,7 @@
 """What a program of a newer release does with a journal; run with that release on `PYTHONPATH`.
 
-Run as ``python newer_release.py PACKAGE JOURNAL GATEWAY JOB``. It finishes the job by giving its
-orders again, and keeps them once more as the job `newer`; it prints what it found, as JSON.
+Run as ``python newer_release.py PACKAGE JOURNAL GATEWAY``. It finishes the job `tonight` by giving
+its orders again, and keeps them once more as the job `newer`; it prints what it found, as JSON.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ POLICY = BatchPolicy(chunk_size=2)
 RECOVERY = RecoveryPolicy(settle_seconds=0, resend_absent=True)
 
 
-async def _finish(url: str, base_url: str, name: str) -> dict[str, object]:
+async def _finish(url: str, base_url: str) -> dict[str, object]:
     who = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("sandbox-secret"))
     async with (
         Journal.open(url) as journal,
         GatewayClient(base_url, who, policy=POLICY, recovery=RECOVERY) as gateway,
     ):
-        job = journal.job(name)
-        orders = [outcome.order async for outcome in journal.outcomes(name)]
+        job = journal.job("tonight")
+        orders = [outcome.order async for outcome in journal.outcomes(job.name)]
         found: dict[str, object] = {"fields": sorted({(o.urgency, str(o.fee)) for o in orders})}
         changed = [attrs.evolve(orders[0], urgency="high"), *orders[1:]]
         try:

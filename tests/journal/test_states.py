@@ -27,7 +27,7 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
 async def test_orders_in_another_state_change_nothing(
     journal: Journal, tables: Tables, move: str, change: dict[str, Any], at: tuple[int, ...]
 ) -> None:
-    known: list[Known] = []
+    known: list[object] = []
 
     def answer(asked: Asked) -> Any:
         if (asked.operation.name == "refund") == (WANTED[move] == "intent"):
