@@ -1,19 +1,20 @@
-"""A job does what a batch does, once, however often it is run."""
+"""A job does what a batch does, once, however often it is run; or nothing, with a wrong order."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from decimal import Decimal
 from typing import Any
 
 import attrs
 import pytest
 
-from gateway_async import BatchPolicy, InvalidOrderError, RetryPolicy
+from gateway_async import BatchPolicy, InvalidOrderError
+from gateway_async.errors import JournalError
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox
-from gateway_async.transport import AiohttpTransport
 from tests.jobs.books import (
     NOT_SENT,
     SUCCEEDED,
+    Interposed,
     Make,
     check_conserved,
     effects,
@@ -22,14 +23,12 @@ from tests.jobs.books import (
     refuse,
     seeded,
     statuses,
+    streamed,
 )
-from tests.orders import MONEY_OPERATIONS
+from tests.journal.tables import Tables
+from tests.orders import MONEY_OPERATIONS, refunds
 
-Given = Callable[[list[Any]], Any]
-
-
-def _generated(orders: list[Any]) -> Iterator[Any]:
-    yield from orders
+on_a_file = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
 
 async def _awaited(orders: list[Any]) -> AsyncIterator[Any]:
@@ -37,19 +36,14 @@ async def _awaited(orders: list[Any]) -> AsyncIterator[Any]:
         yield order
 
 
-INPUTS: list[Given] = [list, _generated, _awaited]
+INPUTS: list[Any] = [list, iter, _awaited]
 
 
 @pytest.mark.parametrize(
     ("operation", "given"), [*zip(MONEY_OPERATIONS, [*INPUTS, list], strict=True)]
 )
-async def test_the_same_line_again_sends_nothing_and_says_the_same(
-    sandbox: Sandbox,
-    make: Make,
-    journal: Journal,
-    other: Journal,
-    operation: str,
-    given: Given,
+async def test_the_same_line_again_sends_nothing_and_says_the_same(  # fixtures
+    sandbox: Sandbox, make: Make, journal: Journal, other: Journal, operation: str, given: Any
 ) -> None:
     orders = seeded(sandbox, 5, operation)
     batch = getattr(make(), operation)(given(orders), job=journal.job("job"))
@@ -69,68 +63,97 @@ async def test_the_same_line_again_sends_nothing_and_says_the_same(
         if operation == "refund":
             assert references_of(again) == references_of(await kept(other)) == references_of(first)
     assert sandbox.requests.total() == before
+    nothing = await make().refund([], job=journal.job("nothing"))
+    assert (nothing.ok, len(nothing), sandbox.requests.total()) == (True, 0, before)
+    assert (await journal.status("nothing")).done
 
 
+@on_a_file
 @pytest.mark.parametrize("given", INPUTS)
 async def test_a_stream_tells_each_order_once(
-    sandbox: Sandbox, make: Make, journal: Journal, given: Given
+    sandbox: Sandbox, make: Make, journal: Journal, given: Any
 ) -> None:
     orders = seeded(sandbox, 9)
     for _ in range(2):
-        async with make().refund(given(orders), job=journal.job("job")) as batch:
-            seen = [outcome async for outcome in batch]
-        assert sorted(outcome.index for outcome in seen) == list(range(9))
-        assert [orders[outcome.index] for outcome in seen] == [outcome.order for outcome in seen]
+        batch = make().refund(given(orders), job=journal.job("job"))
+        seen = sorted(await streamed(batch), key=lambda outcome: outcome.index)
+        assert [outcome.order for outcome in seen] == orders
         assert set(statuses(seen)) == {SUCCEEDED}
         assert batch.progress.total == batch.progress.done == 9
         assert batch.result.exhausted
-        assert batch.result.counts[SUCCEEDED] == 9
-        assert len(batch.result) == 0
+        assert (batch.result.counts[SUCCEEDED], len(batch.result)) == (9, 0)
     assert effects(sandbox, orders) == [1] * 9
 
 
-async def test_jobs_of_one_journal_know_nothing_of_each_other(
+@on_a_file
+async def test_a_job_goes_on_in_smaller_requests_and_without_what_is_refused_now(
     sandbox: Sandbox, make: Make, journal: Journal
 ) -> None:
-    result = await make().refund([], job=journal.job("nothing"))
-    assert (result.ok, len(result), sandbox.requests.total()) == (True, 0, 0)
-    for name in ("monday", "tuesday"):
-        orders = seeded(sandbox, 3)
-        check_conserved(await make().refund(orders, job=journal.job(name)), orders)
-    found = await journal.jobs()
-    assert [(status.name, status.total) for status in found] == [
-        ("nothing", 0),
-        ("monday", 3),
-        ("tuesday", 3),
-    ]
-    assert all(status.done for status in found)
-
-
-async def test_an_order_that_the_dialect_of_today_refuses_stops_no_other(
-    sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    orders = seeded(sandbox, 5, refund_amount=Decimal("1.00"))
+    orders = seeded(sandbox, 10, refund_amount=Decimal("1.00"))
     orders[3] = attrs.evolve(orders[3], refund_amount=Decimal("1.255"))
     of_three = attrs.evolve(sandbox.dialect, currency_places={"EUR": 3})
-    with monkeypatch.context() as patched:
-        patched.setattr(AiohttpTransport, "send", refuse)
-        first = make(dialect=of_three, retry=RetryPolicy(attempts=1))
-        assert statuses(await first.refund(orders, job=journal.job("job"))) == [NOT_SENT] * 5
-    resumed = await make().resume(journal.job("job"))
-    assert [o.index for o in resumed.not_sent] == [3]
-    assert isinstance(next(iter(resumed.not_sent)).error, InvalidOrderError)
-    assert effects(sandbox, orders) == [1, 1, 1, 0, 1]
-
-
-async def test_a_job_goes_on_in_smaller_requests_than_it_was_begun_with(
-    sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    orders = seeded(sandbox, 10)
-    with monkeypatch.context() as patched:
-        patched.setattr(AiohttpTransport, "send", refuse)
-        first = make(policy=BatchPolicy(chunk_size=4), retry=RetryPolicy(attempts=1))
-        assert statuses(await first.refund(orders, job=journal.job("job"))) == [NOT_SENT] * 10
+    first = make(dialect=of_three, policy=BatchPolicy(chunk_size=4))
+    Interposed(first, before=refuse)
+    assert statuses(await first.refund(orders, job=journal.job("job"))) == [NOT_SENT] * 10
     smaller = BatchPolicy(chunk_size=3, concurrency=1)
-    check_conserved(await make(policy=smaller).resume(journal.job("job")), orders)
-    assert effects(sandbox, orders) == [1] * 10
+    resumed = await make(policy=smaller).resume(journal.job("job"))
+    check_conserved(resumed, orders)
+    (refused,) = resumed.not_sent
+    assert refused.index == 3
+    assert isinstance(refused.error, InvalidOrderError)
+    assert effects(sandbox, orders) == [1, 1, 1, 0, *[1] * 6]
     assert sandbox.requests["refund"] >= 4
+
+
+@on_a_file
+@pytest.mark.parametrize("given", [list, iter])
+async def test_one_wrong_order_and_nothing_is_sent_and_a_corrected_line_works(
+    sandbox: Sandbox, make: Make, journal: Journal, given: Any
+) -> None:
+    orders, job = seeded(sandbox), journal.job("job")
+    for wrong in ("no order", None, 7):
+        broken = [*orders[:3], wrong, *orders[3:]]
+        with pytest.raises(InvalidOrderError, match="3"):
+            await make().refund(given(broken), job=job)
+        with pytest.raises(InvalidOrderError, match="3"):
+            await streamed(make().refund(given(broken), job=job))
+    assert sandbox.requests.total() == 0
+    check_conserved(await make().refund(given(orders), job=job), orders)
+    with pytest.raises(InvalidOrderError, match=r"; this run sent nothing$"):
+        await make().refund(iter([*orders[:3], 7]), job=job)
+    assert effects(sandbox, orders) == [1] * 6
+
+
+@on_a_file
+@pytest.mark.parametrize("how", ["refund", "submit"])
+async def test_nothing_is_left_of_a_long_stream_with_a_wrong_order_or_a_duplicate(
+    make: Make, journal: Journal, url: str, how: str
+) -> None:
+    orders: list[Any] = refunds(2500)
+    job, gateway = journal.job("job"), make()
+    for wrong in ("no order", orders[0]):
+        given = iter([*orders, wrong])
+        call = gateway.refund(given, job=job) if how == "refund" else None
+        with pytest.raises(InvalidOrderError, match="order 2500"):
+            await (call or gateway.submit("refund", given, job=job))
+        assert await kept(journal) == []
+        assert Tables(url).run("SELECT count(*) FROM gateway_orders") == [(0,)]
+    assert await gateway.submit("refund", iter(orders), job=job) == 2500
+
+
+@on_a_file
+async def test_an_input_that_raises(sandbox: Sandbox, make: Make, journal: Journal) -> None:
+    orders = seeded(sandbox)
+
+    def given() -> Iterator[Any]:
+        yield from orders[:4]
+        raise LookupError("the file ended")
+
+    batch = make().refund(given(), job=journal.job("job"))
+    with pytest.raises(LookupError, match="the file ended"):
+        await batch
+    assert sandbox.requests.total() == 0
+    assert not batch.result.exhausted
+    with pytest.raises(JournalError, match="not submitted to its end"):
+        await make().resume(journal.job("job"))
+    check_conserved(await make().refund(orders, job=journal.job("job")), orders)
