@@ -193,11 +193,11 @@ async def test_an_earlier_journal_is_resumed_and_finished(path: Path, url: str) 
         before = len(transport.asked)
         for job, number in parts:
             assert (await gateway.resume(job, slice_number=number)).requests == 0
-        orders = [outcome.order async for outcome in journal.outcomes("stopped")]
-        assert (await gateway.refund(iter(orders), job=journal.job("stopped"))).ok
-        orders[0] = attrs.evolve(orders[0], refund_reason="another")
+        given: list[Any] = [outcome.order async for outcome in journal.outcomes("stopped")]
+        assert (await gateway.refund(iter(given), job=journal.job("stopped"))).ok
+        given[0] = attrs.evolve(given[0], refund_reason="another")
         with pytest.raises(JobConflictError, match="which differs in refund_reason"):
-            await gateway.refund(orders, job=journal.job("stopped"))
+            await gateway.refund(given, job=journal.job("stopped"))
         assert len(transport.asked) == before
 
 

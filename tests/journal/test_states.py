@@ -1,6 +1,6 @@
 """A state that changed meanwhile is left alone: every write finds the orders as it must."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -10,9 +10,6 @@ from gateway_async.journal import JobState, Journal
 from tests.journal.tables import Tables, submitted
 from tests.memory import QUICK, Asked, MemoryTransport, client_over
 from tests.orders import refunds
-
-if TYPE_CHECKING:
-    from gateway_async.journal.rows import Known
 
 WANTED = {"intend": "new", "hold": "new", "settle": "intent", "withdraw": "intent"}
 CHANGES: list[tuple[str, dict[str, Any]]] = [
