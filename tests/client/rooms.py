@@ -120,7 +120,7 @@ async def show_the_operation(folder: Path) -> None:
         )
         assert code == 0, said
         with out.open(newline="") as file:
-            assert {line["adjust_status"] for line in csv.DictReader(file)} == {"1"}
+            assert {line["status"] for line in csv.DictReader(file)} == {"succeeded"}
         code, said = await command(sandbox, "--help")
         assert "Adjust orders." in said
         for order in orders:
