@@ -604,6 +604,7 @@ class NewOrders(Source):
         given: "Sequence[object] | None",
         has: "Callable[[int], bool]",
     ) -> None:
+        self.raised: BaseException | None = None
         self._lease = lease
         self._given = given
         self._has = has
