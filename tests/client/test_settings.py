@@ -80,7 +80,10 @@ WRONG: list[tuple[Callable[..., Any], str, object, str]] = [
     (Dialect, "done_statuses", 1, "a set of texts"),
     (Dialect, "done_statuses", [["1"]], "a set of texts"),
     (Dialect, "nothing_done_http_statuses", [[429]], "a set of HTTP statuses"),
-    (Dialect, "echo_fields", {"refund": [["amount"]]}, "tuples of fields"),
+    *(
+        (Dialect, "echo_fields", {"refund": fields}, "tuples of fields out of those that each")
+        for fields in ([["amount"]], "amount", ("colour",), 5, None)
+    ),
     (Dialect, "body_formats", None, "a mapping from texts"),
     (Dialect, "currency_places", {5: 0}, "a mapping from texts"),
     (Dialect, "echo_fields", None, "a mapping from texts"),
@@ -115,11 +118,32 @@ def test_a_wrong_setting_is_refused() -> None:
         assert ", got " in said
 
 
-@pytest.mark.parametrize("mapping", ["body_formats", "echo_fields"])
-def test_a_dialect_names_operations_only(mapping: str) -> None:
-    given: dict[str, Any] = {mapping: {"pay": ()}}
-    with pytest.raises(ConfigurationError, match=f"Dialect.{mapping}: 'pay' is no operation"):
-        Dialect(**given)
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"body_formats": {"pay": ()}}, "Dialect.body_formats: 'pay' is no operation"),
+        ({"echo_fields": {"pay": ()}}, "Dialect.echo_fields: 'pay' is no operation"),
+        *(
+            ({one: {"6", "7"}, other: {"7"}}, f"Dialect.{one}: '7' also stands in {other}")
+            for one, other in (
+                ("done_statuses", "declined_statuses"),
+                ("done_statuses", "pending_statuses"),
+                ("declined_statuses", "pending_statuses"),
+                ("payout_done_statuses", "payout_declined_statuses"),
+                ("done_return_statuses", "nothing_done_return_statuses"),
+            )
+        ),
+    ],
+)
+def test_a_dialect_names_operations_only_and_gives_a_status_one_meaning(
+    given: dict[str, Any], expected: str
+) -> None:
+    assert expected in refusal(Dialect, **given)
+
+
+def test_naming_the_echoes_of_one_operation_keeps_those_of_the_others() -> None:
+    echoes = Dialect(echo_fields={"refund": ("amount",)}).echo_fields
+    assert echoes == {**Dialect().echo_fields, "refund": ("amount",)}
 
 
 WRONG_ARGUMENTS: list[tuple[str, Any, str]] = [
