@@ -5,8 +5,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-import attrs
-
 from gateway_async.reconciliation import Difference, LedgerEntry
 from gateway_async.sandbox import PaymentStatus, Sandbox
 from gateway_async.sandbox.ledger import Instruction, Transaction
@@ -19,49 +17,28 @@ def pay(
     sandbox: Sandbox,
     order_no: str,
     *,
+    refunds: Iterable[str] = (),
     currency: str = "EUR",
     amount: str = "10.00",
-    refunds: Iterable[str] = (),
     status: PaymentStatus = PaymentStatus.CAPTURED,
 ) -> Transaction:
     """Enter a payment, captured if nothing else is said, and its refunds."""
-    transaction = sandbox.ledger.open(
-        order_no=order_no,
-        currency=currency,
-        amount=Decimal(amount),
-        now=NOW,
-        status=status,
-    )
+    money: dict[str, Any] = {"currency": currency, "order_no": order_no}
+    transaction = sandbox.ledger.open(amount=Decimal(amount), now=NOW, status=status, **money)
     for refund in refunds:
-        give_back(sandbox, transaction, refund)
+        order = {"transaction_id": transaction.transaction_id, "amount": amount, **money}
+        assert sandbox.ledger.carry_out(
+            "refund", Instruction(**order, refund_amount=refund), NOW
+        ).done
     return transaction
-
-
-def give_back(sandbox: Sandbox, transaction: Transaction, amount: str) -> None:
-    """Enter a refund."""
-    instruction = Instruction(
-        transaction_id=transaction.transaction_id,
-        order_no=transaction.order_no,
-        currency=transaction.currency,
-        amount=str(transaction.amount),
-        refund_amount=amount,
-    )
-    assert sandbox.ledger.carry_out("refund", instruction, NOW).done
 
 
 def entry_of(transaction: Transaction, **changes: Any) -> LedgerEntry:
     """Return the entry that fits a payment."""
-    return attrs.evolve(
-        LedgerEntry(
-            order_no=transaction.order_no,
-            transaction_id=transaction.transaction_id,
-            currency=transaction.currency,
-            amount=transaction.amount,
-            refunded=transaction.refunded_amount,
-            state="paid",
-        ),
-        **changes,
-    )
+    fields = ("order_no", "transaction_id", "currency", "amount")
+    fitting = {name: getattr(transaction, name) for name in fields}
+    fitting |= {"refunded": transaction.refunded_amount, "state": "paid"}
+    return LedgerEntry(**{**fitting, **changes})
 
 
 def _several(sandbox: Sandbox, order_no: str) -> LedgerEntry:

@@ -65,7 +65,17 @@ def _run(ledger: list[LedgerEntry], handler: Any, **options: Any) -> Reconciliat
     return asyncio.run(reconciled())
 
 
-def _check(result: ReconciliationResult, ledger: list[LedgerEntry]) -> None:
+@settings(max_examples=100, deadline=None)
+@given(st.lists(ENTRIES, max_size=25), BOOKS, st.integers(1, 12), st.sets(st.integers(0, 20)))
+def test_every_entry_is_counted_once(
+    ledger: list[LedgerEntry], books: Books, window: int, failing: set[int]
+) -> None:
+    def handler(asked: Asked) -> Any:
+        reply = books(asked)
+        return HttpResponse(302, {}, b"") if books.requests in failing else reply
+
+    states = {"3000": "paid", "4100": "reserved"}
+    result = _run(ledger, handler, window=window, states=states, refund_statuses={"1": True})
     summary = result.summary
     with_some = {difference.index for difference in result}
     unanswered = {d.index for d in result if d.kind == "unanswered"}
@@ -79,27 +89,6 @@ def _check(result: ReconciliationResult, ledger: list[LedgerEntry]) -> None:
             for code, totals in summary.currencies.items():
                 expected = sum(getattr(e, name) for e in ledger if e.currency.upper() == code)
                 assert getattr(totals, f"ledger_{name}") == expected
-
-
-@settings(max_examples=80, deadline=None)
-@given(st.lists(ENTRIES, max_size=25), BOOKS, st.integers(1, 12))
-def test_every_entry_is_counted_once(ledger: list[LedgerEntry], books: Books, window: int) -> None:
-    states = {"3000": "paid", "4100": "reserved"}
-    result = _run(ledger, books, window=window, states=states, refund_statuses={"1": True})
-    _check(result, ledger)
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(ENTRIES, max_size=25), st.integers(1, 12), st.sets(st.integers(0, 20)))
-def test_also_where_look_ups_fail(
-    ledger: list[LedgerEntry], window: int, failing: set[int]
-) -> None:
-    books = Books()
-
-    def handler(asked: Asked) -> Any:
-        return HttpResponse(302, {}, b"") if books.requests in failing else books(asked)
-
-    _check(_run(ledger, handler, window=window), ledger)
 
 
 @settings(max_examples=50, deadline=None)

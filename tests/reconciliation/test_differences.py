@@ -1,51 +1,46 @@
-"""Differences that are planted are found, each of them, and no others."""
+"""Every difference is found, and no other; what cannot be read is not called equal."""
 
 import pickle
 import random
 from decimal import Decimal
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
-from gateway_async import BatchPolicy, GatewayClient
-from gateway_async.reconciliation import (
-    KINDS,
-    CurrencyTotals,
-    Difference,
-    LedgerEntry,
-    reconcile,
-)
+from gateway_async import BatchPolicy, Dialect, GatewayClient
+from gateway_async.reconciliation import KINDS, CurrencyTotals, Difference, LedgerEntry, reconcile
 from gateway_async.reconciliation.differences import Kind
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, Status
-from tests.reconciliation.planting import PLANTS, STATES, entry_of, found, give_back, pay
+from tests.memory import MemoryTransport, client_over
+from tests.orders import reply_to
+from tests.reconciliation.books import Books, entry
+from tests.reconciliation.planting import PLANTS, STATES, entry_of, found, pay
+
+STATUSES = {"1": True, "9": False}
 
 
-def _ledger(sandbox: Sandbox, *, seed: int = 1) -> tuple[list[LedgerEntry], list[tuple[int, str]]]:
-    """Return a ledger of many entries that fit and five of each kind that do not."""
-    kinds = [*PLANTS] * 5 + [""] * 400
-    random.Random(seed).shuffle(kinds)
-    entries: list[LedgerEntry] = []
-    for number, kind in enumerate(kinds):
-        order_no = f"N{number:05d}"
-        if kind:
-            entries.append(PLANTS[kind](sandbox, order_no))
-        else:
-            refunds = ["1.50", "0.25"] if number % 3 == 0 else []
-            by = {} if number % 2 else {"transaction_id": None}
-            entries.append(entry_of(pay(sandbox, order_no, refunds=refunds), **by))
-    return entries, [(index, kind) for index, kind in enumerate(kinds) if kind]
-
-
-@pytest.mark.parametrize(("concurrency", "streamed"), [(1, False), (2, True), (9, False)])
+@pytest.mark.parametrize(("concurrency", "streamed"), [(1, False), (9, True)])
 async def test_what_was_planted_is_found_in_order_and_nothing_else(
     sandbox: Sandbox, gateway: GatewayClient, concurrency: int, *, streamed: bool
 ) -> None:
     """Faults that go away change nothing."""
-    entries, planted = _ledger(sandbox, seed=concurrency)
-    sandbox.faults.add("query", DropReply(times=1))
-    sandbox.faults.add("search_refunds", DropReply(times=1))
-    sandbox.faults.add("query", Status(500, times=1))
+    kinds = [*PLANTS] * 5 + [""] * 400
+    random.Random(concurrency).shuffle(kinds)
+    entries: list[LedgerEntry] = []
+    for number, kind in enumerate(kinds):
+        if kind:
+            entries.append(PLANTS[kind](sandbox, f"N{number:05d}"))
+        else:
+            refunds = ["1.50", "0.25"] if number % 3 == 0 else []
+            by = {} if number % 2 else {"transaction_id": None}
+            entries.append(entry_of(pay(sandbox, f"N{number:05d}", refunds=refunds), **by))
+    for operation, fault in (
+        ("query", DropReply(times=1)),
+        ("search_refunds", DropReply(times=1)),
+        ("query", Status(500, times=1)),
+    ):
+        sandbox.faults.add(operation, fault)
     policy = BatchPolicy(concurrency=concurrency, chunk_size=50)
     ledger = iter(entries) if streamed else entries
     reconciliation = reconcile(gateway, ledger, states=STATES, window=150, policy=policy)
@@ -55,77 +50,49 @@ async def test_what_was_planted_is_found_in_order_and_nothing_else(
         assert list(reconciliation.result) == []
     else:
         differences = list(await reconciliation)
-    assert found(differences) == planted
+    assert found(differences) == [(index, kind) for index, kind in enumerate(kinds) if kind]
     assert sandbox.faults.struck["DropReply"] == 2
     assert all(difference.entry is entries[difference.index] for difference in differences)
     summary = reconciliation.summary
-    assert (summary.matched, summary.differing, summary.unanswered) == (400, len(planted), 0)
+    assert (summary.matched, summary.differing, summary.unanswered) == (400, 50, 0)
     assert not summary.ok
-    assert {kind: count for kind, count in summary.differences.items() if count} == dict.fromkeys(
-        PLANTS, 5
-    )
+    counted = {kind: count for kind, count in summary.differences.items() if count}
+    assert counted == dict.fromkeys(PLANTS, 5)
+    assert {*KINDS} == {*get_args(Kind)} == {*PLANTS, "unanswered"}
 
 
-async def test_an_entry_may_have_several_differences(
+async def test_a_difference_has_both_values_and_a_result_pickles(
     sandbox: Sandbox, gateway: GatewayClient
 ) -> None:
-    payment = pay(sandbox, "N1", refunds=["1.00"])
-    entry = entry_of(payment, amount="11.00", currency="USD", state="reserved", refunded=0)
-    result = await reconcile(gateway, [entry], states=STATES)
-    kinds = ["amount", "currency", "state", "refund_unknown_to_ledger"]
-    assert [difference.kind for difference in result] == kinds
-    assert (result.summary.differing, result.summary.entries) == (1, 1)
-    amount = result[0]
-    assert (amount.ledger, amount.gateway) == (Decimal("11.00"), Decimal("10.00"))
-    transaction, refund = amount.records
-    assert transaction.transaction_id == refund.transaction_id == payment.transaction_id
-    assert str(amount) == (
-        f"[0] transaction_id {payment.transaction_id}: amount: ledger 11.00, gateway 10.00"
-    )
-
-
-async def test_a_result_pickles(sandbox: Sandbox, gateway: GatewayClient) -> None:
-    ledger = [plant(sandbox, f"N{number}") for number, plant in enumerate(PLANTS.values())]
-    ledger.append(entry_of(pay(sandbox, "N99"), transaction_id="a,b"))
+    one, two = pay(sandbox, "N1"), pay(sandbox, "N1")
+    three = pay(sandbox, "N3", refunds=["1.00"])
+    ledger = [
+        entry_of(one, transaction_id=None),
+        entry_of(one, transaction_id="gone"),
+        entry_of(two, state="reserved"),
+        entry_of(three, amount="11.00", currency="USD", state="reserved", refunded=0),
+        entry_of(three, transaction_id="a,b"),
+    ]
     result = await reconcile(gateway, ledger, states=STATES)
+    several, absent, state, amount, *_, unanswered = result
+    assert (several.gateway, absent.ledger, absent.gateway) == (
+        (one.transaction_id, two.transaction_id),
+        "gone",
+        None,
+    )
+    assert (state.ledger, state.gateway, state.means) == ("reserved", "3000", ("paid", "refunded"))
+    kinds = ["amount", "currency", "state", "refund_unknown_to_ledger"]
+    assert found(result)[3:] == [*((3, kind) for kind in kinds), (4, "unanswered")]
+    assert (result.summary.differing, result.summary.unanswered) == (4, 1)
+    assert (amount.ledger, amount.gateway) == (Decimal("11.00"), Decimal("10.00"))
+    assert [record.transaction_id for record in amount.records] == [three.transaction_id] * 2
+    text = f"[3] transaction_id {three.transaction_id}: amount: ledger 11.00, gateway 10.00"
+    assert str(amount) == text
+    assert "a,b" in str(unanswered.error)
     copied = pickle.loads(pickle.dumps(result))  # noqa: S301  # our own
     assert copied.summary == result.summary
     assert list(map(str, copied)) == list(map(str, result))
     assert copied[:-1] == result[:-1]
-
-
-async def test_values_of_other_differences(sandbox: Sandbox, gateway: GatewayClient) -> None:
-    one, two = pay(sandbox, "N1"), pay(sandbox, "N1")
-    entries = [
-        entry_of(one, transaction_id=None),
-        entry_of(one, transaction_id="gone"),
-        entry_of(two, state="reserved"),
-    ]
-    several, absent, state = await reconcile(gateway, entries, states=STATES)
-    assert several.kind == "several_transactions"
-    assert several.gateway == (one.transaction_id, two.transaction_id)
-    assert absent.kind == "absent_at_gateway"
-    assert (absent.ledger, absent.gateway) == ("gone", None)
-    assert state.kind == "state"
-    assert (state.ledger, state.gateway) == ("reserved", "3000")
-    assert state.means == ("paid", "refunded")
-
-
-async def test_without_a_meaning_no_state_is_compared(
-    sandbox: Sandbox, gateway: GatewayClient
-) -> None:
-    entries = [entry_of(pay(sandbox, "N1"), state=state) for state in ("reserved", "xyz", None)]
-    assert (await reconcile(gateway, entries)).ok
-    assert (await reconcile(gateway, entries[2:], states=STATES)).ok
-
-
-async def test_amounts_compare_as_numbers_and_currencies_without_case(
-    sandbox: Sandbox, gateway: GatewayClient
-) -> None:
-    entry = entry_of(pay(sandbox, "N1", refunds=["1.00"]), currency="eur", amount=10, refunded=1)
-    result = await reconcile(gateway, [entry])
-    assert result.ok
-    assert list(result.summary.currencies) == ["EUR"]
 
 
 async def test_two_entries_for_one_payment_come_back_once_each(
@@ -136,7 +103,6 @@ async def test_two_entries_for_one_payment_come_back_once_each(
     for window in (1, 4, 100):
         result = await reconcile(gateway, entries, window=window)
         assert found(result) == [(1, "amount"), (4, "amount")]
-        assert (result.summary.matched, result.summary.differing) == (4, 2)
         totals = result.summary.currencies["EUR"]
         assert (totals.ledger_count, totals.gateway_count) == (6, 6)
     assert sandbox.requests["query"] == 6 + 2 + 1
@@ -147,22 +113,14 @@ async def test_totals_of_both_sides(sandbox: Sandbox, gateway: GatewayClient) ->
     yen = pay(sandbox, "N2", currency="JPY", amount="1000")
     entries = [entry_of(euro, amount="10.20"), entry_of(yen), entry_of(yen, transaction_id="gone")]
     summary = (await reconcile(gateway, entries)).summary
-    assert summary.currencies == {
-        "EUR": CurrencyTotals(
-            ledger_count=1,
-            gateway_count=1,
-            ledger_amount=Decimal("10.20"),
-            gateway_amount=Decimal("10.10"),
-            ledger_refunded=Decimal("0.33"),
-            gateway_refunded=Decimal("0.33"),
-        ),
-        "JPY": CurrencyTotals(
-            ledger_count=2,
-            gateway_count=1,
-            ledger_amount=Decimal(2000),
-            gateway_amount=Decimal(1000),
-        ),
-    }
+    assert summary.currencies["EUR"] == CurrencyTotals(
+        ledger_count=1,
+        gateway_count=1,
+        ledger_amount=Decimal("10.20"),
+        gateway_amount=Decimal("10.10"),
+        ledger_refunded=Decimal("0.33"),
+        gateway_refunded=Decimal("0.33"),
+    )
     assert str(summary).splitlines() == [
         "3 entries: 1 matched, 2 differing, 0 unanswered",
         "absent_at_gateway: 1",
@@ -174,30 +132,126 @@ async def test_totals_of_both_sides(sandbox: Sandbox, gateway: GatewayClient) ->
     ]
 
 
-async def test_more_refunds_than_one_reply_holds(sandbox: Sandbox, gateway: GatewayClient) -> None:
-    payments = [pay(sandbox, f"N{number}", refunds=["0.10"] * 7) for number in range(60)]
-    give_back(sandbox, payments[30], "0.01")
-    ledger = [entry_of(payment) for payment in payments]
-    ledger[30] = entry_of(payments[30], refunded="0.70")
-    assert found(await reconcile(gateway, ledger)) == [(30, "refunded_total")]
+# What the records of one entry hold
+
+_AMOUNT_AND_DATE = {"transaction_date": "soon", "amount": "9.00"}
+_NEITHER = {"order_no": " N000001 ", "currency": "eur ", "payment_status": " 3000", "amount": "10"}
+_ABSENT, _UNKNOWN = ("absent_at_gateway", None), ("refund_unknown_to_ledger", Decimal("1.00"))
+OF_TRANSACTIONS: list[tuple[dict[str, Any] | None, list[tuple[str, Any]]]] = [
+    ({}, []),
+    (_NEITHER, []),
+    ({"amount": "ten"}, [("amount", "ten")]),
+    ({"amount": None}, [("amount", "")]),
+    ({"amount": "1e-300"}, [("amount", "1E-300")]),
+    ({"currency": ""}, [("currency", "")]),
+    ({"order_no": None}, [("order_no", "")]),
+    ({"order_no": " "}, [("order_no", "")]),
+    ({"payment_status": "4900"}, [("payment_status", "4900")]),
+    ({"payment_status": None}, [("payment_status", "")]),
+    (_AMOUNT_AND_DATE, [("amount", Decimal("9.00")), ("transaction_date", "soon")]),
+    (None, [_ABSENT]),
+]
+_R = {"refund_reference_id": "R"}
+_NONE = {"refund_reference_id": ""}
+_OTHER = {"order_no": "N000002"}
+_SLOPPY = {"currency": " eur ", "refund_status": " 1 ", "order_no": " N000001"}
+OF_REFUNDS: list[tuple[list[dict[str, Any]], str, list[tuple[str, Any]]]] = [
+    ([{}, {}], "2.00", []),
+    ([_SLOPPY], "1.00", []),
+    ([{"refund_amount": "one"}], "0", [("refund_amount", "one")]),
+    ([{"refund_amount": None}], "1.00", [("refund_amount", "")]),
+    ([{"refund_status": "7"}], "0", [("refund_status", "7")]),
+    ([{"refund_status": None}], "1.00", [("refund_status", "")]),
+    ([{"refund_status": "9"}, {}], "1.00", []),
+    ([{"refund_status": "9", "refund_amount": "one"}], "0", [("refund_amount", "one")]),
+    ([{"refund_status": "9"}], "1.00", [("refund_absent_at_gateway", Decimal(0))]),
+    ([{"refund_status": "9", "currency": None, **_OTHER}], "0", []),
+    ([{"refund_date": "soon"}], "0", [("refund_date", "soon"), _UNKNOWN]),
+    ([{"currency": "USD"}], "1.00", [("currency", "USD")]),
+    ([{"currency": " "}], "1.00", [("currency", "")]),
+    ([_OTHER], "1.00", [("order_no", "N000002")]),
+    ([_R, _R], "1.00", []),
+    ([_NONE, _NONE], "2.00", []),
+    ([_R, {**_R, "refund_amount": "2.00"}], "1.00", [("refund_reference_id", "R")]),
+]
 
 
-def test_every_kind_is_planted_but_those_of_faults() -> None:
-    assert set(KINDS) == {*get_args(Kind)}
-    assert set(KINDS) - set(PLANTS) == {"unanswered"}
+@pytest.mark.parametrize(
+    ("transaction", "refunds", "refunded", "expected"),
+    [
+        *((changes, [], "0", expected) for changes, expected in OF_TRANSACTIONS),
+        *(({}, *row) for row in OF_REFUNDS),
+        (None, [{}], "1.00", [_ABSENT]),
+        (None, [{}], "0", [_ABSENT, _UNKNOWN]),
+    ],
+)
+async def test_fields_of_records(
+    transaction: Any, refunds: list[Any], refunded: str, expected: list[Any]
+) -> None:
+    books = Books({"T000001": transaction}, {"T000001": refunds})
+    gateway = client_over(MemoryTransport(books))
+    ledger = [entry(1, refunded=refunded, state="paid")]
+    result = await reconcile(gateway, ledger, states=STATES, refund_statuses=STATUSES)
+    assert [(d.field or d.kind, d.gateway) for d in result] == expected
+    assert result.summary.differing == bool(expected)
+
+
+async def test_without_a_meaning_no_state_is_compared() -> None:
+    gateway = client_over(MemoryTransport(Books()))
+    assert (await reconcile(gateway, [entry(1, state="xyz")])).ok
+    assert (await reconcile(gateway, [entry(1)], states={})).ok
+
+
+async def test_a_refund_of_another_transaction_is_not_added() -> None:
+    """Looked up by order_no, nothing but the record says to which payment a refund belongs."""
+    own = {"order_no": "N000001", "currency": "EUR"}
+    payment = {"transaction_id": "T000001", "amount": "10.00", "query_result": "1", **own}
+    refund = {"transaction_id": "T000002", "refund_amount": "1.00", "refund_status": "1", **own}
+    listed: dict[str, list[Any]] = {"query": [payment], "search_refunds": [refund]}
+    gateway = client_over(
+        MemoryTransport(lambda asked: reply_to(asked.operation.name, listed[asked.operation.name]))
+    )
+    [difference] = result = await reconcile(
+        gateway, [entry(1, transaction_id=None, refunded="1.00")]
+    )
+    assert difference.kind == "unreadable"
+    assert (difference.field, difference.gateway) == ("transaction_id", "T000002")
+    assert result.summary.currencies["EUR"].gateway_refunded == 0
+
+
+async def test_refunds_in_doubt_are_not_in_the_totals() -> None:
+    contradicted = [{**_R, "refund_amount": f"{n}.00"} for n in (1, 2)]
+    doubtful: list[dict[str, Any]] = [{"currency": None}, _OTHER, {"refund_status": "7"}]
+    refunds = [*contradicted, *doubtful, {"refund_amount": "4.00"}]
+    gateway = client_over(MemoryTransport(Books(refunds={"T000001": refunds})))
+    result = await reconcile(gateway, [entry(1, refunded="4.00")])
+    assert len(result) == 4
+    assert result.summary.currencies["EUR"].gateway_refunded == Decimal("4.00")
+
+
+async def test_a_record_that_says_no_such_order_is_none() -> None:
+    books = Books({"T000001": {"query_result": "0"}})
+    dialect = Dialect(absent_query_results={"0"})
+    result = await reconcile(client_over(MemoryTransport(books), dialect=dialect), [entry(1)])
+    assert found(result) == [(0, "absent_at_gateway")]
+    assert result.summary.currencies["EUR"].gateway_count == 0
+
+
+@pytest.mark.parametrize(("amount", "kinds"), [("10.0", []), ("11.00", ["unreadable"])])
+async def test_a_transaction_that_is_listed_twice(amount: str, kinds: list[str]) -> None:
+    def twice(asked: Any) -> Any:
+        reply = Books()(asked)
+        items = reply.get("orders_list", [])
+        items += [{**item, "amount": amount} for item in items]
+        return reply
+
+    result = await reconcile(client_over(MemoryTransport(twice)), [entry(1)])
+    assert [difference.kind for difference in result] == kinds
+    assert all("gateway T000001 (transaction_id)" in str(difference) for difference in result)
 
 
 def test_what_a_gateway_says_is_one_line_and_moves_no_cursor() -> None:
-    entry = LedgerEntry(transaction_id="T1", currency="EUR", amount=Decimal(1))
-    difference = Difference(
-        kind="unreadable",
-        index=3,
-        entry=entry,
-        records=(),
-        field="payment_status",
-        gateway="\x1b[2J\n1 é",
-    )
-    assert str(difference) == (
-        "[3] transaction_id T1: unreadable: ledger nothing, "
-        r"gateway '\x1b[2J\n1 é' (payment_status)"
-    )
+    one = entry(1)
+    said = Difference(kind="unreadable", index=3, entry=one, field="x", gateway="\x1b[2J\n1 é")
+    text = r"[3] transaction_id T000001: unreadable: ledger nothing, gateway '\x1b[2J\n1 é' (x)"
+    assert str(said) == text
