@@ -2,14 +2,11 @@
 
 import json
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from decimal import Decimal
 from typing import Any
 
 import attrs
 import pytest
-from aiohttp import web
 
 from gateway_async import (
     BankDetails,
@@ -25,65 +22,25 @@ from gateway_async import (
     RejectedError,
 )
 from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
+from gateway_async.sandbox.faults import DropReply
 from tests.memory import Asked, HttpResponse, MemoryTransport, client_over
-from tests.orders import client_at, client_of
-from tests.support.servers import answering
+from tests.orders import client_of
 
 KEY = uuid.UUID("5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11")
 
 
-@asynccontextmanager
-async def gateway_that_adds(
-    fields: dict[str, Any], asked: list[dict[str, Any]]
-) -> AsyncIterator[GatewayClient]:
-    """Repeat what is asked, as the interface says, with more fields."""
-
-    async def answer(request: web.Request) -> web.Response:
-        asked.append(json.loads(await request.text()))
-        return web.json_response({**asked[-1], "status": "COMPLETED", **fields})
-
-    async with answering(answer) as url, client_at(url) as gateway:
-        yield gateway
-
-
 async def test_what_the_gateway_adds_to_a_payout_contradicts_nothing() -> None:
-    asked: list[dict[str, Any]] = []
-    added = {"payment_amount": "21.60", "payment_currency": "USD"}
-    async with gateway_that_adds(added, asked) as gateway:
-        result = await gateway.payout(
-            PayoutRequest(
-                request_id=KEY,
-                source_amount="20.00",
-                source_currency="EUR",
-                payment_date="2026-01-31",
-            )
-        )
+    def answer(asked: Asked) -> dict[str, Any]:
+        return asked.done(payment_amount="21.60", payment_currency="USD")
+
+    transport = MemoryTransport(answer)
+    given: dict[str, Any] = {"source_amount": "20.00", "source_currency": "EUR"}
+    given["payment_date"] = "2026-01-31"
+    result = await client_over(transport).payout(PayoutRequest(request_id=KEY, **given))
     assert result.payment_amount == Decimal("21.60")
-    (fields,) = asked
-    del fields["encryption_data"]
-    assert fields == {
-        "merchant_id": "M1",
-        "account_id": "A1",
-        "request_id": str(KEY),
-        "source_amount": "20.00",
-        "source_currency": "EUR",
-        "payment_date": "2026-01-31",
-    }
-
-
-async def test_the_sandbox_pays_what_is_fixed_on_the_source_side(sandbox: Sandbox) -> None:
-    request = PayoutRequest(
-        request_id=KEY,
-        source_amount="20.00",
-        source_currency="EUR",
-        beneficiary=Beneficiary(bank_details=BankDetails(iban="DE02120300000000202051")),
-    )
-    async with client_of(sandbox) as gateway:
-        result = await gateway.payout(request)
-    assert (result.status, result.payment_amount) == ("COMPLETED", None)
-    (paid,) = sandbox.ledger.payouts_of(str(KEY))
-    assert (paid.amount, paid.currency) == (Decimal("20.00"), "EUR")
+    fields = {**transport.asked[0].fields, "encryption_data": ""}
+    who = {"merchant_id": "M1", "account_id": "A1", "encryption_data": ""}
+    assert fields == {**who, "request_id": str(KEY), **given}
 
 
 # Any number of payouts
@@ -112,6 +69,8 @@ async def test_each_payout_is_a_request_of_its_own_and_has_its_result(
     sandbox: Sandbox, gateway: GatewayClient
 ) -> None:
     orders = requests(12)
+    fixed: dict[str, Any] = {"source_amount": "20.00", "source_currency": "EUR"}
+    orders[0] = PayoutRequest(request_id=KEY, beneficiary=orders[0].beneficiary, **fixed)
     result = await gateway.payouts(orders, policy=BatchPolicy(chunk_size=50))
     assert result.ok
     assert [outcome.order for outcome in result] == orders
@@ -120,6 +79,7 @@ async def test_each_payout_is_a_request_of_its_own_and_has_its_result(
     assert [record.request_id for record in records if record] == [o.request_id for o in orders]
     assert sandbox.requests["payout"] == result.requests == 12
     assert paid(sandbox, orders) == [1] * 12
+    assert sandbox.ledger.payouts_of(str(KEY))[0].amount == Decimal("20.00")
     assert result.to_dicts()[3]["record_status"] == "COMPLETED"
 
 
@@ -138,31 +98,22 @@ async def test_payouts_are_streamed_from_a_generator_and_a_wrong_one_is_not_sent
     assert paid(sandbox, orders) == [1, 1, 0, 1, 1, 1]
 
 
-async def test_an_unknown_payout_is_never_sent_again_and_names_its_request_id(
-    sandbox: Sandbox, gateway: GatewayClient
+@pytest.mark.parametrize("deduplicates", [False, True])
+async def test_a_lost_payout_is_sent_again_only_where_the_gateway_deduplicates(
+    deduplicates: bool,
 ) -> None:
-    orders = requests(3)
-    sandbox.faults.add("payout", DropReply(times=1))
-    result = await gateway.payouts(orders, policy=BatchPolicy(concurrency=1))
-    (unknown,) = result.unknown
-    assert unknown.order is orders[0]
-    assert f"the payout '{orders[0].request_id}' may have been made" in str(unknown.error)
-    assert getattr(unknown.error, "request_id", None) == orders[0].request_id
-    assert list((await gateway.recover(result)).unknown) == [unknown]
-    assert sandbox.requests.total() == 3
-    assert paid(sandbox, orders) == [1, 1, 1]
-
-
-async def test_what_the_dialect_deduplicates_is_sent_again_with_the_same_request_id() -> None:
-    async with Sandbox(deduplicate_payouts=True) as sandbox, client_of(sandbox) as gateway:
+    async with Sandbox(deduplicate_payouts=deduplicates) as sandbox, client_of(sandbox) as gateway:
         sandbox.faults.add("payout", DropReply(times=1))
-        sandbox.faults.add("payout", ResetBeforeEffect(times=1))
-        orders = requests(2)
-        twice = BatchPolicy(duplicates="serialize")
-        result = await gateway.payouts([*orders, orders[0]], policy=twice)
-        assert result.ok
-        assert sandbox.requests["payout"] == 5
-        assert paid(sandbox, orders) == [1, 1]
+        orders = requests(3)
+        result = await gateway.payouts(orders, policy=BatchPolicy(concurrency=1))
+        assert paid(sandbox, orders) == [1, 1, 1]
+        assert result.ok is deduplicates
+        for unknown in result.unknown:
+            assert unknown.order is orders[0]
+            assert f"the payout '{orders[0].request_id}' may have been made" in str(unknown.error)
+            assert getattr(unknown.error, "request_id", None) == orders[0].request_id
+            assert list((await gateway.recover(result)).unknown) == [unknown]
+        assert sandbox.requests.total() == (4 if deduplicates else 3)
 
 
 @pytest.mark.parametrize("duplicates", ["reject", "serialize", "allow"])
@@ -219,13 +170,11 @@ async def test_a_declined_payout_has_the_gateways_code_and_text(
     ((outcome,),) = [await gateway.payouts(requests(1, CLOSED))]
     assert outcome.status is OutcomeStatus.DECLINED
     assert isinstance(outcome.error, RejectedError)
-    assert (outcome.error.code, outcome.error.text) == (
-        "UNKNOWN",
-        "the beneficiary's account is closed",
-    )
+    said = (outcome.error.code, outcome.error.text)
+    assert said == ("UNKNOWN", "the beneficiary's account is closed")
     assert outcome.record
     assert outcome.record.status == "FAILED"
-    assert not sandbox.ledger.payouts_of(outcome.order.request_id)
+    assert paid(sandbox, [outcome.order]) == [0]
 
 
 async def test_only_payouts_are_taken(gateway: GatewayClient) -> None:
