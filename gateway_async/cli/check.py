@@ -12,6 +12,7 @@ import socket
 import ssl
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -29,7 +30,7 @@ from gateway_async.batching.results import Outcome
 from gateway_async.cli import options
 from gateway_async.cli.console import print_json, standard_output
 from gateway_async.cli.settings import Settings, default_path, to_toml
-from gateway_async.cli.tables import out_file
+from gateway_async.cli.tables import OutFile, out_file
 from gateway_async.client import DEFAULT_MAX_REPLY_BYTES
 from gateway_async.dialect import Dialect
 from gateway_async.errors import CertificateError, ConfigurationError, GatewayError
@@ -55,14 +56,15 @@ _ADVICE: Mapping[str, Mapping[str, str]] = _TEXTS["advice"]
 
 OK, ASK, WRONG, UNKNOWN, SKIPPED = "ok", "ask", "wrong", "unknown", "skipped"
 """What a line comes to; the reference page of the command line has what each means."""
+_OWN = "registered address"
 _CHECKS = (
     *("address", "connection", "tls", "proxy", "reply", "time", "credentials", "signature"),
-    "registered address",
+    _OWN,
 )
 _LOOK_UPS = ("query", "search_refunds")
 _QUERY, _REFUNDS = (OPERATIONS[name].path for name in _LOOK_UPS)
-_PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")
-_CLOCK_TOLERANCE = timedelta(seconds=30)
+_SECOND = timedelta(seconds=1)
+_CLOCK_TOLERANCE = 30 * _SECOND
 _CERTIFICATE_TOLERANCE = timedelta(days=14)
 _LONGEST_EXCERPT = 160
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
@@ -106,15 +108,13 @@ async def check(
     settings = gateway.settings()
     credentials = settings.credentials(os.environ, console.warn)
     refs = [OrderRef(**{name: value}) for name, value in given.items() if value is not None]
-    with contextlib.ExitStack() as opened:
-        file = None
-        if write is not None:
-            usual = default_path(os.environ)
-            if write == usual:
-                with contextlib.suppress(OSError):  # the file then says that it cannot be written
-                    usual.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            private = out_file(write, console.warn, option="--write: ", is_private=True)
-            file = opened.enter_context(private)
+    private: AbstractContextManager[OutFile | None] = contextlib.nullcontext()
+    if write is not None:
+        if write == default_path(os.environ):
+            with contextlib.suppress(OSError):  # the file then says that it cannot be written
+                write.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private = out_file(write, console.warn, option="--write: ", is_private=True)
+    with private as file:
         findings = await look(settings, credentials, refs)
         if file is not None:
             file.end(write_config(settings))
@@ -199,106 +199,91 @@ class Answer:
         return 400 <= self.http_status < 500  # noqa: PLR2004  # the statuses of a refusal
 
 
-@attrs.define(kw_only=True)
-class Way:
-    """What was seen on the way to the gateway.
-
-    Attributes:
-        host: The host of the gateway, or of the proxy before it.
-        port: Its port.
-        proxy: The proxy, without user and password; None for none.
-        addresses: The addresses of the host.
-        local: The address of this machine in the connection; empty if there was none.
-        certificate: TLS version, issuer and end of the gateway's certificate, for people.
-        expires_at: When it expires; None over plain HTTP and through a proxy.
-        problem: Why the connection came no further; empty if it was made.
-        answers: The answers to the look-ups; empty where there was no connection.
-    """
-
-    host: str
-    port: int
-    proxy: str | None
-    addresses: tuple[str, ...] = ()
-    local: str = ""
-    certificate: str = ""
-    expires_at: datetime | None = None
-    problem: str = ""
-    answers: dict[str, Answer] = attrs.field(factory=dict)
-
-
 async def look(settings: Settings, credentials: Credentials, refs: list[OrderRef]) -> list[Finding]:
     """Go the way to the gateway, and look orders up; return a finding for each step."""
+    address, context = settings.address, settings.ssl_context()
     proxy, authorization = checked_proxy(
         settings.proxy,
-        base_url=settings.address,
+        base_url=address,
         trust_env=settings.trust_env,
         allow_http=settings.allow_http,
     )
-    context = settings.ssl_context()
-    connection = ConnectionOptions(
+    options = ConnectionOptions(
         limit=1, ssl=context, proxy=proxy, proxy_authorization=authorization
     )
-    parts = urlsplit(proxy or settings.address)
-    port = parts.port or {"http": 80, "https": 443}[parts.scheme]
-    way = Way(host=parts.hostname or "", port=port, proxy=proxy)
-    if parts.scheme == "http" or proxy is not None:
-        await _connect(way, None, settings.timeouts.connect_seconds)
-    else:
-        context = context or ssl.create_default_context()
-        await _connect(way, context, settings.timeouts.connect_seconds)
-    if way.local:
-        for name in _LOOK_UPS:
-            way.answers[name] = await _ask(name, settings, credentials, connection)
+    parts = urlsplit(proxy or address)
+    host, port = parts.hostname or "", parts.port or {"http": 80, "https": 443}[parts.scheme]
+    is_tls = parts.scheme == "https" and proxy is None
+    tls = (context or ssl.create_default_context()) if is_tls else None
+    found, local = await _connect(host, port, tls, settings.timeouts.connect_seconds)
+    now = None
+    if all(status != UNKNOWN for status, _ in found.values()):
+        query, refunds = [await _ask(name, settings, credentials, options) for name in _LOOK_UPS]
+        way = judge(query, refunds, credentials, address=address, proxy=proxy, local=local)
+        found = way | found
+        now = (query.dated or query.asked_at) if query.error is None else None
     findings = []
-    for check, (status, seen) in judge(way, settings, credentials).items():
+    for check in _CHECKS:
+        status, seen = found.get(check, (SKIPPED, "there is no connection"))
         advice = _ADVICE.get(check, {}).get(status, "")
-        advice = advice.format(host=way.host, port=way.port, local=way.local)
+        advice = advice.format(host=host, port=port, local=local)
         findings.append(Finding(check, status, seen, advice))
-    query = way.answers.get("query")
-    if refs and query is not None and query.error is None:
+    if refs and now is not None:
         async with settings.client(credentials) as gateway:
             for ref, name in product(refs, _LOOK_UPS):
                 (outcome,) = await gateway.batch(name, [ref])
-                now = query.dated or query.asked_at
                 findings += describe_order(name, outcome, settings.dialect, now)
     return findings
 
 
-async def _connect(way: Way, context: ssl.SSLContext | None, seconds: float) -> None:
-    """Connect to the gateway, or to the proxy before it, and close again."""
-    loop = asyncio.get_running_loop()
+async def _connect(
+    host: str, port: int, tls: ssl.SSLContext | None, seconds: float
+) -> tuple[dict[str, tuple[str, str]], str]:
+    """Connect to the gateway, or to the proxy before it, and close again.
+
+    Returns:
+        What was found, up to the first step that failed, and the address of this machine.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    local, writer, failed = "", None, f"{host} has no address"
     try:
         async with asyncio.timeout(seconds):
-            found = await loop.getaddrinfo(way.host, way.port, type=socket.SOCK_STREAM)
-            way.addresses = tuple(dict.fromkeys(str(one[4][0]) for one in found))
-            _, writer = await asyncio.open_connection(way.host, way.port)
-        way.local = writer.get_extra_info("sockname")[0]
-        try:
-            if context is not None:
-                async with asyncio.timeout(seconds):
-                    await writer.start_tls(context, server_hostname=way.host)
-                connection = writer.get_extra_info("ssl_object")
-                if certificate := connection.getpeercert():
-                    rows = certificate.get("issuer", ())
-                    issuer = {str(part[0]): str(part[1]) for row in rows for part in row}
-                    name = issuer.get("organizationName") or issuer.get("commonName") or "unnamed"
-                    expires = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
-                    way.expires_at = datetime.fromtimestamp(expires, UTC)
-                    way.certificate = (
-                        f"{connection.version()}, certificate by {masked(name)}, valid until "
-                        f"{way.expires_at:%Y-%m-%d}"
-                    )
-        finally:
-            writer.transport.abort()
-    except ssl.SSLCertVerificationError as error:
-        way.problem = f"the certificate is not valid: {error.verify_message}"
-    except ConnectionRefusedError:
-        way.problem = "nothing listens there: the connection was refused"
-    except TimeoutError:
-        way.problem = f"no answer within {seconds:g} s"
+            loop = asyncio.get_running_loop()
+            infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            listed = ", ".join(dict.fromkeys(str(one[4][0]) for one in infos))
+            found["address"] = OK, f"{host} is {'an address' if listed == host else listed}"
+            failed = f"no connection to {host}:{port}"
+            _, writer = await asyncio.open_connection(host, port)
+            local = writer.get_extra_info("sockname")[0]
+            found["connection"] = OK, f"connected to {host}:{port} from {local}"
+            failed = "no TLS"
+            if tls is not None:
+                await writer.start_tls(tls, server_hostname=host)
+                found["tls"] = _described(writer.get_extra_info("ssl_object"))
     except OSError as error:
-        reason = getattr(error, "reason", None)  # of TLS
-        way.problem = reason or error.strerror or f"{type(error).__name__}: {error}"
+        problem = getattr(error, "reason", None) or error.strerror  # the reason is of TLS
+        if isinstance(error, ssl.SSLCertVerificationError):
+            problem = f"the certificate is not valid: {error.verify_message}"
+        elif isinstance(error, ConnectionRefusedError):
+            problem = "nothing listens there: the connection was refused"
+        elif isinstance(error, TimeoutError):
+            problem = f"no answer within {seconds:g} s"
+        text = problem or f"{type(error).__name__}: {error}"
+        found[_CHECKS[len(found)]] = UNKNOWN, f"{failed} ({text})"
+    finally:
+        if writer is not None:
+            writer.transport.abort()
+    return found, local
+
+
+def _described(connection: Any) -> tuple[str, str]:
+    """Describe TLS version, issuer and end of the certificate of a connection."""
+    certificate = connection.getpeercert()
+    issuer = dict(part for row in certificate["issuer"] for part in row)
+    name = issuer.get("organizationName") or issuer.get("commonName") or "unnamed"
+    expires = datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), UTC)
+    seen = f"{connection.version()}, certificate by {masked(name)}, valid until {expires:%Y-%m-%d}"
+    return ASK if expires - datetime.now(UTC) < _CERTIFICATE_TOLERANCE else OK, seen
 
 
 async def _ask(
@@ -351,107 +336,79 @@ async def _ask(
     )
 
 
-def judge(  # noqa: C901, PLR0912  # one step after the other
-    way: Way, settings: Settings, credentials: Credentials
+def judge(
+    query: Answer,
+    refunds: Answer,
+    credentials: Credentials,
+    *,
+    address: str,
+    proxy: str | None,
+    local: str,
 ) -> dict[str, tuple[str, str]]:
-    """Return, by what was checked, what it comes to and what was seen."""
-    found = dict.fromkeys(_CHECKS, (SKIPPED, "there is no connection"))
-    to = f"{way.host}:{way.port}"
-    if not way.addresses:
-        found["address"] = UNKNOWN, f"{way.host} has no address ({way.problem})"
-        return found
-    listed = ", ".join(way.addresses)
-    is_same = listed == way.host
-    found["address"] = OK, f"{way.host} is {'an address' if is_same else listed}"
-    if not way.local:
-        hint = ""
-        if way.proxy is None and any(os.environ.get(name) for name in _PROXIES):
-            hint = "; the environment names a proxy that is not used without --trust-env"
-        found["connection"] = UNKNOWN, f"no connection to {to} ({way.problem}){hint}"
-        return found
-    found["connection"] = OK, f"connected to {to} from {way.local}"
+    """Return, by what was checked, what it comes to and what was seen.
 
-    query, refunds = (way.answers[name] for name in _LOOK_UPS)
-    error = query.error or refunds.error
+    Args:
+        query: The answer to the look-up of transactions.
+        refunds: The answer to that of refunds.
+        credentials: Who asked.
+        address: The address of the gateway.
+        proxy: The proxy, without user and password; None for none.
+        local: The address of this machine in the connection.
+    """
+    error, status = query.error or refunds.error, query.http_status
+    is_plain = address.lower().startswith("http:")
+    is_here = proxy is None and ip_address(local.partition("%")[0]).is_loopback
     is_untrusted = isinstance(error, CertificateError)
-    if settings.address.lower().startswith("http:"):
-        is_here = all(ip_address(one.partition("%")[0]).is_loopback for one in way.addresses)
-        found["tls"] = WRONG, "plain HTTP: everything on the way can be read and changed"
-        if way.proxy is None and is_here:
-            found["tls"] = OK, "plain HTTP, which does not leave this machine"
-    elif way.problem or is_untrusted:
-        found["tls"] = UNKNOWN, way.problem or str(error)
-    elif way.expires_at is not None:
-        is_ending = way.expires_at - datetime.now(UTC) < _CERTIFICATE_TOLERANCE
-        found["tls"] = ASK if is_ending else OK, way.certificate
-    elif query.http_status or refunds.http_status:
-        found["tls"] = OK, "the gateway's certificate was accepted, through the proxy"
-    else:
-        found["tls"] = SKIPPED, "the proxy opened no connection to the gateway"
-
-    status = query.http_status
-    if way.proxy is None:
-        found["proxy"] = OK, "none is set"
-    elif status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED or (
+    is_barred = status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED or (
         status is None and isinstance(error, ConfigurationError)
-    ):
-        found["proxy"] = UNKNOWN, f"{way.proxy} does not let this user through (HTTP 407)"
-    elif status is None and not is_untrusted:
-        found["proxy"] = UNKNOWN, f"{way.proxy} gave no way to the gateway: {error}"
-    else:
-        found["proxy"] = OK, f"requests go through {way.proxy}"
-    return found | _judge_replies(query, refunds, way.local, credentials)
-
-
-def _judge_replies(  # noqa: C901, PLR0912  # the same
-    query: Answer, refunds: Answer, local: str, credentials: Credentials
-) -> dict[str, tuple[str, str]]:
-    """Return the same of what the answers to the look-ups show."""
-    found, status = dict[str, tuple[str, str]](), query.http_status
+    )
     seen = f"{_QUERY} answered HTTP {status} with "
-    if status is None:
-        found["reply"] = UNKNOWN, f"no reply to {_QUERY}: {query.error}"
-    elif status == HTTPStatus.OK and query.payload is not None:
-        found["reply"] = OK, f"{seen}JSON"
-    else:
-        found["reply"] = WRONG if query.is_refused else UNKNOWN, seen + query.shown
-
-    ahead = [one.dated - one.asked_at for one in (query, refunds) if one.dated]
-    found["time"] = SKIPPED, "no reply with a Date header came"
-    if ahead:
-        seconds = abs(ahead[0]) // timedelta(seconds=1)
-        side = "ahead of" if ahead[0] > timedelta() else "behind"
-        found["time"] = WRONG, f"the gateway's clock is {seconds:,} s {side} this machine's"
-        if abs(ahead[0]) <= _CLOCK_TOLERANCE:
-            found["time"] = OK, f"the clocks agree to {seconds} s"
-
+    ahead = next((one.dated - one.asked_at for one in (query, refunds) if one.dated), None)
+    off = abs(ahead or timedelta())
+    side = "ahead of" if ahead == off else "behind"
     read = [one for one in (query, refunds) if one.payload is not None]
+    is_accepted = any(one.error is None for one in read)
+    refusal = masked(str(read[0].error)) if read else ""
     who = f"merchant_id {credentials.merchant_id!r} and account_id {credentials.account_id!r}"
+    accepted = "a request with it was accepted, if the gateway checks that of look-ups; "
     verifies = getattr(credentials.signer, "verify", None) is not None
     of_reply = f"that of the reply is {'right' if verifies else 'not checked'}"
     if not any(one.payload and one.payload.get(SIGNATURE_FIELD) for one in read):
         of_reply = "the reply carries none"
-    if not read:
-        found["credentials"] = SKIPPED, "no reply came that could accept or refuse it"
-        found["signature"] = found["credentials"]
-    elif any(one.error is None for one in read):
-        text = "a request with it was accepted, if the gateway checks that of look-ups"
-        found["credentials"] = OK, f"{who}: accepted"
-        found["signature"] = OK, f"{text}; {of_reply}"
-    else:
-        reason = masked(str(read[0].error))
-        found["credentials"] = WRONG, f"{who}: {reason}"
-        found["signature"] = WRONG, reason
-
-    if query.error is None:
-        address = OK, f"{_QUERY} is answered, to requests from {local}"
-    elif not query.is_refused:
-        address = SKIPPED, f"no reply of {_QUERY} that can be read came"
-    elif refunds.error is None:
-        address = WRONG, f"{_QUERY} is refused, and {_REFUNDS} is answered"
-    else:
-        address = ASK, "both look-ups are refused, which wrong credentials would lead to as well"
-    found["registered address"] = address
+    none = "no reply came that could accept or refuse it"
+    replied = bool(status or refunds.http_status)
+    rows: tuple[tuple[str, bool, str, str], ...] = (
+        ("tls", is_plain and is_here, OK, "plain HTTP, which does not leave this machine"),
+        ("tls", is_plain, WRONG, "plain HTTP: everything on the way can be read and changed"),
+        ("tls", is_untrusted, UNKNOWN, str(error)),
+        ("tls", replied, OK, "the gateway's certificate was accepted, through the proxy"),
+        ("tls", True, SKIPPED, "the proxy opened no connection to the gateway"),
+        ("proxy", proxy is None, OK, "none is set"),
+        ("proxy", is_barred, UNKNOWN, f"{proxy} does not let this user through (HTTP 407)"),
+        ("proxy", bool(status) or is_untrusted, OK, f"requests go through {proxy}"),
+        ("proxy", True, UNKNOWN, f"{proxy} gave no way to the gateway: {error}"),
+        ("reply", status is None, UNKNOWN, f"no reply to {_QUERY}: {query.error}"),
+        ("reply", status == HTTPStatus.OK and query.payload is not None, OK, f"{seen}JSON"),
+        ("reply", query.is_refused, WRONG, seen + query.shown),
+        ("reply", True, UNKNOWN, seen + query.shown),
+        ("time", ahead is None, SKIPPED, "no reply with a Date header came"),
+        ("time", off <= _CLOCK_TOLERANCE, OK, f"the clocks agree to {off.seconds} s"),
+        ("time", True, WRONG, f"the gateway's clock is {off // _SECOND:,} s {side} this machine's"),
+        ("credentials", not read, SKIPPED, none),
+        ("credentials", is_accepted, OK, f"{who}: accepted"),
+        ("credentials", True, WRONG, f"{who}: {refusal}"),
+        ("signature", not read, SKIPPED, none),
+        ("signature", is_accepted, OK, accepted + of_reply),
+        ("signature", True, WRONG, refusal),
+        (_OWN, query.error is None, OK, f"{_QUERY} is answered, to requests from {local}"),
+        (_OWN, not query.is_refused, SKIPPED, f"no reply of {_QUERY} that can be read came"),
+        (_OWN, not refunds.error, WRONG, f"{_QUERY} is refused, and {_REFUNDS} is answered"),
+        (_OWN, True, ASK, "both look-ups are refused, as they are with wrong credentials too"),
+    )
+    found: dict[str, tuple[str, str]] = {}
+    for check, holds, comes_to, text in rows:
+        if holds:  # the first row that does counts
+            found.setdefault(check, (comes_to, text))
     return found
 
 
@@ -474,21 +431,35 @@ def describe_order(
     if outcome.status is OutcomeStatus.ABSENT and operation == "search_refunds":
         yield Finding(check, OK, "no refund is listed")
     elif outcome.status is OutcomeStatus.ABSENT:
-        yield Finding(
-            check,
-            WRONG,
-            "the gateway answered without it",
+        advice = (
             "check the order_no or transaction_id; if it is right, ask how a look-up selects "
-            "orders (Dialect.selection_fields)",
+            "orders (Dialect.selection_fields)"
         )
+        yield Finding(check, WRONG, "the gateway answered without it", advice)
     elif outcome.status is not OutcomeStatus.SUCCEEDED:
         seen = f"{outcome.status}: {outcome.error}"
         yield Finding(check, UNKNOWN, seen, "see the field that the text names")
     for record in records:
         yield Finding(check, OK, _shown(record))
-    for status, seen, field, advice in _misfits(records, dialect, now):
-        question = QUESTIONS["dialect"].get(field, advice)
-        yield Finding(check, status, seen, question, (field,) if field else ())
+    for status, seen, field in _misfits(records, dialect, now):
+        question = QUESTIONS["dialect"].get(field, "")
+        yield Finding(check, status, seen, question, (field,))
+    unread = {
+        f"{name} {text!r}" if name in _SHOWN else name
+        for record in records
+        for name, text in record.unreadable.items()
+    }
+    if unread:
+        advice = "ask for its format; the record has None, and its text in record.unreadable"
+        yield Finding(check, WRONG, f"cannot be read: {', '.join(sorted(unread))}", advice)
+    if names := ", ".join(sorted({name for record in records for name in record.extra})):
+        seen = f"fields that the interface does not list: {names}; record.extra has them"
+        yield Finding(check, ASK, seen, "ask what they mean")
+    references = [one.refund_reference_id for one in records if hasattr(one, "refund_reference_id")]
+    if not all(references) or len(set(references)) < len(references):
+        seen = "its refunds do not each have a refund_reference_id of their own"
+        advice = 'recovery cannot go by them: set refund_evidence = "marker" under [recovery]'
+        yield Finding(check, WRONG, seen, advice)
 
 
 _STATUS_FIELDS = (
@@ -501,50 +472,29 @@ _STATUS_FIELDS = (
 
 def _misfits(
     records: tuple[Any, ...], dialect: Dialect, now: datetime
-) -> Iterator[tuple[str, str, str, str]]:
-    """Compare records with the dialect; give status, what was seen, the field, other advice."""
+) -> Iterator[tuple[str, str, str]]:
+    """Compare records with the dialect; give status, what was seen, and the field."""
     for name, status, field, others in _STATUS_FIELDS:
         known = {value for one in (field, *others) for value in getattr(dialect, one)}
         for value in sorted(_values(records, name) - known):
-            yield status, f"{name} {value!r} has no meaning in Dialect.{field}", field, ""
-    yield from _amount_misfits(records, dialect)
-    unread = {
-        f"{name} {text!r}" if name in _SHOWN else name
+            yield status, f"{name} {value!r} has no meaning in Dialect.{field}", field
+    found = {
+        (record.currency or "", -int(amount.as_tuple().exponent)): f"{name} {amount}"
         for record in records
-        for name, text in record.unreadable.items()
+        for name in ("amount", "refund_amount")
+        if (amount := getattr(record, name, None)) is not None and amount.is_finite()
     }
-    if unread:
-        advice = "ask for its format; the record has None, and its text in record.unreadable"
-        yield WRONG, f"cannot be read: {', '.join(sorted(unread))}", "", advice
+    for (currency, places), shown in found.items():
+        if max(0, places) != (ours := dialect.places(currency)):
+            seen = f"{shown} {currency} has {max(0, places)} decimal places"
+            status = WRONG if places > ours else ASK
+            yield status, f"{seen}, and requests are written with {ours}", "currency_places"
     latest = now + timedelta(hours=dialect.utc_offset_hours) + _CLOCK_TOLERANCE
     for name in ("transaction_date", "refund_date"):
         for value in _values(records, name):
             if value.replace(tzinfo=None) > latest.replace(tzinfo=None):
                 seen = f"{name} {value:%Y-%m-%d %H:%M:%S} lies in the future by utc_offset_hours"
-                yield WRONG, seen, "utc_offset_hours", ""
-    if names := ", ".join(sorted({name for record in records for name in record.extra})):
-        seen = f"fields that the interface does not list: {names}; record.extra has them"
-        yield ASK, seen, "", "ask what they mean"
-    references = [one.refund_reference_id for one in records if hasattr(one, "refund_reference_id")]
-    if not all(references) or len(set(references)) < len(references):
-        seen = "its refunds do not each have a refund_reference_id of their own"
-        advice = 'recovery cannot go by them: set refund_evidence = "marker" under [recovery]'
-        yield WRONG, seen, "", advice
-
-
-def _amount_misfits(
-    records: tuple[Any, ...], dialect: Dialect
-) -> Iterator[tuple[str, str, str, str]]:
-    found: dict[tuple[str, int], str] = {}
-    for record in records:
-        for name in ("amount", "refund_amount"):
-            if (amount := getattr(record, name, None)) is not None and amount.is_finite():
-                places = max(0, -int(amount.as_tuple().exponent))
-                found[record.currency or "", places] = f"{name} {amount} {record.currency or ''}"
-    for (currency, places), shown in found.items():
-        if places != (ours := dialect.places(currency)):
-            seen = f"{shown} has {places} decimal places, and requests are written with {ours}"
-            yield WRONG if places > ours else ASK, seen, "currency_places", ""
+                yield WRONG, seen, "utc_offset_hours"
 
 
 def _values(records: tuple[Any, ...], name: str) -> set[Any]:
@@ -588,24 +538,21 @@ def write_config(settings: Settings) -> str:
     No secret is in it, and neither is a URL that may hold a password.
     """
     usual = Settings(recovery=RecoveryPolicy(record_baseline=True))  # as the command line has it
-    given, defaults = (attrs.asdict(one, recurse=False) for one in (settings, usual))
-    signer = {field.name: field.default for field in attrs.fields(HmacSigner)}
     lines = [
         "# Settings of gateway-async. Ask the gateway each question; where its answer differs",
         "# from the default that is shown, take the # away and write the answer.",
         "",
     ]
-    tables: dict[str, tuple[dict[str, Any], dict[str, Any]]] = dict.fromkeys(QUESTIONS, ({}, {}))
-    for name, value in given.items():
+    tables: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+    for name in attrs.fields_dict(Settings):
+        value, default = getattr(settings, name), getattr(usual, name)
         if name == "signer":
-            tables[name] = value, signer
-        elif name == "journal":  # it may hold a password
-            continue
+            tables[name] = value, {one.name: one.default for one in attrs.fields(HmacSigner)}
         elif attrs.has(type(value)):
-            found, default = (attrs.asdict(one, recurse=False) for one in (value, defaults[name]))
+            found, default = (attrs.asdict(one, recurse=False) for one in (value, default))
             said = {k: one for k, one in found.items() if one is not None and one != default[k]}
             tables[name] = said, default
-        elif value != defaults[name] and not (name == "proxy" and "@" in value):
+        elif value != default and name != "journal" and not (name == "proxy" and "@" in value):
             lines.append(f"{name} = {to_toml(value)}")
     lines += [
         "",
@@ -613,7 +560,7 @@ def write_config(settings: Settings) -> str:
         "# no limit.",
     ]
     for table, (said, default) in tables.items():
-        is_open = not (table == "signer" and "factory" in said)  # which answers for all of it
+        is_open = "factory" not in said  # which answers for all of the signer
         questions = QUESTIONS.get(table, {}) if is_open else {}
         rest = [f"{name} = {to_toml(one)}" for name, one in said.items() if name not in questions]
         if questions or rest:
