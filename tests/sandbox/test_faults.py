@@ -30,10 +30,10 @@ def effects(merchant: Merchant, orders: list[SeededOrder]) -> list[int]:
     return [merchant.sandbox.ledger.effects("refund", order.transaction_id) for order in orders]
 
 
-async def raw(merchant: Merchant, orders: list[SeededOrder]) -> tuple[int, Any, bytes]:
+async def raw(merchant: Merchant, orders: list[SeededOrder]) -> tuple[Any, bytes]:
     fields = {"refund_orders": [item(order) for order in orders]}
     async with merchant.post("refund", fields) as response:
-        return response.status, response.headers, await response.read()
+        return response.headers, await response.read()
 
 
 async def test_a_late_effect_lands_later(merchant: Merchant, orders: list[SeededOrder]) -> None:
@@ -58,21 +58,6 @@ async def test_a_reset_is_a_reset(merchant: Merchant, orders: list[SeededOrder])
     assert effects(merchant, orders) == [0, 0, 0]
 
 
-@pytest.mark.parametrize("after_effect", [True, False])
-async def test_a_held_connection_ends_with_the_sandbox(*, after_effect: bool) -> None:
-    async with aiohttp.ClientSession() as http, asyncio.TaskGroup() as group:
-        async with Sandbox() as sandbox:
-            merchant = Merchant(sandbox=sandbox, http=http)
-            orders = sandbox.seed(1, status="captured")
-            sandbox.faults.add("refund", faults.NoReply(after_effect))
-            held = group.create_task(_lost(merchant, orders))
-            while not sandbox.requests.total():  # noqa: ASYNC110  # the loop does the work
-                await asyncio.sleep(0)
-            assert not held.done()
-        assert await held
-    assert effects(merchant, orders) == [int(after_effect)]
-
-
 async def _lost(merchant: Merchant, orders: list[SeededOrder]) -> bool:
     try:
         await raw(merchant, orders)
@@ -81,49 +66,25 @@ async def _lost(merchant: Merchant, orders: list[SeededOrder]) -> bool:
     return False
 
 
-async def test_nothing_is_left_when_the_sandbox_closes() -> None:
-    before = asyncio.all_tasks()
-    async with aiohttp.ClientSession() as http, Sandbox() as sandbox:
-        merchant = Merchant(sandbox=sandbox, http=http)
-        orders = sandbox.seed(1, status="captured")
-        sandbox.faults.add("refund", faults.Latency(3600))
-        sandbox.faults.add("refund", faults.LateEffect(3600))
-        left = asyncio.create_task(_lost(merchant, orders))
-        while not sandbox.requests.total():  # noqa: ASYNC110  # the loop does the work
-            await asyncio.sleep(0)
-        left.cancel()
-        await asyncio.wait([left])
-    assert asyncio.all_tasks() == before
-    with pytest.raises(aiohttp.ClientConnectionError):
-        async with aiohttp.ClientSession() as late, late.get(sandbox.base_url):
-            pass
+@pytest.mark.parametrize("fault", [faults.NoReply(), faults.Latency(3600), faults.LateEffect(3600)])
+async def test_nothing_is_left_when_the_sandbox_closes(fault: Fault) -> None:
+    async with aiohttp.ClientSession() as http:
+        before = asyncio.all_tasks()
+        async with Sandbox() as sandbox:
+            sandbox.faults.add("refund", fault)
+            orders = sandbox.seed(1, status="captured")
+            held = asyncio.create_task(_lost(Merchant(sandbox=sandbox, http=http), orders))
+            while not sandbox.requests.total():  # noqa: ASYNC110  # the loop does the work
+                await asyncio.sleep(0)
+        assert await held
+        assert asyncio.all_tasks() == before
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await http.get(sandbox.base_url)
 
 
-@pytest.mark.parametrize(
-    ("fault", "field", "expected"),
-    [
-        (faults.ReorderedItems(), "order_no", NUMBERS[::-1]),
-        (faults.UnknownFields(), "sandbox_field", ["record"] * 3),
-        (faults.NumbersForText(), "amount", [10.0] * 3),
-        (faults.NumbersForText(), "refund_status", [1] * 3),
-    ],
-)
-async def test_the_effect_is_done_and_the_records_say_something_else(
-    merchant: Merchant, orders: list[SeededOrder], fault: Fault, field: str, expected: list[Any]
-) -> None:
-    merchant.sandbox.faults.add("refund", fault)
-    reply = await merchant.ask("refund", {"refund_orders": [item(order) for order in orders]})
-    assert [record[field] for record in reply["refund_orders"]] == expected
-    assert effects(merchant, orders) == [1, 1, 1]
-    assert reply.get("sandbox_field", "envelope") == "envelope"
-
-
-async def test_identifiers_as_numbers_are_exact_on_the_wire(
-    merchant: Merchant, orders: list[SeededOrder]
-) -> None:
-    merchant.sandbox.faults.add("refund", faults.NumbersForText())
-    got = await merchant.refund(*orders)
-    assert [str(record["transaction_id"]) for record in got] == [o.transaction_id for o in orders]
+def records(field: str, *texts: Any) -> Callable[[bytes], bool]:
+    """Return what says whether the records have these values."""
+    return lambda body: [one[field] for one in json.loads(body)["refund_orders"]] == [*texts]
 
 
 def is_right(body: bytes) -> bool:
@@ -133,27 +94,37 @@ def is_right(body: bytes) -> bool:
 @pytest.mark.parametrize(
     ("fault", "named", "is_so"),
     [
-        (faults.WrongContentType("text/css"), ("Content-Type", "text/css"), is_right),
-        (faults.ByteOrderMark(), None, lambda b: b[:3] == b"\xef\xbb\xbf" and is_right(b[3:])),
-        (faults.GzipReply(), ("Content-Encoding", "gzip"), lambda b: is_right(gzip.decompress(b))),
-        (faults.Drip(100, 0.0), None, is_right),
+        (faults.ReorderedItems(), "application/json", records("order_no", *NUMBERS[::-1])),
+        (faults.UnknownFields(), "application/json", records("sandbox_field", *["record"] * 3)),
+        (faults.NumbersForText(), "application/json", records("amount", *[10.0] * 3)),
+        (faults.WrongContentType("text/css"), "text/css", is_right),
+        (faults.ByteOrderMark(), "", lambda b: b[:3] == b"\xef\xbb\xbf" and is_right(b[3:])),
+        (faults.GzipReply(), "gzip", lambda b: is_right(gzip.decompress(b))),
+        (faults.Drip(100, 0.0), "", is_right),
     ],
 )
-async def test_the_effect_is_done_and_the_bytes_are_others(
+async def test_the_effect_is_done_and_the_reply_is_another(
     sandbox: Sandbox,
     orders: list[SeededOrder],
     fault: Fault,
-    named: tuple[str, str] | None,
+    named: str,
     is_so: Callable[[bytes], bool],
 ) -> None:
     sandbox.faults.add("refund", fault)
     async with aiohttp.ClientSession(auto_decompress=False) as http:
         merchant = Merchant(sandbox=sandbox, http=http)
-        status, headers, body = await raw(merchant, orders)
-    assert status == 200
+        headers, body = await raw(merchant, orders)
     assert is_so(body)
-    assert named is None or headers[named[0]].startswith(named[1])
+    assert named in f"{headers['Content-Type']} {headers.get('Content-Encoding')}"
     assert effects(merchant, orders) == [1, 1, 1]
+
+
+async def test_identifiers_as_numbers_are_exact_on_the_wire(
+    merchant: Merchant, orders: list[SeededOrder]
+) -> None:
+    merchant.sandbox.faults.add("refund", faults.NumbersForText())
+    got = await merchant.refund(*orders)
+    assert [str(record["transaction_id"]) for record in got] == [o.transaction_id for o in orders]
 
 
 @pytest.mark.parametrize(
@@ -204,9 +175,9 @@ def test_probabilities_are_repeatable() -> None:
 
 
 def test_delays_add_up_and_faults_can_be_cleared() -> None:
-    plans = Faults(random_seed=1)
-    plans.add("*", faults.Latency(0.5))
-    plans.add("*", faults.Latency(1.0, jitter=0.25))
+    plans = Faults()
+    for delay in (faults.Latency(0.5), faults.Latency(1.0, jitter=0.25)):
+        plans.add("*", delay)
     assert 1.5 <= plans.plan("refund").delay_seconds <= 1.75
     plans.clear()
     assert plans.plan("refund").faults == ()
@@ -217,7 +188,6 @@ def test_an_unknown_operation_or_fault_is_told() -> None:
         Faults().add("refunds", faults.DropReply())
     with pytest.raises(ConfigurationError, match="DropReply"):
         Faults().add("refund", faults.DropReply)  # type: ignore[arg-type]  # the mistake shown
-    with pytest.raises(ValueError, match="probability"):
-        faults.DropReply(probability=2)
-    with pytest.raises(ValueError, match="times"):
-        faults.DropReply(times=0)
+    for wrong in ({"probability": 2}, {"times": 0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            faults.DropReply(**wrong)

