@@ -29,6 +29,7 @@ from gateway_async import (
 from tests.memory import MemoryTransport, client_over
 from tests.orders import CARD, PAYMENT, REQUEST_ID
 
+AT_NOON = datetime(2023, 5, 16, 12)  # noqa: DTZ001  # no zone is shown
 TRANSACTION: dict[str, Any] = {
     "transaction_id": "2023051612301234567890",
     "reference_no": "R1",
@@ -38,7 +39,7 @@ TRANSACTION: dict[str, Any] = {
     "payment_status": "3000",
     "query_result": "1",
     "is3ds": "0",
-    "transaction_date": "20230516123012",
+    "transaction_date": "20230516120000",
     "website": "shop.example",
     "shopper_email": "a@shop.example",
     "shopper_phone": "",
@@ -85,29 +86,30 @@ async def payout_of(fields: dict[str, Any]) -> PayoutResult:
     return await client_over(transport).payout(PayoutRequest(request_id=REQUEST_ID))
 
 
-async def test_a_transaction_is_read_whole() -> None:
-    assert await transaction_of(TRANSACTION) == TransactionRecord(
+async def test_a_transaction_is_read_whole_with_fields_that_are_not_listed() -> None:
+    more = {"new_field": {"deep": [1, 2.5, None]}, "extra": 1, "unreadable": "x"}
+    assert await transaction_of({**TRANSACTION, **more}) == TransactionRecord(
+        extra=more,
         **{
             **TRANSACTION,
             "amount": Decimal("129.90"),
-            "transaction_date": datetime(2023, 5, 16, 12, 30, 12),  # noqa: DTZ001  # none is shown
+            "transaction_date": AT_NOON,
             "delivery_information": DeliveryInformation(delivery_city="Berlin"),
             "fraud_check_result": (FraudCheckResult(check_items="ip", status="ACCEPT"),),
             "subscription_result": SubscriptionResult(recurring_id="S1", recurring_status="1"),
-        }
+        },
     )
 
 
 @pytest.mark.parametrize(
     ("field", "came", "expected"),
     [
-        ("order_no", 17, "17"),
         ("order_no", 18446744073709551615, "18446744073709551615"),
         ("order_no", None, None),
         ("amount", 12.3, Decimal("12.3")),
         ("amount", " 1.50 ", Decimal("1.50")),
         ("amount", "", None),
-        ("transaction_date", 20230516123012, datetime(2023, 5, 16, 12, 30, 12)),  # noqa: DTZ001  # as above
+        ("transaction_date", 20230516120000, AT_NOON),
         ("transaction_date", " ", None),
         ("fraud_check_result", "", ()),
         ("fraud_check_result", {"status": "REJECT"}, (FraudCheckResult(status="REJECT"),)),
@@ -127,10 +129,10 @@ async def test_sloppy_values_are_read(field: str, came: object, expected: object
         ("order_no", 2.02e21, "2.02e21"),
         ("order_no", True, "true"),
         ("order_no", ["a"], '["a"]'),
-        ("order_no", {"a": 1}, '{"a":1}'),
         ("amount", "1,50", "1,50"),
         ("amount", "NaN", "NaN"),
         ("amount", 2.0230516123012345e21, "2.0230516123012345e21"),
+        ("amount", "x" * 5_000, "x" * 1_000),
         ("transaction_date", "20231316123012", "20231316123012"),
         ("delivery_information", "Berlin", "Berlin"),
     ],
@@ -170,17 +172,6 @@ async def test_one_bad_entry_of_a_list_loses_that_entry() -> None:
     )
 
 
-async def test_the_text_of_an_unreadable_value_is_bounded() -> None:
-    record = await refund_of({"amount": "x" * 5_000, "order_no": ["y" * 5_000]})
-    assert [len(text) for text in record.unreadable.values()] == [1_000, 1_000]
-
-
-async def test_unlisted_fields_are_kept_as_they_came() -> None:
-    came = {"new_field": {"deep": [1, 2.5, None]}, "extra": 1, "unreadable": "x"}
-    record = await refund_of({"order_no": "A", **came})
-    assert (record.extra, record.unreadable) == (came, {})
-
-
 async def test_a_direct_payment_result_comes_from_texts() -> None:
     reasons = {"name": "ip", "status": "ok"}
     record = await payment_of(
@@ -197,7 +188,6 @@ async def test_a_payout_result_repeats_the_request() -> None:
         {
             "payment_date": "2024-01-31",
             "created_at": "2024-01-31T10:00:00+02:00",
-            "last_updated_at": "2024-01-31T10:00:00Z",
             "fee_amount": 1.25,
             "beneficiary": {
                 "date_of_birth": "31.01.1990",
@@ -208,33 +198,21 @@ async def test_a_payout_result_repeats_the_request() -> None:
     )
     assert record.payment_date == date(2024, 1, 31)
     assert record.created_at == datetime(2024, 1, 31, 8, tzinfo=UTC)
-    assert record.last_updated_at == datetime(2024, 1, 31, 10, tzinfo=UTC)
     assert record.fee_amount == Decimal("1.25")
     assert record.beneficiary is not None
     assert record.beneficiary.unreadable == {"date_of_birth": "31.01.1990"}
-    assert record.beneficiary.bank_details is not None
-    assert record.beneficiary.bank_details.local_clearing_system == "LCS"
-    assert record.beneficiary.bank_details.extra == {"bank_code": "B1"}
+    bank = record.beneficiary.bank_details
+    assert bank is not None
+    assert (bank.local_clearing_system, bank.extra) == ("LCS", {"bank_code": "B1"})
     assert record.beneficiary.person_documents[0].labels == ("passport",)
 
 
 async def test_a_page_has_its_envelope_and_its_records() -> None:
-    page = await page_of(
-        {
-            "merchant_id": "M1",
-            "return_status": 1,
-            "return_message": "OK",
-            "orders_list": [TRANSACTION, None, 7],
-            "unlisted": "x",
-        }
-    )
+    envelope = {"merchant_id": "M1", "return_status": 1, "return_message": "OK", "unlisted": "x"}
+    page = await page_of({**envelope, "orders_list": [TRANSACTION, None, 7]})
     assert (page.merchant_id, page.return_status, page.return_message) == ("M1", "1", "OK")
-    assert page.records[0] == await transaction_of(TRANSACTION)
-    assert [record.unreadable for record in page.records[1:]] == [
-        {"record": "null"},
-        {"record": "7"},
-    ]
-    assert page.extra == {"unlisted": "x"}
+    assert (page.records[0].order_no, page.extra) == ("ORD-1", {"unlisted": "x"})
+    assert [one.unreadable for one in page.records[1:]] == [{"record": "null"}, {"record": "7"}]
 
 
 async def test_records_survive_pickling_and_are_hashable() -> None:

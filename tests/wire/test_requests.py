@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from enum import Enum
 from functools import partial
+from operator import methodcaller
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode
 
@@ -108,16 +109,13 @@ GOLDEN: dict[str, tuple[str, str, Call]] = {
         f"{FORM_HEAD}&transaction_id=T1",
         lambda gateway: gateway.search_refunds([OrderRef(transaction_id="T1")]),
     ),
-    "recent_transactions": (
-        "/v1/retrievalTrans",
-        FORM_HEAD,
-        lambda gateway: gateway.recent_transactions(),
-    ),
-    "recent_refunds": (
-        "/v1/retrievalRefund",
-        FORM_HEAD,
-        lambda gateway: gateway.recent_refunds(),
-    ),
+    **{
+        method: (path, FORM_HEAD, methodcaller(method))
+        for method, path in (
+            ("recent_transactions", "/v1/retrievalTrans"),
+            ("recent_refunds", "/v1/retrievalRefund"),
+        )
+    },
     "pay_direct": (
         "/v1/authorise",
         f"{FORM_HEAD}&order_no=N1&currency=EUR&amount=5.00&{urlencode(CARD)}",
@@ -132,15 +130,11 @@ GOLDEN: dict[str, tuple[str, str, Call]] = {
     ),
     "call in a form": (
         "/v1/payout",
-        f"{FORM_HEAD}&a=x+y&b=2.50&c=%7B%22d%22%3A%5B1%5D%7D",
+        f"{FORM_HEAD}&a=x+y&b=2.50&c=%7B%22d%22%3A%5B1%5D%7D&lang=de",
         lambda gateway: gateway.call(
-            "/v1/payout", {"a": "x y", "b": Decimal("2.50"), "c": {"d": [1]}}
+            "/v1/payout",
+            {"a": "x y", "b": Decimal("2.50"), "c": {"d": [1]}, Named.FIELD: Named.VALUE},
         ),
-    ),
-    "call with named texts": (
-        "/v1/payout",
-        f"{FORM_HEAD}&lang=de",
-        lambda gateway: gateway.call("/v1/payout", {Named.FIELD: Named.VALUE}),
     ),
     "call in JSON": (
         "/v1/payout",
@@ -229,13 +223,6 @@ def _top_level_texts(body: str) -> dict[str, str]:
     }
 
 
-async def test_a_look_up_follows_the_dialect() -> None:
-    dialect = Dialect(selection_fields={"order_no": Named.FIELD}, selection_separator="|")
-    refs = [OrderRef(order_no="a,b"), OrderRef(order_no=Named.EURO)]
-    asked = await sent(lambda gateway: gateway.query(refs), dialect=dialect)
-    assert asked.fields["lang"] == "a,b|EUR"
-
-
 def payment_of(**fields: Any) -> RedirectPayment:
     return RedirectPayment(**{**PAYMENT, **fields})
 
@@ -255,10 +242,8 @@ async def test_numbers_keep_their_digits() -> None:
 PLACES = Dialect(currency_places={"JPY": 0, "KWD": 3})
 
 
-@pytest.mark.parametrize(
-    ("currency", "amount", "text"),
-    [
-        ("EUR", "9.9", "9.90"),
+async def test_amounts_have_the_places_of_their_currency() -> None:
+    for currency, amount, text in (
         ("EUR", "9.900", "9.90"),
         ("EUR", "1E+3", "1000.00"),
         ("EUR", "0E+9", "0.00"),
@@ -267,23 +252,19 @@ PLACES = Dialect(currency_places={"JPY": 0, "KWD": 3})
         ("jpy", "500", "500"),
         ("JPY", "500.0", "500"),
         ("KWD", "1.234", "1.234"),
-    ],
-)
-async def test_amounts_have_the_places_of_their_currency(
-    currency: str, amount: Any, text: str
-) -> None:
-    fields = await checked_out(payment_of(currency=currency, amount=amount), dialect=PLACES)
-    assert fields["amount"] == text
+    ):
+        payment = payment_of(currency=currency, amount=amount)
+        assert (await checked_out(payment, dialect=PLACES))["amount"] == text
 
 
-@pytest.mark.parametrize("amount", ["9.999", "0.001", "1E-9", "1E+99999", "1E-99999"])
-async def test_too_precise_or_absurd_amounts_are_refused(amount: str) -> None:
+async def test_too_precise_or_absurd_amounts_are_refused() -> None:
     gateway = client_over(MemoryTransport(all_done))
-    expected = r"N1'.*\.amount: .*2 decimal places \(EUR\)"
-    with pytest.raises(InvalidOrderError, match=expected):
-        await gateway.checkout(payment_of(amount=amount))
-    with pytest.raises(InvalidOrderError, match=expected):
-        await gateway.capture([CaptureOrder(**{**ORDER, "amount": amount})])
+    for amount in ("9.999", "0.001", "1E-9", "1E+99999", "1E-99999"):
+        expected = r"N1'.*\.amount: .*2 decimal places \(EUR\)"
+        with pytest.raises(InvalidOrderError, match=expected):
+            await gateway.checkout(payment_of(amount=amount))
+        with pytest.raises(InvalidOrderError, match=expected):
+            await gateway.capture([CaptureOrder(**{**ORDER, "amount": amount})])
 
 
 async def test_an_amount_goes_by_the_currency_that_belongs_to_it() -> None:
@@ -315,15 +296,18 @@ async def test_texts_and_numbers_with_names_go_out_as_what_they_are() -> None:
     assert (fields["currency"], fields["token_id"], fields["items"]) == ("EUR", "EUR", "EUR")
     assert (fields["checkout_time"], fields["lang"]) == ("5", "c")
     assert "antifraud_token_cookie" not in fields
+    dialect = Dialect(selection_fields={"order_no": Named.FIELD}, selection_separator="|")
+    refs = [OrderRef(order_no="a,b"), OrderRef(order_no=Named.EURO)]
+    asked = await sent(lambda gateway: gateway.query(refs), dialect=dialect)
+    assert asked.fields["lang"] == "a,b|EUR"
 
 
 async def test_two_fields_never_share_a_name_on_the_wire() -> None:
     dialect = Dialect(wire_names={"order_no": "amount"})
     gateway = client_over(MemoryTransport(all_done), dialect=dialect)
-    with pytest.raises(ConfigurationError, match=r"Dialect\.wire_names"):
-        await gateway.refund([refund_of()])
-    with pytest.raises(ConfigurationError, match=r"Dialect\.wire_names"):
-        await gateway.checkout(payment_of(note="n"))
+    for call in (lambda: gateway.refund([refund_of()]), lambda: gateway.checkout(payment_of())):
+        with pytest.raises(ConfigurationError, match=r"Dialect\.wire_names"):
+            await call()
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
