@@ -149,19 +149,6 @@ async def test_a_refund_that_lands_after_its_reply_was_lost_is_waited_for(
     assert_books_agree(sandbox, recovered)
 
 
-async def test_a_baseline_is_not_taken_from_a_reply_of_failure(
-    sandbox: Sandbox, client: MakeClient
-) -> None:
-    sandbox.faults.add("search_refunds", ReturnStatus(code="0", message="busy"))
-
-    result = await client(REFERENCES).refund(refunds(sandbox))
-
-    assert len(result.not_sent) == len(result)
-    assert "could not be looked up" in str(result.not_sent[0].error)
-    assert "busy" in str(result.not_sent[0].error)
-    assert sandbox.requests["refund"] == 0
-
-
 @pytest.mark.parametrize(
     ("ended_at", "resend_absent"),
     [(time.time() + 3600, False), (math.inf, False), (0.0, True)],
