@@ -1,18 +1,15 @@
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import trustme
 
 from gateway_async.sandbox import Sandbox
-from tests.faults.deeds import DEEDS, Trial
+from tests.faults.deeds import Trial
 from tests.support.servers import Proxy
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
 
 
 @pytest.fixture
-async def sandbox(caplog: pytest.LogCaptureFixture) -> "AsyncIterator[Sandbox]":
+async def sandbox(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Sandbox]:
     """A sandbox in which no handler breaks: aiohttp would log it and answer 500."""
     async with Sandbox() as sandbox:
         yield sandbox
@@ -20,15 +17,15 @@ async def sandbox(caplog: pytest.LogCaptureFixture) -> "AsyncIterator[Sandbox]":
 
 
 @pytest.fixture
-async def proxy(sandbox: Sandbox) -> "AsyncIterator[Proxy]":
+async def proxy(sandbox: Sandbox) -> AsyncIterator[Proxy]:
     async with Proxy(sandbox.base_url) as proxy:
         yield proxy
 
 
 @pytest.fixture(params=["query", "refund"])
-def trial(request: pytest.FixtureRequest, sandbox: Sandbox) -> "Iterator[Trial]":
+def trial(request: pytest.FixtureRequest, sandbox: Sandbox) -> Iterator[Trial]:
     """A look-up and a refund, or any of the four deeds; what it told must be true at the end."""
-    trial = Trial(sandbox, DEEDS[request.param])
+    trial = Trial(sandbox, request.param)
     yield trial
     trial.check()
 

@@ -6,16 +6,12 @@ from unittest.mock import Mock
 import aiohttp
 import pytest
 
-from gateway_async import GatewayClient, OutcomeUnknownError, Timeouts
+from gateway_async import OutcomeUnknownError, Timeouts
 from tests.orders import client_at
 from tests.support.clock import BEYOND, PATIENT, Clock
 from tests.support.servers import read_message, serving
 
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-
-
-def timed(url: str, timeouts: Timeouts = PATIENT) -> GatewayClient:
-    return client_at(url, timeouts=timeouts)
 
 
 async def test_a_silence_ends_the_request_and_leaves_its_task_as_it_was(clock: Clock) -> None:
@@ -24,7 +20,7 @@ async def test_a_silence_ends_the_request_and_leaves_its_task_as_it_was(clock: C
         clock.advance()
         await reader.read()
 
-    async with serving(silent) as url, timed(url) as gateway:
+    async with serving(silent) as url, client_at(url, timeouts=PATIENT) as gateway:
         with pytest.raises(OutcomeUnknownError, match="reply_seconds=60"):
             await gateway.call("/v1/x", {})
     task = asyncio.current_task()
@@ -54,7 +50,7 @@ async def test_a_reply_that_drips_beyond_the_total_time_is_not_asked_for_again(
 
     monkeypatch.setattr(aiohttp.StreamReader, "readany", noted)
     limits = Timeouts(connect_seconds=60, reply_seconds=60, total_seconds=600)
-    async with serving(drips) as url, timed(url, limits) as gateway:
+    async with serving(drips) as url, client_at(url, timeouts=limits) as gateway:
         with pytest.raises(OutcomeUnknownError, match="the time for this call was over"):
             await gateway.call("/v1/x", {}, repeatable=True)
     assert requests == 1
@@ -72,7 +68,7 @@ async def test_a_body_may_take_longer_to_write_than_a_connection_or_a_silence(
         await reader.readexactly(int(length))
         writer.write(REPLY)
 
-    async with serving(read_late) as url, timed(url) as gateway:
+    async with serving(read_late) as url, client_at(url, timeouts=PATIENT) as gateway:
         reply = await gateway.call("/v1/x", {"text": "x" * 16 * 1024 * 1024}, reply="text")
     assert reply.data == "ok"
 
@@ -88,7 +84,7 @@ async def test_a_cancellation_in_the_same_turn_of_the_loop_is_not_swallowed(
         has_come.set()
         await reader.read()
 
-    async with serving(note) as url, timed(url) as gateway:
+    async with serving(note) as url, client_at(url, timeouts=PATIENT) as gateway:
         task = asyncio.create_task(gateway.call("/v1/x", {}, repeatable=True))
         await has_come.wait()
         if is_before:  # what is ready is run before the timers that have come due
@@ -108,7 +104,7 @@ async def test_requests_share_one_timer(monkeypatch: pytest.MonkeyPatch) -> None
             writer.write(REPLY)
 
     loop = asyncio.get_running_loop()
-    async with serving(answer) as url, timed(url) as gateway:
+    async with serving(answer) as url, client_at(url, timeouts=PATIENT) as gateway:
         await gateway.call("/v1/x", {}, reply="text")
         call_at = Mock(wraps=loop.call_at)
         monkeypatch.setattr(loop, "call_at", call_at)

@@ -2,14 +2,10 @@
 
 import json
 import pickle
-from typing import Any
-
-import pytest
 
 from gateway_async import OrderRef
 from gateway_async.sandbox import Sandbox
-from tests.faults.deeds import SUCCEEDED, client
-from tests.orders import orders_for
+from tests.faults.deeds import SUCCEEDED, Trial, refunds
 from tests.support.servers import Proxy, Rewrite, body_of, with_body
 
 
@@ -24,25 +20,23 @@ def numbered(reply: bytes) -> bytes:
     return with_body(reply, json.dumps(payload).encode())
 
 
-@pytest.mark.parametrize("streamed", [False, True])
 async def test_an_integer_of_more_than_64_bits_keeps_its_digits(
-    sandbox: Sandbox, proxy: Proxy, *, streamed: bool
+    sandbox: Sandbox, proxy: Proxy
 ) -> None:
     proxy.always(Rewrite(numbered))
-    orders = orders_for("refund", sandbox.seed(3, status="captured"))
+    orders = refunds(sandbox, 3)
     assert int(orders[0].transaction_id) > 2**64
     refs = [OrderRef(transaction_id=order.transaction_id) for order in orders]
-    async with client(sandbox, proxy.base_url) as gateway:
-        for batch in (gateway.refund(orders), gateway.search_refunds(refs), gateway.query(refs)):
-            if streamed:
-                async with batch:
-                    outcomes: list[Any] = [outcome async for outcome in batch]
-            else:
-                outcomes = list(pickle.loads(pickle.dumps(await batch)))  # noqa: S301  # our own
-            for outcome, order in zip(outcomes, orders, strict=True):
-                assert outcome.status is SUCCEEDED
-                records = outcome.record if isinstance(outcome.record, tuple) else [outcome.record]
-                assert [one.transaction_id for one in records] == [order.transaction_id]
-                assert not records[0].unreadable
+    async with Trial(sandbox, "refund").client(proxy.base_url) as gateway:
+        refunded = await gateway.refund(orders)
+        looked_up = [await gateway.search_refunds(refs), await gateway.query(refs)]
+        async with gateway.query(refs) as batch:
+            streamed = [outcome async for outcome in batch]
         page = await gateway.recent_transactions()
-        assert {one.transaction_id for one in page.records} == {o.transaction_id for o in orders}
+    for result in (refunded, *looked_up, streamed):
+        for outcome, order in zip(pickle.loads(pickle.dumps(result)), orders, strict=True):  # noqa: S301  # our own
+            assert outcome.status is SUCCEEDED
+            records = outcome.record if isinstance(outcome.record, tuple) else [outcome.record]
+            assert [one.transaction_id for one in records] == [order.transaction_id]
+            assert not records[0].unreadable
+    assert {one.transaction_id for one in page.records} == {o.transaction_id for o in orders}
