@@ -49,7 +49,7 @@ def main() -> int:
         sys.stdout.write(
             f"{name}: {options.refunds} refunds on 3 workers, {dict(verdict.counts)}; "
             f"doubled/lost/misreported {verdict.doubled}/{verdict.lost}/{verdict.misreported}; "
-            f"done {after}; {verdict.total_seconds:.1f} s in all\n"
+            f"done {after}\n"
         )
         sys.stdout.flush()
     return 0 if is_right else 1

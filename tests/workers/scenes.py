@@ -16,11 +16,10 @@ import attrs
 import psycopg
 from taskiq.exceptions import SendTaskError
 
-from gateway_async import OutcomeStatus
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Latency
 from gateway_async.workers import WorkerPolicy, Workers
-from tests.jobs.books import check_conserved, effects, seeded
+from tests.jobs.books import SUCCEEDED, check_conserved, effects, seeded, statuses
 from tests.postgres import postgres_url
 from tests.workers.app import make_workers
 from tests.workers.processes import WorkerProcess, worker_processes
@@ -30,22 +29,15 @@ SETTLE_SECONDS = 1.0
 """Longer than a request lives in the sandbox: what was not done by then never will be."""
 WORKERS, TASKS = 3, 4
 """How many processes there are, and how many slices each runs at once."""
+OWNERS = (
+    "SELECT owner FROM gateway_slices WHERE slice > 0 "
+    "AND expires_at > EXTRACT(EPOCH FROM clock_timestamp())"
+)
 
 
 @attrs.frozen(kw_only=True)
 class Scene:
-    """One job under way.
-
-    Attributes:
-        policy: How slices are shared out, and how long they stay with a worker that is silent.
-        sandbox: The gateway.
-        node: The queue.
-        workers: The worker processes.
-        jobs: What the job was submitted with.
-        orders: The orders.
-        journal: Where the job is.
-        struck: The processes that something befell.
-    """
+    """One job under way, and the worker processes that something befell."""
 
     policy: WorkerPolicy
     sandbox: Sandbox
@@ -56,26 +48,25 @@ class Scene:
     journal: str
     struck: list[WorkerProcess] = attrs.field(factory=list)
 
+    def _owners(self) -> list[int]:
+        """Return the processes that have slices."""
+        with psycopg.connect(self.journal) as journal:
+            found = journal.execute(OWNERS).fetchall()
+        return [int(owner.split()[0].rpartition(":")[2]) for (owner,) in found]
+
     async def busy_worker(self) -> WorkerProcess:
         """Return a process that has slices now, and that nothing befell yet."""
         while True:
-            for process_id in await asyncio.to_thread(_owners, self.journal):
+            for process_id in await asyncio.to_thread(self._owners):
                 for worker in self.workers:
                     if worker not in self.struck and worker.has(process_id):
                         self.struck.append(worker)
                         return worker
             await asyncio.sleep(0.01)
 
-    async def requests(self, share: float) -> None:
-        """Wait until so much of the job was asked of the gateway."""
-        wanted = share * len(self.orders) / 50
-        while self.sandbox.requests["refund"] < wanted:  # noqa: ASYNC110  # the sandbox has no event for it
-            await asyncio.sleep(0.01)
-
     async def kill_a_worker(self) -> None:
         """End one as a machine ends that loses its power."""
-        worker = await self.busy_worker()
-        worker.signal(signal.SIGKILL)
+        (await self.busy_worker()).signal(signal.SIGKILL)
 
     async def freeze_a_worker(self) -> None:
         """Stop one for longer than its leases run, and let it go on."""
@@ -97,9 +88,7 @@ class Scene:
                 await self.jobs.enqueue("job", number)
 
 
-Fault = Callable[[Scene], Coroutine[Any, Any, None]]
-
-FAULTS: dict[str, Fault] = {
+FAULTS: dict[str, Callable[[Scene], Coroutine[Any, Any, None]]] = {
     "double": Scene.deliver_twice,
     "kill": Scene.kill_a_worker,
     "freeze": Scene.freeze_a_worker,
@@ -117,15 +106,13 @@ class Verdict:
         misreported: How many were called something else than what became of them.
         counts: What became of the orders, as the job says.
         seconds: From each fault to the end of the job.
-        total_seconds: From handing the job in to its end.
     """
 
     doubled: int
     lost: int
     misreported: int
-    counts: Counter[str]
+    counts: dict[str, int]
     seconds: dict[str, float]
-    total_seconds: float
 
     @property
     def is_right(self) -> bool:
@@ -141,37 +128,28 @@ async def play(
     policy: WorkerPolicy,
     folder: Path,
 ) -> Verdict:
-    """Run one job, with each of these faults once so much of it was asked of the gateway.
-
-    Args:
-        faults: The share of the job at which each fault strikes, ascending.
-        refunds: How many refunds the job has.
-        latency_seconds: How long the gateway takes for each answer.
-        policy: How slices are shared out.
-        folder: Where files may be.
-    """
-    clock = asyncio.get_running_loop().time
-    struck: dict[str, float] = {}
+    """Run one job, with each of these faults once that share of it was asked of the gateway."""
+    clock, struck = asyncio.get_running_loop().time, dict[str, float]()
     async with _scene(refunds, latency_seconds, policy, folder) as scene:
-        began = clock()
         assert await scene.jobs.submit("refund", scene.orders, job="job") == refunds
         async with asyncio.TaskGroup() as striking:
             for name, share in faults.items():
-                await scene.requests(share)
+                while scene.sandbox.requests["refund"] < share * refunds / 50:  # noqa: ASYNC110  # no event
+                    await asyncio.sleep(0.01)
                 struck[name] = clock()
                 striking.create_task(FAULTS[name](scene))
         result = await scene.jobs.result("job")
-        ended = clock()
+        seconds = {name: clock() - then for name, then in struck.items()}
     check_conserved(result, scene.orders)
-    made = effects(scene.sandbox, scene.orders)
-    told = [outcome.status is OutcomeStatus.SUCCEEDED for outcome in result]
+    made, told = effects(scene.sandbox, scene.orders), statuses(result)
     return Verdict(
         doubled=sum(times > 1 for times in made),
-        lost=sum(times == 0 for times in made),
-        misreported=sum(said != (times == 1) for said, times in zip(told, made, strict=True)),
-        counts=Counter(str(outcome.status) for outcome in result),
-        seconds={name: ended - then for name, then in struck.items()},
-        total_seconds=ended - began,
+        lost=made.count(0),
+        misreported=sum(
+            (said is SUCCEEDED) != (times == 1) for said, times in zip(told, made, strict=True)
+        ),
+        counts=Counter(map(str, told)),
+        seconds=seconds,
     )
 
 
@@ -207,13 +185,3 @@ async def _scene(
                     orders=seeded(sandbox, refunds),
                     journal=journal,
                 )
-
-
-def _owners(url: str) -> list[int]:
-    """Return the processes that have slices."""
-    with psycopg.connect(url) as journal:
-        found = journal.execute(
-            "SELECT owner FROM gateway_slices WHERE slice > 0 "
-            "AND expires_at > EXTRACT(EPOCH FROM clock_timestamp())"
-        ).fetchall()
-    return [int(owner.split()[0].rpartition(":")[2]) for (owner,) in found]

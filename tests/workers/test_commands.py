@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import functools
 import os
 import signal
 import sys
@@ -23,40 +24,26 @@ START = "from gateway_async.cli import main; main()"
 COLUMNS = ("transaction_id", "order_no", "currency", "amount", "refund_amount")
 
 
-class Commands:
-    """Runs commands against one sandbox, journal and queue."""
-
-    def __init__(self, sandbox: Sandbox, url: str, queue: str) -> None:
-        self.queue = queue
-        self._settings = {
-            "GATEWAY_BASE_URL": sandbox.base_url,
-            "GATEWAY_MERCHANT_ID": sandbox.merchant_id,
-            "GATEWAY_ACCOUNT_ID": sandbox.account_id,
-            "GATEWAY_SECRET": sandbox.secret,
-            "GATEWAY_JOURNAL": url,
-            "COLUMNS": "200",
-        }
-
-    async def start(self, *arguments: object, broker: str = "") -> asyncio.subprocess.Process:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("GATEWAY_")}
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", START, *map(str, arguments)),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env={**kept, **self._settings, **({"GATEWAY_BROKER": broker} if broker else {})},
-        )
-
-    async def run(self, *arguments: object, broker: str = "") -> tuple[int | None, str]:
-        process = await self.start(*arguments, broker=broker)
-        _, stderr = await process.communicate()
-        return process.returncode, stderr.decode()
-
-
-@pytest.fixture
-async def commands(sandbox: Sandbox, url: str) -> AsyncIterator[Commands]:
-    async with own_queue() as name:
-        yield Commands(sandbox, url, name)
+async def start(
+    sandbox: Sandbox, url: str, *arguments: object, broker: str = ""
+) -> asyncio.subprocess.Process:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
+    settings = {
+        "GATEWAY_BASE_URL": sandbox.base_url,
+        "GATEWAY_MERCHANT_ID": sandbox.merchant_id,
+        "GATEWAY_ACCOUNT_ID": sandbox.account_id,
+        "GATEWAY_SECRET": sandbox.secret,
+        "GATEWAY_JOURNAL": url,
+        "GATEWAY_BROKER": broker,
+        "COLUMNS": "200",
+    }
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", START, *map(str, arguments)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**kept, **settings},
+    )
 
 
 def write_orders(orders: Sequence[object], path: Path) -> None:
@@ -68,31 +55,33 @@ def write_orders(orders: Sequence[object], path: Path) -> None:
 
 @pytest.mark.slow
 async def test_a_file_is_submitted_worked_on_and_watched(
-    commands: Commands, sandbox: Sandbox, tmp_path: Path
+    sandbox: Sandbox, url: str, tmp_path: Path
 ) -> None:
-    file = tmp_path / "refunds.csv"
-    orders = seeded(sandbox, 30)
+    orders, file = seeded(sandbox, 30), tmp_path / "refunds.csv"
     write_orders(orders, file)
-    queue = ("--queue", commands.queue)
-    worker = await commands.start("worker", "--slices", 2, *queue, broker=server_url())
-    try:
-        assert worker.stderr is not None
-        said = await worker.stderr.readline()
-        assert f"working for queue {commands.queue}".encode() in said
-        submit = ("submit", file, "--job", "month-end", "--slice-size", 10, "--yes", *queue)
-        code, said_first = await commands.run(*submit, broker=server_url())
-        assert (code, said_first.startswith("new job month-end in ")) == (0, True)
-        assert "; its 30 orders wait for workers (start one with `gateway" in said_first
-        code, said_last = await commands.run("watch", "month-end")
-        assert (code, said_last.splitlines()[-1]) == (0, "job month-end: 30 succeeded")
-        worker.send_signal(signal.SIGTERM)
-        _, rest = await worker.communicate()
-        assert worker.returncode == 0
-        assert b"stopping: waiting for what is in flight" in rest
-    finally:
-        if worker.returncode is None:
-            worker.kill()
-            await worker.communicate()
+    async with own_queue() as name:
+        begin = functools.partial(start, sandbox, url, broker=server_url())
+        worker = await begin("worker", "--slices", 2, "--queue", name)
+        try:
+            assert worker.stderr is not None
+            assert f"working for queue {name}".encode() in await worker.stderr.readline()
+            submit = ("submit", file, "--job", "month-end", "--slice-size", 10, "--yes")
+            submitting = await begin(*submit, "--queue", name)
+            said = (await submitting.communicate())[1].decode()
+            assert (submitting.returncode, said.startswith("new job month-end in ")) == (0, True)
+            assert "; its 30 orders wait for workers (start one with `gateway" in said
+            watching = await begin("watch", "month-end")
+            said = (await watching.communicate())[1].decode()
+            assert watching.returncode == 0
+            assert said.splitlines()[-1] == "job month-end: 30 succeeded"
+            worker.send_signal(signal.SIGTERM)
+            _, rest = await worker.communicate()
+            assert worker.returncode == 0
+            assert b"stopping: waiting for what is in flight" in rest
+        finally:
+            if worker.returncode is None:
+                worker.kill()
+                await worker.communicate()
     assert effects(sandbox, orders) == [1] * 30
 
 
@@ -101,11 +90,9 @@ def settings(monkeypatch: pytest.MonkeyPatch, url: str, tmp_path: Path) -> Path:
     """A file of orders, and an environment that names a gateway which nobody calls."""
     for name in [name for name in os.environ if name.startswith("GATEWAY_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("GATEWAY_BASE_URL", "https://gateway.example")
-    monkeypatch.setenv("GATEWAY_MERCHANT_ID", "M1")
-    monkeypatch.setenv("GATEWAY_ACCOUNT_ID", "A1")
-    monkeypatch.setenv("GATEWAY_SECRET", "secret")
-    monkeypatch.setenv("GATEWAY_JOURNAL", url)
+    given = {"MERCHANT_ID": "M1", "ACCOUNT_ID": "A1", "SECRET": "secret", "JOURNAL": url}
+    for name, value in {**given, "BASE_URL": "https://gateway.example"}.items():
+        monkeypatch.setenv(f"GATEWAY_{name}", value)
     write_orders(refunds(5), tmp_path / "refunds.csv")
     return tmp_path / "refunds.csv"
 
@@ -139,17 +126,15 @@ def test_a_job_is_submitted_without_a_queue_and_said_to_be_new(
     assert first.endswith(f"; its 5 orders wait for workers {how}")
     assert " goes on: 5 new; workers send what is left" in again
     assert again.endswith(how)
-    capture = ["refund", str(settings), "--job", "month-end", "--yes", "--out", "out.csv"]
-    assert run(capture) == 2
+    refund = ["refund", str(settings), "--job", "month-end", "--yes", "--out", "out.csv"]
+    assert run(refund) == 2
     assert "Workers run it: start one with `gateway-async worker" in capsys.readouterr().err
 
-    async def due() -> tuple[list[int], list[tuple[str, int]]]:
+    async def totals() -> list[int]:
         async with Journal.open(url) as journal:
-            totals = [each.total for each in await journal.slices("month-end")]
-            gateway = (await journal.job("month-end").head()).gateway
-            return totals, await journal.claim_due(("M1", "A1", gateway), 60, 9)
+            return [each.total for each in await journal.slices("month-end")]
 
-    assert asyncio.run(due()) == ([2, 2, 1], [("month-end", number) for number in (1, 2, 3)])
+    assert asyncio.run(totals()) == [2, 2, 1]
 
 
 def test_what_is_held_is_said_where_a_job_is_watched(
@@ -160,15 +145,8 @@ def test_what_is_held_is_said_where_a_job_is_watched(
     async def watched(*_: object) -> AsyncIterator[JobProgress]:
         nonlocal told
         counts = dict.fromkeys(JobState, 0) | {JobState.SUCCEEDED: 4, JobState.HELD: 1}
-        yield JobProgress(
-            job="month-end",
-            submitted=True,
-            total=5,
-            counts=counts,
-            slices=3,
-            finished=3,
-            running=0,
-        )
+        whole = {"total": 5, "slices": 3, "finished": 3, "running": 0}
+        yield JobProgress(job="month-end", submitted=True, counts=counts, **whole)
         async with asyncio.timeout(10):  # it is shown again and again, also where nothing changes
             while told.count("month-end: 5 of 5, ") < 3:
                 await asyncio.sleep(0)

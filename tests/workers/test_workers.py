@@ -3,39 +3,28 @@
 import asyncio
 from typing import Any
 
-import attrs
 import pytest
 
 from gateway_async.errors import (
     ConfigurationError,
-    DuplicateOrderError,
     JobBusyError,
     JobConflictError,
     JobNotFoundError,
 )
 from gateway_async.journal import JobState, Journal, SliceStatus
 from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.faults import DropReply, Latency, Status
+from gateway_async.sandbox.faults import Latency, Status
 from gateway_async.workers import JobProgress, SliceEnd, Workers
 from gateway_async.workers.workers import look
-from tests.jobs.books import (
-    NOT_SENT,
-    POLICY as BATCHES,
-    RESENDING,
-    SUCCEEDED,
-    check_conserved,
-    effects,
-    make_client,
-    seeded,
-)
-from tests.orders import MONEY_OPERATIONS, orders_for
+from tests.jobs.books import NOT_SENT, SUCCEEDED, check_conserved, effects, make_client, seeded
+from tests.orders import MONEY_OPERATIONS
 from tests.workers.conftest import Shop
 
 FINISHED, BUSY, LOST, LEFT = SliceEnd
 
 
 @pytest.mark.parametrize("operation", MONEY_OPERATIONS)
-async def test_a_job_is_cut_handed_over_run_once_and_told(
+async def test_a_job_is_cut_handed_over_run_once_watched_and_told(
     shop: Shop, jobs: Workers, sandbox: Sandbox, operation: str
 ) -> None:
     orders = seeded(sandbox, 10, operation)
@@ -45,13 +34,19 @@ async def test_a_job_is_cut_handed_over_run_once_and_told(
     with pytest.raises(JobConflictError, match="which differs in "):
         await jobs.submit(operation, orders[::-1], job="job")
     assert sandbox.requests.total() == 0
-    await jobs.enqueue("job", 1)  # a slice that is delivered twice
-    assert await shop.work(jobs) == [FINISHED] * 4
+    seen: list[JobProgress] = []
+    async for progress in jobs.watch("job"):
+        seen.append(progress)
+        if shop.queue:
+            assert await jobs.run_slice(*shop.queue.pop(0)) is FINISHED
+    assert [(each.settled, each.finished) for each in seen] == [(0, 0), (4, 1), (8, 2), (10, 3)]
+    assert [each.done for each in seen] == [False, False, False, True]
+    assert (seen[-1].total, seen[-1].slices, seen[-1].running) == (10, 3, 0)
+    assert seen[-1].counts[JobState.SUCCEEDED] == 10
     before = sandbox.requests.total()
-    assert await jobs.run_slice("job", 1) is FINISHED
+    assert await jobs.run_slice("job", 1) is FINISHED  # a slice that is delivered twice
     assert sandbox.requests.total() == before
-    result = await jobs.result("job")
-    check_conserved(result, orders)
+    check_conserved(result := await jobs.result("job"), orders)
     assert result.ok
     assert effects(sandbox, orders, operation) == [1] * 10
 
@@ -123,120 +118,25 @@ async def test_a_queue_that_fails_loses_nothing_and_its_password_is_not_logged(
     assert caplog.records[0].name == "gateway_async.workers"
 
 
-async def test_a_gateway_that_is_away_leaves_the_slice_for_later(
+async def test_what_is_left_is_run_later_and_what_is_held_once_it_is_decided(
     shop: Shop, jobs: Workers, sandbox: Sandbox, url: str
 ) -> None:
-    orders = seeded(sandbox, 3)
+    orders = seeded(sandbox, 4)
     await jobs.submit("refund", orders, job="job")
-    sandbox.faults.add("*", Status(status=503))
-    assert await shop.work(jobs) == [LEFT]
-    assert await jobs.sweep() == 0
-    sandbox.faults.clear()
     async with Journal.open(url) as journal:
+        sandbox.faults.add("*", Status(status=503))
+        assert await shop.work(jobs) == [LEFT]
+        assert await jobs.sweep() == 0
+        sandbox.faults.clear()
         await journal.postpone([("job", 1)], 0)
-    assert await jobs.sweep() == 1
-    assert await shop.work(jobs) == [FINISHED]
-    assert effects(sandbox, orders) == [1] * 3
-
-
-async def test_refunds_of_one_transaction_never_meet(shop: Shop, sandbox: Sandbox) -> None:
-    """Else the two look-ups before them, and the lost reply, would prove nothing."""
-    held = sandbox.seed(6, status="captured")
-    orders = orders_for("refund", [*held, *held, *held])
-    policy = attrs.evolve(BATCHES, duplicates="serialize")
-    async with shop.workers(recovery=RESENDING, policy=policy) as jobs:
-        await jobs.submit("refund", orders, job="job")
-        sandbox.faults.add("refund", DropReply(times=2))
-        sandbox.faults.add("refund", Latency(seconds=0.02))
-        waiting, shop.queue = shop.queue, []
-        for _ in range(4):  # what waits for one that is unknown is sent by the next run
-            ended = await asyncio.gather(*(jobs.run_slice(*each) for each in waiting))
-        assert set(ended) == {FINISHED}
+        assert await jobs.sweep() == 1
+        sandbox.faults.add("refund", Status(status=500, times=1))
+        assert await shop.work(jobs) == [FINISHED]
+        before = sandbox.requests.total()
+        assert await jobs.run_slice("job", 1) is FINISHED
+        assert sandbox.requests.total() == before
         result = await jobs.result("job")
-    made = {order.transaction_id: 0 for order in orders}
-    for outcome in result:
-        made[outcome.order.transaction_id] += outcome.status is SUCCEEDED
-    assert [sandbox.ledger.effects("refund", name) for name in made] == list(made.values())
-
-
-async def test_a_wrong_order_or_a_duplicate_in_another_slice_keeps_nothing(
-    shop: Shop, jobs: Workers, sandbox: Sandbox
-) -> None:
-    orders = seeded(sandbox, 10)
-    with pytest.raises(DuplicateOrderError):
-        await jobs.submit("refund", [*orders, orders[0]], job="job")
-    with pytest.raises(ConfigurationError, match="operation: expected one of capture"):
-        await jobs.submit("query", orders, job="job")
-    assert shop.queue == []
-    with pytest.raises(JobNotFoundError):
-        await jobs.result("job")
-
-
-async def test_a_job_that_was_cut_is_run_by_its_slices_only(
-    jobs: Workers, sandbox: Sandbox, url: str
-) -> None:
-    orders = seeded(sandbox, 4)
-    await jobs.submit("refund", orders, job="cut")
-    async with Journal.open(url) as journal, make_client(sandbox) as gateway:
-        with pytest.raises(JobConflictError, match="was cut into slices"):
-            await gateway.resume(journal.job("cut"))
-        with pytest.raises(JobConflictError, match="was cut into slices"):
-            await gateway.refund(orders, job=journal.job("cut"))
-        await gateway.refund(seeded(sandbox, 1), job=journal.job("whole"))
-    await jobs.submit("refund", [], job="nothing")
-    assert len(await jobs.result("nothing")) == 0
-    with pytest.raises(JobConflictError, match="'whole' is in one piece"):
-        await jobs.result("whole")
-    with pytest.raises(JobNotFoundError, match="no slice 9"):
-        await jobs.run_slice("cut", 9)
-
-
-async def test_a_job_is_watched(shop: Shop, jobs: Workers, sandbox: Sandbox) -> None:
-    await jobs.submit("refund", seeded(sandbox, 10), job="job")
-    seen: list[JobProgress] = []
-    async for progress in jobs.watch("job"):
-        seen.append(progress)
-        if shop.queue:
-            assert await jobs.run_slice(*shop.queue.pop(0)) is FINISHED
-    assert [(each.settled, each.finished) for each in seen] == [(0, 0), (4, 1), (8, 2), (10, 3)]
-    assert [each.done for each in seen] == [False, False, False, True]
-    assert (seen[-1].total, seen[-1].slices, seen[-1].running) == (10, 3, 0)
-    assert seen[-1].counts[JobState.SUCCEEDED] == 10
-
-
-async def test_a_job_that_is_submitted_while_it_is_looked_at_is_not_done(
-    jobs: Workers, sandbox: Sandbox, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with Journal.open(url) as journal:
-        read = journal.slices
-
-        async def submit_meanwhile(name: str) -> list[SliceStatus]:
-            await jobs.submit("refund", [], job="begun")
-            found = await read("begun")  # none, as of one that is being submitted
-            await jobs.submit("refund", seeded(sandbox, 3), job=name, wake=False)
-            return found
-
-        monkeypatch.setattr(journal, "slices", submit_meanwhile)
-        seen = await look(journal, "job")
-        assert (seen.total, seen.submitted, seen.done) == (3, False, False)
-        monkeypatch.undo()
-        seen = await look(journal, "job")
-        assert (seen.slices, seen.submitted, seen.done) == (1, True, False)
-
-
-async def test_what_is_held_is_told_and_can_be_decided(
-    shop: Shop, jobs: Workers, sandbox: Sandbox, url: str
-) -> None:
-    orders = seeded(sandbox, 4)
-    await jobs.submit("refund", orders, job="job")
-    sandbox.faults.add("refund", Status(status=500, times=1))
-    assert await shop.work(jobs) == [FINISHED]
-    before = sandbox.requests.total()
-    assert await jobs.run_slice("job", 1) is FINISHED
-    assert sandbox.requests.total() == before
-    result = await jobs.result("job")
-    assert result.counts[NOT_SENT] == 2
-    async with Journal.open(url) as journal:
+        assert result.counts[NOT_SENT] == 2
         for outcome in result.not_sent:
             await journal.resolve("job", outcome.index, "not_sent", "it was not made")
     assert await jobs.sweep() == 1
@@ -245,17 +145,45 @@ async def test_what_is_held_is_told_and_can_be_decided(
     assert effects(sandbox, orders) == [1] * 4
 
 
-async def test_what_is_no_number_of_a_slice_runs_none(
+async def test_a_job_that_was_cut_is_run_by_its_slices_only(
     jobs: Workers, sandbox: Sandbox, url: str
 ) -> None:
-    orders = seeded(sandbox, 3)
-    await jobs.submit("refund", orders, job="job")
-    wrong: list[Any] = ["1", 1.0, True, None, -1, 2**40, 2**70]
+    orders = seeded(sandbox, 4)
+    await jobs.submit("refund", orders, job="cut")
+    await jobs.submit("refund", [], job="nothing")
+    assert len(await jobs.result("nothing")) == 0
+    with pytest.raises(ConfigurationError, match="operation: expected one of capture"):
+        await jobs.submit("query", orders, job="job")
+    wrong: list[Any] = ["1", 1.0, True, None, -1, 9, 2**40, 2**70]
     async with Journal.open(url) as journal, make_client(sandbox) as gateway:
+        job = journal.job("cut")
+        for batch in (gateway.resume(job), gateway.refund(orders, job=job)):
+            with pytest.raises(JobConflictError, match="was cut into slices"):
+                await batch
         for number in wrong:
             error = JobNotFoundError if type(number) is int else ConfigurationError
             with pytest.raises(error, match="slice"):
-                await jobs.run_slice("job", number)
+                await jobs.run_slice("cut", number)
             with pytest.raises(error, match="slice"):
-                await gateway.resume(journal.job("job"), slice_number=number)
-    assert effects(sandbox, orders) == [0] * 3
+                await gateway.resume(job, slice_number=number)
+        await gateway.refund(seeded(sandbox, 1), job=journal.job("whole"))
+    assert effects(sandbox, orders) == [0] * 4
+    with pytest.raises(JobConflictError, match="'whole' is in one piece"):
+        await jobs.result("whole")
+
+
+async def test_a_job_that_is_submitted_while_it_is_looked_at_is_not_done(
+    jobs: Workers, sandbox: Sandbox, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Journal.open(url) as journal:
+
+        async def submit_meanwhile(name: str) -> list[SliceStatus]:
+            await jobs.submit("refund", seeded(sandbox, 3), job=name, wake=False)
+            return []  # none, as of one that is being submitted
+
+        with monkeypatch.context() as patched:
+            patched.setattr(journal, "slices", submit_meanwhile)
+            seen = await look(journal, "job")
+        assert (seen.total, seen.submitted, seen.done) == (3, False, False)
+        seen = await look(journal, "job")
+        assert (seen.slices, seen.submitted, seen.done) == (1, True, False)
