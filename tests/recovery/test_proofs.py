@@ -251,21 +251,6 @@ async def test_two_equal_refunds_of_one_transaction(name: str) -> None:
     assert found == expected
 
 
-async def test_a_look_up_that_is_refused_says_why() -> None:
-    books, refused = Books([[]]), {"return_status": "7", "return_message": "later"}
-
-    def answer(asked: Asked) -> Any:
-        has_refunded = any(one.operation.name == "refund" for one in transport.asked)
-        is_search = asked.operation.name == "search_refunds"
-        return refused if is_search and has_refunded else books(asked)
-
-    transport = MemoryTransport(answer)
-    gateway = client_over(transport, recovery=AGAIN)
-    (outcome,) = await gateway.recover(await gateway.refund([ORDER]))
-    assert outcome.status is UNKNOWN
-    assert "later" in str(outcome.error)
-
-
 @pytest.mark.parametrize(("duplicates", "expected"), [("reject", SUCCEEDED), ("allow", UNKNOWN)])
 async def test_an_outcome_that_is_given_twice_is_one(
     duplicates: str, expected: OutcomeStatus

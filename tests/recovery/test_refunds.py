@@ -87,8 +87,10 @@ async def test_a_look_up_that_does_not_work_proves_no_absence(
     result = await lost(sandbox, gateway)
     for blind in (IgnoreSelection(), EmptyLookUp(), ReturnStatus(code="9", message="later")):
         sandbox.faults.add("search_refunds", blind)
-        assert statuses(await gateway.recover(result)) == statuses(result)
+        recovered = await gateway.recover(result)
+        assert statuses(recovered) == statuses(result)
         sandbox.faults.clear()
+    assert "later" in str(recovered.unknown[0].error)
 
 
 async def test_without_a_control_refund_nothing_is_proved_absent(
