@@ -6,10 +6,8 @@ show whether and how notifications are signed (section 6), so nothing is verifie
 merchant says how.
 """
 
-import codecs
 import hmac
 import json
-import re
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qsl
 
@@ -22,7 +20,7 @@ from gateway_async.models.values import SignatureText, is_encodable
 from gateway_async.operations import BodyFormat, Operation, OperationClass
 from gateway_async.settings import check_instance
 from gateway_async.signing import SIGNATURE_FIELD, HmacSigner, Signer
-from gateway_async.wire.decode import charset_of, codec_of
+from gateway_async.wire.decode import charset_of, codec_of, in_utf8, is_utf_16, trim
 from gateway_async.wire.documents import decode_respon, reply_fields
 from gateway_async.wire.encode import JsonText
 from gateway_async.wire.records import without_secrets
@@ -33,10 +31,6 @@ if TYPE_CHECKING:
 MAX_BYTES = 64 * 1024
 _MOST_FIELDS = 1000
 _LONGEST_NAME = 200
-_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-# A document whose declaration can be read byte by byte is not in UTF-16.
-_DECLARED = re.compile(rb"\s*<\?xml[^>]*?\sencoding\s*=\s*[\"'](?!(?i:utf-16))")
-_ENCODING = re.compile(r"^(<\?xml[^>]*?)\sencoding\s*=\s*[\"'][^\"']*[\"']")
 
 
 @attrs.frozen(kw_only=True)
@@ -109,9 +103,7 @@ def _parse(
     if len(body) > max_bytes:
         raise NotificationError(f"the notification is larger than {max_bytes} bytes")
     content_type = next((v for n, v in headers.items() if n.lower() == "content-type"), "")
-    if content_type.strip().lower().startswith("multipart/"):
-        raise NotificationError("expected a form, JSON or XML, got a multipart body")
-    fields, values = _read(body, charset_of(content_type) or "utf-8")
+    fields, values = _read(body, content_type)
     names = dialect.notification_fields
     found = {kind: _identifier(kind, known, fields) for kind, known in names.items()}
     if not any(found.values()):
@@ -131,19 +123,14 @@ def plain_fields(notification: Notification) -> dict[str, str]:
     }
 
 
-def _read(body: bytes, charset: str) -> tuple[dict[str, str], dict[str, Any]]:
+def _read(body: bytes, content_type: str) -> tuple[dict[str, str], dict[str, Any]]:
     """Return the fields as text, what is nested as `JsonText`, and the value of each."""
-    if not _DECLARED.match(body.removeprefix(codecs.BOM_UTF8)):
-        codec = codec_of("utf-16" if body.startswith(_UTF_16) else charset)
-        if codec is None:
-            raise NotificationError("the notification is in a charset that is not known")
-        try:
-            text = body.decode(codec).removeprefix("\ufeff").strip()
-            if not text.startswith(("<", "{")):
-                return _read_form(text, codec)
-        except UnicodeDecodeError:
-            raise NotificationError(f"the notification is not in {codec}") from None
-        body = _ENCODING.sub(r"\1", text, count=1).encode()  # what it declares is so no more
+    codec = codec_of(charset_of(content_type) or "utf-8")
+    if codec is None:
+        raise NotificationError("the notification is in a charset that is not known")
+    body = trim(in_utf8(body, content_type))
+    if not (body.startswith((b"<", b"{")) or is_utf_16(body)):
+        return _read_form(body, codec)
     texts = reply_fields(body)
     if body.startswith(b"{"):
         # `reply_fields` takes the last of several; a verifier may have checked the first.
@@ -169,12 +156,16 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def _read_form(text: str, codec: str) -> tuple[dict[str, str], dict[str, str]]:
-    if not text:
+def _read_form(body: bytes, codec: str) -> tuple[dict[str, str], dict[str, str]]:
+    if not body:
         raise NotificationError("expected a form, JSON or XML, got an empty body")
-    if text.count("&") >= _MOST_FIELDS:
+    if body.count(b"&") >= _MOST_FIELDS:
         raise NotificationError(f"the notification has more than {_MOST_FIELDS} fields")
-    fields = _distinct(parse_qsl(text, keep_blank_values=True, encoding=codec, errors="strict"))
+    try:
+        pairs = parse_qsl(body.decode(), keep_blank_values=True, encoding=codec, errors="strict")
+    except UnicodeDecodeError:
+        raise NotificationError(f"the notification is not in {codec}") from None
+    fields = _distinct(pairs)
     return fields, dict(fields)
 
 

@@ -150,10 +150,11 @@ class NotificationReceiver:
             raise ConfigurationError(
                 "on_payout: needs a verifier, since a payout cannot be looked up"
             )
-        self._single = self._coalesced()
+        self._renew()
 
-    def _coalesced(self) -> "Coalescer":
-        return self.gateway.coalesced(linger_seconds=self.linger_seconds, policy=self.policy)
+    def _renew(self) -> None:
+        linger_seconds, policy = self.linger_seconds, self.policy
+        self._single = self.gateway.coalesced(linger_seconds=linger_seconds, policy=policy)
 
     # HTTP
 
@@ -180,14 +181,8 @@ class NotificationReceiver:
         send: "Callable[[Message], Awaitable[None]]",
     ) -> None:
         """Answer a request over ASGI."""
-        kind = scope["type"]
-        if kind == "lifespan":  # there is nothing to start and nothing to end
-            while kind != "lifespan.shutdown":
-                kind = (await receive())["type"]
-                await send({"type": f"{kind}.complete"})
-            return
-        if kind != "http":
-            raise NotImplementedError(f"no {kind!r} is served here")
+        if scope["type"] != "http":
+            raise NotImplementedError(f"no {scope['type']!r} is served here")
 
         async def pieces() -> "AsyncIterator[bytes]":
             message: Message = {"more_body": True}
@@ -274,7 +269,8 @@ class NotificationReceiver:
         news = _digest({n: text for n, text in fields.items() if n != SIGNATURE_FIELD})
         turn = f"payout {notification.request_id}"
         # Each by itself: a late repeat of an earlier one is no news.
-        await self._offer(self.on_payout, notification, news, f"{turn} {news.hex()}", turn=turn)
+        async with self._turns.setdefault(turn, asyncio.Lock()):
+            await self._offer(self.on_payout, notification, news, f"{turn} {news.hex()}")
 
     async def _confirm(self, notification: Notification) -> None:
         """Look a payment up, and hand each record of it to the application.
@@ -306,18 +302,16 @@ class NotificationReceiver:
         _log.warning("a notification could not be confirmed: %s", reason)
         raise _Answer(503, "it cannot be confirmed now", _AGAIN)
 
-    async def _offer(  # noqa: PLR0913  # who gets what, and when it was seen
+    async def _offer(
         self,
         handler: "Callable[[Any], Awaitable[object] | object]",
         subject: object,
         news: bytes,
         name: str,
         asked_at: float = math.inf,
-        *,
-        turn: str = "",
     ) -> bool:
         """Give the application what it does not have; False if it may have something later."""
-        async with self._turns.setdefault(turn or name, asyncio.Lock()):
+        async with self._turns.setdefault(name, asyncio.Lock()):
             last, given_at = self._known.get(name, (b"", -1))
             if last == news:
                 return True
@@ -340,7 +334,7 @@ class NotificationReceiver:
         """Let the coalescer ask on the running event loop."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            self._single = self._coalesced()
+            self._renew()
             # Entered in the receiver's context, not the first notification's. It never waits, and
             # is never left: without a caller that waits, there is nothing of it to close.
             with contextlib.suppress(StopIteration):

@@ -64,7 +64,7 @@ async def serving(name: str, receiver: NotificationReceiver) -> AsyncIterator[Po
                 return
             mounted = MOUNTS[name](receiver)
             server = uvicorn.Server(
-                uvicorn.Config(mounted, log_level="error", ws="none", lifespan="on")
+                uvicorn.Config(mounted, log_level="error", ws="none", lifespan="off")
             )
             serving = asyncio.create_task(server.serve([listening]))
             yield Poster(url, http)
