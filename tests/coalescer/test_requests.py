@@ -53,38 +53,29 @@ async def test_every_operation_gives_each_its_own_outcome(operation: str) -> Non
     assert [r.transaction_id for r in records] == [o.transaction_id for o in orders]
 
 
-async def test_operations_and_kinds_of_reference_do_not_share_a_request(
+async def test_operations_and_kinds_of_reference_do_not_share_a_request_nor_an_error(
     sandbox: Sandbox, gateway: GatewayClient
 ) -> None:
     one, other = sandbox.seed(2)
+    captured = orders_for("refund", sandbox.seed(2, status="captured"))
+    wrong = orders_for("refund", sandbox.seed(1), refund_amount="1.001")
     async with gateway.coalesced() as single:
-        by_number, by_transaction, refunds_of = await asyncio.gather(
+        outcomes: list[Any] = await asyncio.gather(
             single.query(OrderRef(order_no=one.order_no)),
             single.query(OrderRef(transaction_id=other.transaction_id)),
             single.search_refunds(OrderRef(transaction_id=other.transaction_id)),
-        )
-    assert (by_number.record or ())[0].transaction_id == one.transaction_id
-    assert (by_transaction.record or ())[0].order_no == other.order_no
-    assert refunds_of.status is OutcomeStatus.ABSENT
-    assert sandbox.requests.counts == {"query": 2, "search_refunds": 1}
-
-
-async def test_what_is_wrong_with_an_order_is_its_own_affair(
-    sandbox: Sandbox, gateway: GatewayClient
-) -> None:
-    captured = orders_for("refund", sandbox.seed(2, status="captured"))
-    authorised = orders_for("refund", sandbox.seed(1))
-    wrong = orders_for("refund", sandbox.seed(1), refund_amount="1.001")
-    async with gateway.coalesced() as single:
-        *came, declined, one, other = await asyncio.gather(
-            *(single.refund(order) for order in [*captured, *authorised, *wrong]),
+            *(single.refund(order) for order in [*captured, *orders_for("refund", [one]), *wrong]),
             single.refund(OrderRef(order_no="1")),  # type: ignore[arg-type]  # on purpose
             return_exceptions=True,
         )
-    assert [getattr(outcome, "status", None) for outcome in came] == [SUCCEEDED] * 2
-    assert "not captured" in str(getattr(declined, "error", None))
-    assert [type(one), type(other)] == [InvalidOrderError] * 2
-    assert sandbox.requests["refund"] == 1
+    by_number, by_transaction, refunds_of, *came, declined, precise, odd = outcomes
+    assert by_number.record[0].transaction_id == one.transaction_id
+    assert by_transaction.record[0].order_no == other.order_no
+    assert refunds_of.status is OutcomeStatus.ABSENT
+    assert [outcome.status for outcome in came] == [SUCCEEDED] * 2
+    assert "not captured" in str(declined.error)
+    assert [type(precise), type(odd)] == [InvalidOrderError] * 2
+    assert sandbox.requests.counts == {"query": 2, "search_refunds": 1, "refund": 1}
 
 
 async def test_a_lost_reply_is_unknown_to_those_of_its_request_alone_and_can_be_recovered(
@@ -163,16 +154,14 @@ async def test_requests_in_flight_are_limited_and_the_others_fill_up_meanwhile()
 
 
 async def test_the_orders_that_wait_longest_leave_first() -> None:
-    held = HeldReplies()
+    held, tasks = HeldReplies(), list[asyncio.Task[Any]]()
     policy = BatchPolicy(concurrency=1, chunk_size=2)
     async with held.client().coalesced(linger_seconds=0, policy=policy) as single:
-        tasks: list[asyncio.Task[Any]] = []
-        tasks.append(start(single.capture(orders_for("capture", made_up(1))[0])))
-        await held.asked.wait()
-        tasks.append(start(single.review(orders_for("review", made_up(1))[0])))
-        await settle_down()
-        tasks += [start(single.refund(order)) for order in refunds(4)]
-        await settle_down()
+        for operation, count in (("capture", 1), ("review", 1), ("refund", 4)):
+            orders = orders_for(operation, made_up(count))
+            tasks += [start(getattr(single, operation)(order)) for order in orders]
+            await held.asked.wait()
+            await settle_down()
         held.goes_on.set()
         await asyncio.wait(tasks)
     names = [asked.operation.name for asked in held.transport.asked]
@@ -211,16 +200,13 @@ async def test_records_that_nobody_asked_for_are_told_in_the_log(
     assert "the reply to a refund listed 1 records" in caplog.text
 
 
-@pytest.mark.parametrize("linger", [-1, float("nan"), float("inf"), True, "5ms", None])
-def test_a_wrong_linger_time_is_refused(linger: Any) -> None:
+async def test_wrong_settings_are_refused_where_they_matter() -> None:
     gateway = client_over(MemoryTransport(all_done))
-    with pytest.raises(ConfigurationError, match="linger_seconds: expected a number of seconds"):
-        gateway.coalesced(linger_seconds=linger)
-
-
-async def test_a_chunk_size_above_the_limit_of_an_operation_is_refused_where_it_matters() -> None:
-    policy = BatchPolicy(chunk_size=100)
-    async with client_over(MemoryTransport(all_done)).coalesced(policy=policy) as single:
+    wrong: Any
+    for wrong in (-1, float("nan"), float("inf"), True, "5ms", None):
+        with pytest.raises(ConfigurationError, match="linger_seconds: expected a number of secon"):
+            gateway.coalesced(linger_seconds=wrong)
+    async with gateway.coalesced(policy=BatchPolicy(chunk_size=100)) as single:
         with pytest.raises(ConfigurationError, match="chunk_size: 100 is above the 50 orders"):
             await single.refund(refunds(1)[0])
         assert (await single.query(references(1)[0])).status is SUCCEEDED
