@@ -50,45 +50,39 @@ async def test_it_fits_a_desk_and_a_phone_in_light_and_dark(show: Show) -> None:
         money = visit.page.get_by_role("region", name="Money")
         assert await money.evaluate("one => one.scrollWidth <= one.clientWidth")
     await visit.keep_screenshots("report")
-    paper = await visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
-    await visit.page.emulate_media(color_scheme="dark")
-    assert await visit.page.evaluate("getComputedStyle(document.body).backgroundColor") != paper
-    await visit.page.emulate_media(color_scheme="dark", media="print")
-    assert await visit.page.evaluate("getComputedStyle(document.body).backgroundColor") == paper
+    papers = []
+    for media in ({}, {"color_scheme": "dark"}, {"color_scheme": "dark", "media": "print"}):
+        await visit.page.emulate_media(**media)  # type: ignore[arg-type]  # each by its name
+        papers.append(await visit.page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert papers[0] == papers[2] != papers[1]
+
+
+def unknown(count: int, *texts: str, **changes: Any) -> Report:
+    """Return a report of unknown refunds."""
+    report, status = Report("refund", job="november"), OutcomeStatus.UNKNOWN
+    for number in range(count):
+        error = OutcomeUnknownError(texts[number % len(texts)])
+        order = refund(number, order_no=f"2026-11-20-{number}-ORDER", **changes)
+        report.see(Outcome(order=order, index=number, status=status, error=error), number + 2)
+    return report
 
 
 async def test_identifiers_and_sums_stay_on_one_line_and_figures_are_aligned(show: Show) -> None:
-    report = Report("refund", job="november")
-    for number in range(20):
-        order = refund(number, order_no=_LONG if number == 3 else f"2026-11-20-{number}-ORDER")
-        error = OutcomeUnknownError(LOST)
-        status = OutcomeStatus.UNKNOWN
-        report.see(Outcome(order=order, index=number, status=status, error=error), number + 2)
-    page = (visit := await show(render(report, attrs.evolve(HEAD, job="november")))).page
-    for width in (1280, 390):
+    head = attrs.evolve(HEAD, job="november")
+    page = (visit := await show(render(unknown(20, LOST, transaction_id=_LONG), head))).page
+    for width in (390, 1280):
         await page.set_viewport_size({"width": width, "height": 800})
         assert not await visit.is_too_wide()
         ids = await page.locator(".id, .sum, .kind").evaluate_all(_LINES)
         assert len(ids) > 20
         assert set(ids) == {1}
-    await page.set_viewport_size({"width": 1280, "height": 800})
-    rights = await page.locator("td.figure[data-label=Amount] span").evaluate_all(
-        "all => all.map(one => one.getBoundingClientRect().right)"
-    )
+    figures = page.locator("td.figure[data-label=Amount] span")
+    rights = await figures.evaluate_all("all => all.map(one => one.getBoundingClientRect().right)")
     assert len(set(rights)) == 1
-    figures = await page.locator("td.figure").evaluate_all(
-        "all => all.map(one => getComputedStyle(one).fontVariantNumeric)"
-    )
-    assert set(figures) == {"tabular-nums"}
 
 
 async def test_on_paper_every_example_is_there(show: Show) -> None:
-    report = Report("refund")
-    for number in range(20):
-        error = OutcomeUnknownError(("reset", "timed out")[number % 2])
-        status = OutcomeStatus.UNKNOWN
-        report.see(Outcome(order=refund(number), index=number, status=status, error=error))
-    page = (await show(render(report, HEAD))).page
+    page = (await show(render(unknown(20, "reset", "timed out"), HEAD))).page
     rows = page.locator("details:not([open]) tbody tr")
     assert await rows.count() == 20
     heights = "all => all.map(one => one.getBoundingClientRect().height)"
@@ -136,22 +130,18 @@ async def test_even_markup_that_got_in_could_do_nothing(show: Show) -> None:
     visit.alarms.clear()
 
 
-async def test_differences_of_every_kind_are_listed(
-    show: Show,
-) -> None:
+async def test_differences_of_every_kind_are_listed(show: Show) -> None:
     report = Report("reconcile")
     async with Sandbox() as sandbox, client_of(sandbox) as gateway:
         ledger = [plant(sandbox, f"N-{kind}") for kind, plant in PLANTS.items()]
-        async with reconcile(gateway, ledger, states=STATES) as reconciliation:
-            async for difference in reconciliation:
-                report.see_difference(difference)
+        result = await reconcile(gateway, ledger, states=STATES)
+    for difference in result:
+        report.see_difference(difference)
     head = attrs.evolve(HEAD, command="reconcile", next_lines=(), unexpected=0)
-    visit = await show(render(report, head, reconciliation.summary))
+    visit = await show(render(report, head, result.summary))
     kinds = await visit.page.locator(".kind").all_text_contents()
-    assert sorted(kind.partition(":")[0].replace(" ", "_") for kind in kinds) == sorted(PLANTS)
-    assert all(kind.endswith(": 1") for kind in kinds)
+    assert sorted(kinds) == sorted(f"{kind.replace('_', ' ')}: 1" for kind in PLANTS)
     step = visit.page.locator(".step", has_text="Correct the amount")
     sides = await step.locator("td.side").all_text_contents()
     assert [text.strip() for text in sides] == ["10.01", "10.00"]
-    assert await visit.page.locator(".verdict li").count() == len(PLANTS)
     await visit.keep_screenshots("reconciliation")

@@ -88,21 +88,6 @@ async def test_from_the_catalogue_to_a_refund(story: Story) -> None:
     assert [refund.reason for refund in payment.refunds] == ["returned"]
 
 
-async def test_a_card_is_taken_or_declined(story: Story) -> None:
-    await story.order("Sencha")
-    await story.press("Pay by card")
-    await story.expect_state("paid")
-    assert story.payment().status is PaymentStatus.AUTHORISED
-
-    await story.order("Sencha")
-    await story.page.fill("input[name=card]", "4000 0000 0000 0002")
-    await story.press("Pay by card")
-    await story.expect_state("declined")
-    await story.visit.keep_screenshots("shop-declined")
-    await story.page.click("text=Order again")
-    await expect(story.page.locator("h1")).to_have_text("Tea, by the 100 grams")
-
-
 async def test_a_shopper_who_declines_leaves_or_goes_back(story: Story) -> None:
     await story.order("Darjeeling")
     order_url = story.page.url
