@@ -179,18 +179,28 @@ def test_retry_after_is_honoured_up_to_the_cap(here: str, monkeypatch: pytest.Mo
     assert passed == pytest.approx(dict(RETRY_AFTER))
 
 
+class _Limiter:
+    """Notes when an attempt enters and leaves it, and may let each wait."""
+
+    def __init__(self, wait_seconds: float = 0) -> None:
+        self.steps: list[str] = []
+        self.at: list[float] = []
+        self._wait_seconds = wait_seconds
+
+    async def __aenter__(self) -> None:
+        self.steps.append("in")
+        self.at.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(self._wait_seconds)
+
+    async def __aexit__(self, *_: object) -> None:
+        self.steps.append("out")
+
+
 @pytest.mark.parametrize("operation", ["query", "refund"])
 @pytest.mark.parametrize("trusted", [False, True])
 @pytest.mark.parametrize("status", [429, 503])
 def test_the_whole_batch_pauses(operation: str, status: int, *, trusted: bool) -> None:
     """Nothing leaves in a pause, and a pause takes no place of the limiter."""
-    inside: list[float] = []
-
-    class _Limiter:
-        async def __aenter__(self) -> None:
-            inside.append(asyncio.get_running_loop().time())
-
-        async def __aexit__(self, *_: object) -> None: ...
 
     async def answer(asked: Asked) -> Any:
         reply = failing(asked)
@@ -198,42 +208,43 @@ def test_the_whole_batch_pauses(operation: str, status: int, *, trusted: bool) -
         return reply
 
     failing = _Failing(_status(status, **{"Retry-After": "20"}), 1)
+    limiter = _Limiter()
     gateway = client_over(
         MemoryTransport(answer),
         policy=BatchPolicy(concurrency=3, chunk_size=1),
         retry=RetryPolicy(first_pause_seconds=0, max_pause_seconds=30),
         timeouts=Timeouts(total_seconds=1000),
-        limiter=_Limiter(),
+        limiter=limiter,
         dialect=Dialect(nothing_done_http_statuses={status} if trusted else ()),
     )
     batch = getattr(gateway, operation)(orders_for(operation, made_up(12)))
     result, _ = run(batch)
     reads = operation == "query"
-    assert failing.at == inside
-    assert inside[:3] == [0, 0, 0]
-    assert min(inside[3:]) == 21
-    assert len(inside) == (13 if reads else 12)
+    assert failing.at == limiter.at
+    assert limiter.at[:3] == [0, 0, 0]
+    assert min(limiter.at[3:]) == 21
+    assert len(limiter.at) == (13 if reads else 12)
     first = OutcomeStatus.DECLINED if trusted else OutcomeStatus.UNKNOWN
     assert result.counts[OutcomeStatus.SUCCEEDED] == (12 if reads else 11)
     assert reads or result.counts[first] == 1
 
 
-def test_no_attempt_begins_after_the_total_time() -> None:
+@pytest.mark.parametrize(
+    ("settings", "at"),
+    [
+        ({"timeouts": Timeouts(total_seconds=60)}, [0, 25, 50]),
+        ({"policy": BatchPolicy(deadline_seconds=40)}, [0, 25]),
+    ],
+)
+def test_no_attempt_begins_after_the_time_is_over(
+    settings: dict[str, Any], at: list[float]
+) -> None:
     failing = _Failing(_status(503, **{"Retry-After": "25"}), 1000)
     retry = RetryPolicy(attempts=10, first_pause_seconds=0)
-    result, passed = run(_query(failing, retry=retry, timeouts=Timeouts(total_seconds=60)))
-    assert failing.at == pytest.approx([0, 25, 50])
+    result, passed = run(_query(failing, retry=retry, **settings))
+    assert failing.at == pytest.approx(at)
     assert passed <= 60
     assert result.counts[OutcomeStatus.UNKNOWN] == 1
-
-
-def test_no_attempt_begins_after_the_deadline() -> None:
-    failing = _Failing(_status(503, **{"Retry-After": "25"}), 1000)
-    policy = BatchPolicy(deadline_seconds=40)
-    retry = RetryPolicy(attempts=10, first_pause_seconds=0)
-    _, passed = run(_query(failing, retry=retry, policy=policy))
-    assert failing.at == pytest.approx([0, 25])
-    assert passed <= 40
 
 
 def test_the_time_left_for_an_attempt_is_the_least_of_all_limits() -> None:
@@ -253,34 +264,19 @@ def test_the_time_left_for_an_attempt_is_the_least_of_all_limits() -> None:
 
 
 def test_the_total_time_begins_when_the_limiter_lets_it_through() -> None:
-    class _Slow:
-        async def __aenter__(self) -> None:
-            await asyncio.sleep(1000)
-
-        async def __aexit__(self, *_: object) -> None: ...
-
     failing = _Failing(_status(500), 0)
     timeouts = Timeouts(total_seconds=60)
-    result, _ = run(_query(failing, timeouts=timeouts, limiter=_Slow()))
+    result, _ = run(_query(failing, timeouts=timeouts, limiter=_Limiter(1000)))
     assert result.ok
     assert failing.at == [1000]
 
 
 @pytest.mark.parametrize("failures", [0, 1, 3])
 def test_the_limiter_is_entered_and_left_around_every_attempt(failures: int) -> None:
-    steps: list[str] = []
-
-    class _Limiter:
-        async def __aenter__(self) -> None:
-            steps.append("in")
-
-        async def __aexit__(self, *_: object) -> None:
-            steps.append("out")
-
-    failing = _Failing(_status(500), failures)
-    result, _ = run(_query(failing, limiter=_Limiter()))
+    limiter = _Limiter()
+    result, _ = run(_query(_Failing(_status(500), failures), limiter=limiter))
     assert result.ok
-    assert steps == ["in", "out"] * (failures + 1)
+    assert limiter.steps == ["in", "out"] * (failures + 1)
 
 
 def test_a_payout_that_was_sent_once_is_not_called_unsent_later() -> None:
@@ -333,24 +329,18 @@ RAISED: list[GatewayError] = [
 
 
 @pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
-async def test_what_is_raised_once_a_request_was_sent_proves_nothing(error: GatewayError) -> None:
-    transport = MemoryTransport(lambda asked: asked.done())
-    gateway = client_over(transport, limiter=_Raising(error, at_exit=True))
-    result = await gateway.refund(refunds(2))
-    assert len(transport.asked) == result.requests == 1
-    assert [outcome.status for outcome in result] == [OutcomeStatus.UNKNOWN] * 2
-    assert all(isinstance(outcome.error, OutcomeUnknownError) for outcome in result)
-
-
-@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
-async def test_what_is_raised_before_a_request_was_sent_declines_nothing(
-    error: GatewayError,
+@pytest.mark.parametrize("at_exit", [True, False])
+async def test_what_is_raised_beside_a_request_proves_nothing(
+    error: GatewayError, *, at_exit: bool
 ) -> None:
-    transport = MemoryTransport(lambda asked: asked.done())
-    retry = RetryPolicy(attempts=1)
-    gateway = client_over(transport, limiter=_Raising(error, at_exit=False), retry=retry)
-    result = await gateway.refund(refunds(2))
-    assert (transport.asked, result.requests) == ([], 0)
-    defect = isinstance(error, EvidenceError)  # which only a reply to nothing is
-    status = OutcomeStatus.UNKNOWN if defect else OutcomeStatus.NOT_SENT
-    assert result.counts[status] == len(result)
+    """Once it was sent, all may have happened; before, an error declines nothing."""
+    transport = MemoryTransport()
+    limiter = _Raising(error, at_exit=at_exit)
+    retry = RetryPolicy(attempts=3 if at_exit else 1, first_pause_seconds=0)
+    result = await client_over(transport, limiter=limiter, retry=retry).refund(refunds(2))
+    assert len(transport.asked) == result.requests == at_exit
+    # Only a reply to nothing is an EvidenceError, and that is a defect.
+    is_unknown = at_exit or isinstance(error, EvidenceError)
+    expected = OutcomeStatus.UNKNOWN if is_unknown else OutcomeStatus.NOT_SENT
+    assert [outcome.status for outcome in result] == [expected] * 2
+    assert not at_exit or all(isinstance(each.error, OutcomeUnknownError) for each in result)

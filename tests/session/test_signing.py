@@ -19,7 +19,7 @@ from gateway_async import (
     ReplyUnreadableError,
 )
 from gateway_async.operations import REFUND, Operation
-from tests.memory import Asked, HttpResponse, MemoryTransport, all_done, client_over
+from tests.memory import HttpResponse, MemoryTransport, all_done, client_over
 from tests.orders import refunds
 
 FIELDS = {"b": "2", "a": "ä", "encryption_data": "old"}
@@ -35,9 +35,7 @@ def _hmac(message: str, digest: str = "sha256") -> str:
         ({}, _hmac("a=ä&b=2")),
         ({"uppercase": True}, _hmac("a=ä&b=2").upper()),
         ({"digest": "sha512"}, _hmac("a=ä&b=2", "sha512")),
-        ({"digest": "md5"}, _hmac("a=ä&b=2", "md5")),
         ({"joiner": "|"}, _hmac("a=ä|b=2")),
-        ({"joiner": ""}, _hmac("a=äb=2")),
         ({"template": "{value}"}, _hmac("ä&2")),
         ({"template": "{name}:{value};"}, _hmac("a:ä;&b:2;")),
         ({"excluded": ["b", "encryption_data"]}, _hmac("a=ä")),
@@ -53,35 +51,23 @@ def test_the_stand_in_is_configurable(options: dict[str, Any], expected: str) ->
     [
         ("", {}, "HmacSigner.secret: expected a non-empty str"),
         (b"s3cret", {}, "HmacSigner.secret.*got bytes"),
-        (None, {}, "HmacSigner.secret.*got NoneType"),
         ("s3cret", {"digest": "sha257"}, "HmacSigner.digest: .*'sha256', got 'sha257'"),
         ("s3cret", {"digest": ["md5"]}, "HmacSigner.digest: .*'sha256', got .'md5'."),
-        ("s3cret", {"digest": "\0"}, "HmacSigner.digest: .*'sha256', got"),
         ("s3cret", {"digest": "shake_128"}, "HmacSigner.digest: .*got 'shake_128'"),
         ("s3cret", {"joiner": None}, "HmacSigner.joiner: expected a str, got None"),
         ("s3cret", {"template": b"{value}"}, "HmacSigner.template: expected a str with {name} and"),
         ("s3cret", {"template": "{nam}={value}"}, "HmacSigner.template: .*got '{nam}={value}'"),
-        ("s3cret", {"template": "{"}, "HmacSigner.template: expected a str with {name} and"),
         ("s3cret", {"template": "{value[a]}"}, "HmacSigner.template: expected a str with {name}"),
         ("s3cret", {"template": "{name}"}, "HmacSigner.template: expected a str with {name} and"),
         ("s3cret", {"uppercase": "no"}, "HmacSigner.uppercase: expected True or False, got 'no'"),
-        ("s3cret", {"check_replies": 0}, "HmacSigner.check_replies: expected True or False, got 0"),
         ("s3cret", {"excluded": "note"}, "HmacSigner.excluded: expected names of fields.*'note'"),
         ("s3cret", {"excluded": None}, "HmacSigner.excluded: expected names of fields.*None"),
-        ("s3cret", {"excluded": {1}}, "HmacSigner.excluded: expected names of fields"),
         ("s3cret", {"excluded": [["a"]]}, "HmacSigner.excluded: expected names of fields"),
     ],
 )
 def test_a_wrong_option_is_refused(secret: Any, options: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
         HmacSigner(secret, **options)
-
-
-def test_the_secret_does_not_show() -> None:
-    signer = HmacSigner("s3cret")
-    credentials = Credentials(merchant_id="M1", account_id="A1", signer=signer)
-    gateway = client_over(MemoryTransport(all_done), signer=signer)
-    assert "s3cret" not in f"{signer!r} {credentials!r} {gateway!r}"
 
 
 async def test_a_plain_function_signs_the_fields_as_they_go_out() -> None:
@@ -183,14 +169,10 @@ class _Verifying:
         return self.right
 
 
-def _signed(asked: Asked) -> dict[str, Any]:
-    return asked.done(encryption_data="theirs")
-
-
 async def test_a_signed_reply_is_verified_with_its_fields_as_text() -> None:
     signer = _Verifying(right=True)
-    result = await client_over(MemoryTransport(_signed), signer=signer).refund(refunds(1))
-    assert result.ok
+    transport = MemoryTransport(lambda asked: asked.done(encryption_data="theirs"))
+    assert (await client_over(transport, signer=signer).refund(refunds(1))).ok
     ((fields, signature),) = signer.asked
     assert signature == "theirs"
     assert "encryption_data" not in fields
@@ -198,28 +180,29 @@ async def test_a_signed_reply_is_verified_with_its_fields_as_text() -> None:
     assert fields["return_status"] == "1"
 
 
-@pytest.mark.parametrize("envelope", [{}, {"encryption_data": ""}, {"encryption_data": None}])
-async def test_an_unsigned_reply_is_not_verified(envelope: dict[str, Any]) -> None:
-    signer = _Verifying(right=False)
-    gateway = client_over(MemoryTransport(lambda asked: asked.done(**envelope)), signer=signer)
-    assert (await gateway.refund(refunds(1))).ok
-    assert signer.asked == []
-
-
-async def test_a_signature_that_reads_null_is_one() -> None:
-    signer = _Verifying(right=False)
-    reply = MemoryTransport(lambda asked: asked.done(encryption_data="null"))
-    result = await client_over(reply, signer=signer).refund(refunds(1))
-    assert result.counts[OutcomeStatus.UNKNOWN] == 1
-
-
 @pytest.mark.parametrize("right", [False, LookupError("s3cret")])
-async def test_a_reply_whose_signature_is_not_right_proves_nothing(right: Any) -> None:
+@pytest.mark.parametrize(
+    ("envelope", "is_signed"),
+    [
+        ({}, False),
+        ({"encryption_data": ""}, False),
+        ({"encryption_data": None}, False),
+        ({"encryption_data": "null"}, True),
+        ({"encryption_data": "theirs"}, True),
+    ],
+)
+async def test_a_reply_whose_signature_is_not_right_proves_nothing(
+    right: Any, envelope: dict[str, Any], *, is_signed: bool
+) -> None:
     signer = _Verifying(right=right)
-    result = await client_over(MemoryTransport(_signed), signer=signer).refund(refunds(1))
-    assert result.counts[OutcomeStatus.UNKNOWN] == 1
-    assert isinstance(result[0].error, ReplyUnreadableError)
-    assert "s3cret" not in str(result[0].error)
+    gateway = client_over(MemoryTransport(lambda asked: asked.done(**envelope)), signer=signer)
+    result = await gateway.refund(refunds(1))
+    assert result.ok is not is_signed
+    assert len(signer.asked) == is_signed
+    if is_signed:
+        assert result.counts[OutcomeStatus.UNKNOWN] == 1
+        assert isinstance(result[0].error, ReplyUnreadableError)
+        assert "s3cret" not in str(result[0].error)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "gbk"])
@@ -243,24 +226,19 @@ async def test_a_reply_too_deep_to_be_verified_is_not_believed() -> None:
         await client_over(transport, signer=signer).recent_transactions()
 
 
-@pytest.mark.parametrize(("check_replies", "calls_back"), [(True, False), (False, True)])
+@pytest.mark.parametrize("check_replies", [True, False])
+@pytest.mark.parametrize("signature", ["wrong", _hmac("answer=42")])
 async def test_the_stand_in_checks_replies_only_if_asked_to(
-    check_replies: bool, calls_back: bool
+    signature: str, *, check_replies: bool
 ) -> None:
     signer = HmacSigner("s3cret", check_replies=check_replies)
-    gateway = client_over(
-        MemoryTransport(lambda _: {"answer": "42", "encryption_data": "wrong"}), signer=signer
-    )
-    right = _hmac("answer=42")
-    gateway_right = client_over(
-        MemoryTransport(lambda _: {"answer": "42", "encryption_data": right}), signer=signer
-    )
-    for client, accepted in ((gateway, calls_back), (gateway_right, True)):
-        if accepted:
-            assert (await client.call("/v1/refund", {}, body="json")).data["answer"] == "42"
-        else:
-            with pytest.raises(OutcomeUnknownError, match="signature is not right"):
-                await client.call("/v1/refund", {}, body="json")
+    transport = MemoryTransport(lambda _: {"answer": "42", "encryption_data": signature})
+    call = client_over(transport, signer=signer).call("/v1/refund", {}, body="json")
+    if check_replies and signature == "wrong":
+        with pytest.raises(OutcomeUnknownError, match="signature is not right"):
+            await call
+    else:
+        assert (await call).data["answer"] == "42"
 
 
 @pytest.mark.parametrize("reply", ["json", "text"])
@@ -271,7 +249,3 @@ async def test_the_charset_of_a_header_hides_no_signature(reply: str) -> None:
     signer = HmacSigner("s3cret", check_replies=True)
     with pytest.raises(ReplyUnreadableError, match="signature is not right"):
         await client_over(transport, signer=signer).call("/v1/refund", {}, reply=reply)
-
-
-def test_sha256_is_what_hashlib_calls_it() -> None:
-    assert HmacSigner("s3cret").digest in hashlib.algorithms_guaranteed
