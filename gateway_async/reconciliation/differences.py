@@ -4,6 +4,7 @@ Pure. A field that cannot be read, or whose value has no known meaning, is a dif
 and what depends on it is not compared. How the records came is not known here.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Context, Decimal, localcontext
 from itertools import chain
@@ -215,13 +216,35 @@ class Case:
         """Say whether a refund gave money back; None where its status has no known meaning."""
         return self.refund_statuses.get(refund.refund_status or "")
 
+    def doubts(self, refund: RefundRecord) -> dict[str, str]:
+        """Return what keeps a refund from being added up: by field, its text."""
+        is_done, found = self.gave_back(refund), {}
+        if is_done is None:
+            found["refund_status"] = _text(refund.refund_status)
+        if is_done is not False and not is_summable(refund.refund_amount):
+            found["refund_amount"] = _text(refund.refund_amount)
+        for field in ("transaction_id", "order_no") if is_done else ():
+            said = getattr(refund, field)
+            own = {getattr(record, field) for record in self.transactions} - {None}
+            own = own or {getattr(self.entry, field)} - {None}
+            if said and own and said not in own:  # it names another payment
+                found[field] = said
+        if is_done and not refund.currency:
+            found["currency"] = ""
+        return found
+
+    @property
+    def contradicted(self) -> list[str]:
+        """The references that several refunds have, and differently."""
+        names = Counter(one.refund_reference_id for one in self.refunds)
+        return [name for name, count in names.items() if name and count > 1]
+
     @property
     def sure_refunds(self) -> list[RefundRecord]:
         """The refunds that gave money back, if nothing is in doubt that a sum needs."""
-        doubtful = _contradicted(self.refunds)
-        done = [one for one in self.refunds if self.gave_back(one)]
-        sure = [one for one in done if one.refund_reference_id not in doubtful]
-        return [one for one in sure if not _refund_problems(one, self)[0]]
+        doubtful = self.contradicted
+        sure = [one for one in self.refunds if one.refund_reference_id not in doubtful]
+        return [one for one in sure if self.gave_back(one) and not self.doubts(one)]
 
 
 def compare(case: Case) -> tuple[Difference, ...]:
@@ -271,13 +294,9 @@ def _text(value: object) -> str:
 
 def _compare_refunds(case: Case) -> Iterator[Difference]:
     """Compare the sum of the refunds, unless it is not known."""
-    is_known = True
     for refund in case.refunds:
-        needed, others = _refund_problems(refund, case)
-        is_known = is_known and not needed
-        yield from case.unreadable({**others, **needed})
-    contradicted = _contradicted(case.refunds)
-    for name in contradicted:
+        yield from case.unreadable({**case.doubts(refund), **refund.unreadable})
+    for name in case.contradicted:
         yield from case.unreadable({"refund_reference_id": name})
     record_currency = case.transactions[0].currency if case.transactions else None
     own = (record_currency or case.entry.currency).casefold()
@@ -285,7 +304,7 @@ def _compare_refunds(case: Case) -> Iterator[Difference]:
     foreign = [currency for currency in found if currency.casefold() != own]
     for currency in foreign:
         yield case.note("currency", ledger=case.entry.currency, gateway=currency)
-    if contradicted or foreign or not is_known:
+    if case.contradicted or foreign or any(map(case.doubts, case.refunds)):
         return
     with localcontext(exact_context()):
         wanted = case.entry.refunded
@@ -294,30 +313,3 @@ def _compare_refunds(case: Case) -> Iterator[Difference]:
         kind: Kind = "refunded_total" if said else "refund_absent_at_gateway"
         kind = kind if wanted else "refund_unknown_to_ledger"
         yield case.note(kind, ledger=wanted, gateway=said)
-
-
-def _refund_problems(refund: RefundRecord, case: Case) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what keeps a refund from being added up, and what else of it cannot be read."""
-    is_done = case.gave_back(refund)
-    needed = {}
-    if is_done is None:
-        needed["refund_status"] = _text(refund.refund_status)
-    if is_done is not False and not is_summable(refund.refund_amount):
-        needed["refund_amount"] = _text(refund.refund_amount)
-    for field in ("transaction_id", "order_no") if is_done else ():
-        said = getattr(refund, field)
-        own = {getattr(record, field) for record in case.transactions} - {None}
-        own = own or {getattr(case.entry, field)} - {None}
-        if said and own and said not in own:  # it names another payment
-            needed[field] = said
-    if is_done and not refund.currency:
-        needed["currency"] = ""
-    texts = refund.unreadable
-    others = {field: text for field, text in texts.items() if field not in needed}
-    return {field: texts.get(field, text) for field, text in needed.items()}, others
-
-
-def _contradicted(refunds: tuple[RefundRecord, ...]) -> list[str]:
-    """Return the references that several refunds have, and differently."""
-    names = [refund.refund_reference_id for refund in refunds if refund.refund_reference_id]
-    return [name for name in dict.fromkeys(names) if names.count(name) > 1]
