@@ -54,7 +54,9 @@ async def test_neither_card_nor_secret_nor_signature_is_kept(journal: Journal, u
     async with client_over(transport, signer=_Signer(), dialect=DIALECT) as gateway:
         result = await gateway.refund(refunds(60), job=journal.job("job"))
     assert len(result.declined) == 30
-    said = {str(outcome.error) for outcome in await kept(journal) if outcome.error}
+    errors: list[Any] = [outcome.error for outcome in await kept(journal) if outcome.error]
+    said = {str(error) for error in errors}
+    assert {error.code for error in errors} == {"E1"}
     assert {"*** is not right", "a\ufffdb\ufffd"} < said
     assert any("E1: *** is not right" in str(outcome.error) for outcome in result.declined)
     known = _all_bytes(url)

@@ -5,14 +5,13 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import EvidenceError, OutcomeUnknownError, RecoveryPolicy, RejectedError
+from gateway_async import EvidenceError, OutcomeUnknownError, RecoveryPolicy
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, EmptyLookUp, ResetBeforeEffect
 from gateway_async.transport import AiohttpTransport, HttpRequest
 from tests.jobs.books import (
     AT_ONCE,
-    DECLINED,
     NOT_SENT,
     POLICY,
     RESENDING,
@@ -93,21 +92,6 @@ async def test_what_is_absent_is_not_sent_again_unasked(
     assert sandbox.requests["refund"] == 3
 
 
-async def test_what_was_declined_keeps_its_code_and_text(
-    sandbox: Sandbox, make: Make, journal: Journal
-) -> None:
-    orders = [*seeded(sandbox, 2), *seeded(sandbox, 2, amount="99.00")]
-    first = await make().refund(orders, job=journal.job("job"))
-    assert statuses(first) == [SUCCEEDED] * 2 + [DECLINED] * 2
-    again = await make().resume(journal.job("job"))
-    for one, other in zip(first.declined, again.declined, strict=True):
-        assert isinstance(one.error, RejectedError)
-        assert isinstance(other.error, RejectedError)
-        assert (one.error.code, one.error.text) == (other.error.code, other.error.text)
-        assert one.error.code or one.error.text
-    assert sandbox.requests["refund"] == 2
-
-
 async def test_what_the_evidence_fails_on_is_never_new_again(
     sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,24 +109,3 @@ async def test_what_the_evidence_fails_on_is_never_new_again(
     result = await make(recovery=MARKER).resume(journal.job("job"))
     assert await counts(journal) == {JobState.HELD: 2, JobState.SUCCEEDED: 2}
     assert effects(sandbox, orders) == [0, 0, 1, 1]
-
-
-async def test_what_no_look_up_shows_is_held_until_an_operator_decides(
-    sandbox: Sandbox, make: Make, journal: Journal
-) -> None:
-    orders = seeded(sandbox, 8, "review")
-    sandbox.faults.add("review", ResetBeforeEffect(times=3))
-    patient = attrs.evolve(ONE_BY_ONE, stop_after_unknown=9)
-    result = await make(policy=patient).review(orders, job=journal.job("job"))
-    for _ in range(2):
-        assert statuses(result) == [UNKNOWN] * 6 + [SUCCEEDED] * 2
-        assert await counts(journal) == {JobState.HELD: 6, JobState.SUCCEEDED: 2}
-        result = await make().resume(journal.job("job"))
-    decisions = {"succeeded": orders[:2], "declined": orders[2:4], "not_sent": orders[4:6]}
-    for decision, decided in decisions.items():
-        await journal.resolve("job", decided, decision, "asked the gateway's support")
-    sandbox.requests.clear()
-    result = await make().resume(journal.job("job"))
-    assert statuses(result) == [SUCCEEDED] * 2 + [DECLINED] * 2 + [SUCCEEDED] * 4
-    assert sandbox.requests["review"] == 1
-    assert effects(sandbox, orders, "review") == [0] * 4 + [1] * 4

