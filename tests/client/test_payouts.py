@@ -15,7 +15,6 @@ from gateway_async import (
     Dialect,
     DuplicateOrderError,
     GatewayClient,
-    InvalidOrderError,
     OutcomeStatus,
     PayoutRequest,
     PayoutResult,
@@ -175,10 +174,3 @@ async def test_a_declined_payout_has_the_gateways_code_and_text(
     assert outcome.record
     assert outcome.record.status == "FAILED"
     assert paid(sandbox, [outcome.order]) == [0]
-
-
-async def test_only_payouts_are_taken(gateway: GatewayClient) -> None:
-    with pytest.raises(InvalidOrderError, match="expected PayoutRequest, got str"):
-        await gateway.payouts(["p"])  # type: ignore[list-item]  # on purpose
-    with pytest.raises(InvalidOrderError, match="put a single order into a list"):
-        gateway.payouts(KEY)  # type: ignore[arg-type]  # on purpose

@@ -73,6 +73,7 @@ def test_what_is_given_becomes_what_is_sent() -> None:
     assert build(PersonDocument, labels=["a", "b"]).labels == ("a", "b")
     assert Subscription(billing_cycle=12).billing_cycle == 12
     assert build(Price, amount_usd="-1").amount_usd == Decimal(-1)
+    assert build(Beneficiary, date_of_birth="1990-02-28").date_of_birth == date(1990, 2, 28)
     key = uuid.uuid4()
     assert PayoutRequest(request_id=key).request_id == str(key)
     assert PayoutRequest(**PAYOUT, payment_date="2026-01-31").payment_date == date(2026, 1, 31)

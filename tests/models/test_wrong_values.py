@@ -1,7 +1,7 @@
 """Whatever an order, payment or payout is made of: `except GatewayError` around it is enough."""
 
 import itertools
-from datetime import UTC, date, datetime, time
+from datetime import UTC, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -9,7 +9,6 @@ import attrs
 from hypothesis import given, strategies as st
 
 from gateway_async import (
-    Beneficiary,
     GatewayError,
     InvalidOrderError,
     Item,
@@ -119,12 +118,6 @@ anything = st.one_of(
 def test_any_value_is_taken_or_an_invalid_order(field: tuple[type, str], value: object) -> None:
     error = refusal(*field, value)
     assert error is None or str(error).startswith(field[0].__name__)
-
-
-@given(st.dates())
-def test_a_date_is_taken_as_it_is_written_on_the_wire(day: date) -> None:
-    beneficiary = Beneficiary(date_of_birth=day.isoformat())
-    assert beneficiary == Beneficiary(date_of_birth=day)
 
 
 def test_what_is_enough_is_required_and_nothing_else() -> None:
