@@ -1,29 +1,15 @@
 """Run kills: ``python -m tests.kills --runs 100 --start 0 --jobs 2 --database both``."""
 
 import argparse
-import asyncio
-import contextlib
-import json
-import subprocess
+import itertools
+import multiprocessing
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from concurrent.futures import ProcessPoolExecutor
 
-import attrs
-
-from tests.kills.driver import DATABASES, ROOT, Tally, Urls, journals, run_plan
-from tests.kills.plans import draw
+from tests.kills.driver import DATABASES, Tally, run_part
 from tests.kills.verdict import Wrong
-from tests.nursery import Nursery
-
-_TOGETHER = 10
-_LOADED_LATE = (
-    *("gateway_async.jobs", "gateway_async.recovery", "gateway_async.journal.submit"),
-    *("sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg"),
-)
 
 
 def summary(tally: Tally, seconds: float) -> str:
@@ -46,47 +32,6 @@ def _listed(counts: Counter[str]) -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
 
 
-async def run_seeds(seeds: Iterable[int], database: str) -> Tally:
-    """Carry runs out, some at a time, since they wait for leases most of it."""
-    tally, left = Tally(), iter(seeds)
-
-    async def work(urls: dict[str, Urls], nursery: Nursery, folder: Path) -> None:
-        for seed in left:
-            which = DATABASES[seed % 2] if database == "both" else database
-            tally.merge(await run_plan(draw(seed), nursery, urls[which], folder))
-
-    with TemporaryDirectory() as name, contextlib.ExitStack() as stack:
-        wanted = DATABASES if database == "both" else (database,)
-        urls = {kind: stack.enter_context(journals(kind, Path(name))) for kind in wanted}
-        nursery = stack.enter_context(Nursery("tests.kills.worker:main", *_LOADED_LATE))
-        async with asyncio.TaskGroup() as group:
-            for _ in range(_TOGETHER):
-                group.create_task(work(urls, nursery, Path(name)))
-    return tally
-
-
-def _run_in_processes(options: argparse.Namespace) -> Tally:
-    """Share the runs out to processes like this one."""
-    tally, each = Tally(), -(-options.runs // options.jobs)
-    starts = range(options.start, options.start + options.runs, each)
-    last = options.start + options.runs
-    processes = [
-        subprocess.Popen(  # noqa: S603  # this very interpreter
-            (
-                *(sys.executable, "-m", "tests.kills", "--json", "--database", options.database),
-                *("--start", str(start), "--runs", str(min(each, last - start))),
-            ),
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-        )
-        for start in starts
-    ]
-    for process in processes:
-        said, _ = process.communicate()
-        tally.merge(Tally(**json.loads(said)))
-    return tally
-
-
 def main() -> int:
     """Run the command; exit code 1 where something went wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.kills", description=__doc__)
@@ -94,16 +39,17 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=1, help="processes beside each other")
     parser.add_argument("--database", default="both", choices=("both", *DATABASES))
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args()
-    began = time.monotonic()
-    if options.jobs > 1:
-        tally = _run_in_processes(options)
-    else:
-        seeds = range(options.start, options.start + options.runs)
-        tally = asyncio.run(run_seeds(seeds, options.database))
-    told = json.dumps(attrs.asdict(tally)) if options.json else None
-    sys.stdout.write(told or summary(tally, time.monotonic() - began))
+    tally, began, seeds = (
+        Tally(),
+        time.monotonic(),
+        range(options.start, options.start + options.runs),
+    )
+    parts = [seeds[number :: options.jobs] for number in range(options.jobs)]
+    with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
+        for one in pool.map(run_part, parts, itertools.repeat(options.database)):
+            tally.merge(one)
+    sys.stdout.write(summary(tally, time.monotonic() - began))
     return 1 if tally.problems else 0
 
 

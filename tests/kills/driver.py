@@ -6,8 +6,9 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import attrs
@@ -15,7 +16,7 @@ import attrs
 from gateway_async import OutcomeStatus
 from gateway_async.journal import JobState, Journal
 from tests.kills.gateway import Gateway, make_gateway
-from tests.kills.plans import Plan
+from tests.kills.plans import Plan, draw
 from tests.kills.verdict import Told, Wrong, judge, reference_of
 from tests.kills.worker import DONE, OUSTED
 from tests.nursery import Forked, Nursery
@@ -26,6 +27,11 @@ DATABASES = ("sqlite", "postgresql")
 KILLED = -9
 
 _MOST_OUSTED = 20
+_TOGETHER = 10
+_LOADED_LATE = (
+    *("gateway_async.jobs", "gateway_async.recovery", "gateway_async.journal.submit"),
+    *("sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg"),
+)
 _TURNS_TO_READ = 30
 _LONGEST_STORY = 3000
 
@@ -45,23 +51,14 @@ def journals(database: str, folder: Path) -> Iterator[Urls]:
 
 @attrs.define
 class Tally:
-    """What came of one run, or of several.
-
-    Attributes:
-        counts: Runs, kills, processes ousted, requests that move money, and faulty ones.
-        deaths: Kills by the kind of step.
-        statuses: Orders by their outcome, as the last process said.
-        states: The same, as the journal calls it.
-        problems: Problems by kind: doubled, lost, wrongly reported, or failed.
-        failures: What to show of runs with a problem.
-    """
+    """What came of one run, or of several."""
 
     counts: Counter[str] = attrs.field(factory=Counter)
-    deaths: Counter[str] = attrs.field(factory=Counter)
-    statuses: Counter[str] = attrs.field(factory=Counter)
-    states: Counter[str] = attrs.field(factory=Counter)
+    deaths: Counter[str] = attrs.field(factory=Counter)  # by the kind of step
+    statuses: Counter[str] = attrs.field(factory=Counter)  # of orders, as the last process said
+    states: Counter[str] = attrs.field(factory=Counter)  # the same, as the journal calls it
     problems: Counter[str] = attrs.field(factory=Counter)
-    failures: list[str] = attrs.field(factory=list)
+    failures: list[str] = attrs.field(factory=list)  # what to show of runs with a problem
 
     def merge(self, other: "Tally") -> None:
         """Count what another run, or another process, counted."""
@@ -72,17 +69,7 @@ class Tally:
 
 @attrs.define(kw_only=True)
 class Running:
-    """A run under way.
-
-    Attributes:
-        plan: The run.
-        gateway: Its sandbox.
-        nursery: Where its processes come from.
-        url: Its journal.
-        folder: Where its files are.
-        told: The outcomes that each process was given.
-        deaths: At which kind of step each process died; empty text if it did not.
-    """
+    """A run under way."""
 
     plan: Plan
     gateway: Gateway
@@ -90,8 +77,8 @@ class Running:
     url: str
     folder: Path
     ousted: int = attrs.field(default=0, init=False)
-    told: list[list[Told]] = attrs.field(factory=list, init=False)
-    deaths: list[str] = attrs.field(factory=list, init=False)
+    told: list[list[Told]] = attrs.field(factory=list, init=False)  # by each process
+    deaths: list[str] = attrs.field(factory=list, init=False)  # at which step; "" if at none
 
     async def complete(self) -> Tally:
         """Run it to its end and judge it."""
@@ -219,3 +206,27 @@ async def run_plan(plan: Plan, nursery: Nursery, urls: Urls, folder: Path) -> Ta
             folder=folder,
         )
         return await running.complete()
+
+
+async def run_seeds(seeds: Iterable[int], database: str) -> Tally:
+    """Carry runs out, some at a time, since they wait for leases most of it."""
+    tally, left = Tally(), iter(seeds)
+
+    async def work(urls: dict[str, Urls], nursery: Nursery, folder: Path) -> None:
+        for seed in left:
+            which = DATABASES[seed % 2] if database == "both" else database
+            tally.merge(await run_plan(draw(seed), nursery, urls[which], folder))
+
+    with TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        wanted = DATABASES if database == "both" else (database,)
+        urls = {kind: stack.enter_context(journals(kind, Path(name))) for kind in wanted}
+        nursery = stack.enter_context(Nursery("tests.kills.worker:main", *_LOADED_LATE))
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_TOGETHER):
+                group.create_task(work(urls, nursery, Path(name)))
+    return tally
+
+
+def run_part(seeds: range, database: str) -> Tally:
+    """Carry runs out in a process of a pool."""
+    return asyncio.run(run_seeds(seeds, database))

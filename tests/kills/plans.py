@@ -41,12 +41,7 @@ _STEPS_AT_LEAST, _STEPS_A_CHUNK = 20, 10
 
 @attrs.frozen(kw_only=True)
 class Kill:
-    """When a process dies.
-
-    Attributes:
-        kind: At a step of which kind; empty text for any.
-        nth: At which of them, from 1.
-    """
+    """When a process dies: at the nth step, from 1, of a kind; of any where it is empty."""
 
     kind: str = ""
     nth: int
@@ -54,40 +49,22 @@ class Kill:
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """One run.
-
-    Attributes:
-        seed: What it was drawn from, and the sandbox's faults are.
-        operation: The name of the operation.
-        orders: How many orders.
-        chunk_size: Orders in one request.
-        kills: Where each process dies, in turn; the one after the last of them lives.
-        resumes: Whether each of the later processes uses `resume` rather than the same line.
-        streamed: Whether outcomes are streamed rather than awaited.
-        pulled: Whether orders come from an asynchronous generator rather than a list.
-        marked: Whether refunds are told apart by markers rather than references.
-        resent: Whether absent orders are sent again.
-        shared: How many orders are of a transaction that another order has too.
-        refused: How many orders the gateway declines.
-        again: Whether the job is run once more at the end.
-        fresh: Whether the first process is a new interpreter rather than a fork of one.
-        lease_seconds: How long a lease lasts.
-    """
+    """One run; what its sandbox does is drawn from the seed, too."""
 
     seed: int
     operation: str
     orders: int
     chunk_size: int
-    kills: tuple[Kill, ...]
-    resumes: tuple[bool, ...]
-    streamed: bool
-    pulled: bool
-    marked: bool
-    resent: bool
-    shared: int
-    refused: int
-    again: bool
-    fresh: bool
+    kills: tuple[Kill, ...]  # where each process dies, in turn; the one after the last lives
+    resumes: tuple[bool, ...]  # whether each later process uses `resume`, not the same line
+    streamed: bool  # rather than awaited
+    pulled: bool  # from an asynchronous generator rather than a list
+    marked: bool  # refunds are told apart by markers rather than references
+    resent: bool  # absent orders are sent again
+    shared: int  # how many orders are of a transaction that another order has too
+    refused: int  # how many orders the gateway declines
+    again: bool  # the job is run once more at the end
+    fresh: bool  # the first process is a new interpreter rather than a fork of one
     lease_seconds: float
 
     def settings(self) -> dict[str, Any]:

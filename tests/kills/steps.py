@@ -22,12 +22,7 @@ _LOOK_UP_PATHS = (QUERY.path, SEARCH_REFUNDS.path)
 
 
 class Steps:
-    """The steps of this process.
-
-    Args:
-        kill: At which step to die; None to live.
-        last_words: Called with the kind of step just before.
-    """
+    """The steps of this process, which dies at one, and says of which kind it is just before."""
 
     def __init__(self, kill: Kill | None, last_words: Callable[[str], None]) -> None:
         self._kill = kill

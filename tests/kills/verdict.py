@@ -22,13 +22,7 @@ class Wrong(StrEnum):
 
 @attrs.frozen
 class Told:
-    """What was said of one order, by the journal or by a process.
-
-    Attributes:
-        index: Its position.
-        status: What became of it.
-        reference: The reference of its refund, if one was named.
-    """
+    """What was said of one order, by the journal or by a process."""
 
     index: int
     status: OutcomeStatus
@@ -68,14 +62,9 @@ def judge(
     *,
     in_flight: int = 0,
 ) -> list[Problem]:
-    """Compare everything with everything.
+    """Compare what the gateway did, what the journal keeps, and what each process told.
 
-    Args:
-        books: What the gateway did.
-        kept: What the journal says in the end.
-        told: What the last process said.
-        earlier: What processes before it had said.
-        in_flight: How many orders the journal still calls in flight.
+    The journal may still call some orders in flight.
     """
     problems = [*_doubled(books), *_lost("journal", books, kept), *_lost("report", books, told)]
     problems += [*_untrue("journal", books, kept), *_untrue("report", books, told)]
