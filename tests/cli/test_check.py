@@ -72,10 +72,7 @@ async def test_all_is_fine_at_the_sandbox_and_no_money_moves(sandbox: Sandbox) -
     assert "payment_states" in found[query]["fields"]
     assert set(sandbox.requests.counts) == {"query", "search_refunds"}
     assert sandbox.secret not in ended.stdout
-
-
-async def test_people_read_lines(sandbox: Sandbox) -> None:
-    ended = await run(sandbox, "check")
+    ended = await run(sandbox, "check")  # for people, as lines
     lines = [re.split(" {2,}|: ", line)[1] for line in ended.stdout.splitlines()]
     assert [line.removeprefix("ok ") for line in lines] == [*CHECKS]
     assert "--write config.toml writes the questions" in ended.stderr
@@ -140,6 +137,7 @@ async def test_a_proxy_that_wants_a_password(
     password: str,
 ) -> None:
     config, ca_file = tmp_path / "config.toml", tmp_path / "ca.pem"
+    (payment,) = sandbox.seed(1)
     authority.cert_pem.write_to_path(ca_file)
     async with (
         Proxy(sandbox.base_url, tls=tls if is_tls else None) as gateway,
@@ -148,10 +146,13 @@ async def test_a_proxy_that_wants_a_password(
         config.write_text(
             f'proxy = "{proxy.with_login(f"me:{password}")}"\nca_file = "{ca_file}"\n'
         )
-        ended, found = await check(sandbox, "--base-url", gateway.base_url, "--config", config)
+        network = ("--base-url", gateway.base_url, "--config", config)
+        ended, found = await check(sandbox, *network, "--order-no", payment.order_no)
     assert password not in ended.stdout
     if password == "right":
-        assert (ended.code, statuses_of(found)) == (0, {})
+        assert (ended.code, {*statuses_of(found).values()}) == (0, {"ask"})
+        assert sandbox.requests["query"] == 2  # the second by the client that all commands use
+        assert {line.partition(" ")[0] for line in proxy.lines} == {"CONNECT"}
         assert proxy.base_url in found["proxy"]["seen"]
     else:
         assert ended.code == 3
@@ -245,42 +246,25 @@ async def test_what_cannot_be_done_sends_nothing(sandbox: Sandbox, tmp_path: Pat
 # The file
 
 
-async def test_the_file_is_private_and_loads_again(sandbox: Sandbox, tmp_path: Path) -> None:
-    given, path = tmp_path / "given.toml", tmp_path / "config.toml"
+async def test_file_and_folder_are_for_their_user_alone_and_the_file_loads_again(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    given, path = tmp_path / "given.toml", tmp_path / "new" / "gateway-async" / "config.toml"
     given.write_text(
         '[dialect]\npayment_states = { "3000" = "captured" }\namount_places = 3\n'
         "[recovery]\nhold_alike_hours = 48\n[policy]\nconcurrency = 3\n"
         "[signer]\nuppercase = false\n"
     )
-    await check(sandbox, "--config", given, "--write", path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    text = path.read_text()
-    assert sandbox.secret not in text
-    before = read_settings({"config": given}, {})
-    after = read_settings({"config": path}, {})
-    assert after.who["merchant_id"] == sandbox.merchant_id
-    for name in ("dialect", "recovery", "policy", "retry", "timeouts", "signer"):
-        assert getattr(after, name) == getattr(before, name), name
-
-
-async def test_the_default_folder_is_made_for_its_user_alone(
-    sandbox: Sandbox, tmp_path: Path
-) -> None:
-    folder = tmp_path / "new" / "gateway-async"
-    command = ("check", "--write", folder / "config.toml")
+    command = ("check", "--config", given, "--write", path)
     process = await start(sandbox, *command, env={"XDG_CONFIG_HOME": str(tmp_path / "new")})
     _, stderr = await process.communicate()
     assert process.returncode == 0, stderr
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert "merchant_id" in (folder / "config.toml").read_text()
-
-
-async def test_a_file_that_is_there_is_kept(sandbox: Sandbox, tmp_path: Path) -> None:
-    path = tmp_path / "config.toml"
-    path.write_text("# mine\n")
-    assert (await run(sandbox, "check", "--write", path)).code == 0
-    assert "merchant_id" in path.read_text()
-    assert (tmp_path / "config.toml.1").read_text() == "# mine\n"
+    assert [stat.S_IMODE(one.stat().st_mode) for one in (path, path.parent)] == [0o600, 0o700]
+    assert sandbox.secret not in path.read_text()
+    before, after = (read_settings({"config": one}, {}) for one in (given, path))
+    assert after.who["merchant_id"] == sandbox.merchant_id
+    for name in ("dialect", "recovery", "policy", "retry", "timeouts", "signer"):
+        assert getattr(after, name) == getattr(before, name), name
 
 
 def test_every_open_question_is_asked() -> None:

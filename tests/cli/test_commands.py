@@ -95,17 +95,6 @@ async def test_completion_is_installed_for_a_shell(tmp_path: Path) -> None:
     assert all(word in text for word in (*COMMANDS, "--stop-after-unknown", "resolve"))
 
 
-async def test_nothing_is_sent_without_a_terminal_to_ask_at(
-    sandbox: Sandbox, tmp_path: Path
-) -> None:
-    orders = write_refunds(sandbox, tmp_path / "orders.csv", 60)
-    ended = await run(sandbox, "refund", orders, "--out", "out.csv", cwd=tmp_path)
-    assert ended.code == 2
-    assert "'customer'): there is no terminal to confirm it at" in ended.stderr
-    assert names(tmp_path) == ["orders.csv"]
-    assert sandbox.requests.total() == 0
-
-
 async def test_quiet_and_verbose(sandbox: Sandbox, tmp_path: Path) -> None:
     orders = write_refunds(sandbox, tmp_path / "orders.csv", 2)
     command = ("refund", orders, "--yes", "--out", tmp_path / "out.csv")

@@ -53,6 +53,7 @@ UNNAMED = [
     ("jobs --journal postgresql://me:hush@db/x", "a password in an option shows"),
     ("jobs --journal postgresql://me:a/hush@db/x", "a password in an option shows"),
     ("jobs --journal postgresql://db/x?sslPassword=hush@", "a password in an option"),
+    ("refund orders.csv --dry-run --proxy http://me:hush@proxy.example", "a password in an option"),
     ("jobs night", "night"),
 ]
 NAMED = [

@@ -2,12 +2,11 @@
 
 import ssl
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import attrs
 import pytest
 import trustme
 
@@ -15,10 +14,7 @@ from gateway_async.cli.settings import Settings, default_path, read_settings
 from gateway_async.dialect import PaymentState
 from gateway_async.errors import ConfigurationError
 from gateway_async.operations import REFUND
-from gateway_async.sandbox import Sandbox
 from gateway_async.signing import Credentials, HmacSigner
-from tests.cli.running import Ended, run, statuses, write_refunds
-from tests.support.servers import ForwardProxy, Proxy
 
 SECRET = "hidden-words"
 PROXY = "http://me:pa55@proxy.example:3128"
@@ -321,49 +317,3 @@ def test_a_certificate_of_ours_is_loaded(tmp_path: Path) -> None:
     assert context is not None
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.check_hostname
-
-
-@attrs.frozen
-class Company:
-    """A sandbox behind TLS of a private authority, and a proxy that demands a login."""
-
-    sandbox: Sandbox
-    gateway: Proxy
-    proxy: ForwardProxy
-    ca_file: Path
-
-    async def run(self, path: Path, toml: str, *options: object) -> Ended:
-        config, out = path.with_name("config.toml"), path.with_name("out.csv")
-        config.write_text(toml)
-        given = ("--base-url", self.gateway.base_url, "--config", config, *options)
-        return await run(self.sandbox, "refund", path, "--out", out, "--yes", *given)
-
-
-@pytest.fixture
-async def company(sandbox: Sandbox, tmp_path: Path) -> AsyncIterator[Company]:
-    authority = trustme.CA()
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert("127.0.0.1").configure_cert(tls)
-    ca_file = tmp_path / "ca.pem"
-    authority.cert_pem.write_to_path(ca_file)
-    async with Proxy(sandbox.base_url, tls=tls) as gateway, ForwardProxy(login="me:pa55") as proxy:
-        yield Company(sandbox, gateway, proxy, ca_file)
-
-
-async def test_refunds_by_a_proxy_and_a_private_authority(company: Company, tmp_path: Path) -> None:
-    path = write_refunds(company.sandbox, tmp_path / "r.csv", 3)
-    refusal = await company.run(path, "", "--proxy", PROXY)
-    assert refusal.code == 2
-    assert "--proxy: a password in an option shows in process lists" in refusal.stderr
-    assert "pa55" not in refusal.stderr
-
-    ended = await company.run(path, "")
-    assert ended.code == 3
-    assert "the TLS certificate is not valid" in ended.stderr
-    assert statuses(tmp_path / "out.csv") == {"not_sent": 3}
-
-    toml = f'proxy = "{company.proxy.with_login("me:pa55")}"\nca_file = "{company.ca_file}"\n'
-    ended = await company.run(path, toml)
-    assert ended.code == 0, ended.stderr
-    assert statuses(tmp_path / "out.csv") == {"succeeded": 3}
-    assert {line.partition(" ")[0] for line in company.proxy.lines} == {"CONNECT"}
