@@ -256,7 +256,12 @@ def plain_table(
     """Return a table without lines; those of its columns that hold numbers are right-aligned."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for name in names:
-        table.add_column(name, overflow="fold", justify="right" if name in numbers else "left")
+        table.add_column(
+            name,
+            overflow="fold",
+            justify="right" if name in numbers else "left",
+            no_wrap=name == "name",  # a job's name is copied
+        )
     for row in rows:
         table.add_row(*map(str, row))
     return table

@@ -17,7 +17,7 @@ from gateway_async.batching.batch import Batch
 from gateway_async.cli import options
 from gateway_async.cli.console import plain_table, print_json, standard_output
 from gateway_async.cli.orders import LAYOUTS, Layout, OrderFile, Totals
-from gateway_async.cli.outcomes import rows_of, write_file, write_job
+from gateway_async.cli.outcomes import Reasons, rows_of, write_file, write_job
 from gateway_async.cli.run import DONE, UNSETTLED, Run, Stop, collect, confirm
 from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import OutFile, out_file
@@ -186,6 +186,7 @@ def run_job(
     """
     settings, console = run.settings, run.console
     run.job = known.name
+    reasons = Reasons(total)
 
     def ask() -> None:
         if question and not known.is_done:
@@ -200,14 +201,15 @@ def run_job(
             settings.open_journal() as journal,
             settings.client(credentials, telemetry=run.latencies) as client,
         ):
-            await collect(make_batch(client, journal.job(known.name)), run, stop, total)
+            batch = make_batch(client, journal.job(known.name))
+            await collect(batch, run, stop, total, reasons.note)
 
     async def write(out: OutFile) -> None:
         async with settings.open_journal(create=False) as journal:
             if file is None:
-                await write_job(run, journal, known.name, layout, out)
+                await write_job(run, journal, known.name, layout, out, reasons=reasons)
             else:
-                await write_file(run, journal, known.name, file, out)
+                await write_file(run, journal, known.name, file, out, reasons=reasons)
 
     return run.carry_out(work, write, ask=ask)
 
@@ -345,7 +347,8 @@ async def outcomes(
             has_begun=True,
         )
         with run.reporting(), out_file(place, console.warn) as out:
-            await write_job(run, journal, name, LAYOUTS[operation], out, states=state)
+            layout, reasons = LAYOUTS[operation], Reasons(0)
+            await write_job(run, journal, name, layout, out, reasons=reasons, states=state)
     run.misplaced = out.problem
     if files.json:
         print_json(run.as_dict())

@@ -2,6 +2,7 @@
 
 import contextlib
 import sqlite3
+from array import array
 from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any
 
@@ -12,12 +13,19 @@ from gateway_async.batching.results import Outcome
 from gateway_async.cli.orders import IN_JOB, Layout, OrderFile, fields_of, is_object
 from gateway_async.cli.run import Run
 from gateway_async.cli.tables import OutFile, Row as FileRow, to_text
-from gateway_async.errors import JobNotFoundError, NotSentError, OutcomeUnknownError, RejectedError
+from gateway_async.errors import (
+    GatewayError,
+    JobNotFoundError,
+    NotSentError,
+    OutcomeUnknownError,
+    RejectedError,
+)
 from gateway_async.journal import JobState, Journal
 from gateway_async.journal.rows import Row
 from gateway_async.models.orders import OutcomeStatus
 
 _PAGE = 1000
+_REASONS_KEPT = 1000
 _DECISION_NOTE = "decision_note"
 _OF_JOBS = (_DECISION_NOTE, IN_JOB)
 _NOT_SENT = NotSentError("nothing was sent: the run ended before")
@@ -68,6 +76,36 @@ def _plain(value: object) -> Any:
 # Jobs
 
 
+class Reasons:
+    """Why a run did not send orders, which the journal does not keep: two bytes an order.
+
+    Args:
+        total: How many orders the job has.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._numbers = array("H", bytes(2 * total))
+        self._errors: list[GatewayError | None] = [None]
+        self._known: dict[str, int] = {}
+
+    def note(self, outcome: Outcome[Any, Any]) -> None:
+        """Note why an order was not sent, as long as there are not too many reasons."""
+        if outcome.status is OutcomeStatus.NOT_SENT and outcome.index < len(self._numbers):
+            text = str(outcome.error)
+            if text not in self._known and len(self._errors) <= _REASONS_KEPT:
+                self._known[text] = len(self._errors)
+                self._errors.append(outcome.error)
+            self._numbers[outcome.index] = self._known.get(text, 0)
+
+    def outcome_of(self, row: Row) -> Outcome[Any, Any]:
+        """Return the outcome of an order; where it was not sent, with the reason of this run."""
+        outcome = row.outcome()
+        if row.state is not JobState.NEW or row.index >= len(self._numbers):
+            return outcome
+        error = self._errors[self._numbers[row.index]]
+        return outcome if error is None else attrs.evolve(outcome, error=error)
+
+
 async def rows_of(journal: Journal, name: str) -> AsyncIterator[Row]:
     """Read the orders of a job, in the order of the input."""
     rows = await journal.rows(name, limit=_PAGE)
@@ -84,6 +122,7 @@ async def write_job(
     layout: Layout,
     out: OutFile,
     *,
+    reasons: Reasons,
     states: Collection[str] = (),
 ) -> None:
     """Write and count the orders of a job with their outcomes, as the journal has them.
@@ -96,6 +135,7 @@ async def write_job(
         name: The name of the job.
         layout: Its columns.
         out: Where they are written.
+        reasons: Why orders were not sent.
         states: Only orders in these states; of all, if there are none.
     """
     own = [column for column, field in layout.inputs.items() if not is_object(field)]
@@ -104,7 +144,7 @@ async def write_job(
     with out.writing(columns) as write:
         async for row in rows_of(journal, name):
             if not states or row.state.value in states:
-                outcome = row.outcome()
+                outcome = reasons.outcome_of(row)
                 if row.state is JobState.NEW and not is_ours:
                     outcome = _of_another(outcome)
                 run.see(outcome, None, row.state)
@@ -113,7 +153,9 @@ async def write_job(
                 write({**given, **result_cells(outcome, layout), **_of_job(row, name)})
 
 
-async def write_file(run: Run, journal: Journal, name: str, file: OrderFile, out: OutFile) -> None:
+async def write_file(
+    run: Run, journal: Journal, name: str, file: OrderFile, out: OutFile, *, reasons: Reasons
+) -> None:
     """Write and count the rows of a file with their outcomes, as the journal has them of its job.
 
     Where the run was stopped before the journal had all of them, none of the rest was sent. While
@@ -127,7 +169,7 @@ async def write_file(run: Run, journal: Journal, name: str, file: OrderFile, out
         with contextlib.suppress(JobNotFoundError):
             is_ours = not (await journal.status(name)).is_running
             async for row in rows_of(journal, name):
-                (_, source), outcome = next(rows), row.outcome()
+                (_, source), outcome = next(rows), reasons.outcome_of(row)
                 if row.state is JobState.NEW and not is_ours:
                     outcome = _of_another(outcome)
                 run.see(outcome, source.line, row.state)

@@ -142,6 +142,7 @@ async def test_while_another_process_has_the_job_nothing_is_called_not_sent(
     stopping = ("--concurrency", 1, "--stop-after-unknown", 1)
     stopped = await run(sandbox, *line, *stopping, cwd=tmp_path)
     assert "10 not sent" in stopped.stderr
+    assert (tmp_path / "out.csv").read_text().count("(stop_after_unknown)") == 10
     async with Journal.open(url, lease_seconds=300) as journal:
         await journal.job("night").take("another")
         listed = await run(sandbox, "jobs", "list", "--journal", url)
