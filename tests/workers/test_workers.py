@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-import attrs
 import pytest
 
 from gateway_async.errors import (
@@ -14,20 +13,11 @@ from gateway_async.errors import (
 )
 from gateway_async.journal import JobState, Journal, SliceStatus
 from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.faults import DropReply, Latency, Status
+from gateway_async.sandbox.faults import Latency, Status
 from gateway_async.workers import JobProgress, SliceEnd, Workers
 from gateway_async.workers.workers import look
-from tests.jobs.books import (
-    NOT_SENT,
-    POLICY as BATCHES,
-    RESENDING,
-    SUCCEEDED,
-    check_conserved,
-    effects,
-    make_client,
-    seeded,
-)
-from tests.orders import MONEY_OPERATIONS, orders_for
+from tests.jobs.books import NOT_SENT, SUCCEEDED, check_conserved, effects, make_client, seeded
+from tests.orders import MONEY_OPERATIONS
 from tests.workers.conftest import Shop
 
 FINISHED, BUSY, LOST, LEFT = SliceEnd
@@ -153,21 +143,6 @@ async def test_what_is_left_is_run_later_and_what_is_held_once_it_is_decided(
     assert await shop.work(jobs) == [FINISHED]
     assert (await jobs.result("job")).ok
     assert effects(sandbox, orders) == [1] * 4
-
-
-async def test_refunds_of_one_transaction_never_meet(shop: Shop, sandbox: Sandbox) -> None:
-    """Else the two look-ups before them, and the lost reply, would prove nothing."""
-    held = sandbox.seed(6, status="captured")
-    policy = attrs.evolve(BATCHES, duplicates="serialize")
-    async with shop.workers(recovery=RESENDING, policy=policy) as jobs:
-        await jobs.submit("refund", orders_for("refund", held * 3), job="job")
-        sandbox.faults.add("refund", DropReply(times=2))
-        sandbox.faults.add("refund", Latency(seconds=0.02))
-        for _ in range(4):  # what waits for one that is unknown is sent by the next run
-            ended = await asyncio.gather(*(jobs.run_slice(*each) for each in shop.queue))
-        assert set(ended) == {FINISHED}
-        told = [one.order.transaction_id for one in (await jobs.result("job")).succeeded]
-    assert effects(sandbox, held) == [told.count(order.transaction_id) for order in held]
 
 
 async def test_a_job_that_was_cut_is_run_by_its_slices_only(
