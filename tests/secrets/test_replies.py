@@ -102,11 +102,11 @@ SIGNATURES: "dict[str, Change]" = {
 }
 CARDS: "dict[str, Change]" = {
     "in fields": _with_card,
-    **{
-        f"{said} under {status}": _quoting(said, status)
-        for said in (CARD, SPACED, f"12 {CARD} 0527", f"7{CARD}99", int(CARD))
-        for status in "123"
-    },
+    **{f"{CARD} under {status}": _quoting(CARD, status) for status in "123"},
+    "in groups": _quoting(SPACED, "1"),
+    "among others": _quoting(f"12 {CARD} 0527", "2"),
+    "within more digits": _quoting(f"7{CARD}99", "3"),
+    "as a number": _quoting(int(CARD), "1"),
 }
 BATCHES: "dict[str, Callable[[GatewayClient], Any]]" = {
     "capture_orders": lambda client: client.capture([CaptureOrder(**o) for o in ORDERS]),

@@ -200,16 +200,18 @@ async def _beside_a_failure(work: Awaitable[object], sandbox: Sandbox) -> None:
 INTERRUPTIONS: list[Any] = [_cancelled_twice, _timed_out, _beside_a_failure]
 
 
+@pytest.mark.parametrize("settings", [{}, {"limiter": Limiter(before=False)}], ids=["", "limiter"])
 @pytest.mark.parametrize("interrupt", INTERRUPTIONS)
 async def test_an_interruption(
     net: Dragnet,
     opened: "Opened",
     sandbox: Sandbox,
     interrupt: Callable[[Awaitable[object], Sandbox], Awaitable[None]],
+    settings: dict[str, Any],
 ) -> None:
     names = some(INTERRUPTIONS.index(interrupt))
     sandbox.faults.add("*", faults.NoReply())
-    client = opened(policy=BatchPolicy(chunk_size=2, drain_seconds=0))
+    client = opened(policy=BatchPolicy(chunk_size=2, drain_seconds=0), **settings)
     ends = await asyncio.gather(
         *(interrupt(OPERATIONS[name](client, sandbox), sandbox) for name in names),
         return_exceptions=True,
@@ -217,19 +219,6 @@ async def test_an_interruption(
     for name, end in zip(names, ends, strict=True):
         assert isinstance(end, asyncio.CancelledError | TimeoutError | ExceptionGroup)
         net.catch_error(name, end)
-
-
-async def test_a_limiter_that_raises_over_a_cancellation(
-    net: Dragnet, opened: "Opened", sandbox: Sandbox
-) -> None:
-    sandbox.faults.add("*", faults.NoReply())
-    client = opened(limiter=Limiter(before=False), policy=BatchPolicy(drain_seconds=0))
-    paying = asyncio.create_task(client.pay_direct(direct_payment()))
-    await asked(sandbox)
-    paying.cancel()
-    with pytest.raises(asyncio.CancelledError) as caught:
-        await paying
-    net.catch_error("cancelled", caught.value)
 
 
 async def test_a_loop_that_logs_all_it_runs_and_a_task_that_nobody_awaits(

@@ -243,9 +243,9 @@ class Proxy(Server):
         self._always: Trouble | None = None
         self._open: set[_Connection] = set()
 
-    def once(self, trouble: Trouble, *, times: int = 1) -> None:
-        """Let something happen to the next exchanges."""
-        self._troubles += [trouble] * times
+    def once(self, trouble: Trouble) -> None:
+        """Let something happen to the next exchange that has none."""
+        self._troubles.append(trouble)
 
     def always(self, trouble: Trouble) -> None:
         """Let something happen to every exchange."""
