@@ -18,7 +18,7 @@ from gateway_async import (
 )
 from tests.orders import client_at, refunds
 from tests.session.http import mocked, replied
-from tests.support.servers import read_message, serving
+from tests.support.servers import body_of, read_message, serving
 
 STRAY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 LOST = [
@@ -73,6 +73,30 @@ async def test_nothing_is_written_to_a_connection_that_is_not_silent(
         for _ in range(2):
             assert (await gateway.call("/v1/x", {}, reply="text")).data == "ok"
     assert requests == [0, 1]
+
+
+async def test_a_reply_that_comes_twice_is_not_taken_for_the_next() -> None:
+    """That another connection is taken is no second attempt."""
+    answered, repeated = asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            name = body_of(await read_message(reader)).partition(b"name=")[2].partition(b"&")[0]
+            text = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(name), name)
+            writer.write(text)
+            await answered.wait()
+            answered.clear()
+            writer.write(text)
+            repeated.set()
+
+    async with serving(serve) as url, client_at(url, retry=RetryPolicy(attempts=1)) as gateway:
+        for name in ("first", "second", "third"):
+            assert (await gateway.call("/v1/x", {"name": name}, reply="text")).data == name
+            answered.set()
+            await repeated.wait()
+            repeated.clear()
+            for _ in range(5):  # what lies in the socket is read in a turn of the loop
+                await asyncio.sleep(0)
 
 
 async def test_a_reply_to_a_body_that_was_never_written_is_a_loud_error() -> None:
