@@ -61,7 +61,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_DIGITS = re.compile(r"[0-9](?:[ -]?[0-9])+")
+_BETWEEN_DIGITS = "[^0-9]{0,3}"
+_NO_DIGITS = bytes({*range(256)} - {*b"0123456789"})
 _PATH = re.compile(r"/(?!/)(?:(?![?#\\])[!-~])*")
 """A path, without query or fragment; two slashes would begin a host."""
 
@@ -106,7 +107,8 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
         card = plain_text(getattr(sent, "card", None) or "")
         # A shorter number may be a part of anything.
         if len(card) >= SHORTEST_CARD and _may_hold(result, card):
-            result = _without_card(result, card)
+            pattern = re.compile(_BETWEEN_DIGITS.join(card))
+            result = _without_card(result, pattern, mask_card(card))
         session.check_owner(result)
         silence = find_missing_result(operation, result, dialect)
         if silence is not None:
@@ -126,32 +128,22 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
 
 
 def _may_hold(reply: "Mapping[str, Any]", card: str) -> bool:
-    """Return False if no text of a reply holds a card number, also with blanks or hyphens."""
+    """Return False if no text of a reply holds a card number, however it is grouped."""
     try:
-        return card.encode() in orjson.dumps(reply).translate(None, b" -")
+        text = orjson.dumps(reply)
     except orjson.JSONEncodeError:  # nested deep, or a long number
         return True
+    return b"\\u" in text or card.encode() in text.translate(None, _NO_DIGITS)
 
 
-def _without_card(value: Any, card: str) -> Any:  # noqa: ANN401  # any value of a reply
-    """Mask the card number of a payment in the texts of its reply, also with blanks or hyphens."""
+def _without_card(value: Any, card: "re.Pattern[str]", mask: str) -> Any:  # noqa: ANN401  # any value of a reply
+    """Mask the card number of a payment in the texts of its reply, however it is grouped."""
     if isinstance(value, Mapping):
-        return {_without_card(n, card): _without_card(one, card) for n, one in value.items()}
+        items = value.items()
+        return {_without_card(n, card, mask): _without_card(one, card, mask) for n, one in items}
     if isinstance(value, list):
-        return [_without_card(one, card) for one in value]
-    if not isinstance(value, str):
-        return value
-
-    def masked(found: re.Match[str]) -> str:
-        text = found[0]
-        places = [place for place, one in enumerate(text) if one not in " -"]
-        start = "".join(text[place] for place in places).find(card)
-        if start < 0:
-            return text
-        end = places[start + len(card) - 1] + 1
-        return f"{text[: places[start]]}{mask_card(card)}{_without_card(text[end:], card)}"
-
-    return _DIGITS.sub(masked, value)
+        return [_without_card(one, card, mask) for one in value]
+    return card.sub(mask, value) if isinstance(value, str) else value
 
 
 def recent_request(operation: "Operation", session: "Session") -> Request[Page[Any]]:

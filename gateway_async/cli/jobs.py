@@ -209,7 +209,10 @@ def run_job(
             if file is None:
                 await write_job(run, journal, known.name, layout, out, reasons=reasons)
             else:
-                await write_file(run, journal, known.name, file, out, reasons=reasons)
+                job = known.name
+                await write_file(
+                    run, journal, job, file, out, reasons=reasons, may_differ=may_differ
+                )
 
     return run.carry_out(work, write, ask=ask)
 

@@ -15,6 +15,7 @@ from gateway_async.cli.run import Run
 from gateway_async.cli.tables import OutFile, Row as FileRow, to_text
 from gateway_async.errors import (
     GatewayError,
+    JobConflictError,
     JobNotFoundError,
     NotSentError,
     OutcomeUnknownError,
@@ -115,6 +116,24 @@ async def rows_of(journal: Journal, name: str) -> AsyncIterator[Row]:
         rows = await journal.rows(name, after=rows[-1].index, limit=_PAGE)
 
 
+async def _outcomes_of(
+    journal: Journal, name: str, reasons: Reasons
+) -> AsyncIterator[tuple[Row, Outcome[Any, Any]]]:
+    """Read the orders of a job with their outcomes.
+
+    While another process has the job, no order of it is called not sent.
+    """
+    rows = await journal.rows(name, limit=_PAGE)
+    while rows:
+        is_open = any(row.state is JobState.NEW for row in rows)
+        may_be_sent = is_open and (await journal.status(name)).is_running
+        for row in rows:
+            is_another = may_be_sent and row.state is JobState.NEW
+            outcome = reasons.outcome_of(row)
+            yield row, _of_another(outcome) if is_another else outcome
+        rows = await journal.rows(name, after=rows[-1].index, limit=_PAGE)
+
+
 async def write_job(
     run: Run,
     journal: Journal,
@@ -127,8 +146,6 @@ async def write_job(
 ) -> None:
     """Write and count the orders of a job with their outcomes, as the journal has them.
 
-    While another process has the job, nothing of it is called not sent.
-
     Args:
         run: Counts them.
         journal: Has them.
@@ -140,13 +157,9 @@ async def write_job(
     """
     own = [column for column, field in layout.inputs.items() if not is_object(field)]
     columns = ("index", "state", *own, *layout.result_columns, *_OF_JOBS)
-    is_ours = not (await journal.status(name)).is_running
     with out.writing(columns) as write:
-        async for row in rows_of(journal, name):
+        async for row, outcome in _outcomes_of(journal, name, reasons):
             if not states or row.state.value in states:
-                outcome = reasons.outcome_of(row)
-                if row.state is JobState.NEW and not is_ours:
-                    outcome = _of_another(outcome)
                 run.see(outcome, None, row.state)
                 given = {column: _cell([_value(row.order, column)]) for column in own}
                 given |= {"index": str(row.index), "state": str(row.state)}
@@ -154,12 +167,21 @@ async def write_job(
 
 
 async def write_file(
-    run: Run, journal: Journal, name: str, file: OrderFile, out: OutFile, *, reasons: Reasons
+    run: Run,
+    journal: Journal,
+    name: str,
+    file: OrderFile,
+    out: OutFile,
+    *,
+    reasons: Reasons,
+    may_differ: bool,
 ) -> None:
     """Write and count the rows of a file with their outcomes, as the journal has them of its job.
 
-    Where the run was stopped before the journal had all of them, none of the rest was sent. While
-    another process has the job, nothing of it is called not sent.
+    Where the run was stopped before the journal had all of them, none of the rest was sent.
+
+    Raises:
+        JobConflictError: If `may_differ`, and the job has other orders than the file.
     """
     layout, rows = file.layout, enumerate(file.table.rows())
     columns = (*layout.result_columns, *_OF_JOBS)
@@ -168,10 +190,10 @@ async def write_file(
         is_ours = True
         with contextlib.suppress(JobNotFoundError):
             is_ours = not (await journal.status(name)).is_running
-            async for row in rows_of(journal, name):
-                (_, source), outcome = next(rows), reasons.outcome_of(row)
-                if row.state is JobState.NEW and not is_ours:
-                    outcome = _of_another(outcome)
+            async for row, outcome in _outcomes_of(journal, name, reasons):
+                _, source = next(rows, (0, None))
+                if source is None or (may_differ and file.order_of(source) != row.order):
+                    raise JobConflictError(f"job {name!r} has other orders than the file", job=name)
                 run.see(outcome, source.line, row.state)
                 results = result_cells(outcome, layout)
                 write({**source.cells, **results, **_of_job(row, name)})

@@ -11,6 +11,7 @@ import csv
 import io
 import itertools
 import os
+import secrets
 import shutil
 import sys
 import tempfile
@@ -343,7 +344,7 @@ def out_file(
         return
     if path.exists() and not path.is_file():
         raise ConfigurationError(f"{option}{path} is no file; name one")
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         file = beside.open("xb")
         if is_private:

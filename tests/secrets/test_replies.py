@@ -248,6 +248,19 @@ async def test_nothing_that_a_payment_was_sent_with_shows_of_a_reply_in_utf_16(
     assert result.result_info == f"0005: {mask_card(CARD)} ***"
 
 
+@pytest.mark.parametrize("between", [" ", ".", "\u00a0", "\t", " - ", "\u2013", "  "])
+async def test_the_card_of_a_payment_is_masked_however_its_reply_groups_it(between: str) -> None:
+    grouped = SPACED.replace(" ", between)
+
+    def quote(_: Asked, __: HttpResponse) -> object:
+        texts = {"note": f"no. {grouped}", "connector": CARD * 500}
+        return _xml({"respon": {"result_info": "0005: no", **texts}})
+
+    result = await _client(quote).pay_direct(direct_payment())
+    assert result.note == f"no. {mask_card(CARD)}"
+    assert result.connector == mask_card(CARD) * 500
+
+
 async def test_a_page_keeps_the_signature_that_the_gateway_is_to_get_from_it() -> None:
     sent: list[str] = []
 
