@@ -77,7 +77,7 @@ class KnownJob:
 
 def _is_done(status: JobStatus) -> bool:
     done = status.counts[JobState.SUCCEEDED] + status.counts[JobState.DECLINED]
-    return done == status.total
+    return status.imported and done == status.total
 
 
 def _named(status: JobStatus) -> str:

@@ -5,8 +5,13 @@ import io
 import json
 import re
 import shlex
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
+
+from gateway_async import RefundOrder
+from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import ResetBeforeEffect
 from tests.cli.running import Ended, names, outcomes, run, statuses, write_refunds
@@ -151,6 +156,24 @@ async def test_what_a_job_has_is_not_sent_past_it(sandbox: Sandbox, tmp_path: Pa
     sent = await run(sandbox, *line, cwd=tmp_path)
     assert sent.code == 0, sent.stderr
     assert statuses(tmp_path / "o.csv") == {"succeeded": 50}
+
+
+async def test_a_job_that_was_never_submitted_to_its_end_is_not_done(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    async def killed() -> AsyncIterator[list[RefundOrder]]:
+        yield []
+        raise EOFError
+
+    async with Journal.open(f"sqlite:///{tmp_path}/j.db") as journal:
+        with pytest.raises(EOFError):
+            await journal.job("night").submit(
+                "refund", sandbox.merchant_id, sandbox.account_id, killed()
+            )
+    line = ("jobs", "resume", "night", "--out", "out.csv", "--yes", *KEPT)
+    resumed = await run(sandbox, *line, cwd=tmp_path)
+    assert resumed.code != 0
+    assert "was not submitted to its end: submit all of its orders again" in resumed.stderr
 
 
 async def test_a_job_in_slices_is_left_to_workers(sandbox: Sandbox, tmp_path: Path) -> None:
