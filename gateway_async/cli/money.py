@@ -105,6 +105,8 @@ def send(  # noqa: C901  # closures see what the command was given
         if layout.confirms or known.before:
             question = file.question(settings.address)
             question += "; payouts that other jobs have are paid again" * (is_payout and again)
+        if file.unread and (yes or not question):
+            console.note(f"columns that are not sent: {file.unread}")
         return run_job(
             run,
             known,

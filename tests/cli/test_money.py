@@ -42,7 +42,7 @@ async def test_the_same_orders_again_move_no_money_and_write_the_outcomes(
     sandbox.faults.add("refund", DropReply(times=1))  # which the run settles by itself
     first = await run_installed(sandbox, "refund", orders, "--out", out, "--yes", *kept)
     assert (first.code, first.stdout) == (0, ""), first.stderr
-    assert "new job refund-" in first.stderr
+    assert "columns that are not sent: 'customer'\nnew job refund-" in first.stderr
     assert sandbox.secret not in first.stderr
     rows = outcomes(out)
     assert [row["customer"] for row in rows] == [f"customer {number}" for number in range(120)]
