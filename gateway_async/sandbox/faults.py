@@ -28,16 +28,6 @@ from gateway_async.sandbox.messages import HTML_TYPE, XML_TYPE, Answer, Fields, 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["AnswerFault", "ByteOrderMark", "ChangedAmount", "ChangedCurrency", "ChangedIdentity"]
-__all__ += ["CutReply", "Doctype", "DoubledItems", "Drip", "DropReply", "EmptyLookUp", "Ending"]
-__all__ += ["EntityBomb", "ExternalEntity", "ExtraItems", "Fault", "Faults", "GzipBomb"]
-__all__ += ["GzipReply", "HtmlErrorPage", "HugeReply", "IgnoreSelection", "InvalidBody"]
-__all__ += ["LateEffect", "LateNotification", "Latency", "LostNotification", "MissingItems"]
-__all__ += ["NoReply", "NotificationFault", "NullList", "NumbersForText", "OvertakenNotification"]
-__all__ += ["Plan", "Redirect", "ReorderedItems", "RepeatedNotification", "ReplyFault"]
-__all__ += ["ResetAfterEffect", "ResetBeforeEffect", "ReturnStatus", "Status", "UnknownFields"]
-__all__ += ["UnknownItemStatus", "WrongContentType"]
-
 EVERY_OPERATION = "*"
 _BATCHES = ("capture", "cancel", "review", "refund")
 _NOTIFIED = sorted(op.name for op in (PAY_DIRECT, PAY_APM, CHECKOUT, PAYOUT))
@@ -444,16 +434,14 @@ class ReplyFault(Fault):
 
     def rewrite(self, reply: Reply) -> Reply:
         """Return what goes out instead."""
-        return self._rewritten(reply)
-
-    def _rewritten(self, reply: Reply) -> Reply:
         return reply
 
 
 class InvalidBody(ReplyFault):
     """The second half of the body is missing, and the reply is complete as HTTP sees it."""
 
-    def _rewritten(self, reply: Reply) -> Reply:
+    def rewrite(self, reply: Reply) -> Reply:
+        """Return what goes out instead."""
         return attrs.evolve(reply, body=reply.body[: len(reply.body) // 2])
 
 
@@ -463,27 +451,31 @@ class WrongContentType(ReplyFault):
 
     value: str = "text/plain"
 
-    def _rewritten(self, reply: Reply) -> Reply:
+    def rewrite(self, reply: Reply) -> Reply:
+        """Return what goes out instead."""
         return attrs.evolve(reply, headers={**reply.headers, "Content-Type": self.value})
 
 
 class ByteOrderMark(ReplyFault):
     """A byte order mark stands before the body."""
 
-    def _rewritten(self, reply: Reply) -> Reply:
+    def rewrite(self, reply: Reply) -> Reply:
+        """Return what goes out instead."""
         return attrs.evolve(reply, body=b"\xef\xbb\xbf" + reply.body)
 
 
 class GzipReply(ReplyFault):
     """The body is compressed, and says so."""
 
-    def _rewritten(self, reply: Reply) -> Reply:
+    def rewrite(self, reply: Reply) -> Reply:
+        """Return what goes out instead."""
         headers = {**reply.headers, "Content-Encoding": "gzip"}
         return attrs.evolve(reply, headers=headers, body=gzip.compress(reply.body))
 
 
 class _XmlFault(ReplyFault):
-    def _rewritten(self, reply: Reply) -> Reply:
+    def rewrite(self, reply: Reply) -> Reply:
+        """Return what goes out instead."""
         if reply.headers.get("Content-Type") != XML_TYPE:
             return reply
         entities = self._entities()
@@ -664,3 +656,11 @@ class Faults:
         plan = Plan(faults=tuple(chosen), delay_seconds=delay)
         self.struck.update(plan.names)
         return plan
+
+
+__all__ = [
+    name
+    for name, one in list(globals().items())
+    if isinstance(one, type) and (issubclass(one, Fault) or one in (Faults, Plan))
+    if not name.startswith("_")
+]

@@ -257,14 +257,9 @@ class Ledger:
             effects=Counter([operation] if operation else []),
             details=dict(details or {}),
         )
-        self.enter(transaction)
-        return transaction
-
-    def enter(self, transaction: Transaction) -> None:
-        """Enter a transaction as it stands, with its refunds; no effect is counted for it."""
         self._transactions[transaction.transaction_id] = transaction
-        self._by_order_no.setdefault(transaction.order_no, []).append(transaction)
-        self._refunds.extend(transaction.refunds)
+        self._by_order_no.setdefault(order_no, []).append(transaction)
+        return transaction
 
     def carry_out(self, operation: str, instruction: Instruction, now: "datetime") -> Verdict:
         """Carry out one instruction of a batch, or refuse it."""

@@ -3,8 +3,6 @@
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 from gateway_async.operations import REFUND, Operation
 from gateway_async.sandbox.ledger import to_amount, to_text
 from gateway_async.sandbox.messages import Fields, Record, read_nested
@@ -24,42 +22,23 @@ _SHORTEST, _LONGEST = 12, 19
 _SHOWN_HEAD, _SHOWN_TAIL = 6, 4
 
 
-@attrs.frozen(kw_only=True)
-class CardResult:
-    """What becomes of a card payment.
+AUTHORISED, DECLINED = "0000:success", "2001:declined"
+NOT_A_CARD, UNKNOWN_TOKEN = "2000:not a card number", "2016:unknown token"
+BLOCKED = "2015:blocked by the fraud check"
 
-    Attributes:
-        order_status: 1 where it was authorised, 0 where it was declined.
-        result_info: Code, colon, text.
-        risk_action: What the fraud check says.
-        risk_score: Its score, 0 to 100.
-    """
-
-    order_status: str = "0"
-    result_info: str
-    risk_action: str = "ACCEPT"
-    risk_score: str = "5"
-
-
-AUTHORISED = CardResult(order_status="1", result_info="0000:success")
-DECLINED = CardResult(result_info="2001:declined")
-NOT_A_CARD = CardResult(result_info="2000:not a card number")
-UNKNOWN_TOKEN = CardResult(result_info="2016:unknown token")
-
-TEST_CARDS: "Mapping[str, CardResult]" = {
+TEST_CARDS = {
     "4000000000000002": DECLINED,
-    "4000000000009995": CardResult(result_info="2011:insufficient funds"),
-    "4000000000000069": CardResult(result_info="2012:expired card"),
-    "4000000000000127": CardResult(result_info="2013:wrong security code"),
-    "4000000000000119": CardResult(result_info="2014:issuer not available"),
-    "4100000000000019": CardResult(
-        result_info="2015:blocked by the fraud check", risk_action="REJECT", risk_score="95"
-    ),
+    "4000000000009995": "2011:insufficient funds",
+    "4000000000000069": "2012:expired card",
+    "4000000000000127": "2013:wrong security code",
+    "4000000000000119": "2014:issuer not available",
+    "4100000000000019": BLOCKED,
 }
+"""By number, the `result_info` of a payment with this card: code, colon, text."""
 
 
-def card_result(number: str) -> CardResult:
-    """Say what becomes of a payment with this card."""
+def card_result(number: str) -> str:
+    """Return the `result_info` of a payment with this card."""
     digits = number.replace(" ", "")
     if not (digits.isascii() and digits.isdigit() and _SHORTEST <= len(digits) <= _LONGEST):
         return NOT_A_CARD
@@ -69,7 +48,7 @@ def card_result(number: str) -> CardResult:
 def masked(number: str) -> str:
     """Return the first six and last four digits, and nothing of what is no card number."""
     digits = number.replace(" ", "")
-    if card_result(digits) is NOT_A_CARD:
+    if card_result(digits) == NOT_A_CARD:
         return "***"
     return digits[:_SHOWN_HEAD] + "*" * (len(digits) - 10) + digits[-_SHOWN_TAIL:]
 
@@ -187,25 +166,30 @@ def token_of(transaction: "Transaction") -> str:
     return f"T{transaction.transaction_id}"
 
 
-def payment_record(transaction: "Transaction", fields: Fields, result: CardResult) -> Record:
+def result_fields(result_info: str) -> dict[str, str]:
+    """Return the fields that say what became of a payment."""
+    return {"order_status": "1" if result_info == AUTHORISED else "0", "result_info": result_info}
+
+
+def payment_record(transaction: "Transaction", fields: Fields, result_info: str) -> Record:
     """Return a direct payment result (2.3)."""
     subscription = _subscription(transaction, date_format="%Y-%m-%d %H:%M:%S")
     wants_token = fields.get("token_flag") == "YES"
     token = token_of(transaction) if wants_token else fields.get("token_id", "")
+    risk_action = "REJECT" if result_info == BLOCKED else "ACCEPT"
     return {
         **named(transaction),
         "amount": fields["amount"],  # as it came
         "card": masked(fields.get("card", "")),
-        "order_status": result.order_status,
-        "result_info": result.result_info,
+        **result_fields(result_info),
         **{name: subscription.get(name, "") for name in _OF_A_SUBSCRIPTION},
         "note": fields.get("note", ""),
         "token_id": token,
         "connector": "SANDBOX",
         "threeds_result": "",
-        "risk_action": result.risk_action,
-        "risk_score": result.risk_score,
-        "risk_reasons": {"name": "sandbox", "status": result.risk_action},
+        "risk_action": risk_action,
+        "risk_score": "95" if result_info == BLOCKED else "5",
+        "risk_reasons": {"name": "sandbox", "status": risk_action},
     }
 
 

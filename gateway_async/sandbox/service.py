@@ -157,12 +157,11 @@ class Service:
         if wrong or not amount:
             names = ", ".join([*wrong, *([] if amount else ["amount"])])
             return self.refuse(operation, fields, f"missing or wrong: {names}")
-        status, result = PaymentStatus.WAITING, None
+        status, result = PaymentStatus.WAITING, ""
         if operation == PAY_DIRECT:
             result = self._card_result(fields)
-            status = (
-                PaymentStatus.AUTHORISED if result is records.AUTHORISED else PaymentStatus.DECLINED
-            )
+            is_paid = result == records.AUTHORISED
+            status = PaymentStatus.AUTHORISED if is_paid else PaymentStatus.DECLINED
         ways = self._ways(fields)
         transaction = self.ledger.open(
             order_no=fields["order_no"],
@@ -178,7 +177,7 @@ class Service:
             shown = {name: value for name, value in fields.items() if name not in _CARD_FIELDS}
             action, page_id = self.base_url + operation.path, self._page_id(transaction)
             return Answer(operation=operation, page=loading_page(action, page_id, shown | ways))
-        if result is None:
+        if not result:
             said = {name: fields[name] for name in _PAYMENT_FIELDS}
             said["issuer_url"] = self._page_url(transaction)
         else:
@@ -186,7 +185,7 @@ class Service:
             notice = self._payment_notice(transaction, result)
         return Answer(operation=operation, fields={**self.identity, **said}, notice=notice)
 
-    def _card_result(self, fields: Fields) -> records.CardResult:
+    def _card_result(self, fields: Fields) -> str:
         """Say what becomes of a card, or of the token that an earlier payment was given."""
         card, token = fields.get("card", ""), fields.get("token_id", "")
         if card or not token:
@@ -214,14 +213,11 @@ class Service:
 
     # Notifications
 
-    def _payment_notice(
-        self, transaction: Transaction, result: records.CardResult
-    ) -> Notice | None:
+    def _payment_notice(self, transaction: Transaction, result: str) -> Notice | None:
         made_by = next((op for op in _PAYMENTS if transaction.effects[op.name]), CHECKOUT)
         said = {
             **records.named(transaction),
-            "order_status": result.order_status,
-            "result_info": result.result_info,
+            **records.result_fields(result),
             "payment_status": transaction.status.value,
         }
         return self._notice(transaction.details, made_by, said)
