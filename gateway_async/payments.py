@@ -41,6 +41,7 @@ from gateway_async.operations import (
 )
 from gateway_async.session import CALL_CANCELLED, Attempts, Gate, Request
 from gateway_async.signing import SIGNATURE_FIELD
+from gateway_async.telemetry import RequestSpan
 from gateway_async.transport import HttpResponse
 from gateway_async.wire.decode import (
     charset_of,
@@ -302,7 +303,8 @@ async def carry_out(
             if not ended.done():
                 ended.set_result(None)
 
-    with session.observer.request(operation, None) as span:
+    with RequestSpan(session.observer, operation, None) as span:
+        span.attempts = attempts
         span.begin()
         task = loop.create_task(make(), name=f"gateway_async {operation.name}")
         task.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
@@ -315,19 +317,21 @@ async def carry_out(
             is_read = operation.kind is OperationClass.READ
             await _drain(task, attempts, 0 if is_read else drain_seconds)
         failure = asyncio.CancelledError() if task.cancelled() else task.exception()
-        result = span.attempts = attempts.result if failure is None else attempts.give_up()
-        if cancelled is None and failure is not None and not result.sent:
+        if failure is not None:
+            attempts.give_up()
+        if cancelled is None and failure is not None and not attempts.sent:
             raise failure  # of a collaborator
-        explain(result.error, operation, about, session.dialect)
+        problem = attempts.error
+        explain(problem, operation, about, session.dialect)
         if cancelled is not None:
-            cancelled.outcome = result.error or result.value  # type: ignore[attr-defined]  # a subclass would break asyncio.timeout
-            cancelled.add_note(f"gateway_async: {result.error or 'a reply came: see `outcome`'}")
+            cancelled.outcome = problem or attempts.value  # type: ignore[attr-defined]  # a subclass would break asyncio.timeout
+            cancelled.add_note(f"gateway_async: {problem or 'a reply came: see `outcome`'}")
             raise cancelled
-        if failure is not None and result.error is not None:
-            raise result.error from failure
-        if result.error is not None:
-            raise result.error  # with the cause that it has
-        return result.value  # type: ignore[return-value]  # there is one where there is no error
+        if failure is not None and problem is not None:
+            raise problem from failure
+        if problem is not None:
+            raise problem  # with the cause that it has
+        return attempts.value  # type: ignore[return-value]  # there is one where there is no error
 
 
 async def _drain(task: "asyncio.Task[None]", attempts: Attempts[Any], seconds: float) -> None:

@@ -308,31 +308,10 @@ class Session:
             raise ReplyUnreadableError("the reply's signature is not right")
 
 
-@attrs.define(kw_only=True, eq=False)
-class AttemptsResult(Generic[T]):
-    """How one request ended, after all its attempts.
-
-    Attributes:
-        value: The decoded reply; None if there is an error.
-        error: The error; None if there is a value.
-        tries: Attempts made.
-        sent: How many of them may have sent something.
-        ended_at: When it ended, in seconds since the epoch.
-        attempts: Those whose turn came.
-    """
-
-    value: T | None = attrs.field(default=None, repr=False)
-    error: GatewayError | None = None
-    tries: int = 0
-    sent: int = 0
-    ended_at: float = attrs.field(factory=lambda: time.time())  # noqa: PLW0108  # a test's clock counts
-    attempts: tuple[Attempt, ...] = ()
-
-
 class Attempts(Generic[T]):
-    """The attempts of one request: as many as are allowed.
+    """The attempts of one request: as many as are allowed, and how it ended.
 
-    A cancellation of the task that runs it is not raised but ends the request, and the result says
+    A cancellation of the task that runs it is not raised but ends the request, and `error` says
     what the tracker proves. Nothing happens before it is run.
 
     Args:
@@ -345,7 +324,12 @@ class Attempts(Generic[T]):
         fence: Called right before the first byte is written; if it raises, nothing is sent.
 
     Attributes:
-        result: How it ended so far.
+        value: The decoded reply; None if there is an error.
+        error: The error; None if there is a value.
+        tries: Attempts made.
+        sent: How many of them may have sent something.
+        ended_at: When the last one ended, in seconds since the epoch.
+        made: Those whose turn came.
     """
 
     def __init__(  # noqa: PLR0913  # a journal acts before, between and at the attempts
@@ -358,6 +342,12 @@ class Attempts(Generic[T]):
         retract: "Callable[[], Awaitable[None]] | None" = None,
         fence: "Callable[[], None] | None" = None,
     ) -> None:
+        self.value: T | None = None
+        self.error: GatewayError | None = None
+        self.tries: int = 0
+        self.sent: int = 0
+        self.ended_at: float = time.time()
+        self.made: tuple[Attempt, ...] = ()
         self._session = session
         self._request = request
         self._gate = gate
@@ -370,26 +360,23 @@ class Attempts(Generic[T]):
         self._tracker: SendTracker | None = None
         self._began_at: float | None = None
         self._ends = math.inf
-        self.result: AttemptsResult[T] = AttemptsResult()
 
-    async def run(self) -> AttemptsResult[T]:
-        """Make the request, repeated where that is allowed, and return how it ended."""
-        result = self.result
+    async def run(self) -> None:
+        """Make the request, repeated where that is allowed."""
         try:
             message = self._session.compose(self._request)
         except GatewayError as error:
-            result.error = _bare(error)
-            return result
+            self.error = _bare(error)
+            return
         try:
             await self._attempt(message)
-            while result.error and self._may_repeat() and await self._paused():
-                _log.warning("%s is tried again: %s", self._request.operation, result.error)
+            while self.error and self._may_repeat() and await self._paused():
+                _log.warning("%s is tried again: %s", self._request.operation, self.error)
                 await self._attempt(message)
         finally:  # a withdrawal cancels the attempts, and not the task that makes them
             if self._withdrawals and (task := asyncio.current_task()) is not None:
                 for _ in range(self._withdrawals):
                     task.uncancel()
-        return result
 
     def withdraw(self) -> bool:
         """Return whether sending could still be prevented; then the caller cancels its task."""
@@ -397,14 +384,12 @@ class Attempts(Generic[T]):
         self._withdrawals += may_be
         return may_be
 
-    def give_up(self) -> AttemptsResult[T]:
-        """Send nothing more after `run` itself raised, and return what the tracker proves."""
-        result = self.result
-        result.sent += self._tracker is not None and self._tracker.revoke()
-        result.tries += 1
-        result.value, result.error = None, _given_up(sent=result.sent > 0)
-        result.ended_at = time.time()
-        return result
+    def give_up(self, reason: str | None = None) -> None:
+        """Send nothing more after `run` itself raised, and note what the tracker proves."""
+        self.sent += self._tracker is not None and self._tracker.revoke()
+        self.tries += 1
+        self.value, self.error = None, _given_up(sent=self.sent > 0, reason=reason)
+        self.ended_at = time.time()
 
     async def _attempt(self, message: HttpRequest) -> None:
         """Send the request once, when it may leave, and note how the attempt ended."""
@@ -458,7 +443,7 @@ class Attempts(Generic[T]):
 
         Whether an error means `not sent` is decided by the tracker, not by its class.
         """
-        result, session, value = self.result, self._session, None
+        session, value = self._session, None
         if response is not None:
             try:
                 if response.status != HTTP_OK:
@@ -476,14 +461,14 @@ class Attempts(Generic[T]):
                 http_status=None if response is None else response.status,
                 error=None if error is None else type(error).__name__,
             )
-            result.attempts = (*result.attempts, made)
+            self.made = (*self.made, made)
         # An earlier attempt that was sent may have done it, unless this one says more.
-        if not (result.sent and error is not None and self._leaves_open(error, tracker)):
-            result.error = error
-        result.value = value
-        result.tries += 1
-        result.sent += tracker.started
-        result.ended_at = time.time()
+        if not (self.sent and error is not None and self._leaves_open(error, tracker)):
+            self.error = error
+        self.value = value
+        self.tries += 1
+        self.sent += tracker.started
+        self.ended_at = time.time()
         self._tracker = None  # this attempt is counted; the next has a tracker of its own
 
     def _leaves_open(self, error: GatewayError, tracker: SendTracker) -> bool:
@@ -500,15 +485,15 @@ class Attempts(Generic[T]):
 
     async def _paused(self) -> bool:
         """Wait before the next attempt; return whether there is to be one."""
-        retry, result, gate = self._session.retry, self.result, self._gate
-        limit = retry.first_pause_seconds * 2 ** min(result.tries - 1, _MOST_DOUBLINGS)
+        retry, gate = self._session.retry, self._gate
+        limit = retry.first_pause_seconds * 2 ** min(self.tries - 1, _MOST_DOUBLINGS)
         pause = random.uniform(0, min(limit, retry.max_pause_seconds))  # noqa: S311  # jitter
         wakes = max(self._now() + pause, gate.paused_until)
-        is_last = result.tries >= retry.attempts or gate.stop_reason is not None
+        is_last = self.tries >= retry.attempts or gate.stop_reason is not None
         if is_last or wakes >= min(self._ends, gate.deadline):
             return False
         try:
-            if self._retract is not None and self._is_prepared and not result.sent:
+            if self._retract is not None and self._is_prepared and not self.sent:
                 await self._retract()  # a process that dies while it waits has begun nothing
                 self._is_prepared = False
             await gate.sleep(pause)
@@ -519,7 +504,7 @@ class Attempts(Generic[T]):
 
     def _may_repeat(self) -> bool:
         """Return whether another attempt is allowed after this error."""
-        error, kind = self.result.error, self._request.operation.kind
+        error, kind = self.error, self._request.operation.kind
         if isinstance(error, NotSentError):
             return not isinstance(error, CertificateError)
         is_keyed = kind is OperationClass.KEYED and self._session.dialect.payout_deduplicates

@@ -220,10 +220,6 @@ class Instrumentation:
         start = BatchStart(operation="recover", concurrency=policy.concurrency, **self.server)
         return BatchSpan(self, start, None)
 
-    def request(self, operation: "Operation", orders: int | None) -> "RequestSpan":
-        """Return the span of one request; nothing is reported before it begins."""
-        return RequestSpan(self, operation, orders)
-
     def call(self, hear: "Callable[..., T]", *facts: object) -> T | None:
         """Call the listener; return what it returns, or `_FAILED` where it raised."""
         try:
@@ -311,7 +307,7 @@ class RequestSpan:
     """One request, from its beginning to the end of the `with` block around it.
 
     Attributes:
-        attempts: The result of its attempts, once that is known.
+        attempts: Its attempts, once they are prepared.
         statuses: The statuses of its orders, as codes.
     """
 
@@ -348,7 +344,7 @@ class RequestSpan:
             error = made.error  # a cancellation that came during a request is not its failure
         end = RequestEnd(
             counts=present_statuses(self.statuses),
-            attempts=made.attempts if made is not None else (),
+            attempts=made.made if made is not None else (),
             tries=made.tries if made is not None else 0,
             sent=made.sent if made is not None else 0,
             error=error,
@@ -368,7 +364,7 @@ class RequestSpan:
             what = "found nothing out about" if only_reads else "outcome unknown for"
             _requests.warning("%s%s: %s %d", operation, orders, what, unknown)
         elif made is not None:
-            seconds = ", ".join(f"{attempt.seconds:.3f} s" for attempt in made.attempts)
+            seconds = ", ".join(f"{attempt.seconds:.3f} s" for attempt in made.made)
             said = "answered" if problem is None else problem
             _requests.debug("%s%s: %s (%s)", operation, orders, said, seconds or "not sent")
 

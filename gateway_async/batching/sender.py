@@ -29,7 +29,8 @@ from gateway_async.errors import (
     ReplyUnreadableError,
 )
 from gateway_async.models.orders import OutcomeStatus
-from gateway_async.session import Attempts, AttemptsResult, Request
+from gateway_async.session import Attempts, Request
+from gateway_async.telemetry import RequestSpan
 from gateway_async.wire.decode import decode_json, decode_surely, without_signatures
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ _STATUSES: "tuple[tuple[tuple[type[GatewayError], ...], OutcomeStatus], ...]" = 
     ((GatewayError,), OutcomeStatus.UNKNOWN),
 )
 """The status of the orders of a request that failed as a whole; the first row that fits."""
+_REFUSED = "the journal could not record the intent"
 
 
 class Sender:
@@ -119,26 +121,26 @@ class Sender:
         Returns:
             The error if there was no readable reply; else None.
         """
-        task = asyncio.current_task()
-        call: Attempts[Reading] | None = None
-        made: AttemptsResult[Reading] | None = None
+        task, observer = asyncio.current_task(), self._session.observer
+        recorder, results = self.recorder, self._results
+        intent = None if recorder is None else recorder.begin(chunk, references, self.marker)
+        attempts: Attempts[Reading] | None = None
         result: AnsweredChunk | FailedChunk | None = None
-        judgement, is_cut = None, False
-        intent = (
-            None if self.recorder is None else self.recorder.begin(chunk, references, self.marker)
-        )
-        with self._session.observer.request(self._operation, len(chunk.orders)) as span:
+        judgement, has_ended, is_cut = None, False, False
+        with RequestSpan(observer, self._operation, len(chunk.orders)) as span:
             try:
                 span.begin()
-                call = self._calls[task] = self._attempts(chunk, references, intent)
-                made = await call.run()
-                if made.value is not None:
-                    reply, overall, judgement = made.value
+                attempts = self._attempts(chunk, references, intent)
+                self._calls[task] = span.attempts = attempts
+                await attempts.run()
+                has_ended = True
+                if attempts.value is not None:
+                    reply, overall, judgement = attempts.value
                     if judgement is not None:
                         is_cut = judgement.truncated and len(chunk) > 1
                         if is_cut:
                             return await self._send_halves(chunk, references)
-                        self._results.add_unexpected(judgement.unexpected, len(reply))
+                        results.add_unexpected(judgement.unexpected, len(reply))
                     result = AnsweredChunk(
                         chunk.indices,
                         chunk.orders,
@@ -146,27 +148,25 @@ class Sender:
                         self._session.dialect,
                         reply,
                         judgement,
-                        self._sending(made, references),
+                        self._sending(attempts, references),
                         overall,
                     )
             finally:  # also if a collaborator raised, or the judge has a defect
-                self._calls.pop(task, None)
-                made = span.attempts = _after_raise(call, intent) if made is None else made
-                self._results.requests += made.sent
-                if made.tries > 1:
-                    self._results.retries += made.tries - 1
+                if attempts is not None:
+                    self._calls.pop(task, None)  # one of its halves may have taken it
+                    if not has_ended:
+                        attempts.give_up(_REFUSED if intent and intent.is_refused else None)
+                    results.requests += attempts.sent
+                    results.retries += max(attempts.tries - 1, 0)
                 if result is None and not is_cut:
-                    error = made.error or ReplyUnreadableError("the reply could not be judged")
-                    if self._operation.list_field is None:
-                        explain(error, self._operation, chunk.orders[0], self._session.dialect)
-                    result = _failed(chunk, error, self._sending(made, references), _refusal(made))
+                    result = self._unanswered(chunk, attempts, references)
                 if result is not None:
                     span.statuses = result.statuses
                     if intent is None or intent.request is None:  # the journal has no intent of it
                         self._add(result)
                     else:
                         await intent.conclude(result, judgement, self._add)
-        return made.error
+        return attempts.error
 
     def _attempts(
         self, chunk: "Chunk", references: "References", intent: "Intent | None"
@@ -218,9 +218,29 @@ class Sender:
                 self.fail(half, NotSentError("nothing was sent: the batch ended before"))
         return next((error for error in errors if error is not None), None)
 
-    def _sending(self, made: "AttemptsResult[Any]", references: "References") -> Sending:
+    def _unanswered(
+        self, chunk: "Chunk", attempts: "Attempts[Reading] | None", references: "References"
+    ) -> FailedChunk:
+        """Return the outcomes of a chunk whose request failed as a whole."""
+        if attempts is None:
+            error = NotSentError("nothing was sent: the request could not be written")
+            return _failed(chunk, error)
+        problem = attempts.error or ReplyUnreadableError("the reply could not be judged")
+        if self._operation.list_field is None:
+            explain(problem, self._operation, chunk.orders[0], self._session.dialect)
+        envelope = None
+        if isinstance(problem, RejectedError):  # its HTTP status means that nothing was done
+            envelope = ReplyEnvelope(
+                return_status=None,
+                return_message=None,
+                http_status=attempts.made[-1].http_status or 0,
+                received_at=datetime.fromtimestamp(attempts.ended_at, UTC),
+            )
+        return _failed(chunk, problem, self._sending(attempts, references), envelope)
+
+    def _sending(self, attempts: "Attempts[Any]", references: "References") -> Sending:
         return Sending(
-            ended_at=made.ended_at, references=references, marker=self.marker, alone=self.alone
+            ended_at=attempts.ended_at, references=references, marker=self.marker, alone=self.alone
         )
 
 
@@ -243,26 +263,3 @@ def _failed(
         sending=None if status is OutcomeStatus.NOT_SENT else sending,
         envelope=envelope,
     )
-
-
-def _refusal(made: "AttemptsResult[Any]") -> ReplyEnvelope | None:
-    """Return the envelope of a reply whose HTTP status says that nothing was done."""
-    if not isinstance(made.error, RejectedError):
-        return None
-    status = made.attempts[-1].http_status or 0
-    received_at = datetime.fromtimestamp(made.ended_at, UTC)
-    return ReplyEnvelope(
-        return_status=None, return_message=None, http_status=status, received_at=received_at
-    )
-
-
-def _after_raise(
-    call: "Attempts[Reading] | None", intent: "Intent | None"
-) -> "AttemptsResult[Reading]":
-    """Return what the tracker proves of a request whose sending raised."""
-    if call is not None and not (intent is not None and intent.is_refused):
-        return call.give_up()
-    reason = (
-        "the journal could not record the intent" if call else "the request could not be written"
-    )
-    return AttemptsResult(error=NotSentError(f"nothing was sent: {reason}"))
