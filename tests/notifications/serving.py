@@ -1,4 +1,4 @@
-"""A receiver over ASGI and behind real servers, and somebody who posts to it."""
+"""A receiver behind real servers, or asked over ASGI without one."""
 
 import asyncio
 import contextlib
@@ -25,58 +25,42 @@ MOUNTS: dict[str, Callable[[NotificationReceiver], Any]] = {
 SERVERS = ("aiohttp.web", *MOUNTS)
 
 
-class Poster:
-    """Posts to a receiver, as the gateway or anybody else."""
-
-    def __init__(self, url: str, http: aiohttp.ClientSession) -> None:
-        self.url = url
-        self._http = http
-
-    async def answer(self, data: Any, method: str = "POST", **headers: str) -> tuple[int, str]:
-        """Return status and text of the answer."""
-        named = {"Content-Type": FORM, **{n.replace("_", "-"): v for n, v in headers.items()}}
-        sent = urlencode(data).encode() if isinstance(data, dict) else data
-        async with self._http.request(method, self.url, data=sent, headers=named) as response:
-            return response.status, await response.text()
-
-    async def post(self, data: Any, method: str = "POST", **headers: str) -> int:
-        """Return the status that is answered."""
-        return (await self.answer(data, method, **headers))[0]
-
-
 @contextlib.asynccontextmanager
-async def serving(name: str, receiver: NotificationReceiver) -> AsyncIterator[Poster]:
-    """Serve a receiver on a port of this machine."""
+async def serving(name: str, receiver: NotificationReceiver) -> AsyncIterator[str]:
+    """Serve a receiver on a port of this machine; yield its address."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()  # who connects before it has started waits
         slash = "/" if "mount" in name else ""  # it redirects from a mount without one
         url = f"http://127.0.0.1:{listening.getsockname()[1]}{PATH}{slash}"
-        async with aiohttp.ClientSession() as http:
-            if name == "aiohttp.web":
-                app = web.Application()
-                app.router.add_route("*", PATH, receiver.handle)
-                runner = web.AppRunner(app)
-                await runner.setup()
-                await web.SockSite(runner, listening).start()
-                yield Poster(url, http)
-                await runner.cleanup()
-                return
-            mounted = MOUNTS[name](receiver)
-            server = uvicorn.Server(
-                uvicorn.Config(mounted, log_level="error", ws="none", lifespan="off")
-            )
-            serving = asyncio.create_task(server.serve([listening]))
-            yield Poster(url, http)
-            server.should_exit = True
-            await serving
+        if name == "aiohttp.web":
+            app = web.Application()
+            app.router.add_route("*", PATH, receiver.handle)
+            runner = web.AppRunner(app)
+            await runner.setup()
+            await web.SockSite(runner, listening).start()
+            yield url
+            await runner.cleanup()
+            return
+        mounted = MOUNTS[name](receiver)
+        config = uvicorn.Config(mounted, log_level="error", ws="none", lifespan="off")
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server.serve([listening]))
+        yield url
+        server.should_exit = True
+        await serving
 
 
-async def tell(
-    receiver: NotificationReceiver, *pieces: bytes | None, **headers: str
-) -> tuple[int, str]:
-    """Post over ASGI, without a server; None among the pieces is a client that goes."""
-    left = list(pieces)
+async def post(url: str, data: Any, method: str = "POST", **headers: str) -> tuple[int, str]:
+    """Send over HTTP; return status and text of the answer."""
+    named = {"Content-Type": FORM, **{n.replace("_", "-"): v for n, v in headers.items()}}
+    async with aiohttp.request(method, url, data=data, headers=named) as response:
+        return response.status, await response.text()
+
+
+async def tell(receiver: NotificationReceiver, *pieces: Any, **headers: str) -> tuple[int, str]:
+    """Post over ASGI: fields, or pieces of a body, of which None is a client that goes."""
+    left = [urlencode(piece).encode() if isinstance(piece, dict) else piece for piece in pieces]
     sent: list[MutableMapping[str, Any]] = []
 
     async def receive() -> MutableMapping[str, Any]:

@@ -24,6 +24,7 @@ JSON = json.dumps(FIELDS).encode()
 XML = f"<respon>{''.join(f'<{n}>{v}</{n}>' for n, v in FIELDS.items())}</respon>".replace(
     " & ", " &amp; "
 ).encode()
+DECLARED = '<?xml version="1.0" encoding="GBK"?><respon><order_no>訂單一</order_no></respon>'
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -38,7 +39,6 @@ def _parse(body: bytes, content_type: str = "", **settings: Any) -> Notification
         ("application/json", JSON),
         (FORM, JSON),
         ("", b"\xef\xbb\xbf" + JSON),
-        ("text/xml", XML),
         ("", b'<?xml version="1.0"?>\n' + XML),
     ],
 )
@@ -53,26 +53,18 @@ def test_forms_json_and_xml_are_read_whatever_they_are_called(
 
 
 @pytest.mark.parametrize(
-    ("text", "charset"),
+    ("text", "charset", "named"),
     [
-        ("order_no=訂單一", "gbk"),
-        ("order_no=訂單一", "utf-8"),
-        ('{"order_no": "訂單一"}', "big5"),
-        ("<respon><order_no>訂單一</order_no></respon>", "GB18030"),
-        ("<respon><order_no>訂單一</order_no></respon>", "utf-16"),
+        ("order_no=訂單一", "gbk", True),
+        ("order_no=訂單一", "utf-8", True),
+        ('{"order_no": "訂單一"}', "big5", True),
+        ("<respon><order_no>訂單一</order_no></respon>", "utf-16", True),
+        (DECLARED, "gbk", False),
     ],
 )
-def test_another_charset_is_read_where_the_headers_name_it(text: str, charset: str) -> None:
-    notification = _parse(text.encode(charset), f'{FORM}; charset="{charset}"')
+def test_another_charset_is_read_where_it_is_named(text: str, charset: str, named: bool) -> None:
+    notification = _parse(text.encode(charset), f'{FORM}; charset="{charset}"' if named else FORM)
     assert notification.ref == OrderRef(order_no="訂單一")
-
-
-@pytest.mark.parametrize("charset", ["GBK", "utf-16", "windows-1251"])
-def test_xml_is_read_in_the_charset_that_it_declares(charset: str) -> None:
-    text = f"""<?xml version='1.0' encoding="{charset}" standalone='yes'?>
-        <respon><order_no>Заказ</order_no><note>encoding="x"</note></respon>"""
-    notification = _parse(text.encode(charset), "text/xml")
-    assert notification.fields == {"order_no": "Заказ", "note": 'encoding="x"'}
 
 
 def test_nested_fields_and_numbers_keep_their_very_text() -> None:
@@ -107,29 +99,41 @@ LAUGHS = b"""<?xml version="1.0"?><!DOCTYPE respon [<!ENTITY a "ha"><!ENTITY b "
     ("body", "reason"),
     [
         (b" \r\n", "empty body"),
-        (b"order_no=" + b"x" * 70_000, "larger than 65536 bytes"),
-        (b"amount=10.00", "names no order: it has none of order_no, orderNo"),
+        (b"order_no=s3cret" + b"x" * 70_000, "larger than 65536 bytes"),
+        (b"encryption_data=s3cret", "names no order: it has none of order_no, orderNo"),
         (b"order_no=+", "names no order"),
-        (b"order_no=A&order_no=B", "a field twice"),
-        (b'{"order_no": "A", "order_no": "B"}', "a field twice"),
+        (b"encryption_data=s3cret&order_no=A&order_no=B", "a field twice"),
+        (b'{"order_no": "A", "encryption_data": "s3cret", "order_no": "B"}', "a field twice"),
         (b'{"order_no": "A", "a": {"b": 1, "b": 2}}', "a field twice"),
         (b"<respon><order_no>A</order_no><order_no>B</order_no></respon>", "a field twice"),
         (b"order_no=A&orderNo=B", "two different values of order_no"),
         (b"<!doctype html><html></html>", "expected XML"),
+        (b"<respon><encryption_data>s3cret</encryption_data><order_no>", "XML"),
         (LAUGHS, "document type definition or an entity"),
         (b'{"order_no": "A", "a": ' + b"[" * 20_000 + b"]" * 20_000 + b"}", "JSON"),
-        (b'{"order_no": "A"', "truncated JSON"),
+        (b'{"encryption_data": "s3cret", "order_no": "A"', "truncated JSON"),
         (b'{"order_no": 2.02e21}', "order_no: expected text"),
         (b'{"order_no": "\\ud800"}', "JSON"),
-        (b"order_no=\xff", "not in utf-8"),
+        (b"encryption_data=s3cret&order_no=\xff", "not in utf-8"),
         (b"order_no=" + b"x" * 201, "printable text of up to 200"),
         (b"order_no=A%0aB", "printable text of up to 200"),
         (b"&" * 5 + b"order_no=A" + b"&a=1" * 1000, "more than 1000 fields"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_a_reason(body: bytes, reason: str) -> None:
-    with pytest.raises(NotificationError, match=reason):
+def test_what_cannot_be_read_is_refused_with_a_reason_that_holds_no_signature(
+    body: bytes, reason: str
+) -> None:
+    with pytest.raises(NotificationError, match=reason) as caught:
         _parse(body)
+    seen: list[str] = []
+    error: BaseException | None = caught.value
+    while error is not None:
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        ours = [f for f in frames if f.f_globals["__name__"].startswith("gateway_async")]
+        seen += [str(error), *(repr(frame.f_locals) for frame in ours)]
+        error = error.__context__ or error.__cause__
+    assert len(seen) > 1
+    assert "s3cret" not in "".join(seen)
 
 
 def test_what_is_announced_and_not_known_or_not_wanted_is_refused() -> None:
@@ -153,8 +157,6 @@ def test_any_bytes_are_read_or_refused(body: bytes) -> None:
     assert notification.order_no or notification.transaction_id or notification.request_id
 
 
-# Secrets
-
 SECRETS = {"order_no": "A-1", "encryption_data": "s3cret", "card": "4111111111111111"}
 
 
@@ -175,55 +177,24 @@ def test_a_notification_shows_no_signature_and_no_card(body: bytes) -> None:
     assert "A-1" in repr(notification)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        b"encryption_data=s3cret",
-        b"encryption_data=s3cret&order_no=A&order_no=B",
-        b"encryption_data=s3cret&order_no=%ff",
-        b'{"encryption_data": "s3cret", "order_no": "A"',
-        b"<respon><encryption_data>s3cret</encryption_data><order_no>",
-        b"encryption_data=s3cret" + b"x" * 70_000,
-    ],
-)
-def test_an_error_holds_no_signature(wrong: bytes) -> None:
-    with pytest.raises(NotificationError) as caught:
-        _parse(wrong)
-    seen: list[str] = []
-    error: BaseException | None = caught.value
-    while error is not None:
-        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-        ours = [f for f in frames if f.f_globals["__name__"].startswith("gateway_async")]
-        seen += [str(error), *(repr(frame.f_locals) for frame in ours)]
-        error = error.__context__ or error.__cause__
-    assert len(seen) > 1
-    assert "s3cret" not in "".join(seen)
-
-
 # Signatures
 
 SIGNER = HmacSigner("s3cret")
 
 
-def signature_of(fields: dict[str, str]) -> str:
-    return SIGNER.sign(None, fields)  # type: ignore[arg-type]  # it does not look at it
+def is_right(fields: dict[str, str], **changes: str) -> bool:
+    """Say whether the fields are verified with their own signature and these changes."""
+    signature = SIGNER.sign(None, fields)  # type: ignore[arg-type]  # it does not look at it
+    return SignatureVerifier(SIGNER)({}, b"", {**fields, "encryption_data": signature, **changes})
 
 
 def test_a_signature_is_verified_over_every_other_field() -> None:
-    verifier = SignatureVerifier(SIGNER)
     fields = {"order_no": "A-1", "amount": "10.00"}
-    right = {**fields, "encryption_data": signature_of(fields)}
-    assert verifier({}, b"", right)
-    for wrong in (
-        {"amount": "1000.00"},
-        {"more": "1"},
-        {"encryption_data": right["encryption_data"].upper()},
-        {"encryption_data": "é"},
-        {"encryption_data": ""},
-    ):
-        assert not verifier({}, b"", {**right, **wrong})
-    assert not verifier({}, b"", fields)
-    assert "s3cret" not in repr(verifier)
+    assert is_right(fields)
+    for wrong in ({"amount": "1000.00"}, {"more": "1"}, {"encryption_data": "é"}):
+        assert not is_right(fields, **wrong)
+    assert not SignatureVerifier(SIGNER)({}, b"", fields)
+    assert "s3cret" not in repr(SignatureVerifier(SIGNER))
     with pytest.raises(ConfigurationError, match=r"SignatureVerifier\.signer: expected"):
         SignatureVerifier("s3cret")  # type: ignore[arg-type]  # on purpose
 
@@ -239,9 +210,10 @@ def test_a_checkout_with_a_forged_address_is_no_payout_notification() -> None:
         "zip": "1&order_no=A-1",
     }
     in_a_name = {"account_id=A1&amount": "1.00", "billing_address": f"{address}&order_no=A-1"}
+    of_the_page = SIGNER.sign(None, signed)  # type: ignore[arg-type]  # it does not look at it
     for fields in (forged, in_a_name, signed):
-        assert (signature := signature_of(fields)) == signature_of(signed)
-        assert not SignatureVerifier(SIGNER)({}, b"", {**fields, "encryption_data": signature})
+        assert SIGNER.sign(None, fields) == of_the_page  # type: ignore[arg-type]  # the same
+        assert not is_right(fields)
     text = "&".join(f"{name}={signed[name]}" for name in sorted(signed))
     whole = dict(part.split("=", 1) for part in text.split("&"))
     assert {*signed} < {*whole}, "whatever is accepted names the checkout's own order"
@@ -251,8 +223,7 @@ def test_a_checkout_with_a_forged_address_is_no_payout_notification() -> None:
 @pytest.mark.parametrize("note", ["Smith & Sons", "a & b = c", "1=2", "&", "x&y", "?a=1"])
 def test_an_ordinary_text_is_no_second_field(note: str) -> None:
     fields = {"order_no": "A-1", "note": note}
-    right = {**fields, "encryption_data": signature_of(fields)}
-    assert SignatureVerifier(SIGNER)({}, b"", right)
+    assert is_right(fields)
     other = HmacSigner("s3cret", template="{value}", joiner="|")
     assert not other.is_ambiguous(fields)
     assert other.is_ambiguous({"order_no": "A-1|2"})
