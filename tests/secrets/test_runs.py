@@ -15,8 +15,9 @@ from tests.cancellation.places import asked
 from tests.secrets.data import CARD, SIGNER_SECRET, direct_payment, payout_request
 from tests.secrets.dragnet import Dragnet, links_of
 from tests.secrets.driving import OPERATIONS, drive, refunds, some
+from tests.support.diary import Diary
 from tests.support.faults import LARGE, ROWS, Row
-from tests.telemetry.recording import Diary, Recorder
+from tests.telemetry.recording import Recorder
 
 if TYPE_CHECKING:
     from tests.secrets.conftest import Opened

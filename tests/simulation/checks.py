@@ -46,7 +46,7 @@ _ERRORS: dict[OutcomeStatus, tuple[type[Any], ...]] = {
 
 def find_problems(story: Story) -> list[str]:
     """Return everything that is wrong with a run."""
-    checks = [_left_behind, _never_twice, _pauses, _in_time]
+    checks = [_left_behind, _never_twice, _pauses, _in_time, _heard]
     checks += [_sending, _turns, _batch] if story.scenario.is_batch else [_single]
     return [problem for check in checks for problem in check(story)]
 
@@ -60,6 +60,25 @@ def _left_behind(story: Story) -> Iterator[str]:
         yield f"the cancellation was swallowed: {story.error!r}"
     if story.input_open:
         yield "the input was left open"
+
+
+def _heard(story: Story) -> Iterator[str]:
+    """Check that what a listener hears adds up to what happened."""
+    diary = story.diary
+    if not diary.is_closed:
+        yield "a listener did not hear the end of what began"
+        return
+    for batch, over in diary.batches:
+        settled = diary.totals(batch)
+        if over and batch.operation != "recover" and settled != Counter(over.counts):
+            yield f"{batch} settled {settled}, and ended with {over}"
+    for request, end in diary.requests:
+        if end and end.counts and sum(end.counts.values()) != request.orders:
+            yield f"{request} ended with {end}"
+    heard = sum(end.sent for _, end in diary.requests if end)
+    written = sum(one.begun is not None for one in story.network.carried)
+    if heard != written:
+        yield f"a listener heard of {heard} requests, and {written} were written"
 
 
 # What was sent, and when

@@ -21,6 +21,7 @@ from tests.memory import put_transport
 from tests.simulation.clock import StuckError, VirtualLoop
 from tests.simulation.network import TASK, Carried, Network
 from tests.simulation.scenario import EPOCH, Scenario, draw, open_gateway
+from tests.support.diary import Diary
 
 _UNTIL_ALL_HAS_LANDED = 1_000_000
 
@@ -44,6 +45,7 @@ class Story:
     Attributes:
         scenario: What the run was about.
         network: What was sent, and the books of the gateway.
+        diary: What the listener heard.
         given: What the input holds.
         pulled: What the input gave out, in order.
         most_ahead: How many orders were pulled and not yet yielded, at most.
@@ -65,6 +67,7 @@ class Story:
 
     scenario: Scenario
     network: Network
+    diary: Diary = attrs.field(factory=Diary)
     given: list[Any] = attrs.field(factory=list)
     pulled: list[Any] = attrs.field(factory=list)
     most_ahead: int = 0
@@ -290,6 +293,7 @@ def _client(story: Story) -> GatewayClient:
         recovery=scenario.recovery,
         dialect=scenario.dialect,
         limiter=_Limiter(story),
+        telemetry=story.diary,
     )
     put_transport(client, story.network)
     return client

@@ -1,6 +1,12 @@
-"""The journal and the clients of the tests of jobs."""
+from collections.abc import AsyncIterator
+from pathlib import Path
 
-from tests.jobs.conftest import make
-from tests.journal.conftest import journal, postgres, url
+import pytest
 
-__all__ = ["journal", "make", "postgres", "url"]
+from gateway_async.journal import Journal
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    async with Journal.open(f"sqlite:///{tmp_path}/journal.db") as journal:
+        yield journal

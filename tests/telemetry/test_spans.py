@@ -1,39 +1,31 @@
 """Spans and metrics: a batch and each of its requests, in the right place however they end."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+import textwrap
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
 
+import attrs
 import pytest
 from opentelemetry import trace
-from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import SpanKind
 
 from gateway_async import (
     BatchPolicy,
     GatewayClient,
     InvalidOrderError,
-    OutcomeUnknownError,
     RecoveryPolicy,
     RetryPolicy,
 )
-from gateway_async.sandbox import faults
-from tests.cancellation.places import asked
-from tests.jobs.books import seeded
-from tests.orders import client_of, orders_for, refunds
-from tests.secrets.data import direct_payment
+from gateway_async.journal import Journal
+from gateway_async.sandbox import Sandbox, faults
+from tests.memory import Asked, MemoryTransport, client_over
+from tests.orders import client_of, direct_payment, orders_for, refunds
+from tests.support.clock import PATIENT, Clock
 from tests.telemetry.recording import Recorder
 
-if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import ReadableSpan
-
-    from gateway_async.journal import Journal
-    from gateway_async.sandbox import Sandbox
-    from tests.jobs.books import Make
-
-OPERATION = "gateway_async.operation"
-STATUS = "gateway_async.outcome.status"
-UNSET, ERROR = StatusCode.UNSET, StatusCode.ERROR
+OPERATION, STATUS = "gateway_async.operation", "gateway_async.outcome.status"
+HTTP, ERROR = "http.response.status_code", "error.type"
 
 
 @pytest.fixture
@@ -41,337 +33,318 @@ def recorder() -> Recorder:
     return Recorder()
 
 
+@attrs.frozen
+class Scene:
+    """A client with OpenTelemetry, two orders a request, over a sandbox."""
+
+    sandbox: Sandbox
+    client: GatewayClient
+    recorder: Recorder
+
+    def seeded(self, count: int) -> list[Any]:
+        return orders_for("refund", self.sandbox.seed(count, status="captured"))
+
+    async def cancelled(self, call: Awaitable[object], requests: int = 1) -> None:
+        """Cancel a call once so many requests have come."""
+        before = self.sandbox.requests.total()
+        task = asyncio.ensure_future(call)
+        while self.sandbox.requests.total() < before + requests:  # noqa: ASYNC110  # it has no event
+            await asyncio.sleep(0)
+        active = sum(self.recorder.counts("requests.active", OPERATION).values())
+        assert active == requests
+        task.cancel()
+        await asyncio.wait({task})
+
+
 @pytest.fixture
-async def traced(sandbox: "Sandbox", recorder: Recorder) -> AsyncIterator[GatewayClient]:
-    """A client with OpenTelemetry, two orders a request."""
-    policy = BatchPolicy(concurrency=3, chunk_size=2, drain_seconds=0)
-    retry = RetryPolicy(first_pause_seconds=0, max_pause_seconds=0)
-    settings: dict[str, Any] = {"policy": policy, "retry": retry}
-    async with client_of(sandbox, telemetry=recorder.telemetry, **settings) as gateway:
-        yield gateway
-
-
-def _attributes(span: "ReadableSpan") -> dict[str, Any]:
-    return {
-        name.removeprefix("gateway_async."): value
-        for name, value in (span.attributes or {}).items()
+async def scene(sandbox: Sandbox, recorder: Recorder) -> AsyncIterator[Scene]:
+    settings: dict[str, Any] = {
+        "policy": BatchPolicy(concurrency=3, chunk_size=2, drain_seconds=0),
+        "retry": RetryPolicy(first_pause_seconds=0, max_pause_seconds=0),
+        "recovery": RecoveryPolicy(settle_seconds=0),
     }
+    async with client_of(sandbox, telemetry=recorder.telemetry, **settings) as client:
+        yield Scene(sandbox, client, recorder)
 
 
-async def test_a_request_is_a_child_of_its_batch(
-    sandbox: "Sandbox", traced: GatewayClient, recorder: Recorder
-) -> None:
-    await traced.refund(seeded(sandbox, 5))
-    batch = recorder.the("refund batch")
-    requests = recorder.children(batch)
-    assert batch.parent is None
-    assert (batch.kind, batch.status.status_code) == (SpanKind.INTERNAL, UNSET)
-    place = urlsplit(sandbox.base_url)
-    shared = {
-        "operation": "refund",
-        "server.address": place.hostname,
-        "server.port": place.port,
-    }
-    assert _attributes(batch) == {
-        **shared,
-        "batch.orders": 5,
-        "batch.concurrency": 3,
-        "batch.requests": 3,
-        "batch.retries": 0,
-        "outcomes.succeeded": 5,
-    }
-    counts = [_attributes(span)["request.orders"] for span in requests]
-    assert sorted(counts) == [1, 2, 2]
-    for span, count in zip(requests, counts, strict=True):
-        assert (span.name, span.kind) == ("refund", SpanKind.CLIENT)
-        assert span.status.status_code is UNSET
-        assert _attributes(span) == {
-            **shared,
-            "request.orders": count,
-            "request.attempts": 1,
-            "request.sent": 1,
-            "outcomes.succeeded": count,
-            "http.response.status_code": 200,
-        }
+Act = Callable[[Scene], Awaitable[None]]
 
 
-@pytest.mark.parametrize(
-    ("operation", "status", "fault", "batch_says", "request_says"),
-    [
-        (
-            *("refund", "captured", faults.DropReply(times=1), "2 unknown"),
-            {"error.type": "OutcomeUnknownError", "outcomes.unknown": 2},
-        ),
-        (
-            *("refund", "captured", faults.HtmlErrorPage(times=1), "2 unknown"),
-            {"error.type": "ReplyStatusError", "http.response.status_code": 502},
-        ),
-        (
-            *("refund", "captured", faults.MissingItems(count=1, times=1), "1 unknown"),
-            {"outcomes.succeeded": 1, "outcomes.unknown": 1},
-        ),
-        ("refund", "authorised", None, None, {"outcomes.declined": 2}),
-        (
-            *("query", "authorised", faults.Status(status=503, times=2), None),
-            {"request.attempts": 3, "http.response.status_code": 200},
-        ),
-    ],
-)
-async def test_a_request_says_how_it_ended(
-    sandbox: "Sandbox",
-    traced: GatewayClient,
-    recorder: Recorder,
-    operation: str,
-    status: Any,
-    fault: faults.Fault | None,
-    batch_says: str | None,
-    request_says: dict[str, Any],
-) -> None:
-    if fault is not None:
-        sandbox.faults.add(operation, fault)
-    await traced.batch(operation, orders_for(operation, sandbox.seed(2, status=status)))
-    batch, request = recorder.the(f"{operation} batch"), recorder.the(operation)
-    code = UNSET if batch_says is None else ERROR
-    assert (batch.status.status_code, batch.status.description) == (code, batch_says)
-    assert request.status.status_code is code
-    attributes = _attributes(request)
-    assert attributes == {**attributes, **request_says}
-    assert ("error.type" in attributes) is ("error.type" in request_says)
-    assert _attributes(batch)["batch.retries"] == attributes["request.attempts"] - 1
-    errors = {(operation, attributes.get("error.type")): 1}
-    assert recorder.sums("requests", OPERATION, "error.type") == errors
-    outcomes = {
-        (operation, name.removeprefix("outcomes.")): count
-        for name, count in _attributes(batch).items()
-        if name.startswith("outcomes.")
-    }
-    assert recorder.sums("outcomes", OPERATION, STATUS) == outcomes
-    assert sum(outcomes.values()) == 2
+async def _is_done(scene: Scene) -> None:
+    await scene.client.refund(scene.seeded(5))
 
 
-async def test_nothing_sent_is_an_error(recorder: Recorder, sandbox: "Sandbox") -> None:
-    retry = RetryPolicy(attempts=1)
-    async with client_of(sandbox, telemetry=recorder.telemetry, retry=retry) as gateway:
-        await sandbox.__aexit__(None, None, None)
-        await gateway.refund(refunds(2))
-    assert _attributes(recorder.the("refund"))["error.type"] == "NotSentError"
-    assert recorder.the("refund").status.status_code is ERROR
-    assert recorder.the("refund batch").status.description == "2 not_sent"
+async def _is_declined(scene: Scene) -> None:
+    await scene.client.refund(orders_for("refund", scene.sandbox.seed(1)))
 
 
-async def test_a_single_call_has_a_span_that_says_how_it_ended(
-    sandbox: "Sandbox", traced: GatewayClient, recorder: Recorder
-) -> None:
-    await traced.pay_direct(direct_payment())
-    sandbox.faults.add("pay_direct", faults.DropReply(times=1))
-    with pytest.raises(OutcomeUnknownError):
-        await traced.pay_direct(direct_payment())
-    sandbox.faults.add("pay_direct", faults.NoReply(times=1))
-    paying = asyncio.create_task(traced.pay_direct(direct_payment()))
-    await asked(sandbox, 3)
-    paying.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await paying
-    well, *lost = recorder.named("pay_direct")
-    assert (well.kind, well.status.status_code) == (SpanKind.CLIENT, UNSET)
-    for span in lost:
-        assert span.status.status_code is ERROR
-        assert _attributes(span)["error.type"] == "OutcomeUnknownError"
-        assert _attributes(span)["request.sent"] == 1
-        assert "request.orders" not in _attributes(span)
-    assert {span.parent for span in recorder.spans} == {None}
+async def _is_repeated(scene: Scene) -> None:
+    scene.sandbox.faults.add("query", faults.Status(status=503, times=2))
+    await scene.client.query(orders_for("query", scene.sandbox.seed(1)))
 
 
-async def test_a_reply_that_comes_while_draining_is_no_error(
-    sandbox: "Sandbox", recorder: Recorder
-) -> None:
-    sandbox.faults.add("*", faults.Latency(seconds=0.05))
-    async with client_of(sandbox, telemetry=recorder.telemetry) as gateway:
-        paying = asyncio.create_task(gateway.pay_direct(direct_payment()))
-        await asked(sandbox)
-        paying.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await paying
-    assert recorder.the("pay_direct").status.status_code is UNSET
+def _struck(fault: faults.Fault) -> Act:
+    async def act(scene: Scene) -> None:
+        scene.sandbox.faults.add("*", fault)
+        await scene.client.refund(scene.seeded(2))
+
+    return act
 
 
-async def test_a_cancelled_batch_ends_its_spans(
-    sandbox: "Sandbox", traced: GatewayClient, recorder: Recorder
-) -> None:
-    sandbox.faults.add("refund", faults.NoReply())
+async def _is_not_sent(scene: Scene) -> None:
+    await scene.sandbox.__aexit__(None, None, None)
+    await scene.client.refund(refunds(1))
+
+
+async def _single_calls(scene: Scene) -> None:
+    calls = [scene.client.pay_direct(direct_payment(f"N{number}")) for number in range(3)]
+    await calls[0]
+    scene.sandbox.faults.add("*", faults.DropReply(times=1))
+    await asyncio.gather(calls[1], return_exceptions=True)
+    scene.sandbox.faults.add("*", faults.NoReply())
+    await scene.cancelled(calls[2])
+    assert {span.kind for span in scene.recorder.spans} == {SpanKind.CLIENT}
+
+
+async def _is_cancelled(scene: Scene) -> None:
+    scene.sandbox.faults.add("*", faults.NoReply())
     policy = BatchPolicy(concurrency=2, chunk_size=1, drain_seconds=0)
-    running = asyncio.create_task(traced.refund(seeded(sandbox, 5), policy=policy))
-    await asked(sandbox, 2)
-    assert recorder.sums("requests.active", OPERATION) == {("refund",): 2}
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    span = recorder.the("refund batch")
-    assert _attributes(span)["error.type"] == "CancelledError"
-    assert _attributes(span)["outcomes.unknown"] == 2
-    assert _attributes(span)["outcomes.not_sent"] == 3
-    assert len(recorder.children(span)) == 2
-    assert recorder.sums("requests.active", OPERATION) == {("refund",): 0}
+    await scene.cancelled(scene.client.refund(scene.seeded(5), policy=policy), 2)
 
 
-async def test_a_batch_that_is_refused_or_whose_input_raises_ends_its_span(
-    sandbox: "Sandbox", traced: GatewayClient, recorder: Recorder
-) -> None:
+async def _is_refused(scene: Scene) -> None:
     def rows() -> Iterator[Any]:
         yield from orders
         raise LookupError("the file ended")
 
-    orders = seeded(sandbox, 2)
+    orders = scene.seeded(2)
     with pytest.raises(InvalidOrderError):
-        await traced.refund(orders * 2)
+        await scene.client.refund(orders * 2)
     with pytest.raises(InvalidOrderError):
-        async with traced.refund(orders * 2):
+        async with scene.client.refund(orders * 2):
             pass
     with pytest.raises(LookupError):
-        await traced.refund(rows())
-    batches = recorder.named("refund batch")
-    errors = [_attributes(span)["error.type"] for span in batches]
-    assert errors == ["DuplicateOrderError", "DuplicateOrderError", "LookupError"]
-    assert [len(recorder.children(span)) for span in batches] == [0, 0, 1]
+        await scene.client.refund(rows())
 
 
-# What is below what
+async def _is_streamed(scene: Scene) -> None:
+    async def rows() -> AsyncIterator[Any]:
+        for order in scene.seeded(3):
+            scene.recorder.tracer.start_span("row").end()
+            yield order
 
-
-async def test_batches_at_the_same_time_keep_their_own_requests(
-    sandbox: "Sandbox", traced: GatewayClient, recorder: Recorder
-) -> None:
-    sandbox.faults.add("*", faults.Latency(seconds=0.01, jitter=0.01))
-
-    async def within(number: int) -> None:
-        with recorder.tracer.start_as_current_span(f"program {number}"):
-            await traced.refund(seeded(sandbox, number))
-
-    await asyncio.gather(*(within(number) for number in (3, 5, 7)))
-    for number in (3, 5, 7):
-        (batch,) = recorder.children(recorder.the(f"program {number}"))
-        requests = recorder.children(batch)
-        assert sum(_attributes(span)["request.orders"] for span in requests) == number
-
-
-async def test_a_stream_leaves_the_span_of_its_caller_alone(
-    sandbox: "Sandbox", traced: GatewayClient, recorder: Recorder
-) -> None:
-    with recorder.tracer.start_as_current_span("program") as program:
-        async with traced.refund(iter(seeded(sandbox, 5))) as batch:
+    with scene.recorder.tracer.start_as_current_span("program") as program:
+        async with scene.client.refund(rows()) as batch:
             async for _ in batch:
                 assert trace.get_current_span() is program
         assert trace.get_current_span() is program
-    (span,) = recorder.children(recorder.the("program"))
-    assert span.name == "refund batch"
-    assert "batch.orders" not in _attributes(span)
-    assert [child.name for child in recorder.children(span)] == ["refund"] * 3
 
 
-async def test_what_the_input_does_is_below_the_batch(
-    sandbox: "Sandbox", traced: GatewayClient, recorder: Recorder
-) -> None:
-    async def rows() -> AsyncIterator[Any]:
-        for order in seeded(sandbox, 2):
-            with recorder.tracer.start_as_current_span("row"):
-                yield order
+async def _at_the_same_time(scene: Scene) -> None:
+    scene.sandbox.faults.add("*", faults.Latency(seconds=0.001, jitter=0.001))
 
-    await traced.refund(rows())
-    names = [span.name for span in recorder.children(recorder.the("refund batch"))]
-    assert names.count("row") == 2
+    async def within(count: int) -> None:
+        with scene.recorder.tracer.start_as_current_span(f"program {count}"):
+            await scene.client.refund(scene.seeded(count))
+
+    await asyncio.gather(within(3), within(1))
+
+
+async def _is_recovered(scene: Scene) -> None:
+    scene.sandbox.faults.add("refund", faults.DropReply(times=1))
+    settings: dict[str, Any] = {
+        "recovery": RecoveryPolicy(settle_seconds=0, record_baseline=True),
+        "policy": BatchPolicy(chunk_size=2, concurrency=1),
+        "telemetry": scene.recorder.telemetry,
+    }
+    async with client_of(scene.sandbox, **settings) as client:
+        result = await client.refund(scene.seeded(4))
+        with scene.recorder.tracer.start_as_current_span("program") as program:
+            assert (await client.recover(result)).ok
+            assert trace.get_current_span() is program
+
+
+async def _is_halved(scene: Scene) -> None:
+    orders = scene.sandbox.seed(60, status="captured")
+    async with client_of(scene.sandbox) as client:
+        for _ in range(2):
+            await client.refund(orders_for("refund", orders))
+    policy = BatchPolicy(concurrency=1)
+    refs = orders_for("search_refunds", orders)
+    assert (await scene.client.search_refunds(refs, policy=policy)).ok
+
+
+SCENES: dict[Act, str] = {
+    _is_done: """
+        refund batch orders=5 requests=3 retries=0 succeeded=5
+          refund attempts=1 orders=2 sent=1 status_code=200 succeeded=2
+          refund attempts=1 orders=2 sent=1 status_code=200 succeeded=2
+          refund attempts=1 orders=1 sent=1 status_code=200 succeeded=1
+        """,
+    _is_declined: """
+        refund batch declined=1 orders=1 requests=1 retries=0
+          refund attempts=1 declined=1 orders=1 sent=1 status_code=200
+        """,
+    _is_repeated: """
+        query batch orders=1 requests=3 retries=2 succeeded=1
+          query attempts=3 orders=1 sent=3 status_code=200 succeeded=1
+        """,
+    _struck(faults.DropReply()): """
+        refund batch orders=2 requests=1 retries=0 unknown=2 ! 2 unknown
+          refund attempts=1 orders=2 sent=1 type=OutcomeUnknownError unknown=2 ! OutcomeUnknownError
+        """,
+    _struck(faults.HtmlErrorPage()): """
+        refund batch orders=2 requests=1 retries=0 unknown=2 ! 2 unknown
+          refund attempts=1 orders=2 sent=1 status_code=502 type=ReplyStatusError unknown=2 \
+! ReplyStatusError
+        """,
+    _struck(faults.MissingItems()): """
+        refund batch orders=2 requests=1 retries=0 succeeded=1 unknown=1 ! 1 unknown
+          refund attempts=1 orders=2 sent=1 status_code=200 succeeded=1 unknown=1 ! 1 unknown
+        """,
+    _is_not_sent: """
+        refund batch not_sent=1 orders=1 requests=0 retries=3 ! 1 not_sent
+          refund attempts=4 not_sent=1 orders=1 sent=0 type=NotSentError ! NotSentError
+        """,
+    _single_calls: """
+        pay_direct attempts=1 sent=1 status_code=200
+        pay_direct attempts=1 sent=1 type=OutcomeUnknownError ! OutcomeUnknownError
+        pay_direct attempts=1 sent=1 type=OutcomeUnknownError ! OutcomeUnknownError
+        """,
+    _is_cancelled: """
+        refund batch not_sent=3 orders=5 requests=2 retries=0 type=CancelledError unknown=2 \
+! CancelledError
+          refund attempts=1 orders=1 sent=1 type=OutcomeUnknownError unknown=1 ! OutcomeUnknownError
+          refund attempts=1 orders=1 sent=1 type=OutcomeUnknownError unknown=1 ! OutcomeUnknownError
+        """,
+    _is_refused: """
+        refund batch orders=4 requests=0 retries=0 type=DuplicateOrderError ! DuplicateOrderError
+        refund batch orders=4 requests=0 retries=0 type=DuplicateOrderError ! DuplicateOrderError
+        refund batch not_sent=2 requests=0 retries=0 type=LookupError ! LookupError
+          refund attempts=1 not_sent=2 orders=2 sent=0 type=NotSentError ! NotSentError
+        """,
+    _is_streamed: """
+        program
+          refund batch requests=2 retries=0 succeeded=3
+            row
+            row
+            refund attempts=1 orders=2 sent=1 status_code=200 succeeded=2
+            row
+            refund attempts=1 orders=1 sent=1 status_code=200 succeeded=1
+        """,
+    _at_the_same_time: """
+        program 3
+          refund batch orders=3 requests=2 retries=0 succeeded=3
+            refund attempts=1 orders=2 sent=1 status_code=200 succeeded=2
+            refund attempts=1 orders=1 sent=1 status_code=200 succeeded=1
+        program 1
+          refund batch orders=1 requests=1 retries=0 succeeded=1
+            refund attempts=1 orders=1 sent=1 status_code=200 succeeded=1
+        """,
+    _is_recovered: """
+        refund batch orders=4 requests=4 retries=0 succeeded=2 unknown=2 ! 2 unknown
+          search_refunds absent=2 attempts=1 orders=2 sent=1 status_code=200
+          refund attempts=1 orders=2 sent=1 type=OutcomeUnknownError unknown=2 ! OutcomeUnknownError
+          search_refunds absent=2 attempts=1 orders=2 sent=1 status_code=200
+          refund attempts=1 orders=2 sent=1 status_code=200 succeeded=2
+        program
+          recover batch requests=1 retries=0 succeeded=4
+            search_refunds attempts=1 orders=3 sent=1 status_code=200 succeeded=3
+        """,
+    _is_halved: """
+        search_refunds batch orders=60 requests=3 retries=0 succeeded=60
+          search_refunds attempts=1 orders=60 sent=1 status_code=200
+            search_refunds attempts=1 orders=30 sent=1 status_code=200 succeeded=30
+            search_refunds attempts=1 orders=30 sent=1 status_code=200 succeeded=30
+        """,
+}
+
+
+@pytest.mark.parametrize("act", SCENES)
+async def test_spans_show_what_happened(scene: Scene, act: Act) -> None:
+    await act(scene)
+    assert scene.recorder.tree() == textwrap.dedent(SCENES[act]).strip().splitlines()
+
+
+async def test_spans_and_metrics_name_operation_server_and_outcome(scene: Scene) -> None:
+    await _struck(faults.DropReply(times=1))(scene)
+    await _is_repeated(scene)
+    recorder, port = scene.recorder, int(scene.sandbox.base_url.rpartition(":")[2])
+    for span in recorder.spans:
+        is_batch = span.name.endswith(" batch")
+        assert span.kind is (SpanKind.INTERNAL if is_batch else SpanKind.CLIENT)
+        shared = {OPERATION: span.name.removesuffix(" batch"), "server.port": port}
+        shared |= {"server.address": "127.0.0.1"}
+        shared |= {"gateway_async.batch.concurrency": 3} if is_batch else {}
+        assert shared.items() <= dict(span.attributes or {}).items()
+    assert recorder.counts("outcomes", OPERATION, STATUS) == {
+        ("refund", "unknown"): 2,
+        ("query", "succeeded"): 1,
+    }
+    assert recorder.counts("requests", OPERATION, HTTP, ERROR) == {
+        ("refund", None, "OutcomeUnknownError"): 1,
+        ("query", 200, None): 1,
+    }
+    assert recorder.counts("retries", OPERATION) == {("query",): 2}
+    assert set(recorder.counts("requests.active", OPERATION).values()) == {0}
+    measured = recorder.points("request.duration", OPERATION, HTTP, ERROR)
+    assert {key: point.count for key, point in measured.items()} == {
+        ("refund", None, "OutcomeUnknownError"): 1,
+        ("query", 503, "ReplyStatusError"): 2,
+        ("query", 200, None): 1,
+    }
+    assert all(point.sum > 0 for point in measured.values())
 
 
 async def test_the_turn_of_a_request_is_below_it_and_not_in_its_duration(
-    sandbox: "Sandbox", recorder: Recorder
+    recorder: Recorder, clock: Clock
 ) -> None:
     class Limiter:
         async def __aenter__(self) -> None:
-            with recorder.tracer.start_as_current_span("waited"):
-                await asyncio.sleep(0.2)
+            recorder.tracer.start_span("waited").end()
+            clock.advance(500)
 
         async def __aexit__(self, *_: object) -> None:
             pass
 
-    async with client_of(sandbox, telemetry=recorder.telemetry, limiter=Limiter()) as gateway:
-        await gateway.refund(seeded(sandbox, 1))
-        await gateway.recent_refunds()
-    requests = [span for span in recorder.spans if span.kind is SpanKind.CLIENT]
-    waited = [recorder.children(span) for span in requests]
-    assert [[span.name for span in spans] for spans in waited] == [["waited"], ["waited"]]
-    durations = dict(recorder.points("request.duration", OPERATION))
-    span = recorder.the("refund")
-    assert span.end_time is not None
-    assert span.start_time is not None
-    lasted = (span.end_time - span.start_time) / 1e9
-    assert 0 < durations["refund",].sum <= lasted - 0.19
+    def answer(asked: Asked) -> Any:
+        clock.advance(40)
+        return asked.done()
+
+    settings: dict[str, Any] = {"limiter": Limiter(), "timeouts": PATIENT}
+    telemetry = recorder.telemetry
+    await client_over(MemoryTransport(answer), telemetry=telemetry, **settings).refund(refunds(1))
+    assert [line.split()[0] for line in recorder.tree()] == ["refund", "refund", "waited"]
+    assert 40 <= recorder.points("request.duration")[()].sum < 500
 
 
-async def test_look_ups_of_a_baseline_and_of_a_recovery_are_below_it(
-    sandbox: "Sandbox", recorder: Recorder
-) -> None:
-    sandbox.faults.add("refund", faults.DropReply(times=1))
-    settings: dict[str, Any] = {
-        "recovery": RecoveryPolicy(settle_seconds=0, record_baseline=True),
-        "policy": BatchPolicy(chunk_size=2, concurrency=1),
-    }
-    async with client_of(sandbox, telemetry=recorder.telemetry, **settings) as gateway:
-        result = await gateway.refund(seeded(sandbox, 4))
-        names = [span.name for span in recorder.children(recorder.the("refund batch"))]
-        assert names == ["search_refunds", "refund"] * 2
-        assert recorder.named("search_refunds batch") == []
-        assert recorder.sums("outcomes", OPERATION) == {("refund",): 4}
-        with recorder.tracer.start_as_current_span("program") as program:
-            assert (await gateway.recover(result)).ok
-            assert trace.get_current_span() is program
-    (span,) = recorder.children(recorder.the("program"))
-    assert span.name == "recover batch"
-    assert _attributes(span)["outcomes.succeeded"] == 4
-    assert _attributes(span)["batch.requests"] == 1
-    assert [child.name for child in recorder.children(span)] == ["search_refunds"]
+async def test_a_reply_that_comes_while_draining_is_no_error(recorder: Recorder) -> None:
+    def answer(asked: Asked) -> Any:
+        tasks[0].cancel()
+        return asked.done()
+
+    client = client_over(MemoryTransport(answer, steps=1), telemetry=recorder.telemetry)
+    tasks = [asyncio.ensure_future(client.refund(refunds(1)))]
+    await asyncio.wait(tasks)
+    assert tasks[0].cancelled()
+    name = "CancelledError"
+    assert recorder.tree() == [
+        f"refund batch orders=1 requests=1 retries=0 succeeded=1 type={name} ! {name}",
+        "  refund attempts=1 orders=1 sent=1 status_code=200 succeeded=1",
+    ]
 
 
-async def test_a_full_reply_is_asked_for_again_below_its_request(
-    sandbox: "Sandbox", gateway: GatewayClient, recorder: Recorder
-) -> None:
-    orders = sandbox.seed(60, status="captured")
-    for _ in range(2):
-        await gateway.refund(orders_for("refund", orders))
-    async with client_of(sandbox, telemetry=recorder.telemetry) as traced:
-        assert (await traced.search_refunds(orders_for("search_refunds", orders))).ok
-    (whole,) = recorder.children(recorder.the("search_refunds batch"))
-    halves = recorder.children(whole)
-    assert [_attributes(span)["request.orders"] for span in halves] == [30, 30]
-    assert not [name for name in _attributes(whole) if name.startswith("outcomes")]
-
-
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-async def test_a_job_is_a_batch_that_has_a_name(
-    sandbox: "Sandbox", make: "Make", journal: "Journal", recorder: Recorder
-) -> None:
-    sandbox.faults.add("refund", faults.DropReply(times=1))
-    gateway = make(telemetry=recorder.telemetry)
-    assert (await gateway.refund(seeded(sandbox, 4), job=journal.job("november"))).ok
-    batch = recorder.the("refund batch")
-    assert _attributes(batch)["job.name"] == "november"
-    assert _attributes(batch)["outcomes.succeeded"] == 4
-    below = [span.name for span in recorder.children(batch)]
-    assert sorted(below) == ["recover batch", *["refund"] * 2, *["search_refunds"] * 2]
-    assert (await make(telemetry=recorder.telemetry).resume(journal.job("november"))).ok
-    again = recorder.named("refund batch")[-1]
-    assert _attributes(again)["outcomes.succeeded"] == 4
-    assert recorder.children(again) == []
-    assert recorder.sums("outcomes", OPERATION, STATUS) == {("refund", "succeeded"): 4}
-
-
-async def test_each_attempt_is_measured_and_all_but_the_first_are_retries(
-    sandbox: "Sandbox", traced: GatewayClient, recorder: Recorder
-) -> None:
-    sandbox.faults.add("query", faults.Status(status=503, times=2))
-    await traced.query(orders_for("query", sandbox.seed(1)))
-    assert recorder.sums("retries", OPERATION) == {("query",): 2}
-    assert recorder.sums("requests", OPERATION, "http.response.status_code") == {("query", 200): 1}
-    by = "http.response.status_code", "error.type"
-    measured = dict(recorder.points("request.duration", *by))
-    counts = {key: point.count for key, point in measured.items()}
-    assert counts == {(503, "ReplyStatusError"): 2, (200, None): 1}
-    assert all(point.sum > 0 for point in measured.values())
+async def test_a_job_is_a_batch_that_has_a_name(scene: Scene, journal: Journal) -> None:
+    scene.sandbox.faults.add("refund", faults.DropReply(times=1))
+    job = journal.job("november")
+    assert (await scene.client.refund(scene.seeded(2), job=job)).ok
+    assert (await scene.client.resume(journal.job("november"))).ok
+    assert [line.partition(" attempts=")[0] for line in scene.recorder.tree()] == [
+        "refund batch name=november orders=2 requests=3 retries=0 succeeded=2",
+        "  search_refunds absent=2",
+        "  refund",
+        "  recover batch requests=1 retries=0 succeeded=2",
+        "    search_refunds",
+        "refund batch name=november requests=0 retries=0 succeeded=2",
+    ]
+    assert scene.recorder.counts("outcomes", OPERATION, STATUS) == {("refund", "succeeded"): 2}
