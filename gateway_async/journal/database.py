@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
-from gateway_async.errors import ConfigurationError, GatewayError, JournalError, hide_given
+from gateway_async.errors import ConfigurationError, JournalError, hide_given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -39,7 +39,6 @@ _MOST_TOGETHER = 32
 _QUIET_TURNS = 4
 _LONGEST_TEXT = 300
 _ELSEWHERE = "the journal was entered in another event loop, and can be used only there"
-_PARAMETER = re.compile(r":([a-z_]+)")
 
 
 @attrs.frozen
@@ -60,13 +59,17 @@ class Transaction:
         """Carry out a statement."""
         return self.driver.execute(self.engine.adapt(statement), parameters)
 
-    def lock(self, number: int) -> None:
-        """Wait for other transactions that asked for this number, and let later ones wait."""
-        self.engine.lock(self.driver, number)
-
     def run_many(self, statement: str, parameters: "Sequence[dict[str, Any]]") -> None:
         """Carry out a statement several times."""
         self.driver.cursor().executemany(self.engine.adapt(statement), parameters)
+
+    def lock(self, number: int) -> None:
+        """Wait for transactions that asked for this number, and let later ones wait.
+
+        SQLite has one writer anyway.
+        """
+        if not self.engine.is_sqlite:
+            self.run("SELECT pg_advisory_xact_lock(:number)", number=number)
 
 
 @attrs.frozen(eq=False)
@@ -84,27 +87,15 @@ class _Task(Generic[T]):
     future: "asyncio.Future[T]"
 
 
-@attrs.frozen
-class _Failure:
-    """How an operation ended that failed."""
-
-    error: Exception
-
-
 class Database:
     """A thread with one connection, for the operations of one event loop.
 
     Args:
         engine: How to connect.
-        prepare: What is done once, on the thread, before anything else.
     """
 
-    def __init__(
-        self, engine: "_Sqlite | _Postgres", prepare: "Callable[[_Sqlite | _Postgres], None]"
-    ) -> None:
+    def __init__(self, engine: "_Sqlite | _Postgres") -> None:
         self._engine = engine
-        self._prepare = prepare
-        self._is_prepared = False
         self._driver: Any = None
         self._loop = asyncio.get_running_loop()
         self._ended = self._loop.create_future()
@@ -126,10 +117,9 @@ class Database:
             was closed, or it is used in another event loop than its own; or what it raised.
         """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        if self._is_closed:
-            future.set_exception(JournalError(f"{what}: the journal was closed"))
-        elif not self._is_at_home():
-            future.set_exception(JournalError(f"{what}: {_ELSEWHERE}"))
+        if self._is_closed or not self._is_at_home():
+            reason = "the journal was closed" if self._is_closed else _ELSEWHERE
+            future.set_exception(JournalError(f"{what}: {reason}"))
         else:
             self._gathered.append(_Task(what, operation, future))
             if len(self._gathered) == 1:
@@ -148,12 +138,12 @@ class Database:
         Raises:
             JournalError: In another event loop than its own; the thread ends all the same, later.
         """
-        if self._is_at_home() or not self._loop.is_running():
-            self._close()
-        else:  # in another thread, where it may be handing over at this moment
-            self._call_in_loop(self._close)
+        self._is_closed = True
         if not self._is_at_home():
+            self._queue.put(None)
             raise JournalError(f"cannot wait for the end of the journal: {_ELSEWHERE}")
+        self._hand_over()
+        self._queue.put(None)
         interruption: asyncio.CancelledError | None = None
         while not self._ended.done():
             try:
@@ -176,12 +166,6 @@ class Database:
         gathered, self._gathered = self._gathered, []
         self._queue.put(gathered)
 
-    def _close(self) -> None:
-        if not self._is_closed:
-            self._is_closed = True
-            self._hand_over()
-            self._queue.put(None)
-
     def _is_at_home(self) -> bool:
         return asyncio.get_running_loop() is self._loop
 
@@ -203,7 +187,7 @@ class Database:
                 ended = ended or [self._transact([task])[0] for task in group]
                 self._call_in_loop(_deliver, group, ended)
         self._disconnect()
-        self._call_in_loop(_end, self._ended)
+        self._call_in_loop(self._ended.set_result, None)
 
     def _call_in_loop(self, callback: "Callable[..., None]", *arguments: object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop was closed, and no caller waits
@@ -213,51 +197,35 @@ class Database:
         """Carry out operations in one transaction.
 
         Returns:
-            The value or failure of each; nothing if each is to run alone after this first attempt.
+            The value of each, or its exception; nothing if each is to run alone after this first
+            attempt.
         """
-        is_begun = is_committing = False
+        may_repeat = False
         try:
-            self._connect()
-            is_begun = True
+            self._driver = self._driver or self._engine.connect()
+            may_repeat = is_first
             self._engine.begin(self._driver)
             made = Transaction(self._driver, self._engine)
             values = [task.operation(made) for task in group]
-            is_committing = True
-            self._engine.commit(self._driver)
+            may_repeat = False
+            self._driver.commit()
         except Exception as error:  # noqa: BLE001  # each is handed to its caller
-            is_lost = getattr(self._driver, "was_ended", False)  # by a server that ends what idles
-            if not (isinstance(error, GatewayError) and self._roll_back()):
-                self._disconnect()
-            if is_first and is_begun and not is_committing and (is_lost or len(group) > 1):
+            is_lost = getattr(self._driver, "broken", False)  # by a server that ends what idles
+            self._disconnect()  # which rolls back
+            if may_repeat and (is_lost or len(group) > 1):
                 return []
-            return [_Failure(self._failure(task.what, error)) for task in group]
+            return [self._failure(task.what, error) for task in group]
         return values
-
-    def _connect(self) -> None:
-        if not self._is_prepared:
-            self._prepare(self._engine)
-            self._is_prepared = True
-        if self._driver is None:
-            self._driver = self._engine.connect()
-
-    def _roll_back(self) -> bool:
-        """Roll back what was begun, and return whether that succeeded."""
-        try:
-            if is_begun := self._driver is not None:
-                self._driver.rollback()
-        except self._engine.errors:
-            return False
-        return is_begun
 
     def _disconnect(self) -> None:
         driver, self._driver = self._driver, None
         if driver is not None:
-            with contextlib.suppress(*self._engine.errors):
+            with contextlib.suppress(self._engine.error):
                 driver.close()
 
     def _failure(self, what: str, error: Exception) -> Exception:
         """Return what the caller gets; nothing of it holds a statement or its parameters."""
-        if isinstance(error, self._engine.errors):
+        if isinstance(error, self._engine.error):
             lines = str(error).strip().splitlines() or [type(error).__name__]
             return JournalError(f"{what}: {lines[0][:_LONGEST_TEXT]}")
         return error.with_traceback(None)
@@ -267,14 +235,10 @@ def _deliver(group: "Sequence[_Task[Any]]", ended: "Sequence[Any]") -> None:
     for task, each in zip(group, ended, strict=True):
         if task.future.done():
             continue
-        if isinstance(each, _Failure):
-            task.future.set_exception(each.error)
+        if isinstance(each, Exception):
+            task.future.set_exception(each)
         else:
             task.future.set_result(each)
-
-
-def _end(ended: "asyncio.Future[None]") -> None:
-    ended.set_result(None)
 
 
 @hide_given
@@ -292,42 +256,40 @@ def make_engine(location: "Location") -> "_Sqlite | _Postgres":
 
 _BUSY_SECONDS = 30.0
 _MOST_SECONDS_BETWEEN = 0.02
-# The second: on macOS, a plain fsync leaves what was written in the drive's cache.
-_SQLITE_SETTINGS = (
-    "PRAGMA synchronous = FULL",
-    "PRAGMA fullfsync = 1",
-    "PRAGMA journal_mode",
-)
 _NOT_THERE = "was deleted, moved or replaced while the journal was open"
+
+
+@functools.cache
+def _for_sqlite(statement: str) -> str:
+    """Write a statement as the driver wants it; SQLite has one writer, and locks no rows."""
+    text = re.sub(r"\sFOR (UPDATE|SHARE)\b.*", "", statement)
+    return text.replace("NOW_SECONDS", "((julianday('now') - 2440587.5) * 86400.0)")
 
 
 class _Sqlite:
     """A file; once it goes by another name, no next run finds what is in it.
 
     Attributes:
-        dialect: What SQLAlchemy calls it.
-        find_table: A statement that has a row where there is a table of a name.
-        errors: What its driver raises.
+        error: What its driver raises.
         adapt: Writes a statement as the driver wants it.
 
     Args:
         path: Where it is.
     """
 
-    dialect = "sqlite+pysqlite"
-    find_table = "SELECT 1 FROM sqlite_master WHERE name = :name"
+    is_sqlite = True
+    adapt = staticmethod(_for_sqlite)
 
     def __init__(self, path: str) -> None:
         import sqlite3  # noqa: PLC0415  # Python may be built without it
 
         self._module = sqlite3
-        self.errors: tuple[type[Exception], ...] = (sqlite3.Error,)
+        self.error: type[Exception] = sqlite3.Error
         self.path: Path = Path(path)
         self._log = Path(f"{self.path.resolve()}-wal")  # SQLite has it beside what a link leads to
         self._file_number: tuple[int, int] | None = None
         self._log_number: tuple[int, int] | None = None
         self._lost_log = False
-        self.adapt: Callable[[str], str] = functools.cache(_for_sqlite)
 
     def connect(self) -> Any:  # noqa: ANN401  # the driver's
         """Connect; what is committed is on the disk.
@@ -338,20 +300,26 @@ class _Sqlite:
         self._check()
         driver = self._module.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
         try:
-            modes = [driver.execute(setting).fetchone() for setting in _SQLITE_SETTINGS]
-            until = time.monotonic() + _BUSY_SECONDS
-            while modes[-1] != ("wal",):  # a new file; SQLite does not wait for others that do so
-                try:
-                    modes.append(driver.execute("PRAGMA journal_mode = WAL").fetchone())
-                except self._module.OperationalError as error:
-                    if not _is_busy(error) or time.monotonic() >= until:
-                        raise
-                    time.sleep(random.uniform(0, _MOST_SECONDS_BETWEEN))  # noqa: S311  # jitter
+            # The second: on macOS, a plain fsync leaves what was written in the drive's cache.
+            driver.execute("PRAGMA synchronous = FULL")
+            driver.execute("PRAGMA fullfsync = 1")
+            self._keep_log(driver)
         except BaseException:
             driver.close()
             raise
         self._log_number = None
         return driver
+
+    def _keep_log(self, driver: Any) -> None:  # noqa: ANN401  # the driver's
+        """Have a write-ahead log kept; SQLite does not wait for others that do so in a new file."""
+        until = time.monotonic() + _BUSY_SECONDS
+        while driver.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+            try:
+                driver.execute("PRAGMA journal_mode = WAL")
+            except self._module.OperationalError as error:
+                if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() >= until:
+                    raise
+                time.sleep(random.uniform(0, _MOST_SECONDS_BETWEEN))  # noqa: S311  # jitter
 
     def begin(self, driver: Any) -> None:  # noqa: ANN401  # the driver's
         """Begin a transaction, and look whether what it writes will be found again.
@@ -366,28 +334,11 @@ class _Sqlite:
         self._lost_log |= self._log_number != found
         self._check()
 
-    def commit(self, driver: Any) -> None:  # noqa: ANN401  # the driver's
-        """Commit."""
-        driver.commit()
-
-    def lock(self, driver: Any, number: int) -> None:  # noqa: ANN401  # the driver's
-        """Do nothing: there is one writer anyway."""
-
     def _check(self) -> None:
         if self._file_number not in {None, _number_of(self.path)}:
             raise self._module.OperationalError(f"the file {_NOT_THERE}")
         if self._lost_log:  # for good: put back, it would undo what a new one has
             raise self._module.OperationalError(f"the write-ahead log {_NOT_THERE}")
-
-
-def _for_sqlite(statement: str) -> str:
-    """Write a statement as the driver wants it; SQLite has one writer, and locks no rows."""
-    text = re.sub(r"\sFOR (UPDATE|SHARE)\b.*", "", statement)
-    return text.replace("NOW_SECONDS", "((julianday('now') - 2440587.5) * 86400.0)")
-
-
-def _is_busy(error: BaseException) -> bool:
-    return getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY"
 
 
 def _number_of(path: Path) -> tuple[int, int] | None:
@@ -427,26 +378,33 @@ _POSTGRES_CONNECTION: "dict[str, int | str]" = {
 }
 
 
+@functools.cache
+def _for_postgres(statement: str) -> str:
+    """Write a statement as the driver wants it."""
+    text = re.sub(r":([a-z_]+)", r"%(\1)s", statement.replace("%", "%%"))
+    now = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
+    return text.replace("NOW_SECONDS", now)
+
+
 class _Postgres:
     """A PostgreSQL database, which many processes share.
 
     Attributes:
-        dialect: What SQLAlchemy calls it.
-        find_table: A statement that has a row where there is a table of a name.
-        errors: What its driver raises.
+        error: What its driver raises.
         adapt: Writes a statement as the driver wants it.
 
     Args:
         url: Its URL, with its password.
     """
 
-    dialect = "postgresql+psycopg"
-    find_table = "SELECT 1 WHERE to_regclass(:name) IS NOT NULL"
+    is_sqlite = False
+    adapt = staticmethod(_for_postgres)
 
     def __init__(self, url: str) -> None:
         import psycopg  # noqa: PLC0415  # an extra
 
-        self.errors: tuple[type[Exception], ...] = (psycopg.Error,)
+        self._module = psycopg
+        self.error: type[Exception] = psycopg.Error
         self._url = plain_url(url)
         try:
             chosen = psycopg.conninfo.conninfo_to_dict(self._url)
@@ -454,19 +412,17 @@ class _Postgres:
             chosen = None
         if chosen is None:
             raise ConfigurationError("journal URL: this postgresql:// URL cannot be read")
-        self._options: dict[str, Any] = {
-            name: value for name, value in _POSTGRES_CONNECTION.items() if name not in chosen
-        }
-        self._options["client_encoding"] = "utf8"  # any text, whatever server and URL prefer
-        self._isolation = psycopg.IsolationLevel.READ_COMMITTED
-        self._class = bounded_connection(psycopg)
-        self.adapt: Callable[[str], str] = functools.cache(_for_postgres)
+        # Any text can be kept, whatever server and URL prefer.
+        self._options: dict[str, Any] = {**_POSTGRES_CONNECTION, "client_encoding": "utf8"}
+        for name in chosen.keys() & _POSTGRES_CONNECTION:
+            del self._options[name]
 
     def connect(self) -> Any:  # noqa: ANN401  # the driver's
         """Connect; what is committed is on the server's disk."""
-        driver = self._class.connect(self._url, **self._options)
+        driver: Any = self._module.connect(self._url, **self._options)
         try:
-            driver.isolation_level = self._isolation
+            driver.wait = _bounded_wait(driver, self._module.OperationalError)
+            driver.isolation_level = self._module.IsolationLevel.READ_COMMITTED
             for setting in _POSTGRES_SETTINGS:
                 driver.execute(setting)
             driver.commit()
@@ -478,71 +434,30 @@ class _Postgres:
     def begin(self, driver: Any) -> None:  # noqa: ANN401  # the driver's
         """Begin a transaction: the driver does so with the first statement."""
 
-    def commit(self, driver: Any) -> None:  # noqa: ANN401  # the driver's
-        """Commit."""
-        driver.commit()
 
-    def lock(self, driver: Any, number: int) -> None:  # noqa: ANN401  # the driver's
-        """Take a lock of this number, until the transaction ends."""
-        driver.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
+def _bounded_wait(driver: Any, failure: type[Exception]) -> "Callable[..., Any]":  # noqa: ANN401  # the driver's
+    """Return the driver's `wait` for the end of an exchange with the server, with an end.
 
+    It raises `failure` if the server says nothing for so long, and closes the connection, since a
+    rollback would wait as long again.
+    """
+    wait = driver.wait
 
-def _for_postgres(statement: str) -> str:
-    """Write a statement as the driver wants it."""
-    text = _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%"))
-    now = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
-    return text.replace("NOW_SECONDS", now)
+    def bounded(exchange: "Generator[Any, Any, T]") -> "Generator[Any, Any, T]":
+        until, ready = time.monotonic() + _SILENT_SECONDS, None
+        while True:
+            try:
+                ready = yield exchange.send(ready)
+            except StopIteration as ended:
+                value: T = ended.value
+                return value
+            if not ready and time.monotonic() >= until:
+                driver.close()
+                raise failure(f"the server said nothing for {_SILENT_SECONDS:g} s")
+
+    return lambda exchange, *rest, **named: wait(bounded(exchange), *rest, **named)
 
 
 def plain_url(url: str) -> str:
     """Return a PostgreSQL URL as its own tools read it, also where it names SQLAlchemy's driver."""
     return f"postgresql:{url.partition(':')[2]}"
-
-
-class _Bounded:
-    """Mixed in before psycopg's own connection."""
-
-    pgconn: Any
-    broken: bool
-    failure: type[Exception]
-    _is_silent = False
-
-    @property
-    def was_ended(self) -> bool:
-        """Whether the server ended the connection; not where it only fell silent."""
-        return self.broken and not self._is_silent
-
-    def wait(self, gen: "Generator[Any, Any, T]", *arguments: Any, **named: Any) -> T:  # noqa: ANN401  # the driver's
-        """Wait for the end of an exchange with the server.
-
-        Raises:
-            OperationalError: If the server says nothing for so long; the connection is closed.
-        """
-        value: T = super().wait(  # type: ignore[misc]  # the driver's
-            self._bounded(gen, _SILENT_SECONDS), *arguments, **named
-        )
-        return value
-
-    def _bounded(self, gen: "Generator[Any, Any, T]", seconds: float) -> "Generator[Any, Any, T]":
-        until = time.monotonic() + seconds
-        try:
-            wanted = next(gen)
-            while True:
-                ready = yield wanted
-                if not ready and time.monotonic() >= until:
-                    self._is_silent = True
-                    self.pgconn.finish()  # else a rollback would wait as long again
-                    raise self.failure(f"the server said nothing for {seconds:g} s")
-                wanted = gen.send(ready)
-        except StopIteration as ended:
-            value: T = ended.value
-            return value
-
-
-def bounded_connection(driver: Any) -> Any:  # noqa: ANN401  # psycopg
-    """Return a class of psycopg's connections whose every wait for the server ends."""
-    return type(
-        "BoundedConnection",
-        (_Bounded, driver.Connection),
-        {"failure": driver.OperationalError},
-    )

@@ -121,11 +121,13 @@ class Journal:
         if self._database is not None:
             raise JournalError(f"{self!r} is open already")
         what, location = f"cannot open the journal {self._location.shown}", self._location
-        prepare = functools.partial(schema.prepare, location=location, create=self._create)
+        if not self._create:
+            location.check_file()
         try:
-            database = Database(make_engine(location), prepare)
+            database = Database(make_engine(location))
             try:
-                await database.run(what, lambda _: None)
+                prepare = functools.partial(schema.prepare, location=location, create=self._create)
+                await database.run(what, prepare)
             except BaseException:
                 await database.aclose()
                 raise

@@ -5,7 +5,7 @@ A password is in no message and in no repr.
 
 import re
 from pathlib import Path
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -54,6 +54,15 @@ class Location:
                 f"{self.absolute_url}"
             )
 
+    def check_file(self) -> None:
+        """Refuse a file that is not there.
+
+        Raises:
+            JournalError: If the journal is in a file, and there is none.
+        """
+        if self.is_sqlite and not Path(self.path).exists():
+            raise self.missing()
+
     def missing(self) -> JournalError:
         """Return the error that says that there is no journal."""
         return JournalError(f"there is no journal {self.shown}")
@@ -69,13 +78,34 @@ def locate(url: object) -> Location:
         raise ConfigurationError(f"journal URL: {_EXPECTED}, got {type(url).__name__}")
     if _UNUSABLE.search(url):
         raise ConfigurationError("journal URL: it has a NUL, or half a surrogate pair")
-    scheme = url.partition(":")[0].lower()
-    if scheme == "sqlite":
+    scheme, _, rest = url.partition(":")
+    if scheme.lower() == "sqlite":
         return _file(url)
-    if scheme not in _POSTGRES:
-        kind = f"the scheme {scheme!r}" if "://" in url else "no URL"
+    if scheme.lower() not in _POSTGRES:
+        kind = f"the scheme {scheme.lower()!r}" if "://" in url else "no URL"
         raise ConfigurationError(f"journal URL: {_EXPECTED}, got {kind}")
-    return Location(url, _shown(_split(url)), is_sqlite=False)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    if url.count("@") != parts.netloc.count("@") or parts.netloc.count("@") > 1:
+        raise ConfigurationError(
+            "journal URL: expected one @ at most, before the host: write @ in a user, a password "
+            "or a parameter as %40, and / as %2F"
+        )
+    try:
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        text = "journal URL: what follows the last : of the host is no port"
+        raise ConfigurationError(text) from None
+    if not parts.path.strip("/") or not rest.startswith("//"):
+        raise ConfigurationError(
+            f"journal URL: {_EXPECTED}; this one cannot be read or names no database"
+        )
+    user = f"{parts.username}@" if parts.username else ""
+    # Without its password and its parameters, which may hold one too.
+    shown = f"postgresql://{user}{parts.hostname or ''}{port}{parts.path}"
+    return Location(url, shown, is_sqlite=False)
 
 
 def _file(url: str) -> Location:
@@ -89,37 +119,3 @@ def _file(url: str) -> Location:
     else:
         return Location(url, url, is_sqlite=True)
     raise ConfigurationError(f"journal URL: expected sqlite:/// and the path of a file, {reason}")
-
-
-def _split(url: str) -> SplitResult:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        parts = SplitResult("", "", "", "", "")
-    if url.count("@") != parts.netloc.count("@") or parts.netloc.count("@") > 1:
-        raise ConfigurationError(
-            "journal URL: expected one @ at most, before the host: write @ in a user, a password "
-            "or a parameter as %40, and / as %2F"
-        )
-    if not _has_a_port(parts):
-        raise ConfigurationError("journal URL: what follows the last : of the host is no port")
-    if not parts.path.strip("/") or not url.partition(":")[2].startswith("//"):
-        raise ConfigurationError(
-            f"journal URL: {_EXPECTED}; this one cannot be read or names no database"
-        )
-    return parts
-
-
-def _has_a_port(parts: SplitResult) -> bool:
-    try:
-        _ = parts.port
-    except ValueError:
-        return False
-    return True
-
-
-def _shown(parts: SplitResult) -> str:
-    """Return the URL without its password and its parameters, which may hold one too."""
-    user = f"{parts.username}@" if parts.username else ""
-    port = f":{parts.port}" if parts.port else ""
-    return f"postgresql://{user}{parts.hostname or ''}{port}{parts.path}"

@@ -4,12 +4,11 @@ What changes often is narrow, and apart from what never changes. There are no fo
 only an import that was not finished is ever deleted.
 """
 
-import contextlib
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gateway_async.errors import JournalError
 from gateway_async.journal.database import Transaction
@@ -23,34 +22,27 @@ _ADVISORY_LOCK = 0x6761_6A6F_7572
 _VERSIONS = Path(__file__).with_name("versions")
 
 TABLES = Path(__file__).with_name("tables.sql")
+# The words of tables.sql that differ: in SQLite, and in PostgreSQL.
 _WORDS = {
-    "sqlite+pysqlite": {
-        "SERIAL_KEY": "INTEGER PRIMARY KEY",
-        "BINARY_DATA": "BLOB",
-        "BY_KEY": "WITHOUT ROWID",
-    },
-    "postgresql+psycopg": {
-        "SERIAL_KEY": "BIGSERIAL PRIMARY KEY",
-        "BINARY_DATA": "BYTEA",
-        "BY_KEY": "",
-    },
+    "SERIAL_KEY": ("INTEGER PRIMARY KEY", "BIGSERIAL PRIMARY KEY"),
+    "BINARY_DATA": ("BLOB", "BYTEA"),
+    "BY_KEY": ("WITHOUT ROWID", ""),
 }
 
 
-def statements(dialect: str) -> Iterator[str]:
+def statements(*, is_sqlite: bool) -> Iterator[str]:
     """Yield the statements that make the tables, in the words of a database."""
-    for statement in filter(str.strip, TABLES.read_text(encoding="utf-8").split(";\n")):
-        text = statement
-        for word, meaning in _WORDS[dialect].items():
-            text = text.replace(word, meaning)
-        yield text
+    text = TABLES.read_text(encoding="utf-8")
+    for word, (sqlite, postgres) in _WORDS.items():
+        text = text.replace(word, sqlite if is_sqlite else postgres)
+    yield from filter(str.strip, text.split(";\n"))
 
 
-def prepare(engine: Any, location: "Location", *, create: bool = True) -> None:  # noqa: ANN401  # either engine
+def prepare(transaction: Transaction, location: "Location", *, create: bool = True) -> None:
     """Make the tables where there are none, and bring those of an earlier version up to date.
 
     Args:
-        engine: How to connect.
+        transaction: The first one on a connection.
         location: Where the journal is.
         create: Whether a journal is made where there is none.
 
@@ -58,40 +50,31 @@ def prepare(engine: Any, location: "Location", *, create: bool = True) -> None: 
         JournalError: If they are of a newer version, or there are none and are not to be made, or
             the database cannot hold every text.
     """
-    if location.is_sqlite and not create and not Path(location.path).exists():
+    transaction.lock(_ADVISORY_LOCK)
+    if _has_table(transaction, "gateway_journal_version"):
+        found = transaction.run("SELECT version_num FROM gateway_journal_version").fetchone()[0]
+        if found != VERSION:
+            _upgrade(transaction, location, found)
+    elif _has_table(transaction, "gateway_jobs"):  # of before versions were numbered
+        _upgrade(transaction, location, "1")
+    elif not create:
         raise location.missing()
-    with _transaction(engine) as transaction:
-        transaction.lock(_ADVISORY_LOCK)
-        if transaction.run(engine.find_table, name="gateway_journal_version").fetchone():
-            row = transaction.run("SELECT version_num FROM gateway_journal_version").fetchone()
-            found = str(row[0])
-        elif transaction.run(engine.find_table, name="gateway_jobs").fetchone():
-            found = "1"
-        elif not create:
-            raise location.missing()
-        else:
-            if not location.is_sqlite:
-                _check_encoding(transaction)
-            for statement in statements(engine.dialect):
-                transaction.driver.execute(statement)
-            transaction.run(
-                "INSERT INTO gateway_journal_version VALUES (:version)", version=VERSION
-            )
-            found = VERSION
-    if found != VERSION:
-        _upgrade(engine, location, found)
+    else:
+        if not location.is_sqlite:
+            _check_encoding(transaction)
+        for statement in statements(is_sqlite=location.is_sqlite):
+            transaction.driver.execute(statement)
+        transaction.run("INSERT INTO gateway_journal_version VALUES (:version)", version=VERSION)
 
 
-@contextlib.contextmanager
-def _transaction(engine: Any) -> Iterator[Transaction]:  # noqa: ANN401  # either engine
-    """Connect for one transaction; closing the connection rolls back what failed."""
-    with closing(engine.connect()) as driver:
-        engine.begin(driver)
-        yield Transaction(driver, engine)
-        driver.commit()
+def _has_table(transaction: Transaction, name: str) -> bool:
+    statement = "SELECT 1 WHERE to_regclass(:name) IS NOT NULL"
+    if transaction.engine.is_sqlite:
+        statement = "SELECT 1 FROM sqlite_master WHERE name = :name"
+    return transaction.run(statement, name=name).fetchone() is not None
 
 
-def _upgrade(engine: Any, location: "Location", found: str) -> None:  # noqa: ANN401  # either engine
+def _upgrade(transaction: Transaction, location: "Location", found: str) -> None:
     """Bring the tables to this version, in one transaction that no other process shares.
 
     A copy of a SQLite file is kept beside it until that has succeeded.
@@ -112,16 +95,14 @@ def _upgrade(engine: Any, location: "Location", found: str) -> None:  # noqa: AN
     from alembic.script import ScriptDirectory  # noqa: PLC0415  # seldom needed
 
     scripts = ScriptDirectory(str(_VERSIONS), version_locations=[str(_VERSIONS)])
-    connecting = sa.create_engine(
-        f"{engine.dialect}://", creator=engine.connect, poolclass=sa.NullPool, hide_parameters=True
+    kind, driver = ("sqlite" if location.is_sqlite else "postgresql+psycopg"), transaction.driver
+    engine = sa.create_engine(
+        f"{kind}://", creator=lambda: driver, poolclass=sa.StaticPool, hide_parameters=True
     )
     copy: Path | None = None
-    with connecting.connect() as connection:
-        driver: Any = connection.connection.driver_connection
-        if location.is_sqlite:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-        else:
-            engine.lock(driver, _ADVISORY_LOCK)
+    with engine.connect() as connection:
+        transaction.engine.begin(driver)  # SQLAlchemy has ended the one before
+        transaction.lock(_ADVISORY_LOCK)
         context = MigrationContext.configure(
             connection,
             opts={

@@ -84,13 +84,13 @@ async def test_a_commit_is_on_the_disk(pragma: str, value: int, tmp_path: object
 async def test_a_new_file_that_somebody_writes_to_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found_busy, is_busy = threading.Event(), database_module._is_busy
+    found_busy = threading.Event()
 
-    def noted(error: BaseException) -> bool:
+    def pause(*_: object) -> float:
         found_busy.set()
-        return is_busy(error)
+        return 0.01
 
-    monkeypatch.setattr(database_module, "_is_busy", noted)
+    monkeypatch.setattr("random.uniform", pause)
     path = tmp_path / "journal.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
