@@ -95,6 +95,9 @@ class Merchant:
     async def refund(self, *orders: SeededOrder, **changes: str) -> list[dict[str, Any]]:
         return await self.order("refund", *orders, **changes)
 
+    def effects(self, *orders: SeededOrder, operation: str = "refund") -> list[int]:
+        return [self.sandbox.ledger.effects(operation, one.transaction_id) for one in orders]
+
     async def pay(self, fields: dict[str, Any], *, form: bool = True) -> dict[str, Any]:
         async with self.post("pay", fields, form=form) as response:
             assert (response.status, response.content_type) == (200, "text/xml")

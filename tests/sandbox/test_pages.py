@@ -10,7 +10,6 @@ import pytest
 
 from gateway_async import RedirectPayment
 from gateway_async.sandbox import PaymentStatus, Sandbox
-from gateway_async.sandbox.checkout import to_location
 from tests.interface_fields import names
 from tests.sandbox.conftest import APM, NASTY, PAYMENT, Merchant, listed_in, sign
 
@@ -152,26 +151,19 @@ async def test_a_payment_without_a_way_back_takes_the_merchants(
         ("http://shop.example/a?b=c&d=%20#e", "http://shop.example/a?b=c&d=%20#e"),
         ("https://shop.example/zurück/中文", "https://shop.example/zur%C3%BCck/%E4%B8%AD%E6%96%87"),
         ('https://shop.example/"><script>', "https://shop.example/%22%3E%3Cscript%3E"),
-        ("javascript:alert(1)", ""),
-        ("//shop.example/", ""),
-        ("/orders", ""),
-        ("http:///orders", ""),
-        ("http:\\\\shop.example", ""),
-        ("http://[::1/", ""),
+        *((url, "") for url in ("javascript:alert(1)", "//shop.example/", "/orders", "http:///a")),
+        *((url, "") for url in ("http:\\\\shop.example", "http://[::1/", " http://shop.example/")),
         ("http://shop.example/\r\nSet-Cookie: a=b", ""),
-        (" http://shop.example/", ""),
     ],
 )
-def test_a_way_back_is_a_web_address(url: str, location: str) -> None:
-    assert to_location(url) == location
-
-
-@pytest.mark.parametrize("url", ["javascript:alert(1)", "http://shop.example/\r\nX: y"])
-async def test_a_way_back_that_is_none_leads_nowhere(merchant: Merchant, url: str) -> None:
-    result = await merchant.pay({**APM, "return_url": url, "cancel_url": url})
+async def test_a_way_back_is_a_web_address_or_leads_nowhere(
+    merchant: Merchant, url: str, location: str
+) -> None:
+    result = await merchant.pay({**APM, "return_url": url})
     for choice in ("leave", "pay"):
-        assert await merchant.decide(result["issuer_url"], choice) == (200, "")
-    assert "<a " not in await read_page(merchant, result["issuer_url"])
+        decided = await merchant.decide(result["issuer_url"], choice)
+        assert decided == (303 if location else 200, location)
+    assert ("<a " in await read_page(merchant, result["issuer_url"])) == bool(location)
 
 
 @pytest.mark.parametrize("page_id", ["1", "1-2", "%C3%BC"])
