@@ -15,21 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.chart import draw
-from benchmarks.figures import Figure, Goal, show
 
 QUESTIONS = (
     "refund_batch",
-    "parts",
     "memory",
     "latency",
-    "loops",
     "compare",
     "journal",
     "importing",
     "direct_payment",
-    "decoding",
-    "import_time",
-    "workers",
 )
 """The modules of this package that answer one question each."""
 
@@ -37,19 +31,20 @@ _WHOLE_FROM = 100
 """Larger figures are shown without decimal places."""
 
 HERE = Path(__file__).parent
-PACKAGES = ("aiohttp", "attrs", "cattrs", "orjson", "elasticsearch", "httpx", "pydantic", "stripe")
+PACKAGES = ("aiohttp", "attrs", "orjson", "elasticsearch", "httpx", "stripe")
 
 _MEASURE = """
 import json, sys
 from importlib import import_module
-import attrs
+from benchmarks.figures import show
 figures = import_module("benchmarks." + sys.argv[1]).measure()
-json.dump([attrs.asdict(figure) for figure in figures], sys.stdout)
+show(figures)
+print(json.dumps([figure.as_data() for figure in figures]))
 """
 
 
-def measured(question: str) -> list[Figure]:
-    """Run one benchmark in a process of its own.
+def measured(question: str) -> list[dict[str, Any]]:
+    """Run one benchmark in a process of its own, print its figures, and return them.
 
     Raises:
         subprocess.CalledProcessError: If it failed.
@@ -58,16 +53,10 @@ def measured(question: str) -> list[Figure]:
     done = subprocess.run(  # noqa: S603  # this interpreter, and a module of ours
         command, stdout=subprocess.PIPE, check=True, text=True
     )
-    return [_figure(fields) for fields in json.loads(done.stdout)]
-
-
-def _figure(fields: dict[str, Any]) -> Figure:
-    goal, quartiles = fields.pop("goal"), fields.pop("quartiles")
-    return Figure(
-        **fields,
-        goal=Goal(**goal) if goal else None,
-        quartiles=tuple(quartiles) if quartiles else None,
-    )
+    *shown, data = done.stdout.splitlines()
+    print(*shown, sep="\n")
+    found: list[dict[str, Any]] = json.loads(data)
+    return found
 
 
 def machine() -> dict[str, object]:
@@ -80,27 +69,6 @@ def machine() -> dict[str, object]:
         "processor": platform.machine(),
         "packages": {name: metadata.version(name) for name in PACKAGES},
     }
-
-
-def as_data(results: dict[str, list[Figure]]) -> dict[str, Any]:
-    """Return everything, for machines."""
-    figures = {
-        question: [
-            {
-                "name": figure.name,
-                "value": float(f"{figure.value:.3g}"),
-                "quartiles": figure.quartiles
-                and [float(f"{quartile:.3g}") for quartile in figure.quartiles],
-                "unit": figure.unit,
-                "goal": str(figure.goal) if figure.goal else None,
-                "met": figure.goal.is_met(figure.value) if figure.goal else None,
-                "detail": figure.detail,
-            }
-            for figure in found
-        ]
-        for question, found in results.items()
-    }
-    return {"machine": machine(), "figures": figures}
 
 
 def as_page(data: dict[str, Any]) -> str:
@@ -157,17 +125,15 @@ def main(chosen: list[str]) -> None:
     """
     if wrong := sorted(set(chosen) - set(QUESTIONS)):
         sys.exit(f"no benchmark is called {', '.join(wrong)}; there are {', '.join(QUESTIONS)}")
-    results = {}
+    figures = {}
     for question in chosen or QUESTIONS:
         print(f"\n== {question}", flush=True)
-        results[question] = measured(question)
-        show(results[question])
+        figures[question] = measured(question)
     if not chosen:
-        data = as_data(results)
+        data = {"machine": machine(), "figures": figures}
         (HERE / "results.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
         (HERE / "results.md").write_text(as_page(data), encoding="utf-8")
-        chart = draw(data["figures"]["compare"])
-        (HERE / "results.svg").write_text(chart, encoding="utf-8")
+        (HERE / "results.svg").write_text(draw(figures["compare"]), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import asyncio
 import hashlib
 import hmac
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -22,12 +21,14 @@ from elasticsearch.helpers import async_streaming_bulk
 from stripe._http_client import AIOHTTPClient
 
 from benchmarks import refund_batch
-from benchmarks.figures import Figure, alternate, at_most, median_of, ratio_of, show
+from benchmarks.figures import Figure, at_most, cpu_costs, median_of, ratio_of, show
 from benchmarks.replies import ORDERS, names
 from benchmarks.stub import stub
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
+
+    from benchmarks.figures import Run
 
 CONCURRENCY = 8
 REQUESTS = 100
@@ -137,7 +138,7 @@ def expect(done: int, orders: int) -> None:
         raise RuntimeError(f"only {done} of {orders} orders succeeded")
 
 
-PEERS: "Mapping[str, tuple[Callable[[str], Awaitable[None]], str, int]]" = {
+PEERS: "dict[str, tuple[Run, str, int]]" = {
     "aiohttp and orjson, bodies written beforehand (the floor)": (
         refund_batch.floor,
         "refund",
@@ -175,12 +176,8 @@ def measure() -> list[Figure]:
         stub("stripe_refund") as single,
     ):
         urls = {"refund": refunds, "elasticsearch_bulk": bulk, "stripe_refund": single}
-
-        def side(name: str) -> "Callable[[], float]":
-            run, kind, orders = PEERS[name]
-            return lambda: _cpu(run, urls[kind]) / orders * 1e6
-
-        costs = alternate({name: side(name) for name in PEERS}, ROUNDS)
+        sides = {name: (run, urls[kind], orders) for name, (run, kind, orders) in PEERS.items()}
+        costs = cpu_costs(sides, ROUNDS)
     absolute = [median_of(name, costs[name], "µs CPU an order") for name in PEERS]
     shares = [
         ratio_of(f"{OURS}, beside {name}", costs[OURS], costs[name], "x", goal=GOALS.get(name))
@@ -188,12 +185,6 @@ def measure() -> list[Figure]:
         if name != OURS
     ]
     return absolute + shares
-
-
-def _cpu(run: "Callable[[str], Awaitable[None]]", url: str) -> float:
-    started = time.process_time()
-    asyncio.run(run(url))  # type: ignore[arg-type]  # a coroutine function
-    return time.process_time() - started
 
 
 if __name__ == "__main__":

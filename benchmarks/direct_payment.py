@@ -13,13 +13,11 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from benchmarks.figures import alternate, at_most, cpu_seconds, median_of, ratio_of, show
+from benchmarks.figures import at_most, cpu_costs, median_of, ratio_of, show
 from benchmarks.stub import stub
 from gateway_async import Credentials, DirectPayment, GatewayClient, HmacSigner, Item
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
     from benchmarks.figures import Figure
 
 ROUNDS = 15
@@ -130,11 +128,8 @@ async def client(url: str) -> None:
 def measure() -> "list[Figure]":
     """Return what a payment costs on either side, and the ratio."""
     with stub("payment") as url:
-
-        def slice_of(run: "Callable[[str], Coroutine[None, None, None]]") -> "Callable[[], float]":
-            return lambda: cpu_seconds(lambda: run(url)) / PAYMENTS * 1e6
-
-        costs = alternate({"floor": slice_of(floor), "client": slice_of(client)}, ROUNDS)
+        sides = {"floor": (floor, url, PAYMENTS), "client": (client, url, PAYMENTS)}
+        costs = cpu_costs(sides, ROUNDS)
     unit = "µs CPU a payment"
     return [
         median_of("a direct payment, raw aiohttp", costs["floor"], unit),

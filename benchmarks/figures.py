@@ -8,34 +8,30 @@ import asyncio
 import operator
 import statistics
 import time
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
-_GOALS = {"at most": operator.le, "at least": operator.ge}
+    Run = Callable[[str], Coroutine[Any, Any, object]]
+    Side = tuple[Run, str, int]
+
+_BOUNDS = {"at most": operator.le, "at least": operator.ge}
+Goal: TypeAlias = tuple[str, float]
+"""A bound, and the value that it bounds, in the unit of the figure."""
 
 
-@attrs.frozen(kw_only=True)
-class Goal:
-    """Which value is wanted.
+def at_most(value: float) -> Goal:
+    """Want this value or less."""
+    return "at most", value
 
-    Attributes:
-        bound: ``"at most"`` or ``"at least"``.
-        value: In the unit of its figure.
-    """
 
-    bound: str = attrs.field(validator=attrs.validators.in_(_GOALS))
-    value: float
-
-    def is_met(self, value: float) -> bool:
-        """Say whether a measured value is as wanted."""
-        return bool(_GOALS[self.bound](value, self.value))
-
-    def __str__(self) -> str:
-        return f"{self.bound} {self.value:g}"
+def at_least(value: float) -> Goal:
+    """Want this value or more."""
+    return "at least", value
 
 
 @attrs.frozen(kw_only=True)
@@ -58,23 +54,18 @@ class Figure:
     goal: Goal | None = None
     detail: str = ""
 
-    def __str__(self) -> str:
-        spread = f" ({self.quartiles[0]:.3g} to {self.quartiles[1]:.3g})" if self.quartiles else ""
-        text = f"{self.name}: {self.value:.3g}{spread} {self.unit}"
-        if self.goal is None:
-            return text
-        verdict = "met" if self.goal.is_met(self.value) else "NOT MET"
-        return f"{text}; goal {self.goal}: {verdict}"
-
-
-def at_most(value: float) -> Goal:
-    """Want this value or less."""
-    return Goal(bound="at most", value=value)
-
-
-def at_least(value: float) -> Goal:
-    """Want this value or more."""
-    return Goal(bound="at least", value=value)
+    def as_data(self) -> dict[str, Any]:
+        """Return it as `results.json` has it, to three digits."""
+        bound, wanted = self.goal or ("", 0.0)
+        return {
+            "name": self.name,
+            "value": float(f"{self.value:.3g}"),
+            "quartiles": self.quartiles and [float(f"{one:.3g}") for one in self.quartiles],
+            "unit": self.unit,
+            "goal": f"{bound} {wanted:g}" if bound else None,
+            "met": bool(_BOUNDS[bound](self.value, wanted)) if bound else None,
+            "detail": self.detail,
+        }
 
 
 def median_of(
@@ -120,18 +111,29 @@ def alternate(sides: "Mapping[str, Callable[[], float]]", rounds: int) -> dict[s
     return values
 
 
-def cpu_seconds(
-    run: "Callable[[], Coroutine[Any, Any, object]]",
-    loop_factory: "Callable[[], asyncio.AbstractEventLoop] | None" = None,
-) -> float:
-    """Return the CPU time of this process, all threads, while a coroutine runs in a new loop."""
-    started = time.process_time()
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        runner.run(run())
-    return time.process_time() - started
+def cpu_costs(sides: "Mapping[str, Side]", rounds: int) -> dict[str, list[float]]:
+    """Run several sides in turn, each in a new event loop.
+
+    Args:
+        sides: By name, what is run, the address that it takes, and how many orders that is.
+        rounds: How many slices each side gets.
+
+    Returns:
+        The CPU time of this process, all threads, in µs an order.
+    """
+
+    def cost(run: "Run", url: str, orders: int) -> float:
+        started = time.process_time()
+        asyncio.run(run(url))
+        return (time.process_time() - started) / orders * 1e6
+
+    return alternate({name: partial(cost, *side) for name, side in sides.items()}, rounds)
 
 
 def show(figures: "Iterable[Figure]") -> None:
     """Print figures, a line each."""
-    for figure in figures:
-        print(figure)
+    for row in (figure.as_data() for figure in figures):
+        spread = " ({:.3g} to {:.3g})".format(*row["quartiles"]) if row["quartiles"] else ""
+        verdict = "met" if row["met"] else "NOT MET"
+        wanted = f"; goal {row['goal']}: {verdict}" if row["goal"] else ""
+        print(f"{row['name']}: {row['value']:.3g}{spread} {row['unit']}{wanted}")

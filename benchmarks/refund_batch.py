@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import orjson
 
-from benchmarks.figures import (
-    Figure,
-    alternate,
-    at_most,
-    cpu_seconds,
-    median_of,
-    ratio_of,
-    show,
-)
+from benchmarks.figures import Figure, at_most, cpu_costs, median_of, ratio_of, show
 from benchmarks.replies import ORDERS, names
 from benchmarks.stub import stub
 from gateway_async import (
@@ -36,8 +28,9 @@ from gateway_async import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Iterator
 
+    from benchmarks.figures import Run
     from gateway_async import BatchResult
 
 REQUESTS = 200
@@ -85,12 +78,13 @@ def make_body() -> bytes:
     return orjson.dumps({**identity, "refund_orders": orders, "encryption_data": "0" * 64})
 
 
-def client_at(url: str) -> GatewayClient:
+def client_at(url: str, **settings: Any) -> GatewayClient:  # noqa: ANN401  # of any kind
     """Return a client of the stub, which knows few orders, so that they repeat."""
     return GatewayClient(
         url,
         Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("secret")),
         policy=BatchPolicy(concurrency=CONCURRENCY, duplicates="allow"),
+        **settings,
     )
 
 
@@ -168,7 +162,7 @@ async def making(url: str) -> None:
         make_orders()
 
 
-SIDES: "dict[str, tuple[Callable[[str], Coroutine[Any, Any, object]], float | None]]" = {
+RUNS: "dict[str, tuple[Run, float | None]]" = {
     "aiohttp and orjson, bodies written beforehand": (floor, None),
     "the orders made, nothing sent": (making, 0.6),
     "awaited, result.ok and counts read": (awaited, 1.6),
@@ -187,17 +181,14 @@ def measure() -> list[Figure]:
         The CPU time of an order for each, and as a multiple of the floor.
     """
     with stub() as url:
-
-        def side(run: "Callable[[str], Coroutine[Any, Any, object]]") -> "Callable[[], float]":
-            return lambda: cpu_seconds(lambda: run(url)) / (REQUESTS * ORDERS) * 1e6
-
-        costs = alternate({name: side(run) for name, (run, _) in SIDES.items()}, ROUNDS)
+        sides = {name: (run, url, REQUESTS * ORDERS) for name, (run, _) in RUNS.items()}
+        costs = cpu_costs(sides, ROUNDS)
     least = next(iter(costs.values()))
     absolute = [median_of(name, cost, "µs CPU an order") for name, cost in costs.items()]
     return absolute + [
-        ratio_of(name, costs[name], least, "x floor", goal=at_most(goal) if goal else None)
-        for name, (run, goal) in SIDES.items()
-        if run is not floor
+        ratio_of(name, costs[name], least, "x floor", goal=at_most(goal))
+        for name, (_, goal) in RUNS.items()
+        if goal
     ]
 
 

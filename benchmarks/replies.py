@@ -1,6 +1,6 @@
 """The replies that the stub can give, headers and all, by name."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
 ORDERS = 50
 """Orders in the one reply, and so in every request."""
-RECORDS = 100
-"""Records in the reply to a query."""
 
 _ENVELOPE = {
     "merchant_id": "M1",
@@ -49,52 +47,6 @@ def refund() -> bytes:
         for number in range(ORDERS)
     ]
     return http(orjson.dumps({**_ENVELOPE, "refund_orders": items}))
-
-
-def _transaction(number: int) -> dict[str, Any]:
-    """Return a transaction with every field that the interface lists (record 2.5)."""
-    return {
-        **names(number),
-        "reference_no": f"R{number:012}",
-        "amount": f"{number}.{number:02}",
-        "currency": "EUR",
-        "payment_status": "3000",
-        "query_result": "1",
-        "is3ds": "0",
-        "transaction_date": f"20230516{number % 24:02}3012",
-        "website": "https://shop.example",
-        "shopper_email": f"shopper{number}@shop.example",
-        "shopper_phone": f"+49301234{number:03}",
-        "delivery_information": {
-            "delivery_address": f"Unter den Linden {number}",
-            "delivery_city": "Berlin",
-            "delivery_country": "DE",
-            "delivery_firstname": "Erika",
-            "delivery_lastname": "Mustermann",
-            "delivery_postal_code": "10117",
-            "delivery_state": "BE",
-        },
-        "antifraud_provider": "provider",
-        "fraud_check_result": [{"check_items": "ip address", "status": "ACCEPT"}],
-        "subscription_result": {
-            "contract_name": "monthly",
-            "recurring_id": f"S{number:012}",
-            "recurring_status": "1",
-            "recurring_deduction_period": "30",
-            "recurring_deduction_time": "2023-06-16",
-        },
-    }
-
-
-def transactions_json() -> bytes:
-    """Return the body of a reply to a query: a hundred whole transactions."""
-    records = [_transaction(number) for number in range(RECORDS)]
-    return orjson.dumps({**_ENVELOPE, "orders_list": records})
-
-
-def transactions() -> bytes:
-    """A query found a hundred transactions (section 4, row 4)."""
-    return http(transactions_json())
 
 
 def payment() -> bytes:
@@ -174,7 +126,6 @@ def stripe_refund() -> bytes:
 
 REPLIES: "Mapping[str, Callable[[], bytes]]" = {
     "refund": refund,
-    "transactions": transactions,
     "payment": payment,
     "elasticsearch_bulk": elasticsearch_bulk,
     "stripe_refund": stripe_refund,
