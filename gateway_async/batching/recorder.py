@@ -9,7 +9,6 @@ import asyncio
 import itertools
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gateway_async.batching.baseline import SEND_ANYWAY
 from gateway_async.batching.results import AnsweredChunk, FailedChunk
 from gateway_async.errors import (
     DuplicateOrderError,
@@ -132,7 +131,7 @@ class IntentRecorder:
             index: Known(
                 JobState.HELD,
                 code="" if error.refund_date is None else error.refund_date.isoformat(),
-                text=f"{str(error).removesuffix(SEND_ANYWAY)}{_IS_HELD}",
+                text=f"{error}{_IS_HELD}",
                 said=error.reference,
                 proof=ALIKE,
             )

@@ -6,27 +6,17 @@ been sent is waited for until the drain time is over.
 
 import abc
 import asyncio
-import functools
 import logging
 import math
 import time
 import uuid
-from collections import Counter
 from typing import TYPE_CHECKING, Any, Self
 
-from gateway_async.batching.baseline import (
-    NOT_LOOKED_UP,
-    SECONDS_AN_HOUR,
-    find_alike,
-    known_references,
-    not_looked_up,
-    problem_of,
-)
-from gateway_async.batching.feed import Chunk, OrderFeed, check_order
+from gateway_async.batching.baseline import SECONDS_AN_HOUR, Baseline
+from gateway_async.batching.feed import OrderFeed
 from gateway_async.batching.results import Results
 from gateway_async.batching.sender import Sender
 from gateway_async.errors import (
-    AlikeRefundError,
     CertificateError,
     ConfigurationError,
     DuplicateOrderError,
@@ -35,8 +25,8 @@ from gateway_async.errors import (
     NotSentError,
     RejectedError,
 )
-from gateway_async.models.orders import OrderRef, OutcomeStatus
-from gateway_async.operations import REFUND, SEARCH_REFUNDS
+from gateway_async.models.orders import OutcomeStatus
+from gateway_async.operations import REFUND
 from gateway_async.session import CALL_CANCELLED, DEADLINE_PASSED, Gate, is_cancelled
 from gateway_async.settings import BatchPolicy
 
@@ -44,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
     from gateway_async.batching.baseline import References
+    from gateway_async.batching.feed import Chunk
     from gateway_async.batching.recorder import IntentRecorder
     from gateway_async.batching.results import BatchResult, ChunkResult, Progress
     from gateway_async.operations import Operation
@@ -301,9 +292,7 @@ class BatchRunner(Runner):
         self._is_marked = operation is REFUND and recovery.refund_evidence == "marker"
         self._needs_baseline = operation is REFUND and recovery.record_baseline
         self._senders = self._workers  # the tasks that send; a job has another, which begins them
-        self._look_ups: list[Sender] = []
         self._no_references: References = {}  # shared: one a chunk would stay with its result
-        self._made: Counter[int] = Counter()
         self._turns = asyncio.Semaphore(_ENCODED_AT_ONCE)
         self._failed_in_a_row = 0
         self._alarm: asyncio.TimerHandle | None = None
@@ -345,8 +334,14 @@ class BatchRunner(Runner):
             alone=policy.duplicates == "reject",
         )
         hours = self._recovery.hold_alike_hours
-        self._alike_since = None if hours is None else began_at - hours * SECONDS_AN_HOUR
-        self._counts_made = not is_job and policy.duplicates != "reject"
+        self._baseline = Baseline(
+            session,
+            self.gate,
+            self.results,
+            recorder=recorder,
+            since=None if hours is None else began_at - hours * SECONDS_AN_HOUR,
+            counts_made=not is_job and policy.duplicates != "reject",
+        )
 
     @property
     def progress(self) -> "Progress":
@@ -423,7 +418,7 @@ class BatchRunner(Runner):
             self._cancel_idle()
 
     def _withdraw_unsent(self) -> None:
-        for sender in (self._sender, *self._look_ups):
+        for sender in (self._sender, *self._baseline.senders):
             sender.withdraw_unsent()
 
     def _cancel_idle(self) -> None:
@@ -452,7 +447,7 @@ class BatchRunner(Runner):
             if self._recorder is not None:
                 await self._recorder.recorded()
 
-    async def _next_chunk(self) -> Chunk | None:
+    async def _next_chunk(self) -> "Chunk | None":
         """Take the next chunk from the feed; None at the end, or after a stop."""
         feed = self._feed
         if self._policy.concurrency > _ENCODED_AT_ONCE:
@@ -520,83 +515,27 @@ class BatchRunner(Runner):
         self.results.add(chunk)
         self.changed.set()
 
-    # The baseline: earlier refunds of a chunk's transactions
-
-    async def _take_baseline(self, chunk: Chunk) -> "tuple[Chunk | None, References]":
+    async def _take_baseline(self, chunk: "Chunk") -> "tuple[Chunk | None, References]":
         """Look up the earlier refunds of a chunk.
 
         Returns:
-            The orders that may be sent, and the references of the earlier refunds. The other orders
-            have their outcome: all of them if the look-up failed, else those that it says nothing
-            about, and the alike refunds.
+            The orders that may be sent, None if there are none, and the references of their earlier
+            refunds. The others have their outcome.
         """
-        references, barred, cause = self._no_references, dict[int, GatewayError](), None
-        error: NotSentError | None = NotSentError("nothing was sent: the batch ended before")
+        references: References = self._no_references
+        error: GatewayError = NotSentError("nothing was sent: the batch ended before")
+        barred = dict.fromkeys(range(len(chunk)), error)
         try:
-            result = await self._find_refunds(chunk)
-            if (cause := problem_of(result)) is None:
-                references = known_references(result)
-                barred = await self._find_barred(chunk, result, references)
-            error = None if cause is None else NotSentError(f"{NOT_LOOKED_UP} ({cause})")
+            references, barred, problem = await self._baseline.take(chunk)
         finally:
-            if error is not None:
-                self._sender.fail(chunk, error)
-        if cause is not None:
-            self._note_result(cause)
+            alike: dict[GatewayError, list[int]] = {}
+            for place, why in barred.items():
+                alike.setdefault(why, []).append(place)
+            for why, places in alike.items():
+                self._add(chunk.part(places).failed(why, OutcomeStatus.NOT_SENT))
+        if not barred:
+            return chunk, references
+        if len(barred) == len(chunk):
+            self._note_result(problem)
             return None, references
-        for place, why in barred.items():
-            self._add(chunk.part([place]).failed(why, OutcomeStatus.NOT_SENT))
-        rest = [place for place in range(len(chunk)) if place not in barred]
-        if not rest:
-            asked = {outcome.order.value for outcome in result}
-            unread = [n for n in barred if not isinstance(barred[n], AlikeRefundError)]
-            unread = [n for n in unread if chunk.orders[n].transaction_id in asked]
-            self._note_result(barred[unread[0]] if unread else None)
-        return (chunk.part(rest) if barred else chunk) if rest else None, references
-
-    async def _find_refunds(self, chunk: Chunk) -> "BatchResult[OrderRef, Any]":
-        """Look up the refunds of a chunk's transactions, as far as a look-up can name them."""
-        refs = [OrderRef(transaction_id=order.transaction_id) for order in chunk.orders]
-        dialect = self._session.dialect
-        refs = [ref for ref in refs if check_order(SEARCH_REFUNDS, ref, dialect) is None]
-        found = Results(SEARCH_REFUNDS.record_class)
-        sender = Sender(self._session, SEARCH_REFUNDS, gate=self.gate, results=found, add=found.add)
-        self._look_ups.append(sender)
-        try:
-            if refs:
-                await sender.send(Chunk(range(len(refs)), refs), self._no_references)
-        finally:
-            self._look_ups.remove(sender)
-            self.results.requests += found.requests
-            self.results.retries += found.retries
-        return found.result(exhausted=True)
-
-    async def _find_barred(
-        self, chunk: Chunk, result: "BatchResult[OrderRef, Any]", references: "References"
-    ) -> dict[int, GatewayError]:
-        """Return by place why orders must not be sent; a job has alike refunds held."""
-        recorder, since = self._recorder, self._alike_since
-        barred: dict[int, GatewayError] = {}
-        if since is None:
-            return barred
-        find = functools.partial(find_alike, dialect=self._session.dialect, since=since)
-        listed = {outcome.order.value: outcome for outcome in result}
-        for place, (index, order) in enumerate(zip(chunk.indices, chunk.orders, strict=True)):
-            outcome = listed.get(order.transaction_id)
-            found = () if outcome is None else outcome.record or ()
-            key = hash((order.transaction_id, order.refund_amount))
-            unread = None if order.transaction_id in references else not_looked_up(outcome)
-            error = find(order, found, made=self._made[key]) or unread
-            if error is not None and recorder is not None:  # which is rare
-                if (beside := await recorder.made_beside(index, order)) is None:
-                    continue
-                own, more = beside
-                error = find(order, found, own=own, made=more) or unread
-            if error is not None:
-                barred[place] = error
-            elif self._counts_made:
-                self._made[key] += 1
-        alike = {n: why for n, why in barred.items() if isinstance(why, AlikeRefundError)}
-        if alike and recorder is not None:
-            await recorder.hold(chunk.part(alike), list(alike.values()))
-        return barred
+        return chunk.part([n for n in range(len(chunk)) if n not in barred]), references
