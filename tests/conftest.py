@@ -1,16 +1,19 @@
 """What all tests share."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+import logging
+import warnings
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from gateway_async import GatewayClient, RetryPolicy
+from gateway_async import GatewayClient, HmacSigner, Operation, RetryPolicy
 from gateway_async.sandbox import Sandbox, faults
 from tests.orders import client_of
 from tests.support.clock import Clock
+from tests.support.dragnet import Dragnet
 from tests.support.slow import SlowMarker
 
 settings.register_profile("no-clock", deadline=None)  # a busy machine is no failure
@@ -60,3 +63,30 @@ async def held_for_long(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
         return await end(sandbox, request, ending, effect)
 
     monkeypatch.setattr(Sandbox, "_end", ended)
+
+
+@pytest.fixture
+async def net(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> AsyncIterator[Dragnet]:
+    """A net that also knows every signature, whoever makes it; it must be empty at the end."""
+    dragnet, sign = Dragnet(), HmacSigner.sign
+
+    def recorded(self: HmacSigner, operation: Operation, fields: Mapping[str, str]) -> str:
+        signature = sign(self, operation, fields)
+        dragnet.signatures.add(signature)
+        return signature
+
+    monkeypatch.setattr(HmacSigner, "sign", recorded)
+    loop = asyncio.get_running_loop()
+    loop.set_debug(True)
+    loop.set_exception_handler(dragnet.on_loop_problem)
+    caplog.set_level(logging.DEBUG)
+    logging.getLogger().addHandler(dragnet)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield dragnet
+    logging.getLogger().removeHandler(dragnet)
+    for warning in caught:
+        dragnet.add("warning", f"{warning.message!r} {warning.source!r}")
+    assert dragnet.hits() == []

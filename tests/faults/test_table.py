@@ -1,10 +1,17 @@
-"""Every fault of the sandbox leads to the statuses that the table of faults names."""
+"""Every fault of the sandbox leads to the statuses that the table of faults names, and no secret.
+
+A payment by card is made beside each, so that there is something to hide.
+"""
+
+import asyncio
 
 import pytest
 
 from gateway_async import OutcomeUnknownError
 from gateway_async.sandbox import Sandbox, faults
 from tests.faults.deeds import SUCCEEDED, Trial
+from tests.support.calls import paid_by_card
+from tests.support.dragnet import Dragnet, links_of
 from tests.support.faults import LARGE, ROWS, Row
 
 
@@ -14,14 +21,23 @@ def _tried(row: Row) -> list[tuple[str, Row]]:
 
 @pytest.mark.usefixtures("held_for_long")
 @pytest.mark.parametrize(("operation", "row"), [one for row in ROWS for one in _tried(row)])
-async def test_what_a_fault_leads_to(sandbox: Sandbox, operation: str, row: Row) -> None:
+async def test_what_a_fault_leads_to(
+    net: Dragnet, sandbox: Sandbox, operation: str, row: Row
+) -> None:
     trial, fault = Trial(sandbox, operation), row.fault
-    sandbox.faults.add(operation, fault)
-    told = await trial.run(max_reply_bytes=LARGE)
+    sandbox.faults.add("*", fault)
+    async with trial.client(max_reply_bytes=LARGE) as gateway:
+        told = await trial.run_with(gateway)
+        assert trial.reads or trial.requests == 1
+        call = gateway.pay_direct(paid_by_card())
+        (paid,) = await asyncio.gather(call, return_exceptions=True)
+        net.catch("came", [told.result, paid, *told.errors, gateway], deep=False)
+    for error in (paid, *told.errors):
+        net.catch("error", error)
+        assert [cause for cause in links_of(error)[1:] if cause.__traceback__] == []
     assert set(sandbox.faults.struck) == {type(fault).__name__}
     assert told.statuses == [*(row.read if trial.reads else row.money)]
     if not trial.reads:
-        assert trial.requests == 1
         assert set(trial.effects) == {row.effects}
         assert all(isinstance(error, OutcomeUnknownError) for error in told.errors if error)
     if told.result is not None:

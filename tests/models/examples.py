@@ -38,11 +38,11 @@ from gateway_async.models.payouts import (
 )
 from gateway_async.models.values import converter_of, to_amount, to_number
 
-CARD = "4111111111111111"
-SECURITY_CODE = "9753"
-TOKEN = "tok-5ecret"
-COOKIE = "c00kie-5ecret"
-CAVV = "cavv-5ecret"
+CARD = "4929618044173051"
+SECURITY_CODE = "9137"
+TOKEN = "token-for-a-card-" + "Qx7" * 40
+COOKIE = "fraud-cookie-Wv55"
+CAVV = "AAABBEg0VhI0VniQEjRWAAAAAAA="
 SECRETS = (CARD, SECURITY_CODE, TOKEN, COOKIE, CAVV)
 
 _Model = TypeVar("_Model")

@@ -82,11 +82,13 @@ def _copy(project: Path, target: Path) -> None:
 def main() -> int:
     """Run the command; exit code 1 where a rule is not missed, or a check fails without reason."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("words", nargs="*", help="only rules whose text or place has all of these")
+    parser.add_argument("words", nargs="*", help="only rules whose text, place or guard has all")
     parser.add_argument("--jobs", type=int, default=2, help="how many at once")
     options = parser.parse_args()
     mutants = [
-        one for one in MUTANTS if all(word in f"{one.rule} {one.place}" for word in options.words)
+        one
+        for one in MUTANTS
+        if all(word in f"{one.rule} {one.place} {one.guard}" for word in options.words)
     ]
     with TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         project = Path(folder)  # as it is now, whatever is edited meanwhile

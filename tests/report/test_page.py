@@ -29,9 +29,8 @@ from gateway_async import (
 )
 from gateway_async.report import Latencies, Report, render
 from gateway_async.sandbox import faults
-from tests.orders import client_of, orders_for
+from tests.orders import client_of, orders_for, payout_request
 from tests.report.runs import HEAD, HOSTILE, KINDLY, LOST, hostile, night, outcomes, refund
-from tests.secrets.data import payout_request
 
 if TYPE_CHECKING:
     from gateway_async import GatewayError

@@ -6,58 +6,47 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from gateway_async import GatewayError, OutcomeUnknownError
-from tests.secrets.data import CARD, CODE, SIGNER_SECRET
-from tests.secrets.dragnet import Dragnet
+from gateway_async import GatewayError
+from tests.models.examples import CARD, SECURITY_CODE
+from tests.support.dragnet import SIGNER_SECRET, Dragnet
 
 SIGNATURE = "f00dfeed" * 8
 SPACED = " ".join(CARD[start : start + 4] for start in range(0, 16, 4))
 
 
 @attrs.frozen
-class Talkative:
-    secret: str
-
-
-@attrs.frozen
-class Pickled:
-    secret: str = attrs.field(repr=False)
-
-
-def raised(secret: str) -> GatewayError:
-    def fail(text: str) -> None:
-        raise OutcomeUnknownError(f"lost, {len(text)} characters long")
-
-    with pytest.raises(GatewayError) as caught:
-        fail(secret)
-    return caught.value
+class Holder:
+    shown: str
+    hidden: str = attrs.field(default="", repr=False)
 
 
 def chained(secret: str) -> GatewayError:
+    """Return an error that hides another, one of whose frames has a secret."""
+
+    def fail(text: str) -> None:
+        raise GatewayError(f"lost, {len(text)} characters long")
+
     error = GatewayError("outer")
-    error.__context__ = raised(secret)
-    error.__suppress_context__ = True
+    with pytest.raises(GatewayError) as caught:
+        fail(secret)
+    error.__context__, error.__suppress_context__ = caught.value, True
     return error
 
 
-@pytest.mark.parametrize(
-    ("catch", "labels"),
-    [
-        *(
-            (lambda net, secret=secret: net.add("text", f"<{secret}>"), ["text"])
-            for secret in (CARD, SPACED, CODE, SIGNER_SECRET, SIGNATURE)
-        ),
-        (lambda net: net.catch_error("error", raised(CARD)), ["traceback", "rich"]),
-        (lambda net: net.catch_error("error", chained(CARD)), ["traceback", "rich"]),
-        (lambda net: net.catch_object("repr", Talkative(CARD)), ["repr"]),
-        (lambda net: net.catch_object("object", Pickled(CARD)), ["pickled"]),
-        (
-            lambda net: net.handle(logging.makeLogRecord({"msg": "sent %s", "args": (CARD,)})),
-            ["log"],
-        ),
-    ],
-)
-def test_a_secret_is_found(catch: Callable[[Dragnet], None], labels: list[str]) -> None:
+CATCHES: list[tuple[Callable[[Dragnet], object], list[str]]] = [
+    *(
+        (lambda net, secret=secret: net.add("text", f"<{secret}>"), ["text"])
+        for secret in (CARD, SPACED, SECURITY_CODE, SIGNER_SECRET, SIGNATURE)
+    ),
+    (lambda net: net.catch("error", chained(CARD)), ["traceback", "rich"]),
+    (lambda net: net.catch("object", Holder(CARD)), ["Holder"]),
+    (lambda net: net.catch("object", Holder("", CARD)), ["pickled"]),
+    (lambda net: net.handle(logging.makeLogRecord({"msg": "%s", "args": (CARD,)})), ["log"]),
+]
+
+
+@pytest.mark.parametrize(("catch", "labels"), CATCHES)
+def test_a_secret_is_found(catch: Callable[[Dragnet], object], labels: list[str]) -> None:
     net = Dragnet()
     net.signatures.add(SIGNATURE)
     catch(net)
@@ -67,5 +56,6 @@ def test_a_secret_is_found(catch: Callable[[Dragnet], None], labels: list[str]) 
 
 def test_four_digits_of_something_else_are_not_found() -> None:
     net = Dragnet()
-    net.add("here", f"<object at 0x7f{CODE}0>, 0.{CODE} seconds, Task-{CODE}")
+    code = SECURITY_CODE
+    net.add("here", f"<object at 0x7f{code}0>, 0.{code} seconds, Task-{code}")
     assert net.hits() == []
