@@ -1,23 +1,22 @@
 """`reconcile`, and the `Reconciliation` that it returns: to be awaited or streamed, once.
 
-One worker takes entries in, looks them up and compares them. An entry that was taken in is settled
-exactly once, whatever happens, and no more entries than one window are between the ledger and the
-comparison. Look-ups move no money, so leaving waits for none.
+A window of entries is taken in, looked up and compared, then the next. An entry that was taken in
+is settled exactly once, whatever happens. Look-ups move no money, so leaving waits for none.
 """
 
 import asyncio
 import contextlib
 import functools
+import inspect
 import math
-from collections import Counter
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Coroutine, Generator, Mapping
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
-from gateway_async.batching.batch import Streamable, check_size
+from gateway_async.batching.batch import check_size
 from gateway_async.batching.feed import check_orders, open_source, refusal
-from gateway_async.batching.runner import Runner
 from gateway_async.client import GatewayClient
 from gateway_async.errors import (
     ConfigurationError,
@@ -30,25 +29,24 @@ from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS
 from gateway_async.reconciliation.differences import Case, Difference, LedgerEntry, compare
 from gateway_async.reconciliation.summary import Books, ReconciliationResult, Summary
+from gateway_async.session import Gate
 from gateway_async.settings import check_instance, checked_count
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Collection, Iterable
+    from typing import TypeGuard
 
     from gateway_async.batching.batch import Batch
-    from gateway_async.batching.feed import Source
     from gateway_async.batching.results import Outcome
     from gateway_async.models.orders import OrderRef
     from gateway_async.settings import BatchPolicy
 
-    Answers = Mapping[OrderRef, Outcome[OrderRef, Any]]
-
-DEFAULT_WINDOW = 1000
+DEFAULT_WINDOW = 1600
 _ANSWERED = (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
 _COMPARED_AT_ONCE = 200
 
 
-class Reconciliation(Streamable[Difference, ReconciliationResult]):
+class Reconciliation(Coroutine[Any, Any, ReconciliationResult], AsyncIterator[Difference]):
     """One comparison of a ledger with the gateway's records.
 
     ``await reconciliation`` gives the `ReconciliationResult`. ``async with reconciliation``
@@ -56,6 +54,37 @@ class Reconciliation(Streamable[Difference, ReconciliationResult]):
     memory. Leaving early, or being cancelled, looks up nothing more and waits for nothing; the
     entries that were taken in by then and not compared are unanswered.
     """
+
+    def __init__(
+        self,
+        gateway: GatewayClient,
+        ledger: object,
+        make_case: "Callable[..., Case]",
+        policy: "BatchPolicy",
+        window: int,
+    ) -> None:
+        self._gateway = gateway
+        self._ledger = ledger
+        self._make_case = make_case
+        self._policy = policy
+        self._size = window
+        self._books = Books()
+        self._ready: deque[Difference] = deque()
+        self._failure: Exception | None = None
+        self._unanswered: Counter[str] = Counter()
+        self._result: ReconciliationResult | None = None
+        self._whole = self._complete()  # of which Python says if it was never awaited, or twice
+
+    @property
+    def result(self) -> ReconciliationResult:
+        """All of it, once it is over.
+
+        Raises:
+            RuntimeError: Before that.
+        """
+        if self._result is None:
+            raise RuntimeError(f"{self!r} has no result yet: await it, or leave its `async with`")
+        return self._result
 
     @property
     def summary(self) -> Summary:
@@ -69,7 +98,179 @@ class Reconciliation(Streamable[Difference, ReconciliationResult]):
     @property
     def progress(self) -> Summary:
         """How far it has come; all zeros before it was started."""
-        return self._run.progress if self._run is not None else Books().summary()
+        return self._books.summary()
+
+    def __repr__(self) -> str:
+        return f"<Reconciliation: {self.progress.entries} entries{' so far' * (not self._result)}>"
+
+    # As a coroutine
+
+    def __await__(self) -> Generator[Any, Any, ReconciliationResult]:
+        return self._whole.__await__()
+
+    def send(self, value: Any) -> Any:  # noqa: ANN401  # as Coroutine.send
+        """Resume it, as for any coroutine."""
+        return self._whole.send(value)
+
+    def throw(self, *error: Any) -> Any:  # noqa: ANN401  # as Coroutine.throw
+        """Raise an error inside it, as for any coroutine."""
+        return self._whole.throw(*error)
+
+    def close(self) -> None:
+        """Give it up, as for any coroutine."""
+        self._whole.close()
+
+    async def _complete(self) -> ReconciliationResult:
+        self._start()
+        try:
+            while await self._advance():
+                pass
+        except asyncio.CancelledError as cancelled:
+            cancelled.outcome = await self._end()  # type: ignore[attr-defined]  # as for a batch
+            raise
+        finally:
+            await self._end()
+        if self._failure is not None:
+            raise self._failure
+        return self.result
+
+    # As a stream
+
+    async def __aenter__(self) -> Self:
+        if inspect.getcoroutinestate(self._whole) != inspect.CORO_CREATED:
+            raise RuntimeError(f"{self!r} can be used once")
+        self._whole.close()
+        self._start()
+        return self
+
+    async def __anext__(self) -> Difference:
+        while not self._ready:
+            if self._result is not None or not await self._advance():
+                await self._end()
+                raise self._failure or StopAsyncIteration
+        return self._ready.popleft()
+
+    async def __aexit__(self, *failure: object) -> None:
+        await self._end()
+
+    # Window by window
+
+    def _start(self) -> None:
+        """Check a collection whole, and begin.
+
+        Raises:
+            InvalidOrderError: If any entry of a collection is wrong; nothing is looked up.
+        """
+        self._source = source = open_source(self._ledger)
+        entries = source.collection or ()
+        wrong = {n: _no_entry(n, e) for n, e in enumerate(entries) if not _is_entry(e)}
+        if wrong:
+            text = f"of {len(entries)} ledger entries are wrong, so nothing was looked up"
+            raise refusal(wrong, text)
+        seconds = self._policy.deadline_seconds or math.inf
+        self._gate = Gate(deadline=asyncio.get_running_loop().time() + seconds)
+
+    async def _advance(self) -> bool:
+        """Take a window in, look it up and compare it; return whether there may be another."""
+        source, gate = self._source, self._gate
+        if source.ended or self._failure or (source.waits and gate.is_too_late):
+            return False
+        window: list[tuple[int, LedgerEntry]] = []
+        compared = None
+        error: GatewayError = NotSentError("nothing was asked: the reconciliation was left")
+        try:
+            await self._fill(window)
+            if (reason := gate.stop_reason) is not None:
+                error = NotSentError(f"nothing was asked: {reason}")
+            elif window:
+                error = OutcomeUnknownError("no answer was waited for: the call was cancelled")
+                compared = await self._compare(window)
+        finally:
+            if compared is None:
+                cases = [self._make_case(index=n, entry=one, error=error) for n, one in window]
+                compared = [(case, compare(case)) for case in cases]
+            self._ready += self._books.settle(compared)
+        await asyncio.sleep(0)  # a long ledger must not keep others from running
+        return True
+
+    async def _fill(self, window: list[tuple[int, LedgerEntry]]) -> None:
+        """Take entries in until the window is full; a ledger is waited for until the deadline.
+
+        What is no entry, and what the ledger raises, is kept until the entries before it are seen.
+        """
+        source, deadline = self._source, self._gate.deadline
+        has_limit = source.waits and deadline < math.inf
+        try:
+            async with asyncio.timeout_at(deadline if has_limit else None) as limit:
+                while len(window) < self._size and not source.ended:
+                    for index, entry in zip(*await source.pull(1), strict=True):
+                        if not _is_entry(entry):
+                            raise _no_entry(index, entry)  # noqa: TRY301  # caught as the ledger's
+                        window.append((index, entry))
+                    source.raise_again()
+        except Exception as error:  # noqa: BLE001  # raised once what came before it is compared
+            self._failure = None if limit.expired() else error
+
+    async def _compare(
+        self, window: list[tuple[int, LedgerEntry]]
+    ) -> "list[tuple[Case, tuple[Difference, ...]]]":
+        """Look a window up, and compare each entry with what was found."""
+        refs = dict.fromkeys(entry.ref for _, entry in window)
+        payments = await self._ask(self._gateway.query, refs)
+        refunds = await self._ask(self._gateway.search_refunds, refs)
+        compared = []
+        for number, (index, entry) in enumerate(window):
+            found = _listed(payments[entry.ref], refunds[entry.ref])
+            case = self._make_case(index=index, entry=entry, **found)
+            compared.append((case, compare(case)))
+            if number % _COMPARED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return compared
+
+    async def _ask(
+        self, look_up: "Callable[..., Batch[OrderRef, Any]]", refs: "Iterable[OrderRef]"
+    ) -> "Mapping[OrderRef, Outcome[OrderRef, Any]]":
+        """Look every reference up.
+
+        After `stop_after_unknown` requests of one kind in a row without an answer, nothing more is
+        asked. A reference that cannot be asked for is no missing answer.
+        """
+        left = self._gate.deadline - asyncio.get_running_loop().time()
+        deadline = None if math.isinf(left) else max(left, 1e-6)
+        policy = attrs.evolve(
+            self._policy, deadline_seconds=deadline, drain_seconds=0, duplicates="allow"
+        )
+        # An iterator, since one reference that cannot be asked for would refuse a whole list.
+        batch = look_up(iter(refs), policy=policy)
+        try:
+            async with batch:
+                answers = {outcome.order: outcome async for outcome in batch}
+        finally:
+            self._books.requests += batch.progress.requests
+        self._books.unexpected += batch.result.unexpected.count
+        asked = [o for o in answers.values() if not isinstance(o.error, InvalidOrderError)]
+        name = look_up.__name__
+        if not asked or any(outcome.status in _ANSWERED for outcome in asked):
+            self._unanswered[name] = 0
+            return answers
+        self._unanswered[name] += max(batch.progress.requests, 1)
+        if self._unanswered[name] >= self._policy.stop_after_unknown:
+            self._gate.stop(
+                f"{self._unanswered[name]} requests in a row had no answer (stop_after_unknown)"
+            )
+        return answers
+
+    async def _end(self) -> ReconciliationResult:
+        """Keep what was not yielded, and close the ledger, if it was not taken to its end."""
+        if self._result is None:
+            self._books.exhausted = self._source.ended
+            self._result = ReconciliationResult(
+                differences=tuple(self._ready), summary=self._books.summary()
+            )
+            self._ready.clear()
+            if not self._source.ended:
+                await self._source.aclose()
+        return self._result
 
 
 def reconcile(  # noqa: PLR0913  # one keyword a setting
@@ -96,8 +297,8 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
         refund_statuses: By `refund_status`, whether such a refund gave money back; ``{"1": True}``
             if nothing is said. A refund with another status is an "unreadable" difference.
         policy: How the look-ups are run, the client's own unless it is given: `concurrency` is for
-            both kinds together, `deadline_seconds` for the whole of it, and `stop_after_unknown`
-            for each kind.
+            the look-ups of one kind, which are made before those of the other, `deadline_seconds`
+            for the whole of it, and `stop_after_unknown` for each kind.
         window: Entries that are taken in, looked up and compared together. Entries of the same
             reference in one window share their look-ups.
 
@@ -115,12 +316,7 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
     make_case = functools.partial(
         Case, states=_words(states), refund_statuses=_meanings(refund_statuses)
     )
-    size = checked_count("window", window)
-
-    async def open_run() -> _Run:
-        return _Run(gateway, open_source(ledger), make_case, policy, size)
-
-    return Reconciliation("of a ledger", open_run)
+    return Reconciliation(gateway, ledger, make_case, policy, checked_count("window", window))
 
 
 def _words(states: Any) -> dict[str, frozenset[str]] | None:  # noqa: ANN401  # anything may be given
@@ -150,176 +346,8 @@ def _meanings(statuses: Any) -> dict[str, bool]:  # noqa: ANN401  # the same
     )
 
 
-class _Run(Runner):
-    """A reconciliation under way."""
-
-    def __init__(
-        self,
-        gateway: GatewayClient,
-        source: "Source",
-        make_case: "Callable[..., Case]",
-        policy: "BatchPolicy",
-        size: int,
-    ) -> None:
-        super().__init__(LedgerEntry, policy)
-        self.results = self._books = Books()  # type: ignore[assignment]  # differences, not outcomes
-        self._gateway = gateway
-        self._source = source
-        self._make_case = make_case
-        self._size = size
-        self._window: list[tuple[int, LedgerEntry]] = []
-        self._is_asked = False
-        self._unanswered: Counter[str] = Counter()
-
-    @property
-    def progress(self) -> Summary:  # type: ignore[override]  # entries, not orders
-        """How far it has come."""
-        return self._books.summary()
-
-    async def start(self, *, streamed: bool = False) -> None:
-        """Check a collection whole, then start the worker.
-
-        Raises:
-            InvalidOrderError: If any entry of a collection is wrong; nothing is looked up.
-        """
-        self.streamed = streamed
-        entries = self._source.collection or ()
-        wrong = {
-            n: _no_entry(n, e) for n, e in enumerate(entries) if not isinstance(e, LedgerEntry)
-        }
-        if wrong:
-            text = f"of {len(entries)} ledger entries are wrong, so nothing was looked up"
-            raise refusal(wrong, text)
-        self._start_worker(self._work(), "reconciliation", self._workers)
-
-    def add_unsent(self) -> None:
-        """Record, once the worker has ended, what was taken in and not looked up."""
-        self._refuse(self.gate.stop_reason or "the reconciliation ended before")
-
-    @property
-    def _is_exhausted(self) -> bool:
-        return self._source.ended
-
-    async def close_input(self) -> None:
-        """Close the input, if it was not taken to its end."""
-        if not self._source.ended:
-            await self._source.aclose()
-
-    def _end_unsent(self) -> None:
-        self.abandon()
-
-    # What the worker does
-
-    async def _work(self) -> None:
-        while not (self._source.ended or self._is_leaving):
-            if self._source.waits and self.gate.is_too_late:
-                return
-            if self.streamed and self._books.finished:
-                await self.change()
-                continue
-            try:
-                await self._fill()
-            finally:  # what came before a bad entry is compared all the same
-                await self._settle()
-
-    async def _fill(self) -> None:
-        """Take entries in until the window is full; a ledger is waited for until the deadline.
-
-        Raises:
-            InvalidOrderError: At something that is no entry.
-            BaseException: What the ledger raises.
-        """
-        deadline = self.gate.deadline if self._source.waits else math.inf
-        try:
-            async with asyncio.timeout_at(None if math.isinf(deadline) else deadline) as limit:
-                while len(self._window) < self._size and not self._source.ended:
-                    for index, entry in zip(*await self._source.pull(1), strict=True):
-                        if not isinstance(entry, LedgerEntry):
-                            raise _no_entry(index, entry)
-                        self._window.append((index, entry))
-                    self._source.raise_again()
-        except TimeoutError:
-            if not limit.expired():
-                raise
-
-    async def _settle(self) -> None:
-        """Look the window up, compare it, and keep what was found."""
-        reason = self.gate.stop_reason
-        if reason is None and self._window:
-            self._is_asked = True
-            answers = await self._look_up()
-            compared = []
-            for number, (index, entry) in enumerate(self._window):
-                listed = _listed(*(one[entry.ref] for one in answers))
-                case = self._make_case(index=index, entry=entry, **listed)
-                compared.append((case, compare(case)))
-                if number % _COMPARED_AT_ONCE == 0:
-                    await asyncio.sleep(0)
-            self._window, self._is_asked = [], False
-            self._books.settle(compared)
-        else:
-            self._refuse(reason or "")
-            await asyncio.sleep(0)  # a long ledger must not keep others from running
-        self.changed.set()
-
-    def _refuse(self, reason: str) -> None:
-        error: GatewayError = NotSentError(f"nothing was asked: {reason}")
-        if self._is_asked:
-            error = OutcomeUnknownError(f"no answer was waited for: {reason}")
-        window, self._window = self._window, []
-        cases = [self._make_case(index=index, entry=one, error=error) for index, one in window]
-        self._books.settle([(case, compare(case)) for case in cases])
-
-    async def _look_up(self) -> "tuple[Answers, Answers]":
-        """Look up the transactions and the refunds of the window, together if policy allows."""
-        query, search = self._gateway.query, self._gateway.search_refunds
-        half = self._policy.concurrency // 2
-        if half == 0:
-            return await self._ask(query, 1), await self._ask(search, 1)
-        try:
-            async with asyncio.TaskGroup() as group:
-                transactions = group.create_task(self._ask(query, self._policy.concurrency - half))
-                refunds = group.create_task(self._ask(search, half))
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
-        return transactions.result(), refunds.result()
-
-    async def _ask(
-        self, look_up: "Callable[..., Batch[OrderRef, Any]]", concurrency: int
-    ) -> "Answers":
-        """Look every reference of the window up.
-
-        After `stop_after_unknown` requests of one kind in a row without an answer, nothing more is
-        asked. A reference that cannot be asked for is no missing answer.
-        """
-        left = self.gate.deadline - asyncio.get_running_loop().time()
-        policy = attrs.evolve(
-            self._policy,
-            concurrency=concurrency,
-            deadline_seconds=None if math.isinf(left) else max(left, 1e-6),
-            drain_seconds=0,
-            duplicates="allow",
-        )
-        # An iterator, since one reference that cannot be asked for would refuse a whole list.
-        refs = iter({entry.ref: None for _, entry in self._window})
-        batch = look_up(refs, policy=policy)
-        try:
-            async with batch:
-                answers = {outcome.order: outcome async for outcome in batch}
-        finally:
-            self._books.requests += batch.progress.requests
-        self._books.unexpected += batch.result.unexpected.count
-        asked = [o for o in answers.values() if not isinstance(o.error, InvalidOrderError)]
-        name = look_up.__name__
-        if not asked or any(outcome.status in _ANSWERED for outcome in asked):
-            self._unanswered[name] = 0
-            return answers
-        self._unanswered[name] += max(batch.progress.requests, 1)
-        if self._unanswered[name] >= self._policy.stop_after_unknown:
-            self.gate.stop(
-                f"{self._unanswered[name]} requests in a row had no answer (stop_after_unknown)"
-            )
-        return answers
+def _is_entry(entry: object) -> "TypeGuard[LedgerEntry]":
+    return isinstance(entry, LedgerEntry)
 
 
 def _listed(*answers: "Outcome[OrderRef, Any]") -> dict[str, Any]:

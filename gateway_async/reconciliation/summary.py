@@ -3,7 +3,7 @@
 Every entry that was taken in is counted once: matched, differing or unanswered.
 """
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, localcontext
 from itertools import chain
@@ -14,6 +14,8 @@ import attrs
 from gateway_async.reconciliation.differences import KINDS, Difference, exact_context, is_summable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from gateway_async.reconciliation.differences import Case
 
 _NOTHING = Decimal(0)
@@ -128,29 +130,17 @@ class ReconciliationResult(Sequence[Difference]):
         return self.differences[position]
 
 
-class Found(tuple[Difference, ...]):
-    """Differences that are kept together until they are taken."""
-
-    __slots__ = ()
-
-    def outcomes(self) -> list[Difference]:
-        """Return the differences, as a chunk of a batch returns its outcomes."""
-        return list(self)
-
-
 class Books:
-    """Counts everything, and keeps the differences that were not yet taken.
+    """Counts everything.
 
     Attributes:
-        finished: Differences that were found and not yet taken.
         exhausted: Whether the ledger was taken to its end.
         requests: Requests of which something was sent.
         unexpected: Records that were listed and not asked for.
     """
 
     def __init__(self) -> None:
-        self.finished: deque[Found] = deque()
-        self.exhausted: bool = False
+        self.exhausted = False
         self.requests = self.unexpected = 0
         self._entries = Counter(matched=0, differing=0, unanswered=0)
         self._kinds: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
@@ -158,9 +148,10 @@ class Books:
             lambda: attrs.asdict(CurrencyTotals())
         )
 
-    def settle(self, compared: "Sequence[tuple[Case, Sequence[Difference]]]") -> None:
-        """Note what was found of some entries, each of which is settled once."""
-        found: list[Difference] = []
+    def settle(
+        self, compared: "Iterable[tuple[Case, Sequence[Difference]]]"
+    ) -> "Iterator[Difference]":
+        """Count some entries, each of which is settled once; return what was found of them."""
         with localcontext(exact_context()):
             for case, differences in compared:
                 kinds = Counter(difference.kind for difference in differences)
@@ -168,14 +159,7 @@ class Books:
                 state = "unanswered" if kinds["unanswered"] else "differing" if kinds else "matched"
                 self._entries[state] += 1
                 self._add_up(case)
-                found += differences
-        if found:
-            self.finished.append(Found(found))
-
-    def put_back(self, differences: Sequence[Difference]) -> None:
-        """Keep differences that are counted and were taken, and not yielded."""
-        if differences:
-            self.finished.appendleft(Found(differences))
+        return chain.from_iterable(differences for _, differences in compared)
 
     def _add_up(self, case: "Case") -> None:
         entry, own = case.entry, case.entry.currency
@@ -205,9 +189,3 @@ class Books:
             requests=self.requests,
             exhausted=self.exhausted,
         )
-
-    def result(self, *, exhausted: bool) -> ReconciliationResult:
-        """Return all of it."""
-        self.exhausted = exhausted
-        kept = tuple(chain.from_iterable(self.finished))
-        return ReconciliationResult(differences=kept, summary=self.summary())

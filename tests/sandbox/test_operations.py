@@ -47,7 +47,7 @@ async def test_a_refund_is_carried_out_each_time_while_money_is_left(merchant: M
     assert (merchant.effects(order), ledger.refusals("refund", order.transaction_id)) == ([2], 1)
     booked = ledger.transaction(order.transaction_id)
     assert booked.refunded_amount == Decimal("8.00")
-    assert [(refund.amount, refund.reason) for refund in booked.refunds] == [(4, "returned")] * 2
+    assert [one.reason for one in booked.refunds] == ["returned"] * 2
 
 
 @pytest.mark.parametrize(
