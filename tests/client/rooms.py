@@ -4,10 +4,7 @@
 """
 
 import asyncio
-import csv
-import os
 import sys
-from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,10 +13,9 @@ from gateway_async import BatchPolicy, GatewayClient, Journal
 from gateway_async.operations import OPERATIONS
 from gateway_async.sandbox import Sandbox, SeededOrder
 from gateway_async.sandbox.faults import DropReply
+from tests.cli.running import COLUMNS, run_installed, statuses, write
 from tests.memory import MemoryTransport, client_over
 from tests.orders import client_of, orders_for
-
-COMMAND = (sys.executable, "-P", "-c", "from gateway_async.cli import main; main()")
 
 
 def client(sandbox: Sandbox) -> GatewayClient:
@@ -30,40 +26,9 @@ def journal_in(folder: Path) -> Journal:
     return Journal.open(f"sqlite:///{folder}/jobs.db")
 
 
-async def command(sandbox: Sandbox, *words: object) -> tuple[int | None, str]:
-    """Run a command to its end; return its exit code and all that it says."""
-    environment = {
-        **os.environ,
-        "GATEWAY_BASE_URL": sandbox.base_url,
-        "GATEWAY_MERCHANT_ID": sandbox.merchant_id,
-        "GATEWAY_ACCOUNT_ID": sandbox.account_id,
-        "GATEWAY_SECRET": sandbox.secret,
-        "COLUMNS": "200",
-    }
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
-        *map(str, words),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        env=environment,
-    )
-    said, _ = await process.communicate()
-    return process.returncode, said.decode()
-
-
-def write(path: Path, fields: Sequence[dict[str, str]]) -> Path:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fields[0])
-        writer.writeheader()
-        writer.writerows(fields)
-    return path
-
-
 def texts_of(seeded: SeededOrder, **more: str) -> dict[str, str]:
     """Return the fields of an order as a file has them."""
-    names = ("transaction_id", "order_no", "currency", "amount")
-    return {**{name: str(getattr(seeded, name)) for name in names}, **more}
+    return {**{name: str(getattr(seeded, name)) for name in COLUMNS}, **more}
 
 
 async def keep_refunds(folder: Path) -> None:
@@ -95,14 +60,11 @@ async def show_the_operation(folder: Path) -> None:
         assert sandbox.requests["adjust"] == 4
 
         out = folder / "out.csv"
-        code, said = await command(
-            sandbox, "adjust", write(folder / "orders.csv", fields), "--out", out, "--yes"
-        )
-        assert code == 0, said
-        with out.open(newline="") as file:
-            assert {line["status"] for line in csv.DictReader(file)} == {"succeeded"}
-        code, said = await command(sandbox, "--help")
-        assert "Adjust orders." in said
+        path = write(folder / "orders.csv", [*fields[0]], [[*one.values()] for one in fields])
+        ended = await run_installed(sandbox, "adjust", path, "--out", out, "--yes")
+        assert ended.code == 0, ended
+        assert statuses(out) == {"succeeded": 6}
+        assert "Adjust orders." in (await run_installed(sandbox, "--help")).stdout
         for order in orders:
             assert sandbox.ledger.effects("adjust", order.transaction_id) == 3
 
@@ -113,17 +75,15 @@ async def show_the_field(folder: Path) -> None:
         earlier: Any = [outcome.order async for outcome in journal.outcomes("before")]
         assert [order.refund_note for order in earlier] == [""] * 3
         seeded = sandbox.seed(3, status="captured")
-        more = {"refund_fee": Decimal("0.50"), "refund_note": "torn"}
-        orders = orders_for("refund", seeded, **more)
+        orders = orders_for("refund", seeded, refund_fee=Decimal("0.50"), refund_note="torn")
         assert (await gateway.refund(orders, job=journal.job("after"))).ok
         kept = await gateway.resume(journal.job("after"))
         assert [outcome.order for outcome in kept] == orders
         assert isinstance(kept[0].order.refund_fee, Decimal)
         fields = texts_of(seeded[0], refund_amount="1.00", refund_note="torn at the seam")
-        path = write(folder / "refunds.csv", [fields])
-        code, said = await command(sandbox, "refund", path, "--dry-run")
-        assert code == 0, said
-        assert '"refund_note":"torn at the seam"' in said, said
+        path = write(folder / "refunds.csv", [*fields], [[*fields.values()]])
+        ended = await run_installed(sandbox, "refund", path, "--dry-run")
+        assert '"refund_note":"torn at the seam"' in ended.stdout, ended
         wire = MemoryTransport()
         assert (await client_over(wire).refund(orders)).ok
         sent = wire.asked[0].fields["refund_orders"]

@@ -9,88 +9,81 @@ import pytest
 from gateway_async import (
     ApmPayment,
     Dialect,
-    DirectPayment,
     GatewayClient,
-    OrderRef,
     OutcomeUnknownError,
-    PayoutRequest,
     RejectedError,
     ReplyUnreadableError,
     RetryPolicy,
 )
 from tests.memory import Asked, MemoryTransport, client_over
-from tests.orders import CARD, PAYMENT, REQUEST_ID, refunds
+from tests.orders import PAYMENT, direct_payment, payout_request, references, refunds
 
 Call = Callable[[GatewayClient], Awaitable[Any]]
-PAYOUT = PayoutRequest(request_id=REQUEST_ID, payment_amount="9.90", payment_currency="EUR")
 SINGLES: dict[str, Call] = {
-    "pay_direct": lambda gateway: gateway.pay_direct(DirectPayment(**PAYMENT, **CARD)),
+    "pay_direct": lambda gateway: gateway.pay_direct(direct_payment()),
     "pay_apm": lambda gateway: gateway.pay_apm(ApmPayment(**PAYMENT, payment_method="pix")),
-    "payout": lambda gateway: gateway.payout(PAYOUT),
+    "payout": lambda gateway: gateway.payout(payout_request()),
 }
-BATCHES: dict[str, Call] = {
+CALLS: dict[str, Call] = {
+    **SINGLES,
     "refund": lambda gateway: gateway.refund(refunds(1)),
-    "query": lambda gateway: gateway.query([OrderRef(transaction_id="T1")]),
-    "payouts": lambda gateway: gateway.payouts([PAYOUT]),
+    "query": lambda gateway: gateway.query(references(1)),
+    "payouts": lambda gateway: gateway.payouts([payout_request()]),
+    "page": lambda gateway: gateway.recent_transactions(),
 }
-PAGES: dict[str, Call] = {"page": lambda gateway: gateway.recent_transactions()}
+
+
+def as_xml(fields: dict[str, Any]) -> bytes:
+    inner = "".join(f"<{name}>{text}</{name}>" for name, text in fields.items())
+    return f"<respon>{inner}</respon>".encode()
 
 
 def right(asked: Asked, **changes: Any) -> bytes:
     """Return the reply that says that all was done, with some fields changed."""
     if asked.operation.name in ("pay_direct", "pay_apm"):
-        fields = {**asked.fields, "order_status": "1", "transaction_id": "T1", **changes}
-        inner = "".join(f"<{name}>{text}</{name}>" for name, text in fields.items())
-        return f"<respon>{inner}</respon>".encode()
-    if asked.operation.name == "payout":
-        return json.dumps({**asked.fields, "status": "COMPLETED", **changes}).encode()
+        return as_xml({**asked.fields, "order_status": "1", "transaction_id": "T1", **changes})
     return json.dumps(asked.done(**changes)).encode()
 
 
-def answering(**changes: Any) -> tuple[GatewayClient, MemoryTransport]:
-    """Return a client whose replies are right but for these fields."""
+async def error_of(call: str, **changes: Any) -> tuple[Exception | None, int]:
+    """Return what a call raises, or the error of a batch of one, and how often it was sent."""
     transport = MemoryTransport(lambda asked: right(asked, **changes))
     retry = RetryPolicy(attempts=3, first_pause_seconds=0)
-    return client_over(transport, retry=retry), transport
-
-
-async def error_of(call: Call, gateway: GatewayClient) -> Exception | None:
-    """Return what a single call raises, or the error of a batch of one."""
+    error = None
     try:
-        result = await call(gateway)
-    except OutcomeUnknownError as error:
-        return error
-    return next((outcome.error for outcome in result), None) if hasattr(result, "counts") else None
+        result = await CALLS[call](client_over(transport, retry=retry))
+        error = result[0].error if hasattr(result, "counts") else None
+    except OutcomeUnknownError as raised:
+        error = raised
+    return error, len(transport.asked)
 
 
-@pytest.mark.parametrize("name", ["merchant_id", "account_id"])
-@pytest.mark.parametrize("call", [*SINGLES, *BATCHES, *PAGES])
-async def test_a_reply_for_another_merchant_says_nothing(call: str, name: str) -> None:
-    gateway, transport = answering(**{name: "X2"})
-    error = await error_of({**SINGLES, **BATCHES, **PAGES}[call], gateway)
-    assert isinstance(error, ReplyUnreadableError)
-    assert f"the reply is for another {name}" in str(error)
-    assert "'X2'" in str(error)
-    assert len(transport.asked) == (3 if call in ("query", "page") else 1)
+@pytest.mark.parametrize("call", CALLS)
+async def test_a_reply_for_another_merchant_says_nothing(call: str) -> None:
+    for name in ("merchant_id", "account_id"):
+        error, sent = await error_of(call, **{name: "X2"})
+        assert isinstance(error, ReplyUnreadableError)
+        assert f"the reply is for another {name}" in str(error)
+        assert "'X2'" in str(error)
+        assert sent == (3 if call in ("query", "page") else 1)
 
 
 OURS: list[object] = [None, "", "  ", " M1 ", [], {}]
 NOT_OURS: list[object] = [["M1"], 7, True, {"id": "M1"}]
 
 
-@pytest.mark.parametrize("call", BATCHES)
+@pytest.mark.parametrize("call", ["refund", "query", "payouts"])
 async def test_an_owner_that_is_missing_or_empty_is_ours(call: str) -> None:
     for value in [*OURS, *NOT_OURS]:
-        gateway, _ = answering(merchant_id=value)
-        is_taken = await error_of(BATCHES[call], gateway) is None
-        assert is_taken is (value in OURS), value
+        error, _ = await error_of(call, merchant_id=value)
+        assert (error is None) is (value in OURS), value
 
 
 ECHOES: list[tuple[str, str, list[object], list[object]]] = [
     ("pay_direct", "amount", ["12.51"], [" 12.5 ", "12.50", ""]),
     ("pay_direct", "currency", ["USD"], ["eur"]),
     ("pay_direct", "order_no", ["N2"], []),
-    ("payout", "payment_amount", ["990", 99], [9.9, "9.9", "", None]),
+    ("payout", "payment_amount", ["2500", 99], [25.0, "25.0", "", None]),
     ("payout", "payment_currency", ["USD"], ["Eur", None]),
     ("payout", "request_id", ["x"], []),
 ]
@@ -102,15 +95,13 @@ async def test_an_echo_is_compared_with_the_request(
     call: str, field: str, others: list[object], alike: list[object]
 ) -> None:
     for value in others:
-        gateway, transport = answering(**{field: value})
-        error = await error_of(SINGLES[call], gateway)
+        error, sent = await error_of(call, **{field: value})
         assert type(error) is ReplyUnreadableError
         assert f"{field} was " in str(error)
         assert f"says {value}" in str(error)
-        assert len(transport.asked) == 1
+        assert sent == 1
     for value in alike:
-        gateway, _ = answering(**{field: value})
-        assert await error_of(SINGLES[call], gateway) is None
+        assert await error_of(call, **{field: value}) == (None, 1)
 
 
 @pytest.mark.parametrize("call", SINGLES)
@@ -119,10 +110,7 @@ async def test_a_reply_that_only_repeats_the_request_is_no_result(call: str) -> 
 
     def repeated(asked: Asked) -> bytes:
         fields = {**asked.fields, "return_status": "77", "return_message": "wrong signature"}
-        if asked.operation.name == "payout":
-            return json.dumps(fields).encode()
-        inner = "".join(f"<{name}>{text}</{name}>" for name, text in fields.items())
-        return f"<respon>{inner}</respon>".encode()
+        return json.dumps(fields).encode() if call == "payout" else as_xml(fields)
 
     transport = MemoryTransport(repeated)
     with pytest.raises(ReplyUnreadableError, match=r"does not say.*'77'.*'wrong signature'"):

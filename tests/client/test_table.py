@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway_async import ConfigurationError, GatewayClient
-from gateway_async.sandbox import Sandbox
 from tests.client import rooms
-from tests.orders import orders_for
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,20 +47,15 @@ FIELD = """    refund_note: str = ""
 """
 
 
-def copy_library(target: Path, **added: tuple[str, str]) -> Path:
-    """Copy the library, with text added behind other text of its modules."""
-    copy = target / "copy"
+def show(scene: str, folder: Path, **added: tuple[str, str]) -> None:
+    """Run a scene with a copy of the library that has text added behind other text."""
+    copy = folder / "copy"
     shutil.copytree(ROOT / "gateway_async", copy / "gateway_async")
     for name, (behind, text) in added.items():
         path = copy / "gateway_async" / f"{name.replace('__', '/')}.py"
         source = path.read_text()
         assert source.count(behind) == 1
         path.write_text(source.replace(behind, behind + text))
-    return copy
-
-
-def show(scene: str, copy: Path, folder: Path) -> None:
-    """Run a scene with a copy of the library."""
     environment = {**os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{ROOT}"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # several processes use the copy
     done = subprocess.run(  # noqa: S603  # this very interpreter
@@ -81,28 +73,17 @@ def show(scene: str, copy: Path, folder: Path) -> None:
 def test_an_eleventh_batch_operation_is_its_models_and_one_row(tmp_path: Path) -> None:
     orders = (ROOT / "gateway_async/models/orders.py").read_text()
     records = (ROOT / "gateway_async/models/records.py").read_text()
-    copy = copy_library(
+    show(
+        "show_the_operation",
         tmp_path,
         operations=("            REFUND,\n", ROW),
         models__orders=(orders[orders.index("class RefundOrder") :], ORDER),
         models__records=(records[records.index("class Page") :], RECORD),
     )
-    show("show_the_operation", copy, tmp_path)
 
 
 @pytest.mark.slow
 async def test_a_new_field_of_an_order_is_one_line(tmp_path: Path) -> None:
     await rooms.keep_refunds(tmp_path)
     behind = '    refund_reason: str = ""\n'
-    show("show_the_field", copy_library(tmp_path, models__orders=(behind, FIELD)), tmp_path)
-
-
-async def test_a_batch_by_name_is_that_of_the_operations_own_method(
-    sandbox: Sandbox, gateway: GatewayClient
-) -> None:
-    orders = orders_for("capture", sandbox.seed(2))
-    assert (await gateway.batch("capture", orders)).ok
-    assert (await gateway.batch("query", orders_for("query", sandbox.seed(2)))).ok
-    for name in ("adjust", "checkout"):
-        with pytest.raises(ConfigurationError, match=f"one of query, capture, .*got '{name}'"):
-            gateway.batch(name, orders)
+    show("show_the_field", tmp_path, models__orders=(behind, FIELD))
