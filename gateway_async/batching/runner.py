@@ -12,7 +12,8 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, Self
 
-from gateway_async.batching.baseline import SECONDS_AN_HOUR, Baseline
+from gateway_async.batching.alike import SECONDS_AN_HOUR
+from gateway_async.batching.baseline import Baseline
 from gateway_async.batching.feed import OrderFeed
 from gateway_async.batching.results import Results
 from gateway_async.batching.sender import Sender
@@ -33,7 +34,7 @@ from gateway_async.settings import BatchPolicy
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from gateway_async.batching.baseline import References
+    from gateway_async.batching.alike import References
     from gateway_async.batching.feed import Chunk
     from gateway_async.batching.recorder import IntentRecorder
     from gateway_async.batching.results import BatchResult, ChunkResult, Progress
