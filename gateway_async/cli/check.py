@@ -21,7 +21,7 @@ from importlib.resources import files
 from ipaddress import ip_address
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 from urllib.parse import urlsplit
 
 import attrs
@@ -30,7 +30,7 @@ from gateway_async.batching.results import Outcome
 from gateway_async.cli import options
 from gateway_async.cli.console import print_json, standard_output
 from gateway_async.cli.settings import Settings, default_path, to_toml
-from gateway_async.cli.tables import OutFile, out_file
+from gateway_async.cli.tables import out_file
 from gateway_async.client import DEFAULT_MAX_REPLY_BYTES
 from gateway_async.dialect import Dialect
 from gateway_async.errors import CertificateError, ConfigurationError, GatewayError
@@ -108,7 +108,7 @@ async def check(
     settings = gateway.settings()
     credentials = settings.credentials(os.environ, console.warn)
     refs = [OrderRef(**{name: value}) for name, value in given.items() if value is not None]
-    private: AbstractContextManager[OutFile | None] = contextlib.nullcontext()
+    private: AbstractContextManager[TextIO | None] = contextlib.nullcontext()
     if write is not None:
         if write == default_path(os.environ):
             with contextlib.suppress(OSError):  # the file then says that it cannot be written
@@ -117,9 +117,7 @@ async def check(
     with private as file:
         findings = await look(settings, credentials, refs)
         if file is not None:
-            file.end(write_config(settings))
-    if file is not None and file.problem:
-        raise ConfigurationError(f"--write: {file.problem}")
+            file.write(write_config(settings))
     code = exit_code(findings)
     if json:
         print_json({"exit_code": code, "findings": [attrs.asdict(one) for one in findings]})

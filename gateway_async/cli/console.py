@@ -1,20 +1,28 @@
 """What the command line says and shows: lines on standard error, progress, tables and JSON."""
 
+import asyncio
 import contextlib
 import json
 import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TextIO, cast
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from typing import Any, NamedTuple, TextIO, cast
 
 import attrs
 from rich.box import SIMPLE_HEAD
 from rich.console import Console as RichConsole
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
     TextColumn,
     TimeElapsedColumn,
@@ -79,6 +87,8 @@ class Console:
     rich: RichConsole = attrs.field(
         factory=lambda: plain_console(cast("TextIO", _Forgiving(sys.stderr)))
     )
+    _alike: dict[tuple[str, str], tuple[int, str]] = attrs.field(factory=dict, init=False)
+    """By logger and kind of warning, how many there were beyond the first, and the last."""
 
     @property
     def can_ask(self) -> bool:
@@ -117,7 +127,8 @@ class Console:
         Args:
             others: Names of loggers whose warnings are passed on in place of the library's.
         """
-        handler = _Handler(self)
+        handler = logging.Handler()
+        handler.emit = self._pass_on  # type: ignore[method-assign]  # all that a handler of ours does
         level, names = (logging.DEBUG, (_LOGGER,)) if self.is_verbose else (logging.INFO, _WAITS)
         levels = {one: one.level for one in map(logging.getLogger, names)}
         for name in others or (_LOGGER,):
@@ -131,120 +142,84 @@ class Console:
                 logging.getLogger(name).removeHandler(handler)
             for one, before in levels.items():
                 one.setLevel(before)
-            handler.sum_up()
+            self.sum_up()
 
-
-class _Handler(logging.Handler):
-    """Passes on the first record of each kind, and counts the others."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__()
-        self._console = console
-        self._seen: Counter[tuple[str, str]] = Counter()
-        self._last: dict[tuple[str, str], str] = {}
-
-    def emit(self, record: logging.LogRecord) -> None:
-        kind = record.name, str(record.msg)
-        self._seen[kind] += record.levelno >= logging.WARNING
-        if self._seen[kind] <= 1:
-            self._console.say(record.getMessage())
+    def _pass_on(self, record: logging.LogRecord) -> None:
+        kind, text = (record.name, str(record.msg)), record.getMessage()
+        if kind in self._alike:
+            self._alike[kind] = self._alike[kind][0] + 1, text
         else:
-            self._last[kind] = record.getMessage()
+            self.say(text)
+            if record.levelno >= logging.WARNING:
+                self._alike[kind] = 0, ""
 
     def sum_up(self) -> None:
-        """Say how many more of each kind there were, with the last of them."""
-        for kind, text in self._last.items():
-            more = self._seen[kind] - 1
-            self._console.say(f"{more:,} more of these, the last: {text}" if more > 1 else text)
+        """Say how many more warnings of each kind there were, with the last of them."""
+        for more, last in self._alike.values():
+            if more:
+                self.say(f"{more:,} more of these, the last: {last}" if more > 1 else last)
+        self._alike.clear()
 
 
 # Progress
 
 
-class Gauge:
-    """Counts what is finished, and shows it from time to time: as lines, or by a bar.
+class Gauge(NamedTuple):
+    """What is finished, by status, and what shows it at once."""
+
+    counts: Counter[str]
+    show: Callable[[], None]
+
+
+@contextlib.asynccontextmanager
+async def gauged(
+    console: Console, name: str, total: int, done: Callable[[], int] | None = None
+) -> AsyncIterator[Gauge]:
+    """Show progress while the block runs: a bar on a terminal, else a line from time to time.
 
     Args:
-        console: Where lines are said.
+        console: Where it is shown.
         name: What is counted.
         total: How many there are.
-        clock: Seconds that only grow.
-        bar: Shows how many are done, and the counts, in place of lines.
-
-    Attributes:
-        counts: How many have each status.
+        done: Returns how many are done, where not each of them has a status.
     """
-
-    def __init__(
-        self,
-        console: Console,
-        name: str,
-        total: int,
-        clock: Callable[[], float] = time.monotonic,
-        bar: Callable[[int, str], object] | None = None,
-    ) -> None:
-        self.counts: Counter[str] = Counter()
-        self._console, self._name, self._total = console, name, total
-        self._clock, self._bar = clock, bar
-        self._seconds = SECONDS_BETWEEN_LINES if bar is None else _SECONDS_BETWEEN_FRAMES
-        self._started = self._shown_at = clock()
-        self._done = 0
-
-    def advance(self, status: str) -> None:
-        """Note one order."""
-        self.counts[status] += 1
-        self.reach(self._done + 1)
-
-    def reach(self, done: int) -> None:
-        """Note how many orders are done, where they come without a status."""
-        self._done = done
-        self.tick()
-
-    def tick(self) -> None:
-        """Show how far it has come, if that was not shown just now."""
-        now = self._clock()
-        if now - self._shown_at >= self._seconds:
-            self._shown_at = now
-            self.show()
-
-    def show(self) -> None:
-        """Show how far it has come."""
-        order = [*STATUSES, *sorted({*self.counts} - {*STATUSES})]
-        listed = ", ".join(f"{self.counts[n]:,} {n}" for n in order if self.counts[n])
-        seconds = self._clock() - self._started
-        rate = f"{self._done / seconds if seconds > 0 else 0:,.0f}/s"
-        if self._bar is not None:
-            self._bar(self._done, f"{rate} {listed}")
-        else:
-            text = f"{self._name}: {self._done:,} of {self._total:,}, {rate}"
-            self._console.note(", ".join(filter(None, (text, listed))))
-
-
-@contextlib.contextmanager
-def gauged(console: Console, name: str, total: int) -> Iterator[Gauge]:
-    """Show progress while the block runs: a bar on a terminal, else a line from time to time."""
-    if not console.rich.is_terminal or console.is_quiet:
-        yield Gauge(console, name, total)
-        return
-    columns = (
+    counts, started = Counter[str](), time.monotonic()
+    bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
-        MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[counts]}"),
+        console=console.rich,
+        # Where standard output goes elsewhere, what a command prints must not end above the bar.
+        redirect_stdout=sys.stdout.isatty(),
+        disable=console.is_quiet or not console.rich.is_terminal,
     )
-    # Where standard output goes elsewhere, what a command prints must not end above the bar.
-    same = sys.stdout.isatty()
-    with Progress(*columns, console=console.rich, redirect_stdout=same) as progress:
-        task = progress.add_task(name, total=total, counts="")
+    task = bar.add_task(name, total=total)
 
-        def show(done: int, counts: str) -> None:
-            progress.update(task, completed=done, counts=counts)
+    def show() -> None:
+        count = counts.total() if done is None else done()
+        order = [*STATUSES, *sorted({*counts} - {*STATUSES})]
+        rate = f"{count / max(time.monotonic() - started, 0.001):,.0f}/s"
+        listed = [f"{counts[status]:,} {status}" for status in order if counts[status]]
+        text = ", ".join([f"{name}: {count:,} of {total:,}", rate, *listed])
+        if bar.disable:
+            console.note(text)
+        else:
+            bar.update(task, completed=count, description=text)
 
-        gauge = Gauge(console, name, total, bar=show)
-        yield gauge
-        gauge.show()
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(SECONDS_BETWEEN_LINES if bar.disable else _SECONDS_BETWEEN_FRAMES)
+            show()
+
+    with bar:
+        ticker = asyncio.create_task(tick())
+        try:
+            yield Gauge(counts, show)
+        finally:
+            ticker.cancel()
+            if not bar.disable:
+                show()
 
 
 # Tables

@@ -1,11 +1,12 @@
 """Jobs of a journal: which one a file is, how one is run, and `jobs`, which lists and decides."""
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TextIO
 from urllib.parse import urlsplit
 
 import attrs
@@ -17,14 +18,12 @@ from gateway_async.batching.batch import Batch
 from gateway_async.cli import options
 from gateway_async.cli.console import plain_table, print_json, standard_output
 from gateway_async.cli.orders import LAYOUTS, Layout, OrderFile, Totals
-from gateway_async.cli.outcomes import Reasons, rows_of, write_file, write_job
+from gateway_async.cli.outcomes import Kept, pages_of, write_file, write_job
 from gateway_async.cli.run import DONE, UNSETTLED, Run, Stop, collect, confirm
 from gateway_async.cli.settings import Settings
-from gateway_async.cli.tables import OutFile, out_file
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, JobNotFoundError
 from gateway_async.journal import Job, JobState, JobStatus
-from gateway_async.journal.rows import Row
 from gateway_async.settings import place_of_gateway
 from gateway_async.signing import Credentials
 
@@ -184,37 +183,31 @@ def run_job(
     Returns:
         The exit code.
     """
-    settings, console = run.settings, run.console
+    settings, console, reasons = run.settings, run.console, Kept()
     run.job = known.name
-    reasons = Reasons(total)
 
     def ask() -> None:
         if question and not known.is_done:
             confirm(console, f"{known.asked}: {question}", yes=yes)
         console.note(known.described + "; nothing is sent" * known.is_done)
 
-    async def work(_: OutFile, stop: Stop) -> None:
+    async def work(_: TextIO, stop: Stop) -> None:
         if known.is_done and not may_differ:
             run.has_begun = True
             return
-        async with (
-            settings.open_journal() as journal,
-            settings.client(credentials, telemetry=run.latencies) as client,
-        ):
+        async with settings.open_journal() as journal, run.client(credentials) as client:
             batch = make_batch(client, journal.job(known.name))
             await collect(batch, run, stop, total, reasons.note)
 
-    async def write(out: OutFile) -> None:
+    async def write(out: TextIO) -> None:
         async with settings.open_journal(create=False) as journal:
             if file is None:
-                await write_job(run, journal, known.name, layout, out, reasons=reasons)
+                await write_job(run, journal, layout, out, reasons=reasons)
             else:
-                job = known.name
-                await write_file(
-                    run, journal, job, file, out, reasons=reasons, may_differ=may_differ
-                )
+                await write_file(run, journal, file, out, reasons=reasons, may_differ=may_differ)
 
-    return run.carry_out(work, write, ask=ask)
+    with contextlib.closing(reasons):
+        return run.carry_out(work, write, ask=ask)
 
 
 # What a journal holds
@@ -271,7 +264,8 @@ async def list_jobs(
     settings, statuses = gateway.settings(), list[JobStatus]()
     if (file := settings.journal_file) is None or file.exists():
         async with settings.open_journal(create=False) as journal:
-            statuses = await journal.jobs()
+            # Orders that are refused when they are handed over leave a job without any.
+            statuses = [one for one in await journal.jobs() if one.total or one.imported]
     if json:
         print_json([_facts(status) for status in statuses])
     elif statuses:
@@ -300,12 +294,13 @@ async def show(
         status = await journal.status(name)
         columns = ("index", "state", *LAYOUTS[status.operation].naming, "reason")
         rows, count = list[tuple[Any, ...]](), 0
-        async for row in rows_of(journal, name):
-            if row.state.value in _IN_DOUBT:
-                count += 1
-                if count <= _SHOWN:
+        async for page in pages_of(journal, name):
+            for row in page:
+                if row.state.value in _IN_DOUBT:
+                    count += 1
                     names = (str(getattr(row.order, column)) for column in columns[2:-1])
                     rows.append((row.index, str(row.state), *names, row.known.text))
+            del rows[_SHOWN:]
     if json:
         in_doubt = [dict(zip(columns, cells, strict=True)) for cells in rows]
         print_json({**_facts(status), "in_doubt": in_doubt, "in_doubt_count": count})
@@ -320,7 +315,7 @@ async def show(
 
 
 @jobs.command
-async def outcomes(
+def outcomes(
     name: str,
     /,
     *,
@@ -337,27 +332,30 @@ async def outcomes(
         name: The name of the job.
         state: Only the orders in this state, such as held; may be repeated.
     """
-    settings, place = gateway.settings(), files.place
+    settings, _ = gateway.settings(), files.place
+    operation = asyncio.run(_status(settings, name)).operation
+    run = Run(
+        command="jobs outcomes",
+        console=console,
+        files=files,
+        settings=settings,
+        options=gateway.again,
+        job=name,
+        operation=operation,
+        has_begun=True,
+    )
+
+    async def write(out: TextIO, _: Stop) -> None:
+        async with settings.open_journal(create=False) as journal:
+            await write_job(run, journal, LAYOUTS[operation], out, states=state)
+
+    run.carry_out(write)
+    return UNSETTLED if run.misplaced else DONE
+
+
+async def _status(settings: Settings, name: str) -> JobStatus:
     async with settings.open_journal(create=False) as journal:
-        operation = (await journal.status(name)).operation
-        run = Run(
-            command="jobs outcomes",
-            console=console,
-            files=files,
-            settings=settings,
-            job=name,
-            operation=operation,
-            has_begun=True,
-        )
-        with run.reporting(), out_file(place, console.warn) as out:
-            layout, reasons = LAYOUTS[operation], Reasons(0)
-            await write_job(run, journal, name, layout, out, reasons=reasons, states=state)
-    run.misplaced = out.problem
-    if files.json:
-        print_json(run.as_dict())
-    if out.problem:
-        console.warn(out.problem)
-    return UNSETTLED if out.problem else DONE
+        return await journal.status(name)
 
 
 # Deciding
@@ -406,14 +404,20 @@ async def resolve(
                 '--note: say why, such as --note "seen in the merchant portal"'
             )
         status = await journal.status(name)
-        is_meant = _selection(words, status)
+        spans, keys = _named_orders(words, status)
         column = LAYOUTS[status.operation].naming[-1]  # an index is soon mistaken for another
         meant, first = list[int](), list[str]()
-        async for row in rows_of(journal, name):
-            if is_meant(row) and (not state or row.state.value in state):
-                meant.append(row.index)
-                first.append(f"{row.index} ({column} {getattr(row.order, column)})")
-                del first[_NAMED:]
+        async for page in pages_of(journal, name):
+            for row in page:
+                is_meant = (
+                    not words
+                    or any(row.index in span for span in spans)
+                    or getattr(row.order, "request_id", "").lower() in keys
+                )
+                if is_meant and (not state or row.state.value in state):
+                    meant.append(row.index)
+                    first.append(f"{row.index} ({column} {getattr(row.order, column)})")
+            del first[_NAMED:]
         if not meant:
             wanted = f" is {' or '.join(state)}" if state else ""
             raise ConfigurationError(f"no order of them in job {name}{wanted}")
@@ -424,8 +428,8 @@ async def resolve(
     return DONE
 
 
-def _selection(words: Iterable[str], job: JobStatus) -> Callable[[Row], bool]:
-    """Return what says whether an order is named; all are where there are no words.
+def _named_orders(words: Iterable[str], job: JobStatus) -> tuple[list[range], set[str]]:
+    """Return which orders are named, by index and, of payouts, by `request_id`.
 
     Raises:
         ConfigurationError: For a word that names no order.
@@ -448,11 +452,7 @@ def _selection(words: Iterable[str], job: JobStatus) -> Callable[[Row], bool]:
             )
         else:
             spans.append(range(first, last + 1))
-    return lambda row: (
-        not (spans or keys)
-        or any(row.index in span for span in spans)
-        or (is_keyed and row.order.request_id.lower() in keys)
-    )
+    return spans, keys
 
 
 # Going on
@@ -460,7 +460,7 @@ def _selection(words: Iterable[str], job: JobStatus) -> Callable[[Row], bool]:
 
 async def _left(settings: Settings, name: str) -> tuple[JobStatus, Totals]:
     """Return how far a job has come, and what is left of it to be sent."""
-    totals = Totals()
+    totals = Totals(settings.dialect)
     async with settings.open_journal(create=False) as journal:
         status = await journal.status(name)
         if status.is_cut:
@@ -471,9 +471,10 @@ async def _left(settings: Settings, name: str) -> tuple[JobStatus, Totals]:
             )
         layout = LAYOUTS[status.operation]
         if layout.confirms:
-            async for row in rows_of(journal, name):
-                if row.state is JobState.NEW:
-                    totals.add(layout.moved(row.order))
+            async for page in pages_of(journal, name):
+                for row in page:
+                    if row.state is JobState.NEW:
+                        totals.add(row.order)
     return status, totals
 
 

@@ -10,7 +10,7 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TextIO
 
 import attrs
 import orjson
@@ -18,13 +18,14 @@ from cyclopts import Parameter
 
 from gateway_async.batching.batch import check_size
 from gateway_async.batching.feed import Chunk, OrderFeed
+from gateway_async.batching.results import Outcome
 from gateway_async.cli import options
 from gateway_async.cli.console import print_json, standard_output
 from gateway_async.cli.jobs import KnownJob, find_job, name_of_orders, run_job
 from gateway_async.cli.orders import LAYOUTS, Layout, OrderFile
-from gateway_async.cli.outcomes import Found
+from gateway_async.cli.outcomes import Kept, result_cells, write_found
 from gateway_async.cli.run import DONE, Run, Stop, collect
-from gateway_async.cli.tables import STDIO, OutFile, open_table
+from gateway_async.cli.tables import STDIO, open_table
 from gateway_async.errors import ConfigurationError, JournalError, NotSentError
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.values import MASK
@@ -147,15 +148,19 @@ def look_up(
     with _open_orders(run, layout, dry_run=dry_run) as file:
         if dry_run:
             return _show_plan(run, file)
-        credentials, found = settings.credentials(os.environ, console.warn), Found(file, run)
+        credentials, found = settings.credentials(os.environ, console.warn), Kept()
 
-        async def work(_: OutFile, stop: Stop) -> None:
-            async with settings.client(credentials, telemetry=run.latencies) as client:
+        def keep(outcome: Outcome[Any, Any]) -> None:
+            run.see(outcome, file.lines[outcome.index])
+            found[outcome.index] = orjson.dumps(result_cells(outcome, layout))
+
+        async def work(_: TextIO, stop: Stop) -> None:
+            async with run.client(credentials) as client:
                 batch = client.batch(name.replace("-", "_"), file.orders())
-                await collect(batch, run, stop, file.totals.orders, found.keep)
+                await collect(batch, run, stop, file.totals.orders, keep)
 
         with contextlib.closing(found):
-            return run.carry_out(work, found.write)
+            return run.carry_out(work, lambda out: write_found(run, file, found, out))
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ Columns are the fields of orders and records; parts of objects have dots:
 
 import functools
 import hashlib
-import itertools
 import re
 from array import array
 from collections import defaultdict
@@ -24,7 +23,7 @@ from gateway_async.dialect import Dialect
 from gateway_async.errors import InvalidOrderError
 from gateway_async.models.records import Record
 from gateway_async.models.values import (
-    CONVERTER,
+    AMOUNT_HINT,
     MODEL,
     SensitiveText,
     SignatureText,
@@ -35,19 +34,18 @@ from gateway_async.models.values import (
 )
 from gateway_async.operations import OPERATIONS, Operation, OperationClass, identity_of
 from gateway_async.reconciliation import LedgerEntry
+from gateway_async.report.report import moved_by, written_amount
 
 IN_JOB = "in_job"
 """The result column that names the job which has the order, and may send it itself."""
 OUTCOME_COLUMNS = ("status", "code", "error")
 """The result columns of every command, before those of its records."""
-_REFERENCES = ("order_no", "transaction_id")
-_AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)?")
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
 _CUT_OFF = re.compile(r"[0-9]([.,][0-9]+)?[Ee]\+[0-9]{2,}")
+_DECIMAL = re.compile(r"Decimal\('([^']*)'\)")
 _SHOWN = 40
 _NAMED = 20
 
-_Wrong = list[tuple[str | None, str]]
 _Field: TypeAlias = "attrs.Attribute[Any]"
 
 # Layouts
@@ -57,24 +55,13 @@ def _is_list(field: _Field) -> bool:
     return converter_of(field) in (to_objects, to_texts)
 
 
-def is_object(field: _Field) -> bool:
-    """Return whether a field holds one object: its parts have columns with dots."""
-    return MODEL in field.metadata and not _is_list(field)
-
-
-@functools.cache
-def _currencies(model: type) -> dict[str, str]:
-    """Return the fields that are amounts, and the field of the currency of each."""
-    found = {field.name: currency_field(field) for field in attrs.fields(model)}
-    return {name: currency for name, currency in found.items() if currency is not None}
-
-
 def _inputs(model: type, path: str = "") -> Iterator[tuple[str, _Field]]:
-    """Yield the columns of an order: its fields, and those of its objects with dots."""
+    """Yield the columns of an order: its fields, and in place of its objects theirs, with dots."""
     for field in attrs.fields(model):
-        yield f"{path}{field.name}", field
-        if is_object(field):
+        if MODEL in field.metadata and not _is_list(field):
             yield from _inputs(field.metadata[MODEL], f"{path}{field.name}.")
+        else:
+            yield f"{path}{field.name}", field
 
 
 def fields_of(model: type) -> Iterator[_Field]:
@@ -144,20 +131,21 @@ class Layout:
             operation.confirms or operation.kind is OperationClass.KEYED
         )
 
-    @functools.cached_property
-    def columns(self) -> tuple[str, ...]:
-        """The fields of its class, which are input columns."""
-        return tuple(name for name in self.inputs if "." not in name)
-
-    @functools.cached_property
-    def either(self) -> tuple[str, ...]:
-        """Columns of which one at least must be there, and filled."""
-        return () if self.moves_money else tuple(n for n in _REFERENCES if n in self.inputs)
-
     @property
     def naming(self) -> tuple[str, ...]:
         """The columns by which people know an order."""
         return ("request_id",) if "request_id" in self.inputs else ("transaction_id", "order_no")
+
+    @functools.cached_property
+    def parts(self) -> frozenset[str]:
+        """The fields that are objects: their parts have columns, and they have none."""
+        return frozenset(name.partition(".")[0] for name in self.inputs if "." in name)
+
+    @functools.cached_property
+    def currencies(self) -> frozenset[str]:
+        """The columns that hold a currency."""
+        found = map(currency_field, attrs.fields(self.model))
+        return frozenset(name for name in found if name is not None)
 
     @functools.cached_property
     def result_columns(self) -> tuple[str, ...]:
@@ -167,20 +155,6 @@ class Layout:
     def by(self, column: str) -> "Layout":
         """Return the layout of a look-up that goes by one column only."""
         return attrs.evolve(self, inputs={column: self.inputs[column]})
-
-    @functools.cached_property
-    def _amounts(self) -> Mapping[str, str]:
-        """The columns of what an order moves, the first that is filled, and of its currency."""
-        found = _currencies(self.model)
-        field = self.operation.moved_field if self.operation else ""
-        return {field: found[field]} if field in found else found
-
-    def moved(self, order: Any) -> tuple[str, Decimal] | None:
-        """Return the currency and the amount that an order moves; None where it moves none."""
-        for name, currency in self._amounts.items() if self.moves_money else ():
-            if (amount := getattr(order, name)) is not None:
-                return getattr(order, currency) or "", amount
-        return None
 
 
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
@@ -206,27 +180,41 @@ _WRITTEN = {IN_JOB}.union(*(layout.result_columns for layout in LAYOUTS.values()
 # A file, checked whole
 
 
-@attrs.define(kw_only=True)
+class _WrongCellError(Exception):
+    """A row cannot be an order: the column, None where it is no one of them, and the reason."""
+
+    def __init__(self, column: str | None, reason: str) -> None:
+        super().__init__(reason)
+        self.column, self.reason = column, reason
+
+
 class Totals:
     """What a file adds up to.
+
+    Args:
+        dialect: Says how many decimal places an amount is shown with.
 
     Attributes:
         orders: How many orders.
         amounts: By currency, the sum of what would be moved.
     """
 
-    orders: int = 0
-    amounts: dict[str, Decimal] = attrs.field(factory=lambda: defaultdict(Decimal))
+    def __init__(self, dialect: Dialect) -> None:
+        self.orders: int = 0
+        self.amounts: dict[str, Decimal] = defaultdict(Decimal)
+        self._dialect = dialect
 
-    def add(self, moved: tuple[str, Decimal] | None) -> None:
-        """Take one order in, with the currency and amount that it moves."""
+    def add(self, order: Any) -> None:
+        """Take one order in, with what it moves."""
         self.orders += 1
-        if moved is not None:
+        if (moved := moved_by(order)) is not None:
             self.amounts[moved[0].upper()] += moved[1]
 
     def __str__(self) -> str:
-        found = sorted(self.amounts.items())
-        sums = [f"{code or 'without currency'} {amount:,f}" for code, amount in found]
+        sums = [
+            f"{code or 'without currency'} {written_amount(amount, self._dialect.places(code))}"
+            for code, amount in sorted(self.amounts.items())
+        ]
         return ", ".join([f"{self.orders:,} order{'s' * (self.orders != 1)}", *sums])
 
 
@@ -254,7 +242,7 @@ class OrderFile:
     ) -> None:
         self.table = table
         self.layout = layout
-        self.totals: Totals = Totals()
+        self.totals: Totals = Totals(dialect or Dialect())
         self.lines: array[int] = array("L")
         self._dialect = dialect
         digest, first_lines = hashlib.sha256(), None if repeats else dict[int, int]()
@@ -291,209 +279,139 @@ class OrderFile:
         return map(self.order_of, self.table.rows())
 
     def order_of(self, row: Row) -> Any:
-        """Make what a row stands for."""
-        return self._make(row.cells, [])
+        """Make what a row stands for.
+
+        Raises:
+            _WrongCellError: If it is wrong, which the check of the whole file finds first.
+        """
+        layout, tree = self.layout, dict[str, Any]()
+        if layout.moves_money and (job := row.cells.get(IN_JOB, "").strip()):
+            reason = (
+                f"this order is in job {job!r}, which may send it itself: go on with that job "
+                "(`gateway-async jobs resume`), or decide on what it holds (`gateway-async jobs "
+                "resolve`); for another operation take this column out"
+            )
+            raise _WrongCellError(IN_JOB, reason)
+        for column, cell in row.cells.items():
+            if not cell or column not in layout.inputs:
+                continue
+            if _CUT_OFF.fullmatch(cell):
+                reason = (
+                    "a number such as 2.02611E+21, whose last digits a spreadsheet cut off; write "
+                    "the file again with this column as text"
+                )
+                raise _WrongCellError(column, reason)
+            *parents, name = column.split(".")
+            branch = tree
+            for parent in parents:
+                branch = branch.setdefault(parent, {})
+            branch[name] = _listed(column, cell) if _is_list(layout.inputs[column]) else cell
+        return _made(layout.model, tree, "")
 
     def _problems(self, digest: Any, first_lines: dict[int, int] | None) -> Iterator[Problem]:
         """Yield every problem of the file; orders without one are added up."""
-        rows = self.table.rows()
-        first = next(rows, None)  # which reads the header
-        wrong: _Wrong = [*self._column_problems()]
-        if not wrong and first is None:
-            wrong.append((None, "there is no row below it"))
-        yield from (Problem(line=1, column=column, reason=reason) for column, reason in wrong)
-        if wrong or first is None:
-            return
-        for row in itertools.chain([first], rows):
+        wrong = [*self._column_problems()]
+        yield from (Problem(1, column, reason) for column, reason in wrong)
+        for row in () if wrong else self.table.rows():
             self.lines.append(row.line)
             yield from row.problems
             if row.problems:
                 continue
-            wrong = []
-            order = self._make(row.cells, wrong)
-            if not wrong and self._dialect is not None:
-                wrong = self._order_problems(order, self._dialect, row.line, first_lines)
-            if not wrong:
-                self.totals.add(self.layout.moved(order))
+            try:
+                order = self.order_of(row)
+                if self._dialect is not None:
+                    self._check(order, self._dialect, row.line, first_lines)
+            except _WrongCellError as error:
+                yield Problem(row.line, error.column, error.reason)
+                continue
+            if self.layout.moves_money:
                 digest.update(orjson.dumps(_plain(order)))
-            yield from (Problem(line=row.line, column=c, reason=reason) for c, reason in wrong)
+                self.totals.add(order)
+            else:
+                self.totals.orders += 1
+        if not self.lines and not wrong:
+            yield Problem(1, None, "there is no row below it")
 
     def _column_problems(self) -> Iterator[tuple[str, str]]:
         """Name columns that must be there and are not, and parts that no object has."""
         layout, header = self.layout, self.table.header
-        missing = [
-            name
-            for name, field in layout.inputs.items()
-            if field.default is attrs.NOTHING and name not in header
-        ]
-        if layout.either and not {*layout.either} & {*header}:
-            missing.append(" or ".join(layout.either))
-        there = ", ".join(map(repr, header))
-        yield from ((name, f"missing; there are: {there}") for name in missing)
-        if len(layout.columns) < len(layout.inputs):  # some are parts of objects
-            for name in header:
-                if "." in name and name not in {*layout.inputs, *_WRITTEN}:
-                    yield name, "not known: there is no such part"
+        for name, field in layout.inputs.items():
+            if field.default is attrs.NOTHING and "." not in name and name not in header:
+                yield name, f"missing; there are: {', '.join(map(repr, header))}"
+        for name in header if layout.parts else ():
+            if name in layout.parts or ("." in name and name not in {*layout.inputs, *_WRITTEN}):
+                yield name, "not known: parts have columns such as beneficiary.bank_details.iban"
 
-    def _order_problems(
+    def _check(
         self, order: Any, dialect: Dialect, line: int, first_lines: dict[int, int] | None
-    ) -> _Wrong:
-        """Return why an order cannot be sent, or stands in the file already."""
+    ) -> None:
+        """Check that an order can be sent, and does not stand in the file already."""
+        for name in self.layout.currencies:
+            code = getattr(order, name)
+            if code and not (_CURRENCY.fullmatch(code) or code.upper() in dialect.currency_places):
+                reason = (
+                    f"{code[:_SHOWN]!r} is not a code of three letters such as EUR; if your "
+                    "gateway has it, name it in [dialect] currency_places"
+                )
+                raise _WrongCellError(name, reason)
         operation = self.operation
         if error := check_order(operation, order, dialect):
-            return [_explain(error, self.layout)]
+            raise _explained(error, type(order), "")
         if first_lines is None:
-            return []
+            return
         identity = identity_of(operation)(order)
         first = first_lines.setdefault(hash(identity), line)
-        if first == line:
-            return []
-        is_keyed = operation.kind is OperationClass.KEYED
-        advice = "" if is_keyed else "; if both are meant, give --duplicates serialize"
-        return [(name_of(operation, identity)[0], f"the same order as in line {first}{advice}")]
+        if first != line:
+            is_keyed = operation.kind is OperationClass.KEYED
+            advice = "" if is_keyed else "; if both are meant, give --duplicates serialize"
+            reason = f"the same order as in line {first}{advice}"
+            raise _WrongCellError(name_of(operation, identity)[0], reason)
 
-    def _make(self, cells: Mapping[str, str], wrong: _Wrong) -> Any:
-        """Make what a row stands for; what is wrong with its cells is added to `wrong`."""
-        layout = self.layout
-        if layout.moves_money:
-            wrong.extend(_sent_before(cells))
-        filled = [name for name in layout.either if cells.get(name)]
-        if layout.either and (not filled or (len(filled) > 1 and layout.operation is not None)):
-            reason = f"fill one of the two, {len(filled)} are filled"
-            reason += f"; or choose: --by {layout.either[-1]}" if filled else ""
-            one_only = len(layout.either) == 1
-            wrong.append((" or ".join(layout.either), "empty" if one_only else reason))
-            return None
-        try:
-            return self._object(layout.model, _nested(cells, layout, wrong), "", wrong)
-        except InvalidOrderError as error:
-            wrong.append(_explain(error, layout))
-        return None
 
-    def _object(self, model: type, tree: Mapping[str, Any], path: str, wrong: _Wrong) -> Any:
-        """Make one object of its fields; None where one of them is wrong.
+def _listed(column: str, cell: str) -> list[Any]:
+    """Read a list of texts, or of objects, that is JSON."""
+    try:
+        found = orjson.loads(cell)
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, list):
+        raise _WrongCellError(column, 'expected a list, as JSON such as ["..."]')
+    return found
 
-        Raises:
-            InvalidOrderError: Where the model refuses what its fields are.
-        """
-        known, made, before = attrs.fields_dict(model), dict[str, Any](), len(wrong)
-        for name in sorted(tree.keys() - known.keys()):
-            wrong.append((f"{path}{name}", f"not known; there are: {', '.join(known)}"))
-        for name, field in known.items():
-            value, column = tree.get(name), f"{path}{name}"
-            if value is None or (isinstance(value, str) and not value.strip()):
-                if field.default is attrs.NOTHING:
-                    wrong.append((column, "empty"))
-                elif value:
-                    made[name] = value
-            elif is_object(field) or _is_list(field):
-                made[name] = self._part(field, value, column, wrong)
-            else:
-                made[name] = value
-                if problem := self._cell_problem(model, field, value):
-                    wrong.append((column, problem))
-        return None if len(wrong) > before else model(**made)
 
-    def _cell_problem(  # noqa: PLR0911  # one check after the other
-        self, model: type, field: _Field, value: object
-    ) -> str:
-        """Return why a cell is wrong: empty where it is right."""
-        currencies, dialect = _currencies(model), self._dialect
-        if not isinstance(value, str):  # of JSON
-            return "expected a text; put it in quotation marks"
-        if field.name in currencies:
-            is_right = _AMOUNT.fullmatch(value)
-            return "" if is_right else f"{value[:_SHOWN]!r} is not an amount; write it like 12.50"
-        if _CUT_OFF.fullmatch(value):
-            return (
-                "a number such as 2.02611E+21, whose last digits a spreadsheet cut off; write the "
-                "file again with this column as text"
-            )
-        if field.name in currencies.values() and dialect is not None:
-            if _CURRENCY.fullmatch(value) or value.upper() in dialect.currency_places:
-                return ""
-            return (
-                f"{value[:_SHOWN]!r} is not a code of three letters such as EUR; if your gateway "
-                "has it, name it in [dialect] currency_places"
-            )
-        try:
-            field.metadata[CONVERTER](value, None, field)
-        except InvalidOrderError as error:
-            return str(error).partition(f".{field.name}: ")[2]
-        return ""
-
-    def _part(self, field: _Field, value: object, column: str, wrong: _Wrong) -> object:
-        """Make an object of its columns, or of JSON; a list of JSON."""
-        model: Any = field.metadata.get(MODEL)
-        if isinstance(value, str):
-            try:
-                value = orjson.loads(value)
-            except orjson.JSONDecodeError:
-                value = None
-        if not _is_list(field):
-            if isinstance(value, dict):
-                return self._object(model, value, f"{column}.", wrong)
-            wrong.append((column, f"expected columns such as {column}.name, or an object"))
-        elif not isinstance(value, list) or not all(
-            isinstance(each, dict if model else str) for each in value
-        ):
-            wrong.append((column, 'expected a list, as JSON such as ["..."]'))
-        elif model is None:
-            return value
-        else:
-            return [
-                self._object(model, each, f"{column}[{number}].", wrong)
-                for number, each in enumerate(value)
+def _made(model: type, tree: Mapping[str, Any], path: str) -> Any:
+    """Make an object of its fields, and first of all those that are objects."""
+    fields, given = attrs.fields_dict(model), dict[str, Any]()
+    for name, value in tree.items():
+        if name not in fields:
+            raise _WrongCellError(f"{path}{name}", f"not known; there are: {', '.join(fields)}")
+        part, column = fields[name].metadata.get(MODEL), f"{path}{name}"
+        if isinstance(value, Mapping) and part:
+            given[name] = _made(part, value, f"{column}.")
+        elif isinstance(value, list) and part:
+            given[name] = [
+                _made(part, one, f"{column}[{number}].") if isinstance(one, Mapping) else one
+                for number, one in enumerate(value)
             ]
-        return None
+        else:
+            given[name] = value
+    for name, field in fields.items():
+        if field.default is attrs.NOTHING and not str(given.get(name, "")).strip():
+            raise _WrongCellError(f"{path}{name}", "empty")
+    try:
+        return model(**given)
+    except InvalidOrderError as error:
+        raise _explained(error, model, path) from None
 
 
-def _sent_before(cells: Mapping[str, str]) -> _Wrong:
-    """Return why a row of an outcome file may not be sent: a job has it, or it may be done."""
-    status, job = (cells.get(name, "").strip() for name in ("status", IN_JOB))
-    status = status.lower()
-    if job and status not in {"succeeded", "declined"}:
-        reason = (
-            f"this order is in job {job!r}, which may send it itself: decide on it with "
-            "`gateway-async jobs resolve` if it is held, and send it with `gateway-async jobs "
-            "resume`; for another operation take this column out"
-        )
-        return [(IN_JOB, reason)]
-    done = {"succeeded": "succeeded in the run that wrote this file", "unknown": "may be done"}
-    if status not in done:
-        return []
-    reason = (
-        f"this order {done[status]}; give the command with the file that it was made from; for "
-        "another operation, take this column out"
-    )
-    return [("status", reason)]
-
-
-def _nested(cells: Mapping[str, str], layout: Layout, wrong: _Wrong) -> dict[str, Any]:
-    """Make nested objects of dotted columns; columns that are not read are left out."""
-    tree: dict[str, Any] = {}
-    for column, value in cells.items():
-        *parents, name = column.split(".")
-        if (parents[0] if parents else name) not in layout.columns or (parents and not value):
-            continue
-        branch = tree
-        for parent in parents:
-            branch = branch.setdefault(parent, {})
-            if not isinstance(branch, dict):
-                wrong.append((column, f"{parent} has a column of its own beside it"))
-                branch = {}
-        if value or name not in branch:
-            branch[name] = value
-    return tree
-
-
-def _explain(error: InvalidOrderError, layout: Layout) -> tuple[str | None, str]:
-    """Turn the client's words about an order's field into a column of the file and a reason."""
-    for column in layout.columns:
-        _, found, reason = str(error).partition(f").{column}: ")
+def _explained(error: InvalidOrderError, model: type, path: str) -> _WrongCellError:
+    """Turn the client's words about a field of an order into a column of the file and a reason."""
+    text = _DECIMAL.sub(r"\1", str(error)).replace(AMOUNT_HINT, "write it like 12.50")
+    for name in attrs.fields_dict(model):
+        _, found, reason = text.partition(f").{name}: ")
         if found:
-            return column, reason
-    return None, str(error)
+            return _WrongCellError(f"{path}{name}", reason)
+    return _WrongCellError(None, text.partition("): ")[2] or text)
 
 
 def _plain(value: Any) -> Any:

@@ -2,19 +2,17 @@
 
 import contextlib
 import sqlite3
-from array import array
 from collections.abc import AsyncIterator, Collection, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import attrs
 import orjson
 
 from gateway_async.batching.results import Outcome
-from gateway_async.cli.orders import IN_JOB, Layout, OrderFile, fields_of, is_object
+from gateway_async.cli.orders import IN_JOB, Layout, OrderFile, fields_of
 from gateway_async.cli.run import Run
-from gateway_async.cli.tables import OutFile, Row as FileRow, to_text
+from gateway_async.cli.tables import Row as FileRow, csv_writer, to_text
 from gateway_async.errors import (
-    GatewayError,
     JobConflictError,
     JobNotFoundError,
     NotSentError,
@@ -26,7 +24,6 @@ from gateway_async.journal.rows import Row
 from gateway_async.models.orders import OutcomeStatus
 
 _PAGE = 1000
-_REASONS_KEPT = 1000
 _DECISION_NOTE = "decision_note"
 _OF_JOBS = (_DECISION_NOTE, IN_JOB)
 _NOT_SENT = NotSentError("nothing was sent: the run ended before")
@@ -74,107 +71,77 @@ def _plain(value: object) -> Any:
     return parts if any(part is not None for part in parts.values()) else None
 
 
+# What a run keeps
+
+
+class Kept:
+    """Bytes of orders by position: in memory while they are few, on disk beyond that."""
+
+    def __init__(self) -> None:
+        self._database = sqlite3.connect("")
+        self._database.execute("CREATE TABLE kept (row INTEGER PRIMARY KEY, cells BLOB)")
+
+    def __setitem__(self, index: int, cells: bytes) -> None:
+        self._database.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (index, cells))
+
+    def get(self, index: int) -> bytes | None:
+        """Return what is kept of an order; None for nothing."""
+        query = "SELECT cells FROM kept WHERE row = ?"
+        found = self._database.execute(query, (index,)).fetchone()
+        return None if found is None else found[0]
+
+    def close(self) -> None:
+        """Drop what was kept."""
+        self._database.close()
+
+    def note(self, outcome: Outcome[Any, Any]) -> None:
+        """Keep why this run did not send an order, which a journal does not know."""
+        if outcome.status is OutcomeStatus.NOT_SENT:
+            self[outcome.index] = str(outcome.error).encode()
+
+
 # Jobs
 
 
-class Reasons:
-    """Why a run did not send orders, which the journal does not keep: two bytes an order.
-
-    Args:
-        total: How many orders the job has.
-    """
-
-    def __init__(self, total: int) -> None:
-        self._numbers = array("H", bytes(2 * total))
-        self._errors: list[GatewayError | None] = [None]
-        self._known: dict[str, int] = {}
-
-    def note(self, outcome: Outcome[Any, Any]) -> None:
-        """Note why an order was not sent, as long as there are not too many reasons."""
-        if outcome.status is OutcomeStatus.NOT_SENT and outcome.index < len(self._numbers):
-            text = str(outcome.error)
-            if text not in self._known and len(self._errors) <= _REASONS_KEPT:
-                self._known[text] = len(self._errors)
-                self._errors.append(outcome.error)
-            self._numbers[outcome.index] = self._known.get(text, 0)
-
-    def outcome_of(self, row: Row) -> Outcome[Any, Any]:
-        """Return the outcome of an order; where it was not sent, with the reason of this run."""
-        outcome = row.outcome()
-        if row.state is not JobState.NEW or row.index >= len(self._numbers):
-            return outcome
-        error = self._errors[self._numbers[row.index]]
-        return outcome if error is None else attrs.evolve(outcome, error=error)
-
-
-async def rows_of(journal: Journal, name: str) -> AsyncIterator[Row]:
-    """Read the orders of a job, in the order of the input."""
+async def pages_of(journal: Journal, name: str) -> AsyncIterator[Sequence[Row]]:
+    """Read the orders of a job, in the order of the input, many at a time."""
     rows = await journal.rows(name, limit=_PAGE)
     while rows:
-        for row in rows:
-            yield row
-        rows = await journal.rows(name, after=rows[-1].index, limit=_PAGE)
-
-
-async def _outcomes_of(
-    journal: Journal, name: str, reasons: Reasons
-) -> AsyncIterator[tuple[Row, Outcome[Any, Any]]]:
-    """Read the orders of a job with their outcomes.
-
-    While another process has the job, no order of it is called not sent.
-    """
-    rows = await journal.rows(name, limit=_PAGE)
-    while rows:
-        is_open = any(row.state is JobState.NEW for row in rows)
-        may_be_sent = is_open and (await journal.status(name)).is_running
-        for row in rows:
-            is_another = may_be_sent and row.state is JobState.NEW
-            outcome = reasons.outcome_of(row)
-            yield row, _of_another(outcome) if is_another else outcome
+        yield rows
         rows = await journal.rows(name, after=rows[-1].index, limit=_PAGE)
 
 
 async def write_job(
     run: Run,
     journal: Journal,
-    name: str,
     layout: Layout,
-    out: OutFile,
+    out: TextIO,
     *,
-    reasons: Reasons,
+    reasons: Kept | None = None,
     states: Collection[str] = (),
 ) -> None:
     """Write and count the orders of a job with their outcomes, as the journal has them.
 
     Args:
-        run: Counts them.
+        run: Counts them, and names the job.
         journal: Has them.
-        name: The name of the job.
         layout: Its columns.
         out: Where they are written.
         reasons: Why orders were not sent.
         states: Only orders in these states; of all, if there are none.
     """
-    own = [column for column, field in layout.inputs.items() if not is_object(field)]
-    columns = ("index", "state", *own, *layout.result_columns, *_OF_JOBS)
-    with out.writing(columns) as write:
-        async for row, outcome in _outcomes_of(journal, name, reasons):
-            if not states or row.state.value in states:
-                run.see(outcome, None, row.state)
-                given = {column: _cell([_value(row.order, column)]) for column in own}
-                given |= {"index": str(row.index), "state": str(row.state)}
-                write({**given, **result_cells(outcome, layout), **_of_job(row, name)})
+    columns = ("index", "state", *layout.inputs, *layout.result_columns, *_OF_JOBS)
+    write = csv_writer(out, columns)
+    async for row, outcome in _outcomes(run, journal, reasons):
+        if not states or row.state.value in states:
+            run.see(outcome, None, row.state)
+            given = {column: _cell([_value(row.order, column)]) for column in layout.inputs}
+            given |= {"index": str(row.index), "state": str(row.state)}
+            write({**given, **result_cells(outcome, layout), **_of_job(row, run)})
 
 
 async def write_file(
-    run: Run,
-    journal: Journal,
-    name: str,
-    file: OrderFile,
-    out: OutFile,
-    *,
-    reasons: Reasons,
-    may_differ: bool,
+    run: Run, journal: Journal, file: OrderFile, out: TextIO, *, reasons: Kept, may_differ: bool
 ) -> None:
     """Write and count the rows of a file with their outcomes, as the journal has them of its job.
 
@@ -186,23 +153,47 @@ async def write_file(
     layout, rows = file.layout, enumerate(file.table.rows())
     columns = (*layout.result_columns, *_OF_JOBS)
     passed = [column for column in file.table.header if column not in columns]
-    with out.writing([*passed, *columns]) as write:
-        is_ours = True
-        with contextlib.suppress(JobNotFoundError):
-            is_ours = not (await journal.status(name)).is_running
-            async for row, outcome in _outcomes_of(journal, name, reasons):
-                _, source = next(rows, (0, None))
-                if source is None or (may_differ and file.order_of(source) != row.order):
-                    raise JobConflictError(f"job {name!r} has other orders than the file", job=name)
-                run.see(outcome, source.line, row.state)
-                results = result_cells(outcome, layout)
-                write({**source.cells, **results, **_of_job(row, name)})
-        for index, source in rows:
-            outcome = _not_sent(file, source, index)
-            if not is_ours:
-                outcome = _of_another(outcome)
-            run.see(outcome, source.line, JobState.NEW)
-            write({**source.cells, **result_cells(outcome, layout), IN_JOB: name})
+    write = csv_writer(out, [*passed, *columns])
+    async for row, outcome in _outcomes(run, journal, reasons):
+        _, source = next(rows, (0, None))
+        if source is None or (may_differ and file.order_of(source) != row.order):
+            raise JobConflictError(
+                f"job {run.job!r} has other orders than the file; nothing was sent", job=run.job
+            )
+        run.see(outcome, source.line, row.state)
+        write({**source.cells, **result_cells(outcome, layout), **_of_job(row, run)})
+    is_another = await _is_running(journal, run)
+    for index, source in rows:
+        outcome = _not_sent(file, source, index, is_another=is_another)
+        run.see(outcome, source.line, JobState.NEW)
+        write({**source.cells, **result_cells(outcome, layout), IN_JOB: run.job})
+
+
+async def _outcomes(
+    run: Run, journal: Journal, reasons: Kept | None
+) -> AsyncIterator[tuple[Row, Outcome[Any, Any]]]:
+    """Read the orders of a job with their outcomes; why this run did not send some is in `reasons`.
+
+    While another process has the job, no order of it is called not sent.
+    """
+    with contextlib.suppress(JobNotFoundError):  # it was stopped before
+        async for rows in pages_of(journal, str(run.job)):
+            is_open = any(row.state is JobState.NEW for row in rows)
+            is_another = is_open and await _is_running(journal, run)
+            for row in rows:
+                outcome = row.outcome()
+                if row.state is JobState.NEW and is_another:
+                    outcome = _of_another(outcome)
+                elif row.state is JobState.NEW and reasons and (why := reasons.get(row.index)):
+                    outcome = attrs.evolve(outcome, error=NotSentError(why.decode()))
+                yield row, outcome
+
+
+async def _is_running(journal: Journal, run: Run) -> bool:
+    try:
+        return (await journal.status(str(run.job))).is_running
+    except JobNotFoundError:
+        return False
 
 
 def _of_another(outcome: Outcome[Any, Any]) -> Outcome[Any, Any]:
@@ -210,59 +201,38 @@ def _of_another(outcome: Outcome[Any, Any]) -> Outcome[Any, Any]:
     return attrs.evolve(outcome, status=OutcomeStatus.UNKNOWN, error=_NOT_OURS)
 
 
-def _of_job(row: Row, name: str) -> dict[str, str]:
-    return {_DECISION_NOTE: row.known.note, IN_JOB: name}
+def _of_job(row: Row, run: Run) -> dict[str, Any]:
+    return {_DECISION_NOTE: row.known.note, IN_JOB: run.job}
 
 
-def _not_sent(file: OrderFile, row: FileRow, index: int) -> Outcome[Any, Any]:
+def _not_sent(
+    file: OrderFile, row: FileRow, index: int, *, is_another: bool = False
+) -> Outcome[Any, Any]:
     """Return the outcome of a row that the run did not come to."""
     order, status = file.order_of(row), OutcomeStatus.NOT_SENT
-    return Outcome(order=order, index=index, status=status, error=_NOT_SENT)
+    outcome = Outcome[Any, Any](order=order, index=index, status=status, error=_NOT_SENT)
+    return _of_another(outcome) if is_another else outcome
 
 
 # Look-ups
 
 
-class Found:
-    """What look-ups found: it comes as it is finished, and is written in the order of the file.
-
-    Until then a temporary database keeps it: in memory while it is little, on disk beyond that.
+async def write_found(run: Run, file: OrderFile, found: Kept, out: TextIO) -> None:
+    """Write every row with what was found; those that the run did not come to were not sent.
 
     Args:
-        file: The orders that are looked up.
-        run: Counts every outcome.
+        run: Counts those, too.
+        file: The orders that were looked up.
+        found: The result cells of each that was, as JSON.
+        out: Where they are written.
     """
-
-    def __init__(self, file: OrderFile, run: Run) -> None:
-        self._file = file
-        self._run = run
-        self._kept = sqlite3.connect("")
-        self._kept.execute("CREATE TABLE kept (row INTEGER PRIMARY KEY, cells BLOB)")
-
-    def keep(self, outcome: Outcome[Any, Any]) -> None:
-        """Keep and count one outcome."""
-        self._run.see(outcome, self._file.lines[outcome.index])
-        cells = orjson.dumps(result_cells(outcome, self._file.layout))
-        self._kept.execute("INSERT INTO kept VALUES (?, ?)", (outcome.index, cells))
-
-    async def write(self, out: OutFile) -> None:
-        """Write every row with its outcome; those that the run did not come to were not sent."""
-        file, columns = self._file, self._file.layout.result_columns
-        passed = [name for name in file.table.header if name not in columns]
-        kept = self._kept.execute("SELECT row, cells FROM kept ORDER BY row")
-        at, cells = next(kept, (-1, b""))
-        with out.writing([*passed, *columns]) as write:
-            for index, row in enumerate(file.table.rows()):
-                if index == at:
-                    found = orjson.loads(cells)
-                    at, cells = next(kept, (-1, b""))
-                else:
-                    outcome = _not_sent(file, row, index)
-                    self._run.see(outcome, row.line)
-                    found = result_cells(outcome, file.layout)
-                write({**row.cells, **found})
-
-    def close(self) -> None:
-        """Drop what was kept."""
-        with contextlib.suppress(sqlite3.Error):
-            self._kept.close()
+    columns = file.layout.result_columns
+    passed = [name for name in file.table.header if name not in columns]
+    write = csv_writer(out, [*passed, *columns])
+    for index, row in enumerate(file.table.rows()):
+        if (cells := found.get(index)) is not None:
+            write({**row.cells, **orjson.loads(cells)})
+        else:
+            outcome = _not_sent(file, row, index)
+            run.see(outcome, row.line)
+            write({**row.cells, **result_cells(outcome, file.layout)})

@@ -1,16 +1,15 @@
 """`reconcile`: a ledger file against the gateway's records."""
 
-import contextlib
 import os
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, TextIO
 
 from gateway_async.cli import options
 from gateway_async.cli.console import gauged
 from gateway_async.cli.orders import LEDGER, OrderFile
 from gateway_async.cli.run import Run, Stop, drive
-from gateway_async.cli.tables import OutFile, open_table, to_text
+from gateway_async.cli.tables import csv_writer, open_table, to_text
 from gateway_async.errors import ConfigurationError
 from gateway_async.reconciliation import (
     Difference,
@@ -59,8 +58,8 @@ def reconcile(
             )
         credentials = settings.credentials(os.environ, console.warn)
 
-        async def work(out: OutFile, stop: Stop) -> None:
-            async with settings.client(credentials, telemetry=run.latencies) as client:
+        async def work(out: TextIO, stop: Stop) -> None:
+            async with run.client(credentials) as client:
                 reconciliation = reconcile_ledger(
                     client,
                     file.orders(),
@@ -74,37 +73,34 @@ def reconcile(
 
 
 async def _compare(
-    run: Run, file: OrderFile, reconciliation: Reconciliation, out: OutFile, stop: Stop
+    run: Run, file: OrderFile, reconciliation: Reconciliation, out: TextIO, stop: Stop
 ) -> None:
     """Write each difference of a reconciliation, or print it where there is no file."""
     rows = enumerate(file.table.rows())
-    columns = [name for name in file.table.header if name not in _COLUMNS]
     at, row = next(rows)
-    with contextlib.ExitStack() as opened:
-        add = None
-        if run.files.out is not None:
-            add = opened.enter_context(out.writing([*columns, *_COLUMNS]))
-        gauge = opened.enter_context(gauged(run.console, "reconcile", file.totals.orders))
+    add = None
+    if run.files.out is not None:
+        columns = [name for name in file.table.header if name not in _COLUMNS]
+        add = csv_writer(out, [*columns, *_COLUMNS])
+
+    def done() -> int:
+        return reconciliation.progress.entries
+
+    async with gauged(run.console, "reconcile", file.totals.orders, done) as gauge:
 
         def see(difference: Difference) -> None:
             nonlocal at, row
             while at < difference.index:  # both come in the order of the ledger
                 at, row = next(rows)
-            run.note_reason(difference.error)
             if add is None:
                 print(f"line {row.line}: {difference.text}")  # noqa: T201  # its output
             else:
                 add({**row.cells, **_cells(difference, row.line)})
-            if run.report is not None:
-                run.report.see_difference(difference, row.line)
+            run.report.see_difference(difference, row.line)
             gauge.counts[difference.kind] += 1
 
-        def tick() -> None:
-            gauge.reach(reconciliation.progress.entries)
-
-        await drive(reconciliation, see, run, stop=stop, tick=tick)
+        await drive(reconciliation, see, run, stop)
         run.books = reconciliation.summary
-        gauge.reach(run.books.entries)
 
 
 def _cells(difference: Difference, line: int) -> dict[str, object]:

@@ -5,7 +5,7 @@ What is known is never given up: it is written to the file of the run, and into 
 
 import asyncio
 import contextlib
-import itertools
+import functools
 import shlex
 import signal
 import time
@@ -13,16 +13,17 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TextIO
 from urllib.parse import urlsplit
 
 import attrs
 
 from gateway_async.batching.results import Outcome
-from gateway_async.cli.console import Console, gauged, plain_table, print_json, summary_table
+from gateway_async.cli.console import Console, gauged, print_json, summary_table
 from gateway_async.cli.options import Files
 from gateway_async.cli.settings import Settings
-from gateway_async.cli.tables import STDIO, OutFile, check_is_csv, out_file
+from gateway_async.cli.tables import STDIO, check_is_csv, out_file
+from gateway_async.client import GatewayClient
 from gateway_async.errors import (
     ConfigurationError,
     GatewayError,
@@ -35,23 +36,14 @@ from gateway_async.journal import JobState
 from gateway_async.operations import OPERATIONS
 from gateway_async.reconciliation.summary import Summary
 from gateway_async.report import Head, Report, render
-from gateway_async.telemetry import Telemetry
+from gateway_async.signing import Credentials
 
 DONE, NOT_ALL_DONE, UNSETTLED = 0, 1, 3
 """Exit codes: all succeeded; some declined or absent; some unknown. 2 is for a wrong command."""
 
 _REASONS_SHOWN = 3
-_REASONS_KEPT = 1000
-_OTHER_REASONS = "other reasons, which the outcomes have"
-_SECONDS_BETWEEN_TICKS = 0.5
-_EXIT_CODES = {"unknown": 3, "not_sent": 3, "declined": 1, "absent": 1}
 _NOT_BEGUN = (InvalidOrderError, JobBusyError, JobConflictError, JobNotFoundError)
 """Errors that say that this run sent nothing."""
-_FACTS = (
-    *("command", "source", "job", "journal", "counts", "requests", "retries", "unexpected"),
-    *("seconds", "failure"),
-)
-"""What `--json` prints of a run as it is."""
 
 
 def confirm(console: Console, what: str, *, yes: bool) -> None:
@@ -99,15 +91,10 @@ class Run:
         again: Whether the same line, once the job is done, would send its orders once more.
         job: The name of the job, if it is one.
         operation: The operation of the orders.
-        report: Collects the report; None where none was asked for.
-        books: What a reconciliation came to.
         has_begun: Whether there is anything to write and to report.
-        counts: How many orders have each status.
+        left: The result, with requests, retries and what is unexpected; None without any.
+        books: What a reconciliation came to.
         states: How many orders of a job are in each state, as the journal has them at the end.
-        reasons: How many orders did not succeed for each reason; the first thousand reasons.
-        requests: Requests made, None where they were not counted.
-        retries: How many of them were repeats.
-        unexpected: Records that came back and belong to no order.
         seconds: How long it took.
         failure: What ended it early.
         misplaced: Why the outcomes are not where they were asked for; empty where they are.
@@ -123,67 +110,74 @@ class Run:
     again: bool = False
     job: str | None = None
     operation: str = attrs.Factory(lambda run: run.command.replace("-", "_"), takes_self=True)
-    report: Report | None = None
-    books: Summary | None = None
     has_begun: bool = False
-    counts: Counter[str] = attrs.field(factory=Counter)
+    left: Any = None
+    books: Summary | None = None
     states: Counter[JobState] = attrs.field(factory=Counter)
-    reasons: Counter[str] = attrs.field(factory=Counter)
-    requests: int | None = None
-    retries: int | None = None
-    unexpected: int = 0
     seconds: float = 0.0
     failure: GatewayError | None = None
     misplaced: str = ""
     next_lines: list[str] = attrs.field(factory=list)
 
+    @functools.cached_property
+    def report(self) -> Report:
+        """Counts what the run comes to, for its summary and its page."""
+        return Report(self.operation, job=self.job, dialect=self.settings.dialect)
+
     def see(
         self, outcome: Outcome[Any, Any], line: int | None, state: JobState | None = None
     ) -> None:
-        """Count one outcome, and pass it on to the report."""
-        self.counts[str(outcome.status)] += 1
+        """Take in one outcome."""
+        self.report.see(outcome, line)
         if state is not None:
             self.states[state] += 1
-        self.note_reason(outcome.error)
-        if self.report is not None:
-            self.report.see(outcome, line)
 
-    def note_reason(self, error: GatewayError | None) -> None:
-        """Note why something did not succeed."""
-        text = "" if error is None else str(error)
-        if text and text not in self.reasons and len(self.reasons) >= _REASONS_KEPT:
-            text = _OTHER_REASONS
-        if text:
-            self.reasons[text] += 1
+    def client(self, credentials: Credentials) -> GatewayClient:
+        """Make the client of the run; the times of its requests are for the report."""
+        telemetry = None if self.files.report is None else self.report.latencies
+        return self.settings.client(credentials, telemetry=telemetry)
 
     @property
-    def latencies(self) -> Telemetry | None:
-        """Gets the times of requests for the report; None where none was asked for."""
-        return None if self.report is None else self.report.latencies
-
-    @property
-    def journal(self) -> str | None:
-        """The file of the job's journal, or its database."""
-        return None if self.job is None else self.settings.place
+    def requests(self) -> tuple[int | None, int | None, int]:
+        """Requests, how many of them were repeats, and records that belong to no order."""
+        left = self.books or self.left
+        unexpected = getattr(left, "unexpected", 0)
+        return (
+            getattr(left, "requests", None),
+            getattr(left, "retries", None),
+            getattr(unexpected, "count", unexpected),
+        )
 
     @property
     def exit_code(self) -> int:
         """0: all succeeded. 1: some declined, absent or different. 3: some unknown or misplaced."""
-        books = self.books
+        books, counts = self.books, self.report.counts
         if self.failure is not None or self.misplaced:
             return UNSETTLED
         if books is not None:
             is_settled = not books.unanswered and books.exhausted
             return (DONE if books.ok else NOT_ALL_DONE) if is_settled else UNSETTLED
-        statuses = (status for status, count in self.counts.items() if count)
-        return max((_EXIT_CODES.get(status, 0) for status in statuses), default=DONE)
+        if counts["unknown"] or counts["not_sent"]:
+            return UNSETTLED
+        return NOT_ALL_DONE if counts["declined"] or counts["absent"] else DONE
 
     def as_dict(self) -> dict[str, Any]:
         """Return what `--json` prints."""
-        found = {name: getattr(self, name) for name in _FACTS} | {
-            "orders": self.counts.total(),
+        counts, (requests, retries, unexpected) = self.report.counts, self.requests
+        found = {
+            "command": self.command,
+            "source": self.source,
+            "job": self.job,
+            "journal": None if self.job is None else self.settings.place,
+            "counts": counts,
+            "requests": requests,
+            "retries": retries,
+            "unexpected": unexpected,
+            "seconds": self.seconds,
+            "failure": self.failure,
+            "orders": counts.total(),
             "held": self.states[JobState.HELD],
-            "reasons": dict(self.reasons.most_common(_REASONS_SHOWN)),
+            "reasons": {reason: count for count, _, reason in self.report.reasons[:_REASONS_SHOWN]},
             "out": None if self.misplaced else self.files.out,
             "next": self.next_lines,
         }
@@ -198,7 +192,7 @@ class Run:
         """Refuse files that are not each one of its own.
 
         Raises:
-            ConfigurationError: If they would meet.
+            ConfigurationError: If they would meet, or standard output would have two contents.
         """
         files, seen = self.files, dict[Path, str]()
         named = (
@@ -217,8 +211,8 @@ class Run:
 
     def carry_out(
         self,
-        work: Callable[[OutFile, "Stop"], Awaitable[None]],
-        write: Callable[[OutFile], Awaitable[None]] | None = None,
+        work: Callable[[TextIO, "Stop"], Awaitable[None]],
+        write: Callable[[TextIO], Awaitable[None]] | None = None,
         *,
         ask: Callable[[], None] = lambda: None,
     ) -> int:
@@ -232,58 +226,72 @@ class Run:
         Returns:
             The exit code.
         """
+        files, started = self.files, datetime.now().astimezone()
+        self.check_files()
+        if files.json and files.out in (None, STDIO):
+            raise ConfigurationError(
+                "--json: the summary goes to standard output; name a file in --out"
+            )
+        with contextlib.ExitStack() as opened:
+            page = None
+            if files.report is not None:
+                begun = out_file(files.report, self.console.warn, option="--report: ")
+                page = opened.enter_context(begun)
+            try:
+                with out_file(files.out or STDIO, self.console.warn) as out:
+                    ask()
+                    asyncio.run(self._work_and_write(work, write, out))
+            except OSError as error:
+                if not self.has_begun:
+                    raise
+                self.misplaced = str(error.strerror)
+            self.console.sum_up()
+            self._tell()
+            self._advise()
+            if page is not None:
+                page.write(render(self.report, self._head(started), self.books))
+            if files.json:
+                print_json(self.as_dict())
+        if files.report is not None:
+            self.console.note(f"report: {files.report}")
+        return self.exit_code
 
-        async def work_and_write(out: OutFile, stop: Stop) -> None:
+    async def _work_and_write(
+        self,
+        work: Callable[[TextIO, "Stop"], Awaitable[None]],
+        write: Callable[[TextIO], Awaitable[None]] | None,
+        out: TextIO,
+    ) -> None:
+        with Stop(self.console) as stop:
             try:
                 await work(out, stop)
             except GatewayError as error:
                 if not self.has_begun:
                     raise
                 self.failure = error
-            finally:
-                if self.has_begun and write is not None:
-                    try:
-                        await write(out)
-                    except GatewayError as error:
-                        self.misplaced = str(error)
-
-        with self.reporting(), contextlib.ExitStack() as stopping:
-            with out_file(self.files.out or STDIO, self.console.warn) as out:
-                ask()
-                stop = stopping.enter_context(Stop(self.console))
-                asyncio.run(work_and_write(out, stop))
-            self.misplaced = self.misplaced or out.problem
-            self._tell()
-            self._advise()
-        if self.files.json:
-            print_json(self.as_dict())
-        return self.exit_code
+            try:
+                if write is not None:
+                    await write(out)
+            except JobConflictError:  # the file is of other orders: none of them was sent
+                raise
+            except GatewayError as error:
+                raise OSError(0, str(error)) from None
 
     def _tell(self) -> None:
         """Say what it came to."""
-        console, books = self.console, self.books
+        console, books, (requests, retries, unexpected) = self.console, self.books, self.requests
         if books is None:
-            row = (self.command, self.counts, self.requests, self.retries, self.seconds)
+            row = (self.command, self.report.counts, requests, retries, self.seconds)
             console.rich.print(summary_table([row]))
         else:
-            names = ("payments", "amount", "refunded")
-            rows = (
-                (
-                    *(code, side, f"{getattr(totals, f'{side}_count'):,}"),
-                    *(f"{getattr(totals, f'{side}_{name}'):,f}" for name in names[1:]),
-                )
-                for code, totals in books.currencies.items()
-                for side in ("ledger", "gateway")
-            )
-            console.rich.print(plain_table(("currency", "side", *names), rows, numbers=names))
             console.say(str(books))
-        shown = self.reasons.most_common(_REASONS_SHOWN)
-        for reason, count in shown:
-            console.say(f"{count} x {reason}")
-        if more := self.reasons.total() - sum(count for _, count in shown):
+        reasons = self.report.reasons
+        for count, kind, reason in reasons[:_REASONS_SHOWN]:
+            console.say(f"{count:,} x {kind.replace('_', ' ')}: {reason}")
+        if more := sum(count for count, *_ in reasons[_REASONS_SHOWN:]):
             console.say(f"and {more:,} more, in the outcomes")
-        if self.unexpected:
-            console.say(f"records that belong to no order of the file: {self.unexpected}")
+        if unexpected and books is None:
+            console.say(f"records that belong to no order of the file: {unexpected}")
         if self.failure is not None:
             console.say(f"it ended early: {self.failure}")
         if self.misplaced:
@@ -309,54 +317,32 @@ class Run:
             words = ("resume", self.job, "--out", str(self.files.out)) if is_other else ()
             line(f"{unknown} unknown and {new} not sent; go on with", *words)
         if held:
-            asked = OPERATIONS[self.operation]
-            by = "" if asked.recovered_by else f"; ask the gateway by {asked.identity_field}"
-            self.console.say(
-                f"{held:,} {'order is' if held == 1 else 'orders are'} held for your decision "
-                f"(`gateway-async jobs resolve`){by}. What you write under [dialect] counts for "
-                "later replies only"
-            )
+            self.console.say(self._held_text(held))
         if unknown or held:
             line("what waits for a decision is listed by", "show", self.job)
+        if set(self.states) == {JobState.DECLINED} and self.source not in (None, STDIO):
+            self.console.say(
+                "all were declined: once the cause is mended, --again sends the same orders again"
+            )
         if self.misplaced:
             words = ("outcomes", self.job, "--out", "outcomes.csv")
             line("the journal has the outcomes; write them with", *words)
 
-    @contextlib.contextmanager
-    def reporting(self) -> Iterator[None]:
-        """Begin a report, if one is wanted; it is written when the block ends, however it ends.
-
-        It is made of what is recorded elsewhere: if it cannot be written, nothing else changes.
-
-        Raises:
-            ConfigurationError: If a file cannot be written; nothing was sent.
-        """
-        path, console, started = self.files.report, self.console, datetime.now().astimezone()
-        self.check_files()
-        if self.files.json and self.files.out in (None, STDIO):
-            raise ConfigurationError(
-                "--json: the summary goes to standard output; name a file in --out"
-            )
-        if path is None:
-            yield
-            return
-        self.report = report = Report(self.operation, job=self.job)
-        with out_file(path, console.warn, option="--report: ") as file:
-            try:
-                yield
-            finally:
-                if self.has_begun:
-                    file.end(render(report, self._head(started), self.books))
-        if not file.problem:
-            console.note(f"report: {path}")
-        elif self.has_begun:
-            console.warn(f"--report: {file.problem}")
+    def _held_text(self, held: int) -> str:
+        asked, reasons = OPERATIONS[self.operation], self.report.reasons
+        text = f"{held:,} {'order is' if held == 1 else 'orders are'} held for your decision "
+        text += "(`gateway-async jobs resolve`)"
+        if not asked.recovered_by:
+            text += f"; ask the gateway by {asked.identity_field}"
+        if any("Dialect." in reason for _, kind, reason in reasons if kind == "unknown"):
+            text += ". What you write under [dialect] counts for later replies only"
+        return text
 
     def _head(self, started: datetime) -> Head:
         def shown(path: Path | None, stdio: str) -> str | None:
             return None if path is None else stdio if path == STDIO else str(path)
 
-        books = self.books
+        requests, retries, unexpected = self.requests
         return Head(
             command=self.command,
             gateway=urlsplit(self.settings.address).netloc or None,
@@ -367,93 +353,70 @@ class Run:
             job=self.job,
             next_lines=tuple(self.next_lines),
             failure=None if self.failure is None else str(self.failure),
-            requests=self.requests if books is None else books.requests,
-            retries=self.retries,
-            unexpected=self.unexpected if books is None else books.unexpected,
+            requests=requests,
+            retries=retries,
+            unexpected=unexpected,
         )
 
 
 # Stopping
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_HANG_UP = getattr(signal, "SIGHUP", None)
-"""Comes when a terminal is closed; not where there are none."""
 _SAID = (
     "stopping: waiting for what is in flight; press Ctrl-C again not to wait",
     "stopping at once: what is in flight is not waited for, and ends as unknown",
 )
-_TURNS_APART = 20
-"""Turns of the loop in which a task notices its cancellation; sooner, two would count as one."""
 
 
 class Stop:
-    """Takes Ctrl-C, SIGTERM and SIGHUP while it is entered.
+    """Takes Ctrl-C, SIGTERM and SIGHUP while it is entered, within a running loop.
 
     Inside `cancelling`, each cancels the task that is there: the first drains it, the second does
     not wait. Outside, it is only counted, so that what is known is written whatever happens.
-
-    Attributes:
-        count: How many came.
     """
 
     def __init__(self, console: Console) -> None:
-        self.count: int = 0
         self._console = console
-        self._before: dict[signal.Signals, Any] = {}
-        self._target: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
+        self._count = 0
+        self._task: asyncio.Task[Any] | None = None
 
     def __enter__(self) -> Self:
-        heeded = list(_SIGNALS)
-        if _HANG_UP is not None and signal.getsignal(_HANG_UP) is not signal.SIG_IGN:  # of nohup
-            heeded.append(_HANG_UP)
-        self._before = {number: signal.signal(number, self._come) for number in heeded}
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                asyncio.get_running_loop().add_signal_handler(number, self._come, number)
         return self
 
     def __exit__(self, *error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().remove_signal_handler(number)
 
     @contextlib.contextmanager
     def cancelling(self) -> Iterator[None]:
-        """Let each signal cancel the running task; those that came before do so at once."""
-        task = asyncio.current_task()
+        """Let each signal cancel the running task; one that came before does so at once."""
+        self._task = task = asyncio.current_task()
         if task is None:
             raise RuntimeError("what is cancelled must be a task")
-        came = asyncio.Semaphore(self.count)
-        self._target = asyncio.get_running_loop(), came
-        canceller = asyncio.create_task(self._cancel_each_time(task, came))
+        if self._count:
+            task.cancel()
         try:
             yield
         finally:
-            self._target = None
-            canceller.cancel()
+            self._task = None
             while task.cancelling():
                 task.uncancel()  # it goes on: what is known is still to be written
 
-    def _come(self, number: int, frame: object) -> None:
-        del frame
-        if number == _HANG_UP and self.count:  # a shell passes on what the terminal sent
+    def _come(self, number: int) -> None:
+        if number == signal.SIGHUP and self._count:  # a shell passes on what the terminal sent
             return
-        self.count += 1
-        if self._target is not None:  # nothing is printed here: a line may be half written
-            loop, came = self._target
-            loop.call_soon_threadsafe(came.release)
-
-    async def _cancel_each_time(self, task: asyncio.Task[Any], came: asyncio.Semaphore) -> None:
-        for number in itertools.count(1):
-            await came.acquire()
-            task.cancel()
-            self._console.say(_SAID[min(number, len(_SAID)) - 1])
-            for _ in range(_TURNS_APART):
-                await asyncio.sleep(0)
+        self._count += 1
+        if self._task is not None:
+            self._task.cancel()
+            self._console.say(_SAID[min(self._count, len(_SAID)) - 1])
 
 
 # Driving
 
 
-async def drive(
-    streamed: Any, see: Callable[[Any], None], run: Run, *, stop: Stop, tick: Callable[[], None]
-) -> None:
+async def drive(streamed: Any, see: Callable[[Any], None], run: Run, stop: Stop) -> None:
     """Hand over everything that finishes; after a stop or an error, what is known by then.
 
     Args:
@@ -461,55 +424,38 @@ async def drive(
         see: Sees everything that finishes, once each.
         run: Takes in what ended it early, and what was counted.
         stop: Knows when to stop.
-        tick: Called from time to time, also where nothing finishes.
 
     Raises:
         ConfigurationError: If it was stopped before it began.
         GatewayError: If it could not begin; nothing was sent.
     """
-    left: Any = None
-    has_begun, started = True, time.monotonic()
-    ticker = asyncio.create_task(ticking(tick))
+    started = time.monotonic()
     try:
         with stop.cancelling(), contextlib.suppress(asyncio.CancelledError):
             async with streamed:
                 async for one in streamed:
                     see(one)
     except _NOT_BEGUN:
-        has_begun = False
         raise
     except GatewayError as error:
         run.failure = error
-    finally:  # also where a defect ended it: what is known may be the only record
-        ticker.cancel()
-        with contextlib.suppress(RuntimeError):  # it did not begin
-            left = streamed.result if has_begun else None
-        if left is not None:
-            run.has_begun, run.seconds = True, time.monotonic() - started
-            run.requests = getattr(left, "requests", None)
-            run.retries = getattr(left, "retries", None)
-            run.unexpected = getattr(getattr(left, "unexpected", None), "count", 0)
-        for one in left or ():
-            see(one)
-    if left is None:
+    with contextlib.suppress(RuntimeError):  # it did not begin
+        run.left = streamed.result
+    if run.left is None:
         raise run.failure or ConfigurationError("stopped before anything was sent")
-
-
-async def ticking(tick: Callable[[], None]) -> None:
-    """Call something twice a second, until it is cancelled."""
-    while True:
-        await asyncio.sleep(_SECONDS_BETWEEN_TICKS)
-        tick()
+    run.has_begun, run.seconds = True, time.monotonic() - started
+    for one in run.left:
+        see(one)
 
 
 async def collect(
     batch: Any, run: Run, stop: Stop, total: int, keep: Callable[[Any], None] = lambda _: None
 ) -> None:
     """Drive a batch to its end: the one place where each outcome passes, as it is finished."""
-    with gauged(run.console, run.command, total) as gauge:
+    async with gauged(run.console, run.command, total) as gauge:
 
         def see(outcome: Outcome[Any, Any]) -> None:
             keep(outcome)
-            gauge.advance(str(outcome.status))
+            gauge.counts[str(outcome.status)] += 1
 
-        await drive(batch, see, run, stop=stop, tick=gauge.tick)
+        await drive(batch, see, run, stop)

@@ -20,9 +20,8 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO, Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple, TextIO
 
-import attrs
 import orjson
 
 from gateway_async.errors import ConfigurationError
@@ -35,7 +34,6 @@ KEPT_PROBLEMS = 1000
 LONGEST_LINE = 65_536
 MOST_DIGITS = 100
 _SEPARATORS = ";\t|"
-_UTF_16 = ("\udcff\udcfe", "\udcfe\udcff")
 _FOREIGN = frozenset(
     {".json", ".jsonl", ".ndjson", ".xls", ".xlsx", ".ods", ".gz", ".zip", ".tsv", ".parquet"}
 )
@@ -54,178 +52,131 @@ def check_is_csv(path: Path) -> None:
 # Problems
 
 
-@attrs.frozen(kw_only=True)
-class Problem:
-    """One thing that is wrong with a file, in one line or in several.
-
-    Attributes:
-        line: The line of the file, counted from 1 as an editor does.
-        column: The name of the column, None where it is about the whole line.
-        reason: What is wrong, and what would be right.
-        more: How many later lines have the same.
-        last: The last of those.
-    """
+class Problem(NamedTuple):
+    """One thing that is wrong with a file: the line, from 1, the column if it is one, and why."""
 
     line: int
-    column: str | None = None
+    column: str | None
     reason: str
-    more: int = 0
-    last: int = 0
-
-    def __str__(self) -> str:
-        place = f"line {self.line}{f' and {self.more:,} more' if self.more else ''}"
-        if self.more and self.last - self.line == self.more:
-            place = f"lines {self.line} to {self.last}"
-        return f"{place}{f', column {self.column}' if self.column else ''}: {self.reason}"
 
 
 class TableError(Exception):
-    """A file cannot be used; nothing of it was sent.
+    """A file cannot be used; nothing of it was sent. Lines with the same problem are said at once.
 
     Args:
         problems: What is wrong with it, by line.
 
     Attributes:
-        problems: The first thousand, those that are the same as one.
         count: How many there are, each in each line.
     """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        kept: dict[tuple[str | None, str], Problem] = {}
+        found: dict[tuple[str | None, str], tuple[int, int, int]] = {}
         self.count: int = 0
-        for problem in problems:
+        for line, column, reason in problems:
             self.count += 1
-            cause = problem.column, problem.reason
-            if cause in kept:
-                same = kept[cause]
-                kept[cause] = attrs.evolve(same, more=same.more + 1, last=problem.line)
-            elif len(kept) < KEPT_PROBLEMS:
-                kept[cause] = problem
-        self.problems: tuple[Problem, ...] = tuple(kept.values())
-        shown = self.problems[:SHOWN_PROBLEMS]
-        hidden = self.count - sum(1 + problem.more for problem in shown)
+            if (column, reason) in found or len(found) < KEPT_PROBLEMS:
+                first, _, lines = found.get((column, reason), (line, line, 0))
+                found[column, reason] = first, line, lines + 1
+        shown, hidden = list[str](), self.count
+        for cause, (first, last, lines) in itertools.islice(found.items(), SHOWN_PROBLEMS):
+            place_of, why = cause
+            hidden -= lines
+            place = f"line {first}{f' and {lines - 1:,} more' if lines > 1 else ''}"
+            if lines > 1 and last - first == lines - 1:
+                place = f"lines {first} to {last}"
+            shown.append(f"{place}{f', column {place_of}' if place_of else ''}: {why}")
         total = f"{self.count:,} problem{'s' * (self.count != 1)}"
         more = [f"... and {hidden:,} more"] if hidden else []
-        super().__init__("\n".join([f"{total}, nothing was sent", *map(str, shown), *more]))
+        super().__init__("\n".join([f"{total}, nothing was sent", *shown, *more]))
 
 
 # Reading
 
 
-@attrs.frozen
-class Row:
-    """One row of a file.
-
-    Attributes:
-        line: The line that it begins in, from 1.
-        cells: By column, what is in it; empty where the row cannot be read.
-        problems: Why the row cannot be read.
-    """
+class Row(NamedTuple):
+    """One row of a file: the line that it begins in, its cells by column, and what is wrong."""
 
     line: int
     cells: Mapping[str, str]
-    problems: tuple[Problem, ...] = ()
+    problems: Sequence[Problem] = ()
 
 
-@attrs.define(eq=False, slots=False)
-class _View(io.RawIOBase):
-    """Reads a file from its beginning, whatever else reads it."""
-
-    file: BinaryIO
-    position: int = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        self.file.seek(self.position)
-        block = self.file.read(len(buffer))
-        buffer[: len(block)] = block
-        self.position += len(block)
-        return len(block)
-
-
-@attrs.define(eq=False)
 class Table:
     """The rows of a file, to be read as often as needed.
 
+    Args:
+        path: The file, which nothing changes.
+
     Attributes:
-        header: The names of its columns, once it was read.
+        header: The names of its columns.
+
+    Raises:
+        TableError: If the file is empty, or its header cannot be used.
     """
 
-    _file: BinaryIO = attrs.field(repr=False)
-    header: list[str] = attrs.field(factory=list, init=False)
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.header: list[str] = []
+        next(self.rows(), None)
 
     def rows(self) -> Iterator[Row]:
-        """Read the rows from the beginning.
-
-        Raises:
-            TableError: If the file is empty, or its header cannot be used.
-        """
-        bad, header, line, cells = list[Problem](), list[str](), 1, list[str]()
-        reader = csv.reader(self._lines(bad), strict=True)
-        while True:
-            line = reader.line_num + 1
+        """Read the rows from the beginning."""
+        with self._path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
+            reader = csv.reader(_lines(text), strict=True)
+            line, header = 1, list[str]()
             try:
-                cells = next(reader)
-            except StopIteration:
-                break
+                for cells in reader:
+                    begins, line = line, reader.line_num + 1
+                    if len(cells) <= 1 and not any(cell.strip() for cell in cells):
+                        continue  # a blank line
+                    if header:
+                        wrong = [*_problems(begins, header, cells)]
+                        yield Row(begins, dict(zip(header, cells, strict=False)), wrong)
+                    else:
+                        self.header = header = _checked(begins, cells)
             except csv.Error as error:
-                broken = Problem(line=line, reason=f"not CSV from here on: {error}")
-                yield Row(line, {}, tuple(bad) or (broken,))
-                return
-            if not bad and len(cells) <= 1 and not any(cell.strip() for cell in cells):
-                continue  # a blank line
+                broken = Problem(line, None, f"not CSV from here on: {error}")
+                if not header:
+                    raise TableError([broken]) from None
+                yield Row(line, {}, [broken])
             if not header:
-                self.header = header = _checked(line, cells, bad)
-                continue
-            if not bad and len(cells) != len(header):
-                reason = f"{len(cells)} cells where the header has {len(header)}"
-                bad.append(Problem(line=line, reason=reason))
-            yield Row(line, {} if bad else dict(zip(header, cells, strict=True)), tuple(bad))
-            bad.clear()
-        if not header:
-            raise TableError([Problem(line=1, reason="the file is empty")])
-
-    def _lines(self, bad: list[Problem]) -> Iterator[str]:
-        """Read lines, whatever ends them; `bad` gets what is wrong. One too long is the last."""
-        raw = io.BufferedReader(_View(self._file))
-        text = io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline="")
-        for number in itertools.count(1):
-            line, reason = text.readline(LONGEST_LINE + 1), ""
-            if number == 1 and line.startswith(_UTF_16):
-                reason = "the file is UTF-16; save it as UTF-8"
-                raise TableError([Problem(line=1, reason=reason)])
-            if len(line) > LONGEST_LINE:
-                reason = (
-                    f"more than {LONGEST_LINE} characters; a line has at most so many, and the "
-                    "file was not read beyond it"
-                )
-            elif "\0" in line:
-                reason = "a NUL byte; the file is damaged, or is not text"
-            elif not is_encodable(line):
-                at = next(n for n, one in enumerate(line, 1) if not is_encodable(one))
-                reason = f"character {at} is not UTF-8; save the file as UTF-8"
-            if reason:
-                bad.append(Problem(line=number, reason=reason))
-            if line:
-                yield "" if reason else line
-            if not line or len(line) > LONGEST_LINE:
-                return
+                raise TableError([Problem(1, None, "the file is empty")])
 
 
-def _checked(line: int, header: list[str], bad: list[Problem]) -> list[str]:
+def _lines(text: TextIO) -> Iterator[str]:
+    """Read lines, whatever ends them."""
+    while line := text.readline(LONGEST_LINE + 1):
+        if len(line) > LONGEST_LINE:
+            raise csv.Error(f"a line has more than {LONGEST_LINE} characters")
+        yield line
+
+
+def _problems(line: int, header: list[str], cells: list[str]) -> Iterator[Problem]:
+    """Yield why a row cannot be read."""
+    if len(cells) != len(header):
+        reason = f"{len(cells)} cells where the header has {len(header)}"
+        yield Problem(line, None, reason)
+    for column, cell in zip(header, cells, strict=False):
+        if not is_encodable(cell):
+            yield Problem(line, column, "is not UTF-8; save the file as UTF-8")
+        elif "\0" in cell:
+            yield Problem(line, column, "a NUL byte; the file is damaged, or is not text")
+
+
+def _checked(line: int, header: list[str]) -> list[str]:
     """Return a header that can be used."""
-    if bad:
-        raise TableError(bad)
-    if len(header) == 1 and (separator := next((c for c in _SEPARATORS if c in header[0]), None)):
+    reason = ""
+    if "\0" in (text := "".join(header)) or not is_encodable(text):
+        reason = "is not UTF-8, or is no text; save the file as CSV in UTF-8"
+    elif len(header) == 1 and (separator := next((c for c in _SEPARATORS if c in text), None)):
         reason = f"separate the cells by ',' in place of {separator!r}"
-        raise TableError([Problem(line=line, reason=reason)])
+    if reason:
+        raise TableError([Problem(line, None, reason)])
     if twice := [name for name in dict.fromkeys(header) if header.count(name) > 1]:
         reason = "more than one column has {} name"
         raise TableError(
-            Problem(line=line, column=name or None, reason=reason.format("this" if name else "no"))
-            for name in twice
+            Problem(line, name or None, reason.format("this" if name else "no")) for name in twice
         )
     return header
 
@@ -239,6 +190,7 @@ def open_table(path: Path) -> Iterator[Table]:
 
     Raises:
         ConfigurationError: If it cannot be read, or its ending is of another format.
+        TableError: If it is empty, or its header cannot be used.
     """
     check_is_csv(path)
     with contextlib.ExitStack() as opened:
@@ -255,7 +207,7 @@ def open_table(path: Path) -> Iterator[Table]:
                 opened.close()
             name = "standard input" if path == STDIO else path
             raise ConfigurationError(f"cannot read {name}: {error.strerror or error}") from None
-        yield Table(copy)
+        yield Table(Path(f"/proc/self/fd/{copy.fileno()}"))  # each opening has its own position
 
 
 # Writing
@@ -272,61 +224,23 @@ def to_text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-@attrs.define(kw_only=True)
-class OutFile:
-    """A file that is being written; where it takes no more, the rest is left out.
+def csv_writer(text: TextIO, columns: Sequence[str]) -> Callable[[Mapping[str, Any]], None]:
+    """Write a header, and return what writes a row; cells of other columns are left out."""
 
-    Attributes:
-        name: What it is called in messages.
-        is_whole: Whether all of it was written: else it is not put in place.
-        problem: Why it is not where it was asked for; empty where it is.
-    """
+    def write(row: str) -> None:
+        # A lone \r is quoted only where it ends rows. A file with a NUL could not be read again.
+        text.write(row.removesuffix("\r\n").replace("\0", "\ufffd") + "\n")
 
-    name: str
-    is_whole: bool = False
-    problem: str = ""
-    _file: IO[bytes] = attrs.field(repr=False)
-
-    @contextlib.contextmanager
-    def writing(self, columns: Sequence[str]) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-        """Write rows as CSV in UTF-8; where the block ends without an error, the file is whole."""
-        text: Any = SimpleNamespace(write=self._put)
-        usual = csv.writer(text, lineterminator="\n")
-        quoting = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
-
-        def write(row: Mapping[str, Any]) -> None:
-            # A NUL is replaced: a file with one is refused when it is read again. A lone \r is not
-            # quoted by itself, and would end the row for its reader.
-            cells = [to_text(row.get(name)).replace("\0", "\ufffd") for name in columns]
-            (quoting if any("\r" in cell for cell in cells) else usual).writerow(cells)
-
-        usual.writerow(columns)
-        yield write
-        self.end()
-
-    def end(self, text: str = "") -> None:
-        """Write the rest, if any: the file is whole, unless something could not be written."""
-        self._put(text, is_last=True)
-        self.is_whole = not self.problem
-
-    def _put(self, text: str, *, is_last: bool = False) -> None:
-        if self.problem:
-            return
-        try:
-            self._file.write(text.encode(errors="backslashreplace"))
-            if is_last:
-                self._file.flush()
-            if is_last and self._file is not sys.stdout.buffer:
-                os.fsync(self._file.fileno())
-        except OSError as error:
-            self.problem = f"{self.name} cannot be written: {error.strerror}"
+    writer: Any = csv.writer(SimpleNamespace(write=write), lineterminator="\r\n")
+    writer.writerow(columns)
+    return lambda row: writer.writerow([to_text(row.get(name)) for name in columns])
 
 
 @contextlib.contextmanager
 def out_file(
     path: Path, warn: Callable[[str], None], *, option: str = "", is_private: bool = False
-) -> Iterator[OutFile]:
-    """Begin a file beside its place; it is put there once it is whole.
+) -> Iterator[TextIO]:
+    """Begin a file beside its place; it is put there if the block ends without an error.
 
     A file that is there by then is kept under another name.
 
@@ -338,42 +252,79 @@ def out_file(
 
     Raises:
         ConfigurationError: If it cannot be written.
+        OSError: If it takes no more, or cannot be put in place.
     """
     if path == STDIO:
-        yield OutFile(name="standard output", file=sys.stdout.buffer)
+        output = _Patient(sys.stdout.buffer, "standard output")
+        try:
+            yield output
+            output.finish()
+        finally:
+            with contextlib.suppress(OSError):
+                output.detach()
         return
     if path.exists() and not path.is_file():
         raise ConfigurationError(f"{option}{path} is no file; name one")
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        file = beside.open("xb")
+        file = _Patient(beside.open("xb"), path)
         if is_private:
             beside.chmod(0o600)
     except OSError as error:
         raise ConfigurationError(f"{option}cannot write {path}: {error.strerror}") from None
-    out = OutFile(name=str(path), file=file)
     try:
-        yield out
+        yield file
+        file.finish()
+        os.fsync(file.fileno())
+    except BaseException:
+        beside.unlink()
+        raise
     finally:
-        with contextlib.suppress(OSError):  # what a full disk takes no more of is not whole
+        with contextlib.suppress(OSError):  # what a full disk takes no more of
             file.close()
-        if out.is_whole:
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(21, "it is a directory")
+        if path.exists():
+            other = next(name for name in _other_names(path) if not name.exists())
+            path.rename(other)
+            warn(f"{path} was there already; it is now {other}")
+        beside.replace(path)
+    except OSError as error:
+        problem = f"{path} cannot be put in place ({error.strerror}); what belongs there is"
+        raise OSError(error.errno, f"{problem} {beside}") from None
+
+
+class _Patient(io.TextIOWrapper):
+    """A text file that takes all that is written: where the disk does not, `finish` says so.
+
+    So what is written and counted at the same time is counted to its end.
+    """
+
+    def __init__(self, file: BinaryIO, place: object) -> None:
+        form: Any = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
+        super().__init__(file, **form)
+        self._place = place
+        self._problem: OSError | None = None
+
+    def write(self, text: str, /) -> int:
+        if self._problem is None:
             try:
-                if path.exists():
-                    other = _free_name(path)
-                    path.rename(other)
-                    warn(f"{path} was there already; it is now {other}")
-                beside.replace(path)
+                return super().write(text)
             except OSError as error:
-                out.problem = f"{path} cannot be put in place: {error.strerror}"
-                warn(f"{out.problem}; what belongs there is {beside}")
-        else:
-            beside.unlink()
-            out.problem = out.problem or f"{path} was not written"
+                self._problem = error
+        return len(text)
+
+    def finish(self) -> None:
+        """Raise the first error that there was."""
+        try:
+            if self._problem is None:
+                self.flush()
+        except OSError as error:
+            self._problem = error
+        if (problem := self._problem) is not None:
+            raise OSError(problem.errno, f"{self._place} cannot be written: {problem.strerror}")
 
 
-def _free_name(path: Path) -> Path:
-    if path.is_dir():
-        raise IsADirectoryError(21, f"{path} is a directory")
-    names = (path.with_name(f"{path.name}.{number}") for number in itertools.count(1))
-    return next(name for name in names if not name.exists())
+def _other_names(path: Path) -> Iterator[Path]:
+    return (path.with_name(f"{path.name}.{number}") for number in itertools.count(1))

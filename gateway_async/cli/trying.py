@@ -24,7 +24,7 @@ from gateway_async.cli import options
 from gateway_async.cli.console import Console, Stage, summary_table
 from gateway_async.cli.run import DONE, NOT_ALL_DONE
 from gateway_async.cli.settings import default_path, to_toml
-from gateway_async.cli.tables import out_file
+from gateway_async.cli.tables import csv_writer, out_file
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
 from gateway_async.models.orders import CaptureOrder, OrderRef, RefundOrder
@@ -203,7 +203,8 @@ def write_orders(
 ) -> None:
     """Write orders to a file for the command line."""
     amounts = ["refund_amount"] if can_refund else []
-    with out_file(path, console.warn) as file, file.writing([*_COLUMNS, *amounts]) as write:
+    with out_file(path, console.warn) as file:
+        write = csv_writer(file, [*_COLUMNS, *amounts])
         for order in orders:
             row = {name: getattr(order, name) for name in _COLUMNS}
             write({**row, **dict.fromkeys(amounts, order.amount)})

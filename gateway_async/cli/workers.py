@@ -13,7 +13,7 @@ from gateway_async.cli import options
 from gateway_async.cli.console import gauged, print_json
 from gateway_async.cli.jobs import find_job, so_far
 from gateway_async.cli.orders import LAYOUTS, OrderFile
-from gateway_async.cli.run import DONE, NOT_ALL_DONE, UNSETTLED, Stop, confirm, on_job, ticking
+from gateway_async.cli.run import DONE, NOT_ALL_DONE, UNSETTLED, Stop, confirm, on_job
 from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import open_table
 from gateway_async.client import GatewayClient
@@ -216,18 +216,17 @@ async def watch(
     """
     async with gateway.settings().open_journal(create=False) as journal:
         last: JobStatus | JobProgress = await journal.status(job)
-        with gauged(console, job, last.total) as gauge:
-            ticker = asyncio.create_task(ticking(gauge.tick))
-            try:
-                async for last in watch_job(journal, job, _POLICY.watch_seconds):
-                    is_first = not gauge.counts
-                    gauge.counts.clear()
-                    gauge.counts.update({str(s): n for s, n in last.counts.items() if n})
-                    gauge.reach(last.settled)
-                    if is_first:
-                        gauge.show()
-            finally:
-                ticker.cancel()
+
+        def settled() -> int:
+            return getattr(last, "settled", 0)
+
+        async with gauged(console, job, last.total, settled) as gauge:
+            async for last in watch_job(journal, job, _POLICY.watch_seconds):
+                is_first = not gauge.counts
+                gauge.counts.clear()
+                gauge.counts.update({str(s): n for s, n in last.counts.items() if n})
+                if is_first:
+                    gauge.show()
     counts = {str(state): count for state, count in last.counts.items() if count}
     console.say(f"job {job}: {so_far(last.counts) or 'no orders'}")
     if json:

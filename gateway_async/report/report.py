@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from gateway_async.dialect import Dialect
 from gateway_async.errors import (
     AlikeRefundError,
     DuplicateOrderError,
@@ -235,14 +236,18 @@ class Report:
     Args:
         operation: The client's method, or ``"reconcile"``.
         job: The name of the job, if it is one: what is left to do depends on it.
+        dialect: Says how many decimal places an amount has at least.
 
     Attributes:
         latencies: Counts how long the gateway took: give it to the client as ``telemetry=``.
         steps: What was collected, by kind and by what to do.
     """
 
-    def __init__(self, operation: str, *, job: str | None = None) -> None:
+    def __init__(
+        self, operation: str, *, job: str | None = None, dialect: Dialect | None = None
+    ) -> None:
         self.operation = operation
+        self.dialect = dialect or Dialect()
         self.latencies: Latencies = Latencies()
         self.steps: dict[tuple[str, str], Step] = {}
         self._job = job
@@ -251,6 +256,17 @@ class Report:
     def counts(self) -> Counter[str]:
         """Orders by status, or differences by kind."""
         return sum((Counter({s.kind: s.count}) for s in self.steps.values()), Counter())
+
+    @property
+    def reasons(self) -> list[tuple[int, str, str]]:
+        """How many have each kind and reason, the most frequent first."""
+        found = [
+            (group.count, step.kind, ": ".join(filter(None, (group.code, group.reason))))
+            for step in self.steps.values()
+            for group in step.groups.values()
+            if group.code or group.reason
+        ]
+        return sorted(found, key=lambda one: -one[0])
 
     def see(self, outcome: "Outcome[Any, Any]", line: int | None = None) -> None:
         """Take in the outcome of one order; once each.
@@ -261,7 +277,7 @@ class Report:
         """
         order, error = outcome.order, outcome.error
         step = self._step(str(outcome.status), self._advise(str(outcome.status), error))
-        moved = _moved_by(order)
+        moved = moved_by(order)
         for currency, amount in [moved] if moved is not None else _listed(outcome.record):
             _add_money(step, currency, amount)
         if not step.advice:
@@ -299,10 +315,22 @@ class Report:
             currency=entry.currency,
             amount=entry.amount,
             reason=_cut(difference.error or difference.field or ""),
-            ledger=_sides(difference.ledger),
-            gateway=_sides(difference.gateway),
+            ledger=self._sides(difference.ledger, entry.currency),
+            gateway=self._sides(difference.gateway, entry.currency),
         )
         self._keep(step, "", example)
+
+    def shown(self, amount: Decimal, currency: str | None) -> str:
+        """Write an amount with the decimal places of its currency, or with more if it has them."""
+        return written_amount(amount, self.dialect.places(currency or ""))
+
+    def _sides(self, value: object, currency: str) -> tuple[str, ...]:
+        """Return the values of one side of a difference as text, ten at most."""
+        values = value if isinstance(value, tuple) else (value,)
+        return tuple(
+            self.shown(one, currency) if isinstance(one, Decimal) else _cut(one)
+            for one in [one for one in values if one is not None][:10]
+        )
 
     def _step(self, kind: str, advice: str) -> Step:
         step = self.steps.setdefault((kind, advice), Step(kind=kind, advice=advice))
@@ -345,13 +373,18 @@ def _folded(reason: str, *shown: str) -> str:
     return reason
 
 
-def _moved_by(order: object) -> "tuple[str, Decimal] | None":
+def moved_by(order: object) -> "tuple[str, Decimal] | None":
     """Return currency and amount that an order or a payout moves; None for a look-up."""
     for name, currency_name in _MONEY:
-        amount, currency = getattr(order, name, None), getattr(order, currency_name, None)
-        if amount is not None:
-            return None if currency is None else (currency, amount)
+        if (amount := getattr(order, name, None)) is not None:
+            return getattr(order, currency_name) or "", amount
     return None
+
+
+def written_amount(amount: Decimal, places: int) -> str:
+    """Write an amount with so many decimal places, or more where it has more."""
+    exponent = amount.as_tuple().exponent
+    return f"{amount:,.{max(places, -exponent if isinstance(exponent, int) else 0)}f}"
 
 
 def _listed(record: object) -> "Iterable[tuple[str | None, Decimal | None]]":
@@ -370,12 +403,6 @@ def _add_money(step: Step, currency: str | None, amount: "Decimal | None") -> No
 def _cut(value: object) -> str:
     text = str(value)
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
-
-
-def _sides(value: object) -> tuple[str, ...]:
-    """Return the values of one side of a difference as text, ten at most."""
-    values = [one for one in (value if isinstance(value, tuple) else (value,)) if one is not None]
-    return tuple(f"{o:,f}" if isinstance(o, Decimal) else _cut(o) for o in values[:10])
 
 
 # The page
@@ -397,7 +424,7 @@ def render(report: Report, head: Head, summary: "Summary | None" = None) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "amount": lambda amount: f"{amount:,f}",
+        "amount": report.shown,
         "digest": lambda css: b64encode(hashlib.sha256(css.encode()).digest()).decode(),
         "number": lambda number: f"{number:,}",
         "seconds": _seconds,
@@ -413,7 +440,7 @@ def render(report: Report, head: Head, summary: "Summary | None" = None) -> str:
     lasted = _duration((head.ended_at - head.started_at).total_seconds())
     page = environment.get_template("report.html.jinja").render(
         head=head,
-        headline=_books_headline(summary) if summary is not None else _headline(report),
+        headline=_books_headline(report, summary) if summary is not None else _headline(report),
         when=f"{head.started_at:{shape} %Z} to {head.ended_at:{shape} %Z}, {lasted}",
         latencies=report.latencies,
         kinds=kinds,
@@ -436,15 +463,17 @@ def _headline(report: Report) -> str:
     text = f"{share} {noun if total > 1 else noun[:-1]} {done_words}"
     if step is None or not step.money:
         return text
-    sums = [f"{code}\u00a0{one.amount:,f}" for code, one in sorted(step.money.items())]
+    sums = [
+        f"{code}\u00a0{report.shown(one.amount, code)}" for code, one in sorted(step.money.items())
+    ]
     return f"{text}: {_listing(sums)}"
 
 
-def _books_headline(summary: "Summary") -> str:
+def _books_headline(report: Report, summary: "Summary") -> str:
     """Say how many entries match, and by how much money ledger and gateway differ."""
     share = "All" if summary.matched == summary.entries else f"{summary.matched:,} of"
     gaps = [
-        f"{name} by {code}\u00a0{abs(ledger - gateway):,f}"
+        f"{name} by {code}\u00a0{report.shown(abs(ledger - gateway), code)}"
         for code, one in summary.currencies.items()
         for name, ledger, gateway in (
             ("payments", one.ledger_amount, one.gateway_amount),

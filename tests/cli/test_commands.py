@@ -1,24 +1,23 @@
 """Help, usage, look-ups and dry runs."""
 
-import io
+import contextlib
 import json
 import re
 import tracemalloc
 import uuid
-from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+import attrs
 import pytest
 
-from gateway_async.batching.results import Exchange, Outcome
+from gateway_async.batching.results import Outcome
 from gateway_async.cli.app import COMMANDS, run as run_here
-from gateway_async.cli.orders import LAYOUTS, OrderFile
-from gateway_async.cli.outcomes import Found
-from gateway_async.cli.run import Run
+from gateway_async.cli.orders import LAYOUTS
+from gateway_async.cli.outcomes import Kept
 from gateway_async.cli.settings import VARIABLES
-from gateway_async.cli.tables import Table
+from gateway_async.errors import NotSentError
 from gateway_async.models.orders import OutcomeStatus, RefundOrder
-from gateway_async.models.records import RefundRecord
 from gateway_async.sandbox import Sandbox
 from tests.cli.running import (
     REFUND_COLUMNS,
@@ -31,7 +30,6 @@ from tests.cli.running import (
 )
 
 ROW = ("T1", "O1", "EUR", "9.00", "1.00", "late")
-SAMPLE = "\n".join(map(",".join, (REFUND_COLUMNS, ROW))).encode()
 IBAN = "DE89370400440532013000"
 JOBS = ("list", "show", "outcomes", "resolve", "resume")
 
@@ -143,40 +141,26 @@ async def test_look_ups_find_what_there_is_and_exit_1_for_what_is_absent(
 
 
 def test_no_result_column_hides_an_input_column() -> None:
-    inputs = {name for layout in LAYOUTS.values() for name in layout.columns}
+    inputs = {name for layout in LAYOUTS.values() for name in layout.inputs}
     for layout in LAYOUTS.values():
         assert not inputs & set(layout.result_columns)
 
 
 def test_memory_does_not_grow_with_the_rows() -> None:
-    file = OrderFile(Table(io.BytesIO(SAMPLE)), LAYOUTS["refund"])
-    file.lines.extend(range(20_000))
-    results = Found(file, Run(command="refund"))
-    order = RefundOrder(
-        transaction_id="T1", order_no="O1", currency="EUR", amount=Decimal(9), refund_amount=1
+    order = RefundOrder(**dict(zip(REFUND_COLUMNS, ROW, strict=True)))
+    not_sent = Outcome[Any, Any](
+        order=order, index=0, status=OutcomeStatus.NOT_SENT, error=NotSentError("stopped")
     )
-
-    def keep(index: int) -> None:
-        results.keep(
-            Outcome(
-                order=order,
-                index=index,
-                status=OutcomeStatus.SUCCEEDED,
-                items=({"refund_status": "1", "refund_reference_id": f"T{index}-01"},),
-                exchange=Exchange(record_class=RefundRecord),
-            )
-        )
-
-    keep(0)  # which loads what reads a record
-    tracemalloc.start()
-    try:
-        for index in range(1, 20_000):
-            keep(index)
-        kept = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-        results.close()
-    assert kept < 10 * 20_000
+    with contextlib.closing(Kept()) as kept:
+        tracemalloc.start()
+        try:
+            for index in range(20_000):
+                kept.note(attrs.evolve(not_sent, index=index))
+            held = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+        assert kept.get(19_999) == b"stopped"
+    assert held < 10 * 20_000
 
 
 # Dry runs
@@ -218,7 +202,7 @@ def test_a_dry_run_of_payouts_shows_the_first_and_no_account(
     payouts = write(tmp_path / "payouts.csv", [*row], [[*row.values()]])
     assert run_here(["payout", str(payouts), "--dry-run"]) == 0
     told = capsys.readouterr().out
-    assert told.startswith("payout: 1 order, EUR 12.5\ncolumns that are not sent: 'note'\n")
+    assert told.startswith("payout: 1 order, EUR 12.50\ncolumns that are not sent: 'note'\n")
     assert f"request_id = {row['request_id']}\npayment_amount = 12.50\n" in told
     beneficiary = told.partition("beneficiary = ")[2].partition("\nnothing was sent")[0]
     assert json.loads(beneficiary) == {

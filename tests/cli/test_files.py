@@ -17,16 +17,13 @@ import pytest
 
 from gateway_async.cli.orders import LAYOUTS, OrderFile
 from gateway_async.cli.tables import (
-    KEPT_PROBLEMS,
     LONGEST_LINE,
-    SHOWN_PROBLEMS,
-    OutFile,
     Problem,
     Table,
     TableError,
+    csv_writer,
     open_table,
     out_file,
-    to_text,
 )
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError
@@ -44,10 +41,20 @@ ORDER = RefundOrder(**CELLS)
 IBAN, ACCOUNT = "DE89370400440532013000", "1234567890123"
 
 
-def read(body: str | bytes, command: str = "refund", **dialect: Any) -> Any:
-    raw = body.encode() if isinstance(body, str) else body
-    table = Table(io.BytesIO(raw))
-    return OrderFile(table, LAYOUTS[command], Dialect(**dialect), repeats=False)
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def table_of(body: str | bytes) -> Table:
+    """Return the rows of a file that holds some text."""
+    path = Path(f"{uuid.uuid4()}")
+    path.write_bytes(body.encode() if isinstance(body, str) else body)
+    return Table(path)
+
+
+def read(body: str | bytes, command: str = "refund", **dialect: Any) -> OrderFile:
+    return OrderFile(table_of(body), LAYOUTS[command], Dialect(**dialect), repeats=False)
 
 
 def rows(*lines: str) -> str:
@@ -57,7 +64,7 @@ def rows(*lines: str) -> str:
 def problems(*given: Any, **dialect: Any) -> list[str]:
     with pytest.raises(TableError) as caught:
         read(*given, **dialect)
-    return [str(problem) for problem in caught.value.problems]
+    return str(caught.value).splitlines()[1:]
 
 
 # CSV
@@ -70,9 +77,10 @@ def test_rows_of_csv_are_orders_with_cells_and_lines(ending: str) -> None:
     first, second = file.orders()
     assert (first.refund_reason, first.amount) == ("é", Decimal("10.00"))
     assert (second.transaction_id, second.order_no) == ("5E12", "20261120000000000001")
-    assert [row.line for row in file.table.rows()] == [3, 4]
+    assert [*file.lines] == [row.line for row in file.table.rows()] == [3, 4]
     assert [*next(file.table.rows()).cells.values()] == ["T1", "O1", "EUR", "10.00", "2.50", "é"]
     assert str(file.totals) == "2 orders, EUR 5.50"
+    assert str(read(rows("T1,O1,EUR,3,2,")).totals) == "1 order, EUR 2.00"
 
 
 def test_the_dialect_knows_currencies() -> None:
@@ -89,16 +97,12 @@ def test_the_dialect_knows_currencies() -> None:
         ("T1,O1 ,EUR,1,1,", "order_no", "white space"),
         ("T1,O1,,1,1,", "currency", "empty"),
         ("T1,O1,euro,1,1,", "currency", "'euro' is not a code of three letters such as EUR"),
-        ("T1,O1,E R,1,1,", "currency", "three letters"),
         ("2.02611E+21,O1,EUR,1,1,", "transaction_id", "digits a spreadsheet cut off"),
-        ('T1,"2,02611E+21",EUR,1,1,', "order_no", "digits a spreadsheet cut off"),
-        ("T1,1e+21,EUR,1,1,", "order_no", "digits a spreadsheet cut off"),
+        ("T1,O1,EUR,1.2E+05,1,", "amount", "digits a spreadsheet cut off"),
         ("T1,O1,EUR,,1,", "amount", "empty"),
         ('T1,O1,EUR,"12,50",1,', "amount", "write it like 12.50"),
-        ("T1,O1,EUR,1,1e0,", "refund_amount", "not an amount"),
-        ("T1,O1,EUR,1,-1,", "refund_amount", "not an amount"),
-        ("T1,O1,EUR,1,NaN,", "refund_amount", "not an amount"),
-        ("T1,O1,EUR,\u0661,1,", "amount", "not an amount"),
+        ("T1,O1,EUR,1,-1,", "refund_amount", "is negative"),
+        ("T1,O1,EUR,1,NaN,", "refund_amount", "not a finite number; write it like 12.50"),
         ("T1,O1,EUR,1,0.005,", "refund_amount", "written with 2 decimal places"),
         ("T1,O1,EUR,1,1.01,", "refund_amount", "more than the order's amount"),
         ("T0,O3,EUR,1,1,", "transaction_id", "the same order as in line 2; if both are meant"),
@@ -123,27 +127,33 @@ def test_a_bad_cell_is_named_by_line_and_column(row: str, column: str, reason: s
         ("refund", rows("T1,O1,EUR,1,1"), "line 2: 5 cells where the header has 6"),
         ("refund", rows("T1,O1,EUR,1,1,a,b"), "line 2: 7 cells where the header has 6"),
         ("refund", rows('T1,O1,EUR,1,1,"two', 'lines"', "T2,O2,EUR,x,1,"), "line 4, column amount"),
-        ("refund", rows("T1,Ö1,EUR,1,1,").encode("latin-1"), "line 2: character 4 is not UTF-8"),
-        ("refund", rows("T1,O1,EUR,1,1,").encode("utf-16"), "line 1: the file is UTF-16"),
-        ("refund", rows("T1,O1,EUR,1,1,\0"), "line 2: a NUL byte"),
-        ("refund", rows(f"T1,O1,EUR,1,1,{'x' * LONGEST_LINE}"), "line 2: more than 65536 charact"),
+        (
+            "refund",
+            rows("T1,Ö1,EUR,1,1,").encode("latin-1"),
+            "line 2, column order_no: is not UTF-8",
+        ),
+        ("refund", rows("T1,O1,EUR,1,1,").encode("utf-16"), "line 1: is not UTF-8, or is no text"),
+        ("refund", rows("T1,O1,EUR,1,1,\0"), "line 2, column refund_reason: a NUL byte"),
+        (
+            "refund",
+            rows(f"T1,O1,EUR,1,1,{'x' * LONGEST_LINE}"),
+            "line 2: not CSV from here on: a line has more than 65536",
+        ),
         ("refund", rows('T1,O1,EUR,1,1,"open', "T2"), "line 2: not CSV from here on"),
         ("refund", rows('T1,O1,EUR,1,1,"a"b'), "line 2: not CSV from here on"),
-        ("refund", f"{HEADER},status\nT1,O1,EUR,1,1,,succeeded", "line 2, column status: "),
-        ("refund", f"{HEADER},status\nT1,O1,EUR,1,1,, Unknown", "line 2, column status: "),
+        ("refund", f"{HEADER},in_job\nT1,O1,EUR,1,1,,night", "line 2, column in_job: "),
         ("review", "transaction_id,order_no,currency,amount\nT1,O1,EUR,1", "review_flag: missing"),
         (
             "review",
             "transaction_id,order_no,currency,amount,review_flag\nT,O,EUR,1,",
             "flag: empty",
         ),
-        ("query", "order_no,transaction_id\nO1,T1", "2 are filled; or choose: --by transaction_id"),
         (
             "query",
-            "order_no,transaction_id\n,",
-            "order_no or transaction_id: fill one of the two, ",
+            "order_no,transaction_id\nO1,T1",
+            "line 2: give order_no or transaction_id, one of the two",
         ),
-        ("query", "note\nx", "line 1, column order_no or transaction_id: missing"),
+        ("query", "note\nx", "line 2: give order_no or transaction_id, one of the two"),
     ],
 )
 def test_a_file_that_cannot_be_used(command: str, body: str | bytes, expected: str) -> None:
@@ -167,20 +177,15 @@ def test_columns_that_are_not_read_are_named_as_far_as_a_line_has_room() -> None
 
 
 def test_rows_of_outcomes_that_may_be_sent_again_and_look_ups() -> None:
-    assert [*read(f"{HEADER},status\nT1,O1,EUR,1,1,,not_sent\nT2,O2,EUR,1,1,,declined").orders()]
+    assert [*read(f"{HEADER},status,in_job\nT1,O1,EUR,1,1,,not_sent,").orders()]
     looked_up = read("order_no,transaction_id\nO1,\n,T2", "query").orders()
     assert [*looked_up] == [OrderRef(order_no="O1"), OrderRef(transaction_id="T2")]
-    table = Table(io.BytesIO(b"order_no,transaction_id\nO1,T1\n"))
-    chosen = OrderFile(table, LAYOUTS["query"].by("transaction_id"), Dialect())
+    chosen = OrderFile(
+        table_of("order_no,transaction_id\nO1,T1\n"),
+        LAYOUTS["query"].by("transaction_id"),
+        Dialect(),
+    )
     assert [*chosen.orders()] == [OrderRef(transaction_id="T1")]
-
-
-@pytest.mark.parametrize("size", [LONGEST_LINE + 1, 3 << 20])
-def test_a_line_without_an_end_is_not_read_to_its_end(size: int) -> None:
-    file = io.BytesIO(b"x" * size + b"\n" + b"y" * size)
-    with pytest.raises(TableError, match="line 1: more than 65536 characters"):
-        OrderFile(Table(file), LAYOUTS["refund"], Dialect())
-    assert file.tell() <= 2 << 20
 
 
 # Payouts
@@ -194,7 +199,7 @@ def payout(number: int = 1, /, **fields: str) -> dict[str, str]:
     return {"request_id": key, "payment_amount": "10", "payment_currency": "EUR", **fields}
 
 
-def table_of(*payouts: Mapping[str, str]) -> str:
+def csv_of(*payouts: Mapping[str, str]) -> str:
     """Write payouts as CSV, with all columns that one of them has."""
     columns = list(dict.fromkeys(name for one in payouts for name in one))
     text = io.StringIO()
@@ -204,7 +209,7 @@ def table_of(*payouts: Mapping[str, str]) -> str:
     return text.getvalue()
 
 
-def test_nested_parts_are_dotted_columns_or_json() -> None:
+def test_nested_parts_are_dotted_columns_and_lists_json() -> None:
     dotted = {
         "payment_date": "2026-11-20",
         "beneficiary.first_name": "Ann",
@@ -215,13 +220,9 @@ def test_nested_parts_are_dotted_columns_or_json() -> None:
         "payer.address.city": "",
         "remark": "passes through",
     }
-    bank = {"iban": IBAN, "account_number": ACCOUNT}
-    nested = {"first_name": "Ann", "bank_details": bank, "person_documents": DOCUMENTS}
-    written = {"payment_date": "2026-11-20", "beneficiary": json.dumps(nested)}
-    (one,), (other,) = (
-        read(table_of(payout(1, **p)), "payout").orders() for p in (dotted, written)
-    )
-    assert one == other
+    (one,) = read(csv_of(payout(1, **dotted)), "payout").orders()
+    assert one.beneficiary.first_name == "Ann"
+    assert one.beneficiary.bank_details.iban == IBAN
     assert one.beneficiary.person_documents[0].labels == ("passport",)
     assert (one.payment_date, one.payer) == (date(2026, 11, 20), None)
 
@@ -231,40 +232,28 @@ def test_nested_parts_are_dotted_columns_or_json() -> None:
     [
         ({"request_id": "17"}, "column request_id: '17' is no UUID"),
         ({"request_id": str(uuid.UUID(int=1))}, "the same order as in line 2"),
-        ({"payment_amount": "ten"}, "column payment_amount: 'ten' is not an amount"),
-        (
-            {"payment_amount": "1.005"},
-            "column payment_amount: 1.005 cannot be written with",
-        ),
-        ({"source_amount": "1.001", "source_currency": "EUR"}, "column source_amount"),
+        ({"payment_amount": "ten"}, "column payment_amount: 'ten' is not a finite number"),
+        ({"source_amount": "1.001", "source_currency": "EUR"}, "column source_amount: 1.001"),
         ({"payment_date": "20.11.2026"}, "payment_date: '20.11.2026' is not a date"),
-        ({"beneficiary": '{"frist_name": "Ann"}'}, "column beneficiary.frist_name: not known"),
-        ({"beneficiary": "Ann"}, "column beneficiary: expected columns such as"),
-        ({"beneficiary": '{"address": [1]}'}, "column beneficiary.address: expected columns"),
-        ({"beneficiary.person_documents": "x"}, "column beneficiary.person_documents"),
-        ({"beneficiary": '{"bank_details": {"iban": 1.5}}'}, "bank_details.iban: expected a text"),
-        ({"beneficiary": "{}", "beneficiary.first_name": "A"}, "beneficiary has a column of its"),
-        ({"payment_currency": "euro"}, "column payment_currency: 'euro' is not a code of three"),
+        ({"beneficiary.person_documents": "x"}, "person_documents: expected a list, as JSON"),
+        ({"beneficiary.person_documents": '[{"size": 1}]'}, "person_documents[0].size: not known"),
+        ({"beneficiary.person_documents": "[1]"}, "person_documents: expected an iterable of"),
         ({"source_currency": "euro"}, "column source_currency: 'euro' is not a code of three"),
         ({f"{BANK}.account_number": "1.2E+12"}, "account_number: a number such"),
-        (
-            {"beneficiary": f'{{"bank_details": {{"account_number": ["{ACCOUNT}"]}}}}'},
-            "number: exp",
-        ),
-        ({"status": "unknown"}, "column status: this order may be done"),
+        ({"in_job": "night"}, "column in_job: this order is in job 'night'"),
     ],
 )
 def test_what_is_wrong_with_a_payout_is_named_by_column(fields: dict[str, str], words: str) -> None:
-    found = problems(table_of(payout(1), payout(2, **fields)), "payout")[0]
+    (found,) = problems(csv_of(payout(1), payout(2, **fields)), "payout")
     assert found.startswith("line 3, ")
     assert words in found
     assert ACCOUNT not in found
 
 
-@pytest.mark.parametrize("column", ["beneficiary.bank_detail.iban", "receiver.name"])
+@pytest.mark.parametrize("column", ["beneficiary", "beneficiary.bank_detail.iban", "receiver.name"])
 def test_a_part_that_no_payout_has_is_named(column: str) -> None:
-    (found,) = problems(table_of(payout(1, **{column: "Ann"})), "payout")
-    assert found == f"line 1, column {column}: not known: there is no such part"
+    (found,) = problems(csv_of(payout(1, **{column: "Ann"})), "payout")
+    assert found.startswith(f"line 1, column {column}: not known: parts have columns such as")
 
 
 def test_a_payout_may_be_fixed_on_either_side() -> None:
@@ -278,8 +267,8 @@ def test_a_payout_may_be_fixed_on_either_side() -> None:
         {"request_id": keys[5], "payment_amount": "7"},
         {"request_id": keys[6]},
     )
-    file = read(table_of(*payouts), "payout")
-    assert str(file.totals) == "6 orders, without currency 7, EUR 20, USD 40"
+    file = read(csv_of(*payouts), "payout")
+    assert str(file.totals) == "6 orders, without currency 7.00, EUR 20.00, USD 40.00"
     assert [order.payment_amount for order in file.orders()] == [10, 10, None, None, 7, None]
     assert [order.source_amount for order in file.orders()] == [None, 11, 20, 20, None, None]
 
@@ -289,36 +278,18 @@ def test_a_payout_may_be_fixed_on_either_side() -> None:
 
 @pytest.mark.parametrize(
     ("lines", "place"),
-    [
-        ([2], "line 2"),
-        ([2, 3], "lines 2 to 3"),
-        (range(2, 122), "lines 2 to 121"),
-        ([2, 3, 5], "line 2 and 2 more"),
-    ],
+    [([2], "line 2"), (range(2, 2003), "lines 2 to 2002"), ([2, 3, 5], "line 2 and 2 more")],
 )
 def test_what_is_wrong_for_one_reason_is_said_once(lines: Sequence[int], place: str) -> None:
-    error = TableError(
-        Problem(line=line, column=column, reason="empty") for column in "ab" for line in lines
-    )
+    reasons = (("a", "empty"), ("b", "empty"))
+    error = TableError(Problem(line, *reason) for reason in reasons for line in lines)
     assert str(error).splitlines() == [
-        f"{2 * len(lines)} problems, nothing was sent",
+        f"{2 * len(lines):,} problems, nothing was sent",
         f"{place}, column a: empty",
         f"{place}, column b: empty",
     ]
-
-
-def test_problems_are_counted_beyond_those_that_are_kept() -> None:
-    many = KEPT_PROBLEMS + 5
-    error = TableError(
-        Problem(line=line, reason=reason)
-        for line in range(many)
-        for reason in (f"bad {line}", "bad")
-    )
-    lines = str(error).splitlines()
-    assert len(error.problems) == KEPT_PROBLEMS
-    assert lines[0] == f"{2 * many:,} problems, nothing was sent"
-    assert lines[2] == f"lines 0 to {many - 1}: bad"
-    assert lines[-1] == f"... and {2 * many - (SHOWN_PROBLEMS - 1 + many):,} more"
+    many = TableError(Problem(line, None, f"bad {line}") for line in range(2000))
+    assert str(many).splitlines()[-1] == "... and 1,980 more"
 
 
 @pytest.mark.parametrize("name", ["a.xlsx", "a.jsonl", "a.csv.gz"])
@@ -345,38 +316,35 @@ def test_what_changes_in_a_file_meanwhile_does_not_matter(
 # Writing
 
 
-def written(found: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> bytes:
-    with tempfile.TemporaryFile() as file:
-        with OutFile(name="out", file=file).writing(columns) as write_row:
-            for row in found:
-                write_row(row)
-        file.seek(0)
-        return file.read()
+def written(path: Path, found: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> bytes:
+    with out_file(path, print) as file:
+        write = csv_writer(file, columns)
+        for row in found:
+            write(row)
+    return path.read_bytes()
 
 
-def test_csv_has_every_column_as_text() -> None:
+def test_csv_has_every_column_as_text(tmp_path: Path) -> None:
     columns = ("order_no", "price", "day", "tags", "note")
     found: list[dict[str, Any]] = [
-        {"order_no": "O1", "price": Decimal("1.10"), "day": date(2026, 11, 20), "tags": ["a"]},
+        {"order_no": "O1", "price": Decimal("1.1e3"), "day": date(2026, 11, 20), "tags": ["a"]},
         {"order_no": 'x,"\n', "note": None, "price": Decimal("1e99999999")},
     ]
-    assert written(found, columns).decode() == (
-        'order_no,price,day,tags,note\nO1,1.10,2026-11-20,"[""a""]",\n"x,""\n",1E+99999999,,,\n'
+    assert written(tmp_path / "out.csv", found, columns).decode() == (
+        'order_no,price,day,tags,note\nO1,1100,2026-11-20,"[""a""]",\n"x,""\n",1E+99999999,,,\n'
     )
-    assert to_text(Decimal("1e3")) == "1000"
 
 
 @pytest.mark.parametrize("text", ["a\rT9,O9", "a\r\nb", "a\nb", '"a", "b"', "\r", "=1+1", "no\0"])
-def test_no_text_of_the_gateway_ends_a_row_of_csv(text: str) -> None:
+def test_no_text_of_the_gateway_ends_a_row_of_csv(text: str, tmp_path: Path) -> None:
     row = {"order_no": "O1", "error": text, "note": "N1"}
-    (found,) = Table(io.BytesIO(written([row], [*row]))).rows()
+    (found,) = table_of(written(tmp_path / "out.csv", [row], [*row])).rows()
     assert found.cells == {**row, "error": text.replace("\0", "\ufffd")}  # a NUL would be refused
 
 
-def put(path: Path, text: str, warnings: list[str]) -> OutFile:
-    with out_file(path, warnings.append) as out, out.writing([text]):
-        pass
-    return out
+def put(path: Path, text: str, warnings: list[str]) -> None:
+    with out_file(path, warnings.append) as out:
+        out.write(f"{text}\n")
 
 
 def test_a_file_is_put_in_place_whole_and_over_nothing(tmp_path: Path) -> None:
@@ -387,25 +355,25 @@ def test_a_file_is_put_in_place_whole_and_over_nothing(tmp_path: Path) -> None:
     assert warnings[0] == f"{path} was there already; it is now {path}.1"
 
     def end(error: BaseException) -> None:
-        with out_file(path, print) as out, out.writing(["order_no"]) as add:
-            add({"order_no": "O1"})
+        with out_file(path, print) as out:
+            out.write("order_no\n")
             raise error
 
     for error in (OSError(28, "No space left on device"), KeyboardInterrupt()):
         with pytest.raises(type(error)):
             end(error)
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == there
+    assert {one.name: one.read_text() for one in tmp_path.iterdir()} == there
     for place in (tmp_path, Path(os.devnull)):
         with pytest.raises(ConfigurationError, match="is no file"):
             put(place, "order_no", [])
 
 
 def test_outcomes_that_cannot_be_put_in_place_stay_where_they_are(tmp_path: Path) -> None:
-    path, warnings = tmp_path / "out.csv", list[str]()
-    with out_file(path, warnings.append) as out:
-        with out.writing(["order_no"]) as add:
-            add({"order_no": "O1"})
-        (path / "in the way").mkdir(parents=True)
-    (warning,) = warnings
-    assert out.problem in warning
-    assert Path(warning.rpartition(" ")[2]).read_text() == "order_no\nO1\n"
+    def hinder() -> None:
+        with out_file(tmp_path / "out.csv", print) as out:
+            out.write("order_no\n")
+            (tmp_path / "out.csv" / "in the way").mkdir(parents=True)
+
+    with pytest.raises(OSError, match="cannot be put in place") as caught:
+        hinder()
+    assert Path(str(caught.value.strerror).rpartition(" ")[2]).read_text() == "order_no\n"

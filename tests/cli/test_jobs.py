@@ -14,7 +14,7 @@ from gateway_async import RefundOrder
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import ResetBeforeEffect
-from tests.cli.running import Ended, names, outcomes, run, statuses, write_refunds
+from tests.cli.running import Ended, names, outcomes, run, statuses, write, write_refunds
 
 KEPT = ("--journal", "sqlite:///j.db")
 REFUND = ("refund", "orders.csv", "--yes", "--out", "o.csv")
@@ -152,7 +152,10 @@ async def test_what_a_job_has_is_not_sent_past_it(sandbox: Sandbox, tmp_path: Pa
         "decided by a person: no"
     }
     assert "or a person decided so" in (tmp_path / "declined.html").read_text(encoding="utf-8")
-    line = ("refund", "declined.csv", "--yes", "--out", "o.csv", *CONFIGURED)
+    rows = outcomes(tmp_path / "declined.csv")
+    columns = [name for name in rows[0] if name != "in_job"]  # as the refusal advises
+    write(tmp_path / "again.csv", columns, [[row[name] for name in columns] for row in rows])
+    line = ("refund", "again.csv", "--yes", "--out", "o.csv", *CONFIGURED)
     sent = await run(sandbox, *line, cwd=tmp_path)
     assert sent.code == 0, sent.stderr
     assert statuses(tmp_path / "o.csv") == {"succeeded": 50}

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import attrs
@@ -17,9 +18,9 @@ import pytest
 
 from gateway_async.batching.results import Exchange, Outcome
 from gateway_async.cli.orders import LAYOUTS, OrderFile
-from gateway_async.cli.outcomes import Found
+from gateway_async.cli.outcomes import Kept, result_cells, write_found
 from gateway_async.cli.run import Run
-from gateway_async.cli.tables import OutFile, Table
+from gateway_async.cli.tables import Table
 from gateway_async.dialect import Dialect
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.payouts import PayoutResult
@@ -95,25 +96,23 @@ CASES: dict[str, tuple[type, str, list[dict[str, Any]]]] = {
 def look(command: str, source: str) -> str:
     """Return the file of outcomes that a command makes of a file, whose orders all succeed."""
     model, _, items = CASES[command]
-    file = OrderFile(Table(io.BytesIO(source.encode())), LAYOUTS[command], Dialect())
-    with (
-        contextlib.closing(Found(file, Run(command=command))) as found,
-        tempfile.TemporaryFile() as out,
-    ):
+    layout = LAYOUTS[command]
+    with tempfile.NamedTemporaryFile() as given, contextlib.closing(Kept()) as found:
+        Path(given.name).write_text(source)
+        file = OrderFile(Table(Path(given.name)), layout, Dialect())
         for index, order in enumerate(file.orders()):
             key = attrs.asdict(order).get("transaction_id")
-            found.keep(
-                Outcome(
-                    order=order,
-                    index=index,
-                    status=OutcomeStatus.SUCCEEDED,
-                    items=tuple(one for one in items if key in (None, one["transaction_id"])),
-                    exchange=Exchange(record_class=model, many=command != "payout"),
-                )
+            outcome = Outcome[Any, Any](
+                order=order,
+                index=index,
+                status=OutcomeStatus.SUCCEEDED,
+                items=tuple(one for one in items if key in (None, one["transaction_id"])),
+                exchange=Exchange(record_class=model, many=command != "payout"),
             )
-        asyncio.run(found.write(OutFile(name="out", file=out)))
-        out.seek(0)
-        return out.read().decode()
+            found[index] = json.dumps(result_cells(outcome, layout)).encode()
+        out = io.StringIO()
+        asyncio.run(write_found(Run(command=command), file, found, out))
+        return out.getvalue()
 
 
 def column_of(path: str, columns: Any) -> str:

@@ -59,7 +59,7 @@ async def test_a_bar_shows_what_became_of_orders_until_two_ctrl_c_end_it(
     async with Terminal(sandbox, *command, cwd=tmp_path) as terminal:
         await terminal.until("Go on? [y/N]")
         terminal.type("yes\r")
-        await terminal.until("150/500")
+        await terminal.until("150 of 500")
         await terminal.until("150 succeeded")
         assert "/s " in terminal.text
         terminal.type(CTRL_C)
@@ -81,7 +81,7 @@ async def test_every_outcome_is_written_where_the_terminal_is_closed(
     sandbox.faults.add("refund", Latency(0.3))
     command = ("refund", orders, "--yes", "--out", "out.csv", "--concurrency", 1)
     async with Terminal(sandbox, *command, cwd=tmp_path) as terminal:
-        await terminal.until("50/500")
+        await terminal.until("50 of 500")
         assert await terminal.hung_up() == 3
     found = statuses(tmp_path / "out.csv")
     assert found.keys() == {"succeeded", "not_sent"}
@@ -100,7 +100,7 @@ async def test_differences_go_where_standard_output_goes(sandbox: Sandbox, tmp_p
     printed = [line.partition(":")[0] for line in output.read_text().splitlines()]
     assert printed == ["line 2", "line 3", "line 4"]
     assert "ledger 8.00" not in terminal.text
-    assert "3/3" in terminal.text
+    assert "3 of 3" in terminal.text
 
 
 # Stopped
