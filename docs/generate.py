@@ -286,7 +286,7 @@ def _sentences(kind: type[Any]) -> str:
 def _journal() -> str:
     """Write the tables of a journal as PostgreSQL has them, with what each is for."""
     schema = import_module("gateway_async.journal.schema")
-    made = ";\n".join(schema.statements("postgresql+psycopg"))
+    made = ";\n".join(schema.statements(is_sqlite=False))
     return f"```sql\n{made.strip()};\n```\n"
 
 
