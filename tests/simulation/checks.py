@@ -101,7 +101,8 @@ def _sending(story: Story) -> Iterator[str]:
     most = scenario.policy.stop_after_unknown + concurrency - 1
     if scenario.is_dead and len(chunks) > most:
         yield f"{len(chunks)} chunks were sent to a gateway that never answers, not {most}"
-    if scenario.streamed and story.most_ahead > limit * (2 * concurrency + 2):
+    # As many chunks in flight, finished and not yet yielded, and waiting for others of their kind.
+    if scenario.streamed and story.most_ahead > limit * (3 * concurrency + 2):
         yield f"{story.most_ahead} orders were pulled ahead of the outcomes"
 
 
