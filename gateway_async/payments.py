@@ -44,10 +44,7 @@ from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.telemetry import RequestSpan
 from gateway_async.transport import HttpResponse
 from gateway_async.wire.decode import (
-    charset_of,
-    codec_of,
     decode_json,
-    decode_surely,
     message,
     signed_parts,
 )
@@ -100,10 +97,10 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
     dialect = session.dialect
 
     def read_html(raw: HttpResponse) -> CheckoutPage:
-        return decode_page(raw.body, charset_of(raw.headers.get("Content-Type", "")))
+        return decode_page(raw.body)
 
     def read_result(raw: HttpResponse) -> object:
-        decode = decode_respon if operation.reply is ReplyFormat.XML else decode_surely
+        decode = decode_respon if operation.reply is ReplyFormat.XML else decode_json
         result = decode(raw.body)
         card = plain_text(getattr(sent, "card", None) or "")
         # A shorter number may be a part of anything.
@@ -216,8 +213,7 @@ def _read_fields(
 
 
 def _read_text(raw: HttpResponse) -> Reply:
-    charset = charset_of(raw.headers.get("Content-Type", "")) or ""
-    text = raw.body.decode(codec_of(charset) or "utf-8", errors="replace")
+    text = raw.body.decode(errors="replace")
     return Reply(status=raw.status, headers=raw.headers, data=text)
 
 

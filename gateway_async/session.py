@@ -234,9 +234,7 @@ class Session:
         if not request.is_verbatim:
             body = _masked(request, signature, body)
         return request.decode(
-            raw
-            if body is raw.body or request.is_verbatim
-            else HttpResponse(raw.status, raw.headers, body)
+            raw if body is raw.body else HttpResponse(raw.status, raw.headers, body)
         )
 
     def check_owner(self, fields: "Mapping[str, Any]") -> None:

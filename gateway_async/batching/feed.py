@@ -25,7 +25,6 @@ from gateway_async.operations import OperationClass, identity_of
 from gateway_async.session import is_cancelled
 from gateway_async.wire.encode import (
     EncodedChunk,
-    amounts_are_plain,
     check_amounts,
     encode_chunk,
     selection_fields,
@@ -64,7 +63,7 @@ def check_order(
         if operation.is_look_up:
             selection_fields([order], dialect)
         else:
-            check_amounts(order, dialect)
+            check_amounts([order], dialect)
     except InvalidOrderError as error:
         return error.with_traceback(None)
     return None
@@ -531,9 +530,14 @@ class OrderFeed:
         """Return whether a quick check of all orders together finds no problem."""
         if set(map(type, orders)) != self._order_classes:
             return False
-        if not (self._operation.is_look_up or self._operation.list_field is None):
-            return amounts_are_plain(orders, self._dialect)
-        return all(check_order(self._operation, o, self._dialect) is None for o in orders)
+        try:
+            if self._operation.is_look_up:
+                selection_fields(orders, self._dialect)
+            else:
+                check_amounts(orders, self._dialect)
+        except InvalidOrderError:  # `check` finds the order
+            return False
+        return True
 
 
 def _chunk_of(numbered: "Sequence[tuple[int, Any]]") -> Chunk:

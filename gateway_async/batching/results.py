@@ -27,7 +27,7 @@ from gateway_async.models.orders import (
     statuses_of,
     whole_marker,
 )
-from gateway_async.wire.decode import decode_json, decode_surely, message
+from gateway_async.wire.decode import decode_json, message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -337,7 +337,7 @@ class AnsweredChunk:
         if self.is_echoed:
             return all_echoed(_EchoingReply(self).items)
         try:
-            payload = (decode_json if self.operation.is_look_up else decode_surely)(self.reply)
+            payload = decode_json(self.reply)
         except ReplyUnreadableError as error:  # nested so deep that this stack cannot take it
             bare = error.with_traceback(None)
             verdicts: list[tuple[OutcomeStatus, GatewayError | None]] = [

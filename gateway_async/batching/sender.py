@@ -31,7 +31,7 @@ from gateway_async.errors import (
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.session import Attempts, Request
 from gateway_async.telemetry import RequestSpan
-from gateway_async.wire.decode import decode_json, decode_surely, without_signatures
+from gateway_async.wire.decode import decode_json, without_signatures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -197,8 +197,7 @@ class Sender:
             kept = glance.prove(body, listed, len(chunk.orders))
             if kept is not None:
                 return kept, glance.overall, None
-        decode = decode_json if operation.is_look_up else decode_surely
-        reply, payload = without_signatures(body, decode(body))
+        reply, payload = without_signatures(body, decode_json(body))
         self._session.check_owner(payload)
         judgement = judge(operation, chunk.orders, payload, dialect, references)
         overall = overall_of(payload)

@@ -20,7 +20,7 @@ from gateway_async.models.values import SignatureText, is_encodable
 from gateway_async.operations import BodyFormat, Operation, OperationClass
 from gateway_async.settings import check_instance
 from gateway_async.signing import SIGNATURE_FIELD, HmacSigner, Signer
-from gateway_async.wire.decode import charset_of, codec_of, in_utf8, is_utf_16, trim
+from gateway_async.wire.decode import charset_of, codec_of, in_utf8
 from gateway_async.wire.documents import decode_respon, reply_fields
 from gateway_async.wire.encode import JsonText
 from gateway_async.wire.records import without_secrets
@@ -128,8 +128,8 @@ def _read(body: bytes, content_type: str) -> tuple[dict[str, str], dict[str, Any
     codec = codec_of(charset_of(content_type) or "utf-8")
     if codec is None:
         raise NotificationError("the notification is in a charset that is not known")
-    body = trim(in_utf8(body, content_type))
-    if not (body.startswith((b"<", b"{")) or is_utf_16(body)):
+    body = in_utf8(body, content_type).strip()
+    if not body.startswith((b"<", b"{")):
         return _read_form(body, codec)
     texts = reply_fields(body)
     if body.startswith(b"{"):

@@ -6,12 +6,12 @@ credentials, no signature and no network. The fields of a model are the only lis
 of it.
 """
 
+import contextlib
 import functools
 import json
-import re
 import string
 from datetime import date
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact, InvalidOperation
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,6 @@ from gateway_async.models.values import (
     converter_of,
     currency_field,
     describe,
-    is_encodable,
     to_identifier,
     to_text,
 )
@@ -39,7 +38,9 @@ if TYPE_CHECKING:
     from gateway_async.models.orders import OrderRef
     from gateway_async.operations import Operation
 
-_MOST_DIGITS = 30
+_EXACT = Context(prec=100, traps=[Inexact, InvalidOperation])
+_PLAIN_PLACES = frozenset({1, 2, 3})
+"""With so many places, a point before them shows that a text is one without an exponent."""
 _PLAIN = bytes({*range(0x20, 0x100)} - {*b'"\\}'})
 """What stands in a JSON string as it is, and is no closing brace."""
 
@@ -54,20 +55,6 @@ class JsonText(str):
     """Text that is JSON already: it goes into a JSON body as it is, without quotes."""
 
     __slots__ = ()
-
-
-def encode_fields(model: object, dialect: "Dialect") -> dict[str, str]:
-    """Return the fields of a payment or payout as text, by their names on the wire.
-
-    Nested structures and integers are `JsonText`; None and empty arrays are left out.
-
-    Raises:
-        InvalidOrderError: For an amount with more decimal places than its currency has.
-    """
-    return {
-        name: value if type(value) is str else _text(value)
-        for name, value in _values(model, model.__class__, dialect, model).items()
-    }
 
 
 @attrs.define(eq=False)  # a frozen one takes four times as long to make
@@ -111,30 +98,48 @@ def encode_chunk(
             attrs.evolve(order, refund_reason=marked(order.refund_reason, marker))
             for order, marker in zip(orders, markers, strict=True)
         ]
-    model, name = operation.order_class, operation.list_field
-    if (plain := _written_plainly(model, orders, dialect)) is not None:
-        text, listed = plain
-        return EncodedChunk({name: text}, listed)
-    listed = orjson.dumps([_values(order, model, dialect, order) for order in orders])
+    writing, name = _writing(operation.order_class), operation.list_field  # type: ignore[arg-type]  # classes can be hashed
+    if writing.template and not dialect.wire_names:
+        with contextlib.suppress(IndexError):  # of an amount without places
+            written = writing.template(orders, _point_in(orders, dialect))
+            text = JsonText(f"[{','.join(written)}]")
+            listed = text.encode()
+            # Where nothing needs an escape, the quotes of the template are the only ones.
+            usual = (b'"' * 4 * len(writing.names) + b"}") * len(orders)
+            if listed.translate(None, _PLAIN) == usual:
+                return EncodedChunk({name: text}, listed)
+    listed = orjson.dumps([_values(order, writing, dialect, order) for order in orders])
     fields = {dialect.wire_names.get(name, name): JsonText(listed.decode())}
     return EncodedChunk(fields, listed if listed.count(b"}") == len(orders) else b"")
 
 
-def amounts_are_plain(orders: "Sequence[Any]", dialect: "Dialect") -> bool:
-    """Return whether `str` writes each amount of orders of one class as it must go out."""
-    return _plain_amounts(orders[0].__class__, orders, dialect) is not None
+def encode_fields(model: object, dialect: "Dialect") -> dict[str, str]:
+    """Return the fields of a payment or payout as text, by their names on the wire.
 
-
-def check_amounts(order: Any, dialect: "Dialect") -> None:  # noqa: ANN401  # any order
-    """Check that the amounts of an order can be written.
+    Nested structures and integers are `JsonText`; None and empty arrays are left out.
 
     Raises:
         InvalidOrderError: For an amount with more decimal places than its currency has.
     """
-    for field in attrs.fields(order.__class__):
-        if name := currency_field(field):
-            value = getattr(order, field.name)
-            _amount(value, order, dialect, order, field=field.name, currency_name=name)
+    values = _values(model, _writing(model.__class__), dialect, model)  # type: ignore[arg-type]  # likewise
+    return {name: value if type(value) is str else _text(value) for name, value in values.items()}
+
+
+def check_amounts(orders: "Sequence[Any]", dialect: "Dialect") -> None:
+    """Check that the amounts of orders of one class can be written.
+
+    Raises:
+        InvalidOrderError: For the first with more decimal places than its currency has.
+    """
+    writing = _writing(orders[0].__class__)
+    if writing.template:
+        with contextlib.suppress(IndexError):
+            if writing.are_plain(orders, _point_in(orders, dialect)):
+                return
+    for order in orders:
+        for name, currency in writing.amounts.items():
+            if (value := getattr(order, name)) is not None:
+                _amount(name, currency, value, order, dialect, order)
 
 
 def selection_fields(refs: "Iterable[OrderRef]", dialect: "Dialect") -> dict[str, str]:
@@ -153,6 +158,143 @@ def selection_fields(refs: "Iterable[OrderRef]", dialect: "Dialect") -> dict[str
             )
         chosen.setdefault(dialect.selection_fields[ref.kind], []).append(ref.value)
     return {name: separator.join(values) for name, values in chosen.items()}
+
+
+# Models
+
+
+@attrs.frozen
+class _Writing:
+    """How the instances of one class are written.
+
+    Attributes:
+        get: Gets the values of all fields, and one more at their end.
+        names: The names of the fields.
+        special: What writes the value of each field that is neither a text nor an amount.
+        amounts: The fields that are amounts, each with the field of its currency.
+        template: Writes the orders each amount of which has a point at this place, in half the
+            time; None for a class with fields of more kinds.
+        are_plain: Says whether all amounts have a point there.
+    """
+
+    get: "Callable[[Any], tuple[Any, ...]]"
+    names: tuple[str, ...]
+    special: "Mapping[str, Callable[..., Any]]"
+    amounts: "Mapping[str, str]"
+    template: "Callable[[Sequence[Any], int], list[str]] | None"
+    are_plain: "Callable[[Sequence[Any], int], bool]"
+
+
+@functools.cache
+def _writing(model: type) -> _Writing:
+    special: dict[str, Callable[..., Any]] = {}
+    amounts: dict[str, str] = {}
+    for field in attrs.fields(model):
+        if currency := currency_field(field):
+            amounts[field.name] = currency
+        elif join := field.metadata.get(JOINED):
+            special[field.name] = lambda value, *_, join=join: join(value)
+        elif converter_of(field) not in (to_text, to_identifier):
+            special[field.name] = _value
+    names = tuple(field.name for field in attrs.fields(model))
+    members = ",".join(f'"{n}":"{{{n if n in amounts else f"o.{n}"}}}"' for n in names)
+    plain = " ".join(f"for {n} in [str(o.{n})] if {n}[point] == '.'" for n in amounts)
+    # Of our own fields' names; a loop over them would take three times as long.
+    template = eval(f"lambda orders, point: [f'{{{{{members}}}}}' for o in orders {plain}]")  # noqa: S307
+    are_plain = eval(f"lambda orders, point: len([0 for o in orders {plain}]) == len(orders)")  # noqa: S307
+    is_plain = not special and {*amounts.values()} <= {"currency"}
+    is_plain = is_plain and all(field.default is not None for field in attrs.fields(model))
+    get = attrgetter(*names, "__class__")  # of a single name, it would get no tuple
+    return _Writing(get, names, special, amounts, template if is_plain else None, are_plain)
+
+
+def _point_in(orders: "Sequence[Any]", dialect: "Dialect") -> int:
+    """Return where `str` has a point in an amount of these that it writes as it must go out."""
+    places = {dialect.places(currency) for currency in {order.currency for order in orders}}
+    return -places.pop() - 1 if len(places) == 1 and places <= _PLAIN_PLACES else 0
+
+
+def _values(
+    instance: Any,  # noqa: ANN401  # any model
+    writing: _Writing,
+    dialect: "Dialect",
+    owner: object,
+) -> dict[str, Any]:
+    """Return what is set of a model, by wire name, each value as orjson takes it.
+
+    Secrets stay wrapped: an error on the way must not find one in a local variable.
+
+    Args:
+        instance: The order, payment or payout, or a structure nested in it.
+        writing: How the class is written whose fields are sent.
+        dialect: Names and decimal places.
+        owner: The order, payment or payout, for errors.
+
+    Raises:
+        ConfigurationError: Where two fields would have the same name.
+    """
+    pairs = zip(writing.names, writing.get(instance), strict=False)
+    values = {name: value for name, value in pairs if value is not None}
+    for name, currency in writing.amounts.items():
+        if name in values:
+            values[name] = _amount(name, currency, values[name], instance, dialect, owner)
+    for name, write in writing.special.items():
+        value = values.get(name)
+        if value == ():
+            del values[name]
+        elif value is not None and type(value) is not str:
+            values[name] = write(value, instance, dialect, owner)
+    if not (names := dialect.wire_names):
+        return values
+    renamed = {names.get(name, name): value for name, value in values.items()}
+    if len(renamed) < len(values):
+        raise ConfigurationError(
+            "Dialect.wire_names: two fields of one structure would have the same name on the wire; "
+            f"they are {', '.join(values)}"
+        )
+    return renamed
+
+
+def _amount(  # noqa: PLR0913, PLR0917  # what any value is written by, and two names
+    field: str,
+    currency_field: str,
+    value: Decimal,
+    instance: object,
+    dialect: "Dialect",
+    owner: object,
+) -> str:
+    currency = getattr(instance, currency_field, "") or getattr(owner, currency_field, "") or ""
+    places, text = dialect.places(currency), str(value)
+    if places in _PLAIN_PLACES and text[-places - 1 : -places] == ".":  # as nearly always
+        return text
+    with contextlib.suppress(InvalidOperation, Inexact):
+        return format(value.quantize(Decimal(1).scaleb(-places), context=_EXACT), "f")
+    nested = "" if owner is instance else f".{type(instance).__name__}"
+    raise InvalidOrderError(
+        f"{describe(owner)}{nested}.{field}: {value} cannot be written with {places} decimal "
+        f"places ({currency or 'no currency'}); round it yourself"
+    )
+
+
+def _value(value: Any, instance: object, dialect: "Dialect", owner: object) -> Any:  # noqa: ANN401  # any value
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | Decimal):
+        return orjson.Fragment(str(value))
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, tuple):
+        return [_value(element, instance, dialect, owner) for element in value]
+    return _values(value, _writing(value.__class__), dialect, owner)
+
+
+def _text(value: Any) -> str:  # noqa: ANN401  # whatever `_values` gives
+    if isinstance(value, SensitiveText):
+        return value.reveal()
+    return value if isinstance(value, str) else JsonText(orjson.dumps(value).decode())
+
+
+# Bodies
 
 
 def written_fields(
@@ -223,182 +365,8 @@ def encode_form(fields: "Mapping[str, str]") -> bytes:
     return form.replace(b" ", b"+").replace(b"\xfe", b"=").replace(b"\xff", b"&")
 
 
-def amount_text(amount: Decimal, places: int) -> str | None:
-    """Return an amount with exactly so many decimal places; None if that would change it."""
-    text = str(amount)
-    if places < len(text) <= _MOST_DIGITS and text[-places - 1] == "." and "E" not in text:
-        return text  # as it nearly always is written
-    if amount and not -_MOST_DIGITS < amount.adjusted() < _MOST_DIGITS:
-        return None
-    whole, _, fraction = format(amount or Decimal(0), "f").partition(".")
-    if fraction[places:].strip("0"):
-        return None
-    return f"{whole}.{fraction[:places].ljust(places, '0')}" if places else whole
-
-
 def _check_encodable(fields: "Mapping[str, str]") -> None:
-    for name, text in fields.items():
-        if not (is_encodable(name) and is_encodable(text)):
-            raise InvalidOrderError(
-                f"{name!r}: holds half a surrogate pair, which UTF-8 cannot carry"
-            )
-
-
-def _written_plainly(
-    model: type, orders: "Sequence[Any]", dialect: "Dialect"
-) -> tuple[JsonText, bytes] | None:
-    """Write orders by one template, in half the time; None where a value needs more than that.
-
-    The template is right where nothing needs an escape: then its own quotes are the only ones.
-    """
-    write, quotes = _template(model)
-    amounts = None if dialect.wire_names else _plain_amounts(model, orders, dialect)
-    if amounts is None or not quotes:
-        return None
-    text = JsonText(f"[{write(orders, amounts)}]")
-    listed = text.encode()
-    is_plain = listed.translate(None, _PLAIN) == (b'"' * quotes + b"}") * len(orders)
-    return (text, listed) if is_plain else None
-
-
-def _plain_amounts(
-    model: type, orders: "Sequence[Any]", dialect: "Dialect"
-) -> "Sequence[Sequence[str]] | None":
-    """Return the texts of amounts, field by field; None where some have other decimal places."""
-    places = {dialect.places(currency) for currency in {order.currency for order in orders}}
-    texts = _amount_texts(model)(orders)
-    if len(places) != 1:
-        return None
-    joined = " ".join([" ".join(each) for each in texts])
-    return texts if _amounts_with(*places).fullmatch(f"{joined} ") else None
-
-
-@functools.cache
-def _amounts_with(places: int) -> re.Pattern[str]:
-    """Return what amounts look like that have so many decimal places, a blank after each."""
-    fraction = r"\." + "[0-9]" * places if places else ""
-    return re.compile(rf"(?:[0-9]{{1,{_MOST_DIGITS}}}+{fraction} )++")
-
-
-@functools.cache
-def _amount_texts(model: type) -> "Callable[[Sequence[Any]], Sequence[Sequence[str]]]":
-    """Compile what writes the amounts of orders, field by field."""
-    names = [field.name for field in attrs.fields(model) if currency_field(field)]
-    texts = ", ".join(f"[str(o.{name}) for o in orders]" for name in names)
-    write: Callable[[Sequence[Any]], Sequence[Sequence[str]]] = eval(f"lambda orders: [{texts}]")  # noqa: S307  # of our own fields' names
-    return write
-
-
-@functools.cache
-def _template(model: type) -> "tuple[Callable[..., str], int]":
-    """Compile what writes orders; a loop over their fields would take three times as long.
-
-    Returns:
-        It, and the quotes in its text of one order: none if some field is more than a text.
-    """
-    fields = attrs.fields(model)
-    amounts = [field.name for field in fields if currency_field(field)]
-    texts = [
-        field.name
-        for field in fields
-        if converter_of(field) in (to_text, to_identifier) and field.default is not None
-    ]
-    members = ",".join(
-        f'"{field.name}":"{{{"" if field.name in amounts else "o."}{field.name}}}"'
-        for field in fields
-    )
-    loop = f"for {', '.join(['o', *amounts])} in zip(orders, *amounts)"
-    write = eval(f"lambda orders, amounts: ','.join([f'{{{{{members}}}}}' {loop}])")  # noqa: S307  # likewise
-    return write, 4 * len(fields) if len(amounts) + len(texts) == len(fields) else 0
-
-
-def _values(
-    instance: Any,  # noqa: ANN401  # any model
-    model: type,
-    dialect: "Dialect",
-    owner: object,
-) -> dict[str, Any]:
-    """Return what is set of a model, by wire name, each value as orjson takes it.
-
-    Secrets stay wrapped: an error on the way must not find one in a local variable.
-
-    Args:
-        instance: The order, payment or payout, or a structure nested in it.
-        model: The class whose fields are sent.
-        dialect: Names and decimal places.
-        owner: The order, payment or payout, for errors.
-
-    Raises:
-        ConfigurationError: Where two fields would have the same name.
-    """
-    values: dict[str, Any] = {}
-    get, writers = _writers(model)
-    for (name, write), value in zip(writers, get(instance), strict=False):
-        if type(value) is str:  # as most are
-            values[name] = value
-        elif value is not None and not (type(value) is tuple and not value):
-            values[name] = write(value, instance, dialect, owner)
-    if not (names := dialect.wire_names):
-        return values
-    renamed = {names.get(name, name): value for name, value in values.items()}
-    if len(renamed) < len(values):
-        raise ConfigurationError(
-            "Dialect.wire_names: two fields of one structure would have the same name on the wire; "
-            f"they are {', '.join(values)}"
-        )
-    return renamed
-
-
-@functools.cache
-def _writers(model: type) -> "tuple[Callable[[Any], Any], list[tuple[str, Callable[..., Any]]]]":
-    """Return what gets all values of a model, one more at their end, and what writes each."""
-    writers = [(field.name, _writer(field)) for field in attrs.fields(model)]
-    # Of a single name, it would get no tuple.
-    return attrgetter(*dict(writers), "__class__"), writers
-
-
-def _writer(field: "attrs.Attribute[Any]") -> "Callable[..., Any]":
-    if name := currency_field(field):
-        return functools.partial(_amount, field=field.name, currency_name=name)
-    if join := field.metadata.get(JOINED):
-        return lambda value, *_: join(value)
-    return _value
-
-
-def _amount(  # noqa: PLR0913  # what any value is written by, and two names
-    value: Decimal,
-    instance: object,
-    dialect: "Dialect",
-    owner: object,
-    *,
-    field: str,
-    currency_name: str,
-) -> str:
-    currency = getattr(instance, currency_name, "") or getattr(owner, currency_name, "") or ""
-    places = dialect.places(currency)
-    text = amount_text(value, places)
-    if text is not None:
-        return text
-    nested = "" if owner is instance else f".{type(instance).__name__}"
-    raise InvalidOrderError(
-        f"{describe(owner)}{nested}.{field}: {value} cannot be written with {places} decimal "
-        f"places ({currency or 'no currency'}); round it yourself"
-    )
-
-
-def _value(value: Any, instance: object, dialect: "Dialect", owner: object) -> Any:  # noqa: ANN401  # any value
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int | Decimal):
-        return orjson.Fragment(str(value))
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, tuple):
-        return [_value(element, instance, dialect, owner) for element in value]
-    return _values(value, value.__class__, dialect, owner)
-
-
-def _text(value: Any) -> str:  # noqa: ANN401  # whatever `_values` gives
-    if isinstance(value, SensitiveText):
-        return value.reveal()
-    return value if isinstance(value, str) else JsonText(orjson.dumps(value).decode())
+    with contextlib.suppress(UnicodeEncodeError):
+        "".join([*fields, *fields.values()]).encode()
+        return
+    raise InvalidOrderError("a field holds half a surrogate pair, which UTF-8 cannot carry")

@@ -3,8 +3,8 @@
 Reading a record never raises. What cannot be read is None in the record, with its text
 in `unreadable`; what the interface does not list is in `extra`.
 
-Each class has a `_Reader`. It compiles a function for records with all fields, and one for the
-fields of the first record of each other size. A record that does not fit is read field by field.
+Each class has a `_Reader`. It compiles a function for objects with the very fields that one had; a
+record that this does not fit is read field by field.
 """
 
 import functools
@@ -33,6 +33,7 @@ _DATE_TIME_DIGITS = len("YYYYMMDDhhmmss")
 _LONGEST_SHOWN = 1_000
 _DEEPEST_KEPT = 16
 _LONGEST_KNOWN, _MOST_KNOWN = 40, 1_000
+_MOST_SHAPES = 16
 _SHORTEST_CARD, _LONGEST_CARD = 10**12, 10**19
 _SECRET_NAME = re.compile(
     r"card|cvv|cvc|cavv|security_?code|encryption|^sign|signature|secret|password|^pan$|allparams",
@@ -44,7 +45,7 @@ def read_record(model: type[_RecordType], value: object) -> _RecordType:
     """Return a record from what a reply holds in its place, whatever that is."""
     if not isinstance(value, dict):
         return model(unreadable={"record": _shown(value)})
-    record: _RecordType = _reader(model).read(value)  # type: ignore[arg-type]  # classes can be hashed
+    record: _RecordType = _reader(model).read(value)  # type: ignore[arg-type, assignment]  # classes can be hashed
     return record
 
 
@@ -106,21 +107,19 @@ def without_secrets(value: Any, depth: int = 0) -> Any:  # noqa: ANN401  # any J
 
 
 class _UnreadableError(ValueError):
-    """The value is not what the field holds."""
-
-
-class _UnreadableEntriesError(_UnreadableError):
-    """Some entries of a list are not what it holds.
+    """The value is not what the field holds.
 
     Attributes:
-        known: The others, read.
-        unreadable: Those, by their position.
+        known: Where only some entries of a list are not: the others, read.
+        entries: Those, by their position.
     """
 
-    def __init__(self, known: tuple[object, ...], unreadable: Mapping[int, object]) -> None:
+    def __init__(
+        self, known: tuple[object, ...] = (), entries: Mapping[int, object] | None = None
+    ) -> None:
         super().__init__()
         self.known = known
-        self.unreadable = unreadable
+        self.entries = entries
 
 
 def _read_text(value: object) -> str:
@@ -152,7 +151,7 @@ def _require_blank(text: str) -> None:
 
 def _read_datetime(value: object) -> datetime | None:
     """Read `YYYYMMDDhhmmss` without a zone, and ISO 8601 with the offset that it has."""
-    text = value if type(value) is str else _read_text(value)
+    text = _read_text(value)
     if len(text) == _DATE_TIME_DIGITS and text.isdigit():
         return datetime.fromisoformat(f"{text[:8]}T{text[8:]}")
     text = text.strip()
@@ -189,8 +188,7 @@ def _value_reader(wanted: Any) -> _Read:  # noqa: ANN401  # any annotation
     element = getattr(element, "__bound__", element)
     if element in _VALUES:
         return functools.partial(_read_values, _VALUES[element])
-    read_all = _reader(element).read_all
-    return lambda value: tuple(read_all(_elements(value)))
+    return lambda value: tuple(read_records(element, _elements(value)))
 
 
 def _read_values(read: _Read, value: object) -> tuple[object, ...]:
@@ -202,7 +200,7 @@ def _read_values(read: _Read, value: object) -> tuple[object, ...]:
         except ValueError:
             unreadable[position] = element
     if unreadable:
-        raise _UnreadableEntriesError(tuple(known), unreadable)
+        raise _UnreadableError(tuple(known), unreadable)
     return tuple(known)
 
 
@@ -236,41 +234,33 @@ class _Known(dict[object, Any]):
 
 _READ = """
 def read(value):
-    if type(value) is not dict:
-        return read_other(value)
     if len(value) != {size}:
-        return by_size.get(len(value), read_other)(value)
+        raise KeyError
     record = Unfrozen()
-    try:
-        {fields}
-        record.extra = record.unreadable = NOTHING
-    except MISFITS:
-        return read_other(value)
+    {fields}
+    record.extra = record.unreadable = NOTHING
     record.__class__ = model
     return record
 """
 _LACKING_FIELD = """
-        record.{name} = default_{name}"""
+    record.{name} = default_{name}"""
 _TEXT_FIELD = """
-        record.{name} = found = value[key_{name}]
-        if type(found) is not str and found is not None:
-            record.{name} = read_{name}(found)"""
+    found = value[key_{name}]
+    record.{name} = found if type(found) is str or found is None else read_{name}(found)"""
 _KNOWN_FIELD = """
-        record.{name} = known_{name}[value[key_{name}]]"""
+    record.{name} = known_{name}[value[key_{name}]]"""
 _OTHER_FIELD = """
-        found = value[key_{name}]
-        record.{name} = default_{name} if found is None else read_{name}(found)"""
+    found = value[key_{name}]
+    record.{name} = default_{name} if found is None else read_{name}(found)"""
 _FIELDS: dict[object, str] = {str: _TEXT_FIELD, Decimal: _KNOWN_FIELD, Message: _KNOWN_FIELD}
-_MISFITS = (KeyError, TypeError, ValueError, InvalidOperation)
+_MISFITS = (LookupError, TypeError, ValueError, InvalidOperation)
 
 
 class _Reader:
     """Reads the records of one class.
 
     Attributes:
-        read: Reads what stands in the place of an object; raises `ValueError` for what is none.
         fields: The type and default of each field that a reply may have, by name.
-        by_size: What reads an object with so many fields fastest, and any other as `read` does.
     """
 
     def __init__(self, model: type[Record]) -> None:
@@ -280,63 +270,66 @@ class _Reader:
             for field in attrs.fields(model)
             if field.name not in _ADDED_FIELDS
         }
-        # orjson makes equal keys one object, which a dict finds without comparing texts.
-        self._blank: dict[str, Any] = orjson.loads(orjson.dumps(dict.fromkeys(self.fields)))
         self._readers = {name: _value_reader(wanted) for name, (wanted, _) in self.fields.items()}
+        self._known = {name: _Known(read) for name, read in self._readers.items()}
         # A frozen instance costs over twice as much to fill: these are filled, then made records.
         kept = {name: getattr(object, name) for name in ("__init__", "__setattr__", "__delattr__")}
         self._unfrozen: type[Any] = type(model.__name__, (model,), {"__slots__": (), **kept})
-        self.by_size: dict[int, _Read] = {}
-        self.read = self.by_size[len(self._blank)] = self._compiled(self._blank)
+        self._shapes: dict[tuple[str, ...], _Read] = {}
+        self._usual: _Read = dict[Any, Any]().__getitem__  # which fits nothing
+
+    def read(self, value: object) -> object:
+        """Return the record of an object; raise `ValueError` for what is none."""
+        try:
+            return self._usual(value)
+        except _MISFITS:
+            return self._read_other(value)
 
     def read_all(self, values: Sequence[object]) -> list[Any]:
         """Return the record of each value; what is no object is a record of its text alone."""
-        size = len(values[0]) if values and isinstance(values[0], dict) else 0  # often that of all
-        read = self.by_size.get(size, self.read)
-        return [
-            read(value) if type(value) is dict else read_record(self._model, value)
-            for value in values
-        ]
-
-    def _compiled(self, present: Mapping[str, object]) -> _Read:
-        """Write out how objects of these fields are read: a loop over them would take most time."""
-        scope: dict[str, Any] = {
-            "model": self._model,
-            "Unfrozen": self._unfrozen,
-            "read_other": self._read_other,
-            "by_size": self.by_size,
-            "NOTHING": NOTHING,
-            "MISFITS": _MISFITS,
-            **{f"key_{name}": name for name in self._blank},
-        }
-        texts = []
-        for name, (wanted, default) in self.fields.items():
-            template = _FIELDS.get(wanted, _OTHER_FIELD) if name in present else _LACKING_FIELD
-            texts.append(template.format(name=name))
-            read = self._readers[name]
-            scope |= {f"default_{name}": default, f"read_{name}": read}
-            if template is _KNOWN_FIELD:
-                scope[f"known_{name}"] = _Known(read)
-        exec(_READ.format(size=len(present), fields="".join(texts)), scope)  # noqa: S102  # of the templates above and our own fields' names
-        compiled: _Read = scope["read"]
-        return compiled
+        try:
+            return list(map(self._usual, values))  # all mostly have the same fields
+        except _MISFITS:
+            return [read_record(self._model, value) for value in values]
 
     def _read_other(self, value: object) -> object:
-        """Read what does not fit: what lacks fields is filled up, and the rest read carefully."""
+        """Read an object whose fields are not those of the one before, or unlike them."""
         if isinstance(value, list) and len(value) == 1:
             value = value[0] if isinstance(value[0], dict) else value  # a list around an object
         if not isinstance(value, dict):
             if value in ("", []):
                 return None
             raise _UnreadableError
-        whole = self._blank | value
-        if len(whole) > len(self._blank) or len(value) == len(self._blank):
-            return self.read_carefully(value)
-        if len(value) not in self.by_size:
-            self.by_size[len(value)] = self._compiled(value)
-        return self.read(whole)
+        shape, read = tuple(value), self._shapes.get(tuple(value))
+        if read is None and len(self._shapes) < _MOST_SHAPES and self.fields.keys() >= {*shape}:
+            read = self._shapes[shape] = self._compiled(shape)
+        if read is None or read is self._usual:
+            return self._read_carefully(value)
+        self._usual = read
+        return self.read(value)
 
-    def read_carefully(self, value: Mapping[str, Any]) -> object:
+    def _compiled(self, present: tuple[str, ...]) -> _Read:
+        """Write out how objects of these fields are read: a loop over them would take most time."""
+        scope: dict[str, Any] = {
+            "model": self._model,
+            "Unfrozen": self._unfrozen,
+            "NOTHING": NOTHING,
+            # orjson makes equal keys one object, which a dict finds without comparing texts.
+            **{f"key_{name}": name for name in present},
+            **{f"default_{name}": default for name, (_, default) in self.fields.items()},
+            **{f"read_{name}": read for name, read in self._readers.items()},
+            **{f"known_{name}": known for name, known in self._known.items()},
+        }
+        texts = [
+            (_FIELDS.get(wanted, _OTHER_FIELD) if name in present else _LACKING_FIELD)
+            for name, (wanted, _) in self.fields.items()
+        ]
+        fields = "".join(text.format(name=n) for text, n in zip(texts, self.fields, strict=True))
+        exec(_READ.format(size=len(present), fields=fields), scope)  # noqa: S102  # of the templates above and our own fields' names
+        compiled: _Read = scope["read"]
+        return compiled
+
+    def _read_carefully(self, value: Mapping[str, Any]) -> object:
         """Read any object, field by field."""
         unreadable: dict[str, str] = {}
         record = self._unfrozen()
@@ -344,11 +337,13 @@ class _Reader:
             found, known = value.get(name), default
             try:
                 known = default if found is None else self._readers[name](found)
-            except _UnreadableEntriesError as error:
-                known = error.known
-                unreadable |= {f"{name}[{n}]": _shown(one) for n, one in error.unreadable.items()}
-            except ValueError:
-                unreadable[name] = MASK if wanted in (MaskedCard, SignatureText) else _shown(found)
+            except ValueError as error:
+                if entries := getattr(error, "entries", None):
+                    known = error.known  # type: ignore[attr-defined]  # likewise
+                    unreadable |= {f"{name}[{n}]": _shown(one) for n, one in entries.items()}
+                else:
+                    is_secret = wanted in (MaskedCard, SignatureText)
+                    unreadable[name] = MASK if is_secret else _shown(found)
             setattr(record, name, known)
         record.extra = {
             name: without_secrets({name: found})[name]
