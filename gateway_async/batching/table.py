@@ -15,7 +15,7 @@ import attrs
 if TYPE_CHECKING:
     Row = dict[str, Any]
 
-_RECORD = "record_"
+RECORD = "record_"
 _OUTCOME = ("index", "status", "error", "error_type", "error_code", "error_text")
 _MOST_PLACES = 30
 """An amount of more digits, on either side of the point, keeps the places that it has."""
@@ -32,12 +32,12 @@ def make_rows(outcomes: Iterable[Any], record_class: type[Any] | None) -> "list[
     """
     rows: list[Row] = []
     orders: dict[str, None] = {}
-    records = dict.fromkeys(_columns(record_class or NoneType, _RECORD))
+    records = dict.fromkeys(columns_of(record_class or NoneType, RECORD))
     for outcome in outcomes:
-        orders |= dict.fromkeys(_columns(type(outcome.order)))
+        orders |= dict.fromkeys(columns_of(type(outcome.order)))
         found = outcome.record
         for record in found if isinstance(found, tuple) else (found,):
-            records |= dict.fromkeys(_columns(type(record), _RECORD))
+            records |= dict.fromkeys(columns_of(type(record), RECORD))
             rows.append(_row(outcome, record))
     columns = (*_OUTCOME, *orders, *records)
     whole = [{name: row.get(name) for name in columns} for row in rows]
@@ -55,29 +55,30 @@ def _row(outcome: Any, record: object) -> "Row":  # noqa: ANN401  # an outcome
         "error_type": None if error is None else type(error).__name__,
         "error_code": getattr(error, "code", None),
         "error_text": getattr(error, "text", None),
-        **_cells(outcome.order),
-        **_cells(record, _RECORD),
+        **cells_of(outcome.order),
+        **cells_of(record, RECORD),
     }
 
 
-def _cells(model: object, prefix: str = "") -> "Row":
+def cells_of(model: object, prefix: str = "") -> "Row":
     """Return the fields of a model by column; what is nested by the names of both."""
     cells: Row = {}
     for name, column, part in _fields(type(model), prefix):  # type: ignore[arg-type]  # classes can be hashed
         value = getattr(model, name)
         if part is not None:
-            cells |= {} if value is None else _cells(value, f"{column}_")
+            cells |= {} if value is None else cells_of(value, f"{column}_")
         else:
-            cells[column] = _cell(value)
+            cells[column] = cell_of(value)
     return cells
 
 
-def _columns(model: type[Any], prefix: str = "") -> Iterator[str]:
+def columns_of(model: type[Any], prefix: str = "") -> Iterator[str]:
+    """Yield the columns of a model, of what is nested by the names of both."""
     for _, column, part in _fields(model, prefix):  # type: ignore[arg-type]  # likewise
         if part is None:
             yield column
         else:
-            yield from _columns(part, f"{column}_")
+            yield from columns_of(part, f"{column}_")
 
 
 @functools.cache
@@ -96,7 +97,7 @@ def _part(field: "attrs.Attribute[Any]") -> type[Any] | None:
     return next((one for one in kinds if isinstance(one, type) and attrs.has(one)), None)
 
 
-def _cell(value: object) -> object:
+def cell_of(value: object) -> object:
     """Return a value as one of a plain type; a list or a mapping as JSON text, or None if empty."""
     if isinstance(value, Mapping | tuple | list):
         return json.dumps(_plain(value), default=str, ensure_ascii=False) if value else None
@@ -111,7 +112,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401  # any value
     if isinstance(value, tuple | list):
         return [_plain(one) for one in value]
     if attrs.has(type(value)):
-        return {name: one for name, one in _cells(value).items() if one is not None}
+        return {name: one for name, one in cells_of(value).items() if one is not None}
     return value
 
 

@@ -31,18 +31,16 @@ from gateway_async.cli import options
 from gateway_async.cli.console import print_json, standard_output
 from gateway_async.cli.settings import Settings, default_path, to_toml
 from gateway_async.cli.tables import out_file
-from gateway_async.client import DEFAULT_MAX_REPLY_BYTES
+from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
 from gateway_async.errors import CertificateError, ConfigurationError, GatewayError
 from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.models.values import mask_cards
 from gateway_async.operations import OPERATIONS
 from gateway_async.payments import recent_request
-from gateway_async.session import Session
 from gateway_async.settings import RecoveryPolicy, checked_proxy
 from gateway_async.signing import SIGNATURE_FIELD, Credentials, HmacSigner
-from gateway_async.telemetry import Instrumentation
-from gateway_async.transport import AiohttpTransport, ConnectionOptions, SendTracker
+from gateway_async.transport import SendTracker
 from gateway_async.wire.decode import decode_json
 
 _TEXTS = tomllib.loads(files(__package__).joinpath("check.toml").read_text(encoding="utf-8"))
@@ -67,7 +65,6 @@ _SECOND = timedelta(seconds=1)
 _CLOCK_TOLERANCE = 30 * _SECOND
 _CERTIFICATE_TOLERANCE = timedelta(days=14)
 _LONGEST_EXCERPT = 160
-_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 _SHOWN = (
     *("order_no", "transaction_id", "reference_no", "amount", "currency", "payment_status"),
@@ -200,38 +197,35 @@ class Answer:
 async def look(settings: Settings, credentials: Credentials, refs: list[OrderRef]) -> list[Finding]:
     """Go the way to the gateway, and look orders up; return a finding for each step."""
     address, context = settings.address, settings.ssl_context()
-    proxy, authorization = checked_proxy(
+    proxy, _ = checked_proxy(
         settings.proxy,
         base_url=address,
         trust_env=settings.trust_env,
         allow_http=settings.allow_http,
-    )
-    options = ConnectionOptions(
-        limit=1, ssl=context, proxy=proxy, proxy_authorization=authorization
     )
     parts = urlsplit(proxy or address)
     host, port = parts.hostname or "", parts.port or {"http": 80, "https": 443}[parts.scheme]
     is_tls = parts.scheme == "https" and proxy is None
     tls = (context or ssl.create_default_context()) if is_tls else None
     found, local = await _connect(host, port, tls, settings.timeouts.connect_seconds)
-    now = None
-    if all(status != UNKNOWN for status, _ in found.values()):
-        query, refunds = [await _ask(name, settings, credentials, options) for name in _LOOK_UPS]
-        way = judge(query, refunds, credentials, address=address, proxy=proxy, local=local)
-        found = way | found
-        now = (query.dated or query.asked_at) if query.error is None else None
-    findings = []
+    findings = list[Finding]()
+    async with settings.client(credentials) as client:
+        if all(status != UNKNOWN for status, _ in found.values()):
+            query, refunds = [await _ask(name, client) for name in _LOOK_UPS]
+            way = judge(query, refunds, credentials, address=address, proxy=proxy, local=local)
+            found = way | found
+            for ref, name in product(refs, _LOOK_UPS) if query.error is None else ():
+                (outcome,) = await client.batch(name, [ref])
+                now = query.dated or query.asked_at
+                findings += describe_order(name, outcome, settings.dialect, now)
+    way_there = list[Finding]()
     for check in _CHECKS:
         status, seen = found.get(check, (SKIPPED, "there is no connection"))
-        advice = _ADVICE.get(check, {}).get(status, "")
+        is_certificate = check == "tls" and status == UNKNOWN and "certificate" in seen
+        advice = _ADVICE.get(check, {}).get("certificate" if is_certificate else status, "")
         advice = advice.format(host=host, port=port, local=local)
-        findings.append(Finding(check, status, seen, advice))
-    if refs and now is not None:
-        async with settings.client(credentials) as gateway:
-            for ref, name in product(refs, _LOOK_UPS):
-                (outcome,) = await gateway.batch(name, [ref])
-                findings += describe_order(name, outcome, settings.dialect, now)
-    return findings
+        way_there.append(Finding(check, status, seen, advice))
+    return way_there + findings
 
 
 async def _connect(
@@ -284,35 +278,15 @@ def _described(connection: Any) -> tuple[str, str]:
     return ASK if expires - datetime.now(UTC) < _CERTIFICATE_TOLERANCE else OK, seen
 
 
-async def _ask(
-    name: str, settings: Settings, credentials: Credentials, connection: ConnectionOptions
-) -> Answer:
-    """Make a look-up that asks for no order, once, over a connection of its own."""
-    started = datetime.now(UTC)
-    transport = AiohttpTransport(
-        settings.address,
-        timeouts=settings.timeouts,
-        max_reply_bytes=DEFAULT_MAX_REPLY_BYTES,
-        options=connection,
-        session=None,
-    )
-    session = Session(
-        transport=transport,
-        credentials=credentials,
-        dialect=settings.dialect,
-        timeouts=settings.timeouts,
-        retry=settings.retry,
-        limiter=None,
-        observer=Instrumentation(None, settings.address),
-    )
-    request = recent_request(OPERATIONS[name], session)
-    message, seconds = session.compose(request), settings.timeouts.total_seconds
+async def _ask(name: str, client: GatewayClient) -> Answer:
+    """Make a look-up that asks for no order, once, and keep how it was answered."""
+    session = client._session  # noqa: SLF001  # no method of a client gives a reply as it came
+    request, started = recent_request(OPERATIONS[name], session), datetime.now(UTC)
+    message, seconds = session.compose(request), session.timeouts.total_seconds
     try:
-        response = await transport.send(message, tracker=SendTracker(), seconds=seconds)
+        response = await session.transport.send(message, tracker=SendTracker(), seconds=seconds)
     except GatewayError as error:
         return Answer(asked_at=started, error=error)
-    finally:
-        await transport.aclose()
     asked_at, payload, failure = started + (datetime.now(UTC) - started) / 2, None, None
     try:
         payload = decode_json(response.body)
@@ -516,10 +490,7 @@ def _shown(record: Any) -> str:
 def excerpt(body: bytes, signature: str) -> str:
     """Return the beginning of a body as one line, without signature, tags and card numbers."""
     text = body[:65_536].decode("utf-8", errors="replace")
-    if signature:
-        text = text.replace(signature, "***")
-    title = _TITLE.search(text)
-    return masked(title[1] if title and title[1].strip() else _TAG.sub(" ", text))
+    return masked(_TAG.sub(" ", text.replace(signature, "***") if signature else text))
 
 
 def masked(text: str) -> str:

@@ -12,21 +12,20 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, TypeAlias, get_args, get_origin
+from typing import Any, TypeAlias
 
 import attrs
 import orjson
 
 from gateway_async.batching.feed import check_order, name_of
+from gateway_async.batching.table import RECORD, columns_of
 from gateway_async.cli.tables import Problem, Row, Table, TableError
 from gateway_async.dialect import Dialect
 from gateway_async.errors import InvalidOrderError
-from gateway_async.models.records import Record
 from gateway_async.models.values import (
     AMOUNT_HINT,
     MODEL,
     SensitiveText,
-    SignatureText,
     converter_of,
     currency_field,
     to_objects,
@@ -40,6 +39,8 @@ IN_JOB = "in_job"
 """The result column that names the job which has the order, and may send it itself."""
 OUTCOME_COLUMNS = ("status", "code", "error")
 """The result columns of every command, before those of its records."""
+_NEVER_WRITTEN = ("_extra", "_unreadable", "_encryption_data")
+"""How the names of columns end that are not the interface's, or signatures."""
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
 _CUT_OFF = re.compile(r"[0-9]([.,][0-9]+)?[Ee]\+[0-9]{2,}")
 _DECIMAL = re.compile(r"Decimal\('([^']*)'\)")
@@ -64,39 +65,12 @@ def _inputs(model: type, path: str = "") -> Iterator[tuple[str, _Field]]:
             yield f"{path}{field.name}", field
 
 
-def fields_of(model: type) -> Iterator[_Field]:
-    """Yield the fields of a record that are the interface's, signatures excepted."""
-    for field in attrs.fields(model):
-        if field.name not in attrs.fields_dict(Record) and SignatureText not in get_args(
-            field.type
-        ):
-            yield field
-
-
-def _record_columns(model: type) -> Iterator[str]:
-    for field in fields_of(model):
-        part = next((kind for kind in get_args(field.type) if attrs.has(kind)), None)
-        if part is None or get_origin(field.type) is tuple:
-            yield field.name
-        else:
-            yield from (f"{field.name}.{name}" for name in _record_columns(part))
-
-
-def _results(operation: Operation) -> dict[str, str]:
-    """Return the columns of all of a record with their fields; of money, what the journal keeps."""
+def _results(operation: Operation) -> tuple[str, ...]:
+    """Return the columns of all of a record; of money, what the journal keeps of it."""
     if operation.is_money_batch:
-        return {name: name for name in (operation.reference_field,) if name}
-    is_keyed = operation.kind is OperationClass.KEYED
-    others = [] if is_keyed else [one for one in OPERATIONS.values() if one.is_money_batch]
-    hidden = {n for one in (operation, *others) for n in attrs.fields_dict(one.order_class)}
-    own = {n: f"payout_{n}" for n in ("status", "transaction_id")} if is_keyed else {}
-    names = {
-        own.get(field, f"found_{field}" if field.partition(".")[0] in hidden else field): field
-        for field in _record_columns(operation.record_class)
-    }
-    # First what the gateway adds, then the request as it repeats it.
-    order = sorted(names, key=lambda name: is_keyed and name.startswith("found_"))
-    return {name: names[name] for name in order}
+        return tuple(filter(None, (operation.reference_field,)))
+    columns = columns_of(operation.record_class, RECORD)
+    return tuple(name for name in columns if not name.endswith(_NEVER_WRITTEN))
 
 
 @attrs.frozen(kw_only=True)
@@ -108,15 +82,14 @@ class Layout:
         model: What its rows are.
         operation: What is done with them; None for a ledger.
         inputs: The columns that are read.
-        results: The columns written from the gateway's records, and the field of each. Where one
-            could hide a column of the input, its name begins with `found_`.
+        results: The columns written from the gateway's records.
     """
 
     command: str
     model: type
     operation: Operation | None = None
     inputs: Mapping[str, _Field]
-    results: Mapping[str, str] = MappingProxyType({})
+    results: tuple[str, ...] = ()
 
     @property
     def moves_money(self) -> bool:

@@ -9,7 +9,8 @@ import attrs
 import orjson
 
 from gateway_async.batching.results import Outcome
-from gateway_async.cli.orders import IN_JOB, Layout, OrderFile, fields_of
+from gateway_async.batching.table import RECORD, cell_of, cells_of
+from gateway_async.cli.orders import IN_JOB, Layout, OrderFile
 from gateway_async.cli.run import Run
 from gateway_async.cli.tables import Row as FileRow, csv_writer, to_text
 from gateway_async.errors import (
@@ -34,41 +35,24 @@ _NOT_OURS = OutcomeUnknownError("another process has the job, and may send it: l
 
 
 def result_cells(outcome: Outcome[Any, Any], layout: Layout) -> dict[str, str]:
-    """Return the result cells of one order; of several records of it, see `_cell`."""
+    """Return the result cells of one order; those of several records of it are joined by `;`."""
     records = outcome.record if isinstance(outcome.record, tuple) else (outcome.record,)
     error = outcome.error
     text = "" if error is None else str(error)
     if isinstance(error, RejectedError):
         text = error.text or text
     found = {"status": str(outcome.status), "code": getattr(error, "code", ""), "error": text}
-    for column, field in layout.results.items():
-        found[column] = _cell([_value(record, field) for record in records])
+    read = [{**cells_of(one), **cells_of(one, RECORD)} for one in records]
+    for column in layout.results:
+        found[column] = ";".join(to_text(one.get(column)) for one in read)
     return found
 
 
-def _value(record: object, field: str) -> object:
-    for name in field.split("."):
-        record = getattr(record, name, None)
-    return record
-
-
-def _cell(values: Sequence[object]) -> str:
-    """Return the cell of a field: texts of several records are joined by `;`, lists are JSON."""
-    lists = [_plain(value) for value in values if isinstance(value, tuple)]
-    if not lists:
-        return ";".join(map(to_text, values))
-    return to_text(lists[0] if len(values) == 1 else lists) if any(lists) else ""
-
-
-def _plain(value: object) -> Any:
-    """Return a part of a record as JSON has it; an object without any value is None."""
-    if isinstance(value, tuple):
-        return [_plain(one) for one in value]
-    kind: type[Any] = type(value)
-    if not attrs.has(kind):
-        return None if value is None else to_text(value)
-    parts = {field.name: _plain(getattr(value, field.name)) for field in fields_of(kind)}
-    return parts if any(part is not None for part in parts.values()) else None
+def _order_cell(order: object, column: str) -> object:
+    """Return a field of an order; of what is nested in it, behind dots."""
+    for name in column.split("."):
+        order = getattr(order, name, None)
+    return cell_of(order)
 
 
 # What a run keeps
@@ -135,7 +119,7 @@ async def write_job(
     async for row, outcome in _outcomes(run, journal, reasons):
         if not states or row.state.value in states:
             run.see(outcome, None, row.state)
-            given = {column: _cell([_value(row.order, column)]) for column in layout.inputs}
+            given = {column: _order_cell(row.order, column) for column in layout.inputs}
             given |= {"index": str(row.index), "state": str(row.state)}
             write({**given, **result_cells(outcome, layout), **_of_job(row, run)})
 

@@ -124,8 +124,8 @@ async def test_look_ups_find_what_there_is_and_exit_1_for_what_is_absent(
     assert (await run(sandbox, "refund", orders, "--yes", "--out", out)).code == 0
     found = tmp_path / "found.csv"
     for command, column, value in (
-        ("search-refunds", "found_refund_amount", "1.00"),
-        ("query", "found_amount", "9.00"),
+        ("search-refunds", "record_refund_amount", "1.00"),
+        ("query", "record_amount", "9.00"),
     ):
         by = ("--by", "transaction_id", "--out", found)
         ended = await run(sandbox, command, out, *by)

@@ -52,7 +52,7 @@ async def test_a_lost_reply_is_held_for_a_person_and_never_paid_again(
     assert [row["note"] for row in rows] == [f"note {number}" for number in range(20)]
     (unknown,) = [row for row in rows if row["status"] == "unknown"]
     assert unknown["request_id"] in unknown["error"]
-    assert {row["payout_status"] for row in rows if row is not unknown} == {"COMPLETED"}
+    assert {row["record_status"] for row in rows if row is not unknown} == {"COMPLETED"}
 
     again = await run(sandbox, *LINE, "--again", cwd=tmp_path)
     assert again.code == 3
