@@ -3,9 +3,11 @@
 import asyncio
 import socket
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import aiohttp
 import pytest
+from aioresponses import aioresponses
 
 from gateway_async import (
     BatchPolicy,
@@ -17,7 +19,6 @@ from gateway_async import (
     RetryPolicy,
 )
 from tests.orders import client_at, refunds
-from tests.session.http import mocked, replied
 from tests.support.servers import body_of, read_message, serving
 
 STRAY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -99,34 +100,49 @@ async def test_a_reply_that_comes_twice_is_not_taken_for_the_next() -> None:
                 await asyncio.sleep(0)
 
 
+class MockedResponse(aiohttp.ClientResponse):
+    """A response with the writer that aiohttp asks for and aioresponses does not give."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"stream_writer": Mock(), **kwargs})
+
+
 async def test_a_reply_to_a_body_that_was_never_written_is_a_loud_error() -> None:
     """So a mock that does not write bodies is found out, and no order is called done."""
-    async with mocked(replied(b"{}"), path="/v1/refund") as (gateway, server):
-        server.writes = False
-        result = await gateway.refund(refunds(500), policy=BatchPolicy(concurrency=1))
+    policy, url = BatchPolicy(concurrency=1), "https://gateway.example"
+    with aioresponses() as mock:
+        mock.post(f"{url}/v1/refund", body=b"{}", response_class=MockedResponse, repeat=True)
+        async with client_at(url) as gateway:
+            result = await gateway.refund(refunds(500), policy=policy)
     assert isinstance(result[0].error, EvidenceError)
     assert "HTTP 200" in str(result[0].error)
-    assert len(server.calls) == 1
+    assert [len(calls) for calls in mock.requests.values()] == [1]
     assert result.counts[OutcomeStatus.UNKNOWN] == 50
     assert result.counts[OutcomeStatus.NOT_SENT] == 450
 
 
 @pytest.mark.parametrize("failure", LOST + UNREADABLE, ids=lambda one: type(one).__name__)
-@pytest.mark.parametrize("writes", [True, False])
 async def test_the_same_failure_means_unknown_once_the_body_was_written(
-    failure: Any, *, writes: bool
+    failure: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with mocked(failure, path="/v1/refund") as (gateway, server):
-        server.writes = writes
-        result = await gateway.refund(refunds(1))
-    assert len(server.calls) == (1 if writes else 4)
-    assert (result.requests, result.retries) == ((1, 0) if writes else (0, 3))
-    assert result.counts[OutcomeStatus.UNKNOWN if writes else OutcomeStatus.NOT_SENT] == 1
-    error = result[0].error
-    assert isinstance(error, OutcomeUnknownError if writes else NotSentError)
-    assert isinstance(error, ReplyUnreadableError) is (writes and failure in UNREADABLE)
-    assert "quoted" not in str(error)
-    link: BaseException | None = error
-    while link is not None:  # none carries a frame of aiohttp's
-        assert link.__traceback__ is None
-        link = link.__cause__ or link.__context__
+    for writes in (True, False):
+
+        async def send(*_: object, data: Any, writes: bool = writes, **__: object) -> Any:
+            if writes:
+                await data.write_with_length(AsyncMock(), None)
+            raise failure
+
+        monkeypatch.setattr(aiohttp.ClientSession, "_request", send)
+        retry = RetryPolicy(first_pause_seconds=0)
+        async with client_at("https://gateway.example", retry=retry) as gateway:
+            result = await gateway.refund(refunds(1))
+        assert (result.requests, result.retries) == ((1, 0) if writes else (0, 3))
+        assert result.counts[OutcomeStatus.UNKNOWN if writes else OutcomeStatus.NOT_SENT] == 1
+        error = result[0].error
+        assert isinstance(error, OutcomeUnknownError if writes else NotSentError)
+        assert isinstance(error, ReplyUnreadableError) is (writes and failure in UNREADABLE)
+        assert "quoted" not in str(error)
+        link: BaseException | None = error
+        while link is not None:  # none carries a frame of aiohttp's
+            assert link.__traceback__ is None
+            link = link.__cause__ or link.__context__
