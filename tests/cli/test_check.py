@@ -33,7 +33,7 @@ from gateway_async.models.records import RefundRecord, TransactionRecord
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Status
 from tests.cli.running import Ended, run, start
-from tests.support.servers import ForwardProxy, Proxy, Rewrite, bind, with_body
+from tests.support.servers import ForwardProxy, Proxy, Trouble, bind, with_body
 
 CHECKS = (
     *("address", "connection", "tls", "proxy", "reply", "time", "credentials", "signature"),
@@ -168,7 +168,7 @@ async def rewritten(
     sandbox: Sandbox, change: Callable[[bytes], bytes]
 ) -> tuple[Ended, dict[str, dict[str, Any]]]:
     async with Proxy(sandbox.base_url) as gateway:
-        gateway.always(Rewrite(change))
+        gateway.always(Trouble(said=change))
         return await check(sandbox, "--base-url", gateway.base_url)
 
 

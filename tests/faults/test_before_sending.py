@@ -26,7 +26,6 @@ from tests.faults.deeds import (
     DEEDS,
     NOT_SENT,
     SUCCEEDED,
-    UNKNOWN,
     Attempts,
     Trial,
     check_not_sent,
@@ -34,7 +33,7 @@ from tests.faults.deeds import (
     with_deeds,
 )
 from tests.support.clock import Clock
-from tests.support.servers import AtOnce, Listener, Proxy, bind, full_backlog, tls_of, trust_in
+from tests.support.servers import Proxy, bind, full_backlog, serving, tls_of, trust_in
 
 ONE_BY_ONE = BatchPolicy(concurrency=1, chunk_size=1)
 HASTY = BatchPolicy(concurrency=1, drain_seconds=0)
@@ -66,10 +65,20 @@ async def unresolved(_: Clock) -> AsyncIterator[str]:
 @asynccontextmanager
 async def no_tls(clock: Clock, *, says: bytes = b"", hangs_up: bool = True) -> AsyncIterator[str]:
     """Listen, and speak no TLS to those who begin with it."""
-    async with Listener(says, hangs_up=hangs_up) as listener:
-        listener.on_silence = clock.advance
-        yield listener.base_url.replace("http:", "https:")
-    assert listener.connections == ATTEMPTS
+    connections = 0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        writer.write(says)
+        await reader.read(65_536)
+        if not hangs_up:
+            clock.advance()
+            await reader.read(-1)
+
+    async with serving(answer) as url:
+        yield url.replace("http:", "https:")
+    assert connections == ATTEMPTS
 
 
 UNREACHABLE: dict[str, Callable[[Clock], AbstractAsyncContextManager[str]]] = {
@@ -91,37 +100,6 @@ async def test_what_reaches_no_gateway_is_tried_again_and_was_not_sent(
     async with UNREACHABLE[where](clock) as url:
         told = await trial.run(url, limiter=attempts)
     check_not_sent(trial, told, attempts)
-
-
-async def test_a_connection_that_is_refused_once(trial: Trial, sandbox: Sandbox) -> None:
-    with bind() as bound:
-        proxy = Proxy(sandbox.base_url, bound=bound)
-        attempts = Attempts(before_second=proxy.__aenter__)
-        told = await trial.run(f"http://127.0.0.1:{bound.getsockname()[1]}", limiter=attempts)
-        await proxy.__aexit__()
-    assert told.status is SUCCEEDED
-    assert (attempts.count, trial.requests) == (2, 1)
-
-
-async def test_a_connection_that_is_never_taken_until_the_time_is_over(
-    trial: Trial, clock: Clock
-) -> None:
-    attempts, limits = Attempts(), Timeouts(total_seconds=5)
-    async with never_taken(clock) as url:
-        told = await trial.run(url, limiter=attempts, timeouts=limits)
-    assert (told.status, attempts.count) == (NOT_SENT, 1)
-
-
-async def test_a_connection_that_is_reset_as_soon_as_it_is_taken(
-    trial: Trial, proxy: Proxy
-) -> None:
-    """Whether anything was sent is a race; what the client says of it is no guess."""
-    proxy.always(AtOnce())
-    told = await trial.run(proxy.base_url)
-    assert told.status in (NOT_SENT, UNKNOWN)
-    assert trial.requests == 0
-    assert told.result is not None
-    assert told.status is NOT_SENT or trial.reads or told.result.requests == 1
 
 
 # One connection for all
@@ -169,18 +147,13 @@ async def test_batches_that_share_a_connection_take_turns(sandbox: Sandbox) -> N
     assert min(settled) >= 18
 
 
-async def test_who_got_no_connection_leaves_its_place_to_the_next(
-    trial: Trial, clock: Clock
+async def test_who_fails_or_is_cancelled_leaves_its_place_to_the_next(
+    trial: Trial, sandbox: Sandbox, clock: Clock
 ) -> None:
     async with refusing(clock) as url:
         told = await trial.run(url, max_connections=1)
     assert told.status is NOT_SENT
     assert "Timeout" not in str(told.error)  # as the first attempt, so the last
-
-
-async def test_who_is_cancelled_leaves_its_place_to_the_next(
-    trial: Trial, sandbox: Sandbox
-) -> None:
     async with trial.client(max_connections=1, policy=HASTY) as gateway:
         for call in reversed(await hold(sandbox, gateway, 2)):
             call.cancel()

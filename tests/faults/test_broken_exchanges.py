@@ -7,7 +7,7 @@ import pytest
 from gateway_async.sandbox import Sandbox
 from tests.faults.deeds import ATTEMPTS, SUCCEEDED, UNKNOWN, Trial, refunds
 from tests.support.clock import Clock
-from tests.support.servers import PLACES, End, OnReply, OnRequest, Proxy, Trouble, Unread
+from tests.support.servers import PLACES, End, Proxy, Trouble, cut, nothing
 
 
 def _share(percent: int, message: bytes) -> int:
@@ -16,14 +16,12 @@ def _share(percent: int, message: bytes) -> int:
 
 ANYWHERE = [partial(_share, percent) for percent in range(0, 100, 2)]
 BREAKS = (End.RESET, End.CLOSE)
+SILENT = ("before its first byte", "between headers and body", "before its last byte")
 # Each row: what happens, and how often each order is carried out when it happens once.
 ONCE: list[tuple[Trouble, int]] = [
-    *((OnRequest(place, end), 0) for place in PLACES.values() for end in BREAKS),
-    *((OnRequest(len, end), 1) for end in End),
-    *((OnReply(place, end), 1) for place in ANYWHERE for end in BREAKS),
-    (OnReply(PLACES["before its first byte"], End.SILENCE), 1),
-    (OnReply(PLACES["between headers and body"], End.SILENCE), 1),
-    (OnReply(PLACES["before its last byte"], End.SILENCE), 1),
+    *((Trouble(place, end=end), 0) for place in PLACES.values() for end in BREAKS),
+    *((Trouble(said=cut(place), end=end), 1) for place in ANYWHERE for end in BREAKS),
+    *((Trouble(said=cut(PLACES[place]), end=End.SILENCE), 1) for place in SILENT),
 ]
 
 
@@ -42,14 +40,10 @@ async def test_an_exchange_that_breaks_off_once(trial: Trial, proxy: Proxy, cloc
         assert told.result.retries == trial.by_kind(read=1, money=0)
 
 
-@pytest.mark.parametrize("kind", [OnRequest, OnReply])
-async def test_an_exchange_that_breaks_off_every_time(
-    trial: Trial, proxy: Proxy, kind: type[OnRequest | OnReply]
-) -> None:
-    proxy.always(kind(PLACES["within its body"]))
+async def test_an_exchange_that_breaks_off_every_time(trial: Trial, proxy: Proxy) -> None:
+    proxy.always(Trouble(PLACES["within its body"], end=End.RESET))
     told = await trial.run(proxy.base_url)
-    assert told.status is UNKNOWN
-    assert proxy.requests == trial.by_kind(read=ATTEMPTS, money=1)
+    assert (told.status, proxy.requests) == (UNKNOWN, trial.by_kind(read=ATTEMPTS, money=1))
 
 
 @pytest.mark.parametrize("end", BREAKS)
@@ -59,7 +53,7 @@ async def test_a_body_that_is_cut_while_it_is_written(
 ) -> None:
     """It fits no socket buffer. An early reply may be seen or not; it is `unknown` all the same."""
     trial = Trial(sandbox, "refund")
-    proxy.always(Unread(end, says))
+    proxy.always(Trouble(nothing, lambda _: says, end))
     async with trial.client(proxy.base_url) as gateway:
         told = await trial.run_with(gateway, refunds(sandbox, 10, "x" * 1_000_000))
     assert (told.status, proxy.requests, trial.requests) == (UNKNOWN, 1, 0)

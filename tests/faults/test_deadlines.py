@@ -1,7 +1,6 @@
 """The time limits of a request: each ends the request alone, and swallows no cancellation."""
 
 import asyncio
-from unittest.mock import Mock
 
 import aiohttp
 import pytest
@@ -95,19 +94,3 @@ async def test_a_cancellation_in_the_same_turn_of_the_loop_is_not_swallowed(
         await asyncio.wait([task])
     assert task.cancelled()
     assert task.cancelling() == 1
-
-
-async def test_requests_share_one_timer(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while True:
-            await read_message(reader)
-            writer.write(REPLY)
-
-    loop = asyncio.get_running_loop()
-    async with serving(answer) as url, client_at(url, timeouts=PATIENT) as gateway:
-        await gateway.call("/v1/x", {}, reply="text")
-        call_at = Mock(wraps=loop.call_at)
-        monkeypatch.setattr(loop, "call_at", call_at)
-        for _ in range(20):
-            await gateway.call("/v1/x", {}, reply="text")
-    assert not call_at.called

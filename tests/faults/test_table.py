@@ -4,6 +4,7 @@ A payment by card is made beside each, so that there is something to hide.
 """
 
 import asyncio
+import pickle
 
 import pytest
 
@@ -41,6 +42,8 @@ async def test_what_a_fault_leads_to(
         assert set(trial.effects) == {row.effects}
         assert all(isinstance(error, OutcomeUnknownError) for error in told.errors if error)
     if told.result is not None:
+        copy = pickle.loads(pickle.dumps(told.result))  # noqa: S301  # our own
+        assert [repr(outcome) for outcome in copy] == [repr(outcome) for outcome in told.result]
         assert told.result.unexpected.count == row.strangers
         assert told.result.ok == (set(told.statuses) == {SUCCEEDED} and not row.strangers)
     if told.result is not None and trial.reads:

@@ -162,44 +162,27 @@ PLACES: dict[str, Callable[[bytes], int]] = {
 
 @attrs.frozen
 class Trouble:
-    """What happens to one exchange."""
+    """What happens to one exchange.
 
+    Attributes:
+        heard: How many bytes of the request come to the gateway; a part of one has no reply.
+        said: What comes of its reply, made from the right one.
+        end: How the connection ends behind that; None where it goes on.
+    """
 
-@attrs.frozen
-class AtOnce(Trouble):
-    """The connection is reset as soon as it is accepted."""
-
-
-@attrs.frozen
-class Unread(Trouble):
-    """The connection ends when the request begins to come, with or without a word."""
-
-    end: End = End.RESET
-    says: bytes = b""
-
-
-@attrs.frozen
-class OnRequest(Trouble):
-    """The request breaks off; what came of it goes to the gateway, and no reply comes back."""
-
-    place: Callable[[bytes], int] = len
-    end: End = End.RESET
-
-
-@attrs.frozen
-class OnReply(Trouble):
-    """The request is carried out, and its reply breaks off."""
-
-    place: Callable[[bytes], int]
-    end: End = End.CLOSE
-
-
-@attrs.frozen
-class Rewrite(Trouble):
-    """The request is carried out, and other bytes come than its reply."""
-
-    change: Callable[[bytes], bytes]
+    heard: Callable[[bytes], int] = len
+    said: Callable[[bytes], bytes] = bytes
     end: End | None = None
+
+
+def nothing(_: bytes) -> int:
+    """Let a request end when its first byte has come, unread."""
+    return 0
+
+
+def cut(place: Callable[[bytes], int]) -> Callable[[bytes], bytes]:
+    """Let a reply come through up to a place."""
+    return lambda reply: reply[: place(reply)]
 
 
 @attrs.define(eq=False)
@@ -240,7 +223,7 @@ class Proxy(Server):
         self.requests = 0
         self._upstream = urlsplit(upstream)
         self._troubles: list[Trouble] = []
-        self._always: Trouble | None = None
+        self._always = Trouble()
         self._open: set[_Connection] = set()
 
     def once(self, trouble: Trouble) -> None:
@@ -256,9 +239,6 @@ class Proxy(Server):
         for connection in self._open:
             connection.finish(end)
 
-    def _next(self) -> Trouble | None:
-        return self._troubles.pop(0) if self._troubles else self._always
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = _Connection(reader, writer)
         self.connections += 1
@@ -269,51 +249,29 @@ class Proxy(Server):
             self._open.discard(connection)
 
     async def _serve_all(self, connection: _Connection) -> None:
-        if isinstance(self._always, AtOnce):
-            connection.finish(End.RESET)
-        while not connection.writer.is_closing():
+        while not (connection.writer.is_closing() or connection.is_deaf):
             first = await connection.reader.readexactly(1)
             self.requests += 1
             if connection.is_deaf:
-                self.on_silence()
-                await connection.reader.read(-1)
-                return
-            trouble = self._next()
-            if isinstance(trouble, Unread):
-                connection.writer.write(trouble.says)
+                break
+            trouble = self._troubles.pop(0) if self._troubles else self._always
+            request = first
+            if trouble.heard is not nothing:
+                request += await read_message(connection.reader)
+            reply = await self._ask(request[: trouble.heard(request)])
+            connection.writer.write(trouble.said(reply))
+            if trouble.heard is not nothing:
+                await connection.writer.drain()
+            if trouble.end is not None:
                 connection.finish(trouble.end)
-                return
-            await self._exchange(connection, first + await read_message(connection.reader), trouble)
-
-    async def _exchange(
-        self, connection: _Connection, request: bytes, trouble: Trouble | None
-    ) -> None:
-        if isinstance(trouble, OnRequest):
-            await self._ask(request[: trouble.place(request)])
-            await self._finish(connection, trouble.end)
-            return
-        reply = await self._ask(request)
-        if isinstance(trouble, OnReply):
-            connection.writer.write(reply[: trouble.place(reply)])
-            await connection.writer.drain()
-            await self._finish(connection, trouble.end)
-            return
-        end = None
-        if isinstance(trouble, Rewrite):
-            reply, end = trouble.change(reply), trouble.end
-        connection.writer.write(reply)
-        await connection.writer.drain()
-        if end is not None:
-            await self._finish(connection, end)
-
-    async def _finish(self, connection: _Connection, end: End) -> None:
-        connection.finish(end)
-        if end is End.SILENCE:
+        if connection.is_deaf:
             self.on_silence()
             await connection.reader.read(-1)
 
     async def _ask(self, request: bytes) -> bytes:
         """Hand what came of a request to the gateway; a part of one has no reply."""
+        if not request:
+            return b""
         reader, writer = await asyncio.open_connection(self._upstream.hostname, self._upstream.port)
         try:
             writer.write(request)
@@ -351,26 +309,6 @@ def with_body(message: bytes, body: bytes, **headers: str) -> bytes:
 
 def body_of(message: bytes) -> bytes:
     return message.partition(_HEAD_END)[2]
-
-
-class Listener(Server):
-    """Takes connections, counts bytes, and says the same to everybody."""
-
-    def __init__(self, says: bytes = b"", *, hangs_up: bool = False) -> None:
-        super().__init__()
-        self.connections = 0
-        self.received = 0
-        self._says = says
-        self._hangs_up = hangs_up
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        writer.write(self._says)
-        while piece := await reader.read(65_536):
-            self.received += len(piece)
-            if self._hangs_up:
-                break
-            self.on_silence()
 
 
 class ForwardProxy(Server):
