@@ -24,12 +24,10 @@ from gateway_async.dialect import Dialect
 from gateway_async.errors import InvalidOrderError
 from gateway_async.models.values import (
     AMOUNT_HINT,
+    IS_LIST,
     MODEL,
     SensitiveText,
-    converter_of,
     currency_field,
-    to_objects,
-    to_texts,
 )
 from gateway_async.operations import OPERATIONS, Operation, OperationClass, identity_of
 from gateway_async.reconciliation import LedgerEntry
@@ -52,14 +50,10 @@ _Field: TypeAlias = "attrs.Attribute[Any]"
 # Layouts
 
 
-def _is_list(field: _Field) -> bool:
-    return converter_of(field) in (to_objects, to_texts)
-
-
 def _inputs(model: type, path: str = "") -> Iterator[tuple[str, _Field]]:
     """Yield the columns of an order: its fields, and in place of its objects theirs, with dots."""
     for field in attrs.fields(model):
-        if MODEL in field.metadata and not _is_list(field):
+        if MODEL in field.metadata and IS_LIST not in field.metadata:
             yield from _inputs(field.metadata[MODEL], f"{path}{field.name}.")
         else:
             yield f"{path}{field.name}", field
@@ -278,7 +272,9 @@ class OrderFile:
             branch = tree
             for parent in parents:
                 branch = branch.setdefault(parent, {})
-            branch[name] = _listed(column, cell) if _is_list(layout.inputs[column]) else cell
+            branch[name] = (
+                _listed(column, cell) if IS_LIST in layout.inputs[column].metadata else cell
+            )
         return _made(layout.model, tree, "")
 
     def _problems(self, digest: Any, first_lines: dict[int, int] | None) -> Iterator[Problem]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from gateway_async.errors import InvalidOrderError
-from gateway_async.models.values import Identifier, Model, as_amount, checked, describe
+from gateway_async.models.values import Identifier, Model, checked, describe, to_amount
 
 if TYPE_CHECKING:
     from gateway_async.models.records import RefundRecord
@@ -25,7 +25,7 @@ class _Order(Model):
     transaction_id: Identifier
     order_no: Identifier
     currency: Identifier
-    amount: Decimal = attrs.field(converter=as_amount)
+    amount: Decimal = attrs.field(converter=to_amount)
 
 
 @attrs.frozen(kw_only=True, field_transformer=checked)
@@ -99,7 +99,7 @@ class RefundOrder(_Order):
             `refund_amount` above `amount`.
     """
 
-    refund_amount: Decimal = attrs.field(converter=as_amount)
+    refund_amount: Decimal = attrs.field(converter=to_amount)
     refund_reason: str = ""
 
     def __attrs_post_init__(self) -> None:

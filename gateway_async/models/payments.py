@@ -6,9 +6,9 @@ array. The merchant's identity and the signature are added when a payment is sen
 """
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import attrs
 
@@ -19,42 +19,27 @@ from gateway_async.models.values import (
     Identifier,
     Model,
     Secret,
-    as_amount,
+    WrongValueError,
     as_optional_amount,
     as_optional_number,
     checked,
     describe,
+    to_amount,
     to_card,
     to_objects,
     to_text,
     to_texts,
-    wrong,
 )
 
 ITEM_SEPARATOR = "#;#"
 PART_SEPARATOR = "#,#"
 
 
-def _to_parts(
-    value: object, instance: object, field: "attrs.Attribute[Any]"
-) -> tuple[str | None, ...]:
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise InvalidOrderError(
-            f"Item.parts: expected an iterable of str, got {type(value).__name__}; "
-            'use ("SKU-1", "Tea", "2", "9.90")'
-        )
-    parts = to_texts(value, instance, field)
+def _to_parts(value: Iterable[str]) -> tuple[str, ...]:
+    parts = to_texts(value)
     if not parts:
-        raise InvalidOrderError("Item.parts: expected at least one part, got none")
+        raise WrongValueError("expected at least one part, got none")
     return parts
-
-
-if TYPE_CHECKING:
-
-    def _as_parts(value: Iterable[str]) -> tuple[str, ...]: ...  # as in `values`
-
-else:
-    _as_parts = _to_parts
 
 
 @attrs.frozen(kw_only=True, field_transformer=checked)
@@ -68,28 +53,28 @@ class Item(Model):
         parts: The parts, each sent as it is.
     """
 
-    parts: tuple[str, ...] = attrs.field(converter=_as_parts)
+    parts: tuple[str, ...] = attrs.field(converter=_to_parts)
 
 
-def split_items(text: str) -> tuple[tuple[str, ...], ...]:
-    """Return the parts of each entry of an `items` text."""
-    return tuple(tuple(entry.split(PART_SEPARATOR)) for entry in text.split(ITEM_SEPARATOR))
+def join_items(items: Iterable[Item]) -> str:
+    """Return items as the text of the field `items`."""
+    return ITEM_SEPARATOR.join([PART_SEPARATOR.join(item.parts) for item in items])
 
 
-def join_items(items: tuple[Item, ...]) -> str:
-    """Return items as the text of the field `items`.
-
-    Raises:
-        InvalidOrderError: For parts that would not come out again when the text is split.
-    """
-    parts = tuple(item.parts for item in items)
-    text = ITEM_SEPARATOR.join(PART_SEPARATOR.join(entry) for entry in parts)
-    if items and split_items(text) != parts:
-        raise InvalidOrderError(
-            f"items: a part holds {PART_SEPARATOR!r} or {ITEM_SEPARATOR!r}, or forms one with its "
+def _to_items(value: object) -> tuple[Item, ...] | str:
+    """Make a tuple of items; refused unless they can be told apart again on the wire."""
+    if isinstance(value, str):
+        return to_text(value)
+    items = to_objects(Item, value, ", or a str")
+    entries = join_items(items).split(ITEM_SEPARATOR)
+    if items and [tuple(entry.split(PART_SEPARATOR)) for entry in entries] != [
+        item.parts for item in items
+    ]:
+        raise WrongValueError(
+            f"a part holds {PART_SEPARATOR!r} or {ITEM_SEPARATOR!r}, or forms one with its "
             "neighbour; the text would be split elsewhere than you mean, so change that part"
         )
-    return text
+    return items
 
 
 @attrs.frozen(kw_only=True, field_transformer=checked)
@@ -362,20 +347,6 @@ def _shows_all_fields(model: _Model) -> _Model:
     return model
 
 
-def _to_items(
-    value: object, instance: object, field: "attrs.Attribute[Any]"
-) -> tuple[Item, ...] | str:
-    """Make a tuple of items; refused unless they can be told apart again on the wire."""
-    if isinstance(value, str):
-        return to_text(value, instance, field)
-    items = to_objects(value, instance, field, ", or a str")
-    try:
-        join_items(items)
-    except InvalidOrderError as error:
-        raise wrong(instance, field, str(error)) from None
-    return items
-
-
 @attrs.frozen(kw_only=True, field_transformer=checked)
 class _Payment(Model):
     """What every payment carries.
@@ -434,7 +405,7 @@ class _Payment(Model):
 
     order_no: Identifier
     currency: Identifier
-    amount: Decimal = attrs.field(converter=as_amount)
+    amount: Decimal = attrs.field(converter=to_amount)
     item_total: Decimal | None = attrs.field(default=None, converter=as_optional_amount)
     shipping: Decimal | None = attrs.field(default=None, converter=as_optional_amount)
     handling: Decimal | None = attrs.field(default=None, converter=as_optional_amount)

@@ -19,8 +19,8 @@ from gateway_async.models.values import (
     as_optional_amount,
     as_optional_date,
     as_optional_texts,
-    as_uuid_text,
     checked,
+    to_uuid_text,
 )
 
 
@@ -282,7 +282,7 @@ class PayoutRequest(Model):
         InvalidOrderError: For a wrong value, or one of another type.
     """
 
-    request_id: str = attrs.field(converter=as_uuid_text)
+    request_id: str = attrs.field(converter=to_uuid_text)
     payment_amount: Decimal | None = attrs.field(
         default=None, converter=as_optional_amount, metadata={AMOUNT_IN: "payment_currency"}
     )

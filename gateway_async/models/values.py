@@ -3,8 +3,8 @@
 A `Model` converts and checks each field by the function in its metadata under `CONVERTER`. A field
 gets it by its type: `str`, `int`, `Identifier`, `Secret`, a nested model, or a sequence of models.
 Where type checkers are to allow more than a field holds, such as text for an amount, it is named:
-``attrs.field(converter=as_amount)``. None passes where it is the default. Nothing here knows which
-model a field belongs to, except for naming it in an error.
+``attrs.field(converter=to_amount)``. None passes where it is the default. A converter knows neither
+model nor field.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -32,7 +33,7 @@ import attrs
 from gateway_async.errors import InvalidOrderError
 
 _Field: TypeAlias = "attrs.Attribute[Any]"
-_Convert = Callable[[Any, Any, Any], Any]
+_Convert = Callable[[Any], Any]
 
 AMOUNT_HINT = 'use Decimal("12.50") or "12.50"'
 AMOUNT_IN = "currency field"
@@ -43,11 +44,14 @@ JOINED = "joined"
 """Metadata of an array that goes out as one text: what makes the text."""
 MODEL = "model"
 """Metadata of a nested object, or of an array of objects: their class."""
+IS_LIST = "is list"
+"""Metadata of an array."""
 MASK = "***"
 _SHOWN_HEAD, _SHOWN_TAIL = 6, 4
 SHORTEST_CARD = 12
 _LONGEST_CARD = 19
 _LONGEST_SHOWN = 60
+_ODD_IN_NUMBER = re.compile(r"[_\s]").search
 
 
 def plain_text(text: str) -> str:
@@ -185,17 +189,13 @@ def describe(instance: object) -> str:
     return f"{type(instance).__name__}({', '.join(parts)})"
 
 
-def wrong(instance: object, field: "_Field", reason: str) -> InvalidOrderError:
-    """Return an error that names the field of a wrong value."""
-    return InvalidOrderError(f"{describe(instance)}.{field.name}: {reason}")
+class WrongValueError(ValueError):
+    """A value is not what its field holds; a `Model` names the field and itself beside it."""
 
 
-def _wrong_type(
-    instance: object, field: "_Field", expected: str, value: object, advice: str = ""
-) -> InvalidOrderError:
-    """Name the type that would be right, too."""
+def _not(expected: str, value: object, advice: str = "") -> WrongValueError:
     reason = f"expected {expected}, got {type(value).__name__}"
-    return wrong(instance, field, f"{reason}; {advice}" if advice else reason)
+    return WrongValueError(f"{reason}; {advice}" if advice else reason)
 
 
 def _shown(value: Decimal | str | int) -> str:
@@ -214,129 +214,125 @@ def is_encodable(text: str) -> bool:
     return True
 
 
-def to_text(value: object, instance: object, field: "_Field") -> str:
+# Converters: each returns what a field holds, or raises `WrongValueError`.
+
+
+def to_text(value: object) -> str:
     """Let text pass that UTF-8 can carry."""
     if not isinstance(value, str):
-        raise _wrong_type(instance, field, 'str, such as "12"', value)
+        raise _not('str, such as "12"', value)
     if not is_encodable(value):
-        raise wrong(instance, field, "holds half a surrogate pair, which UTF-8 cannot carry")
+        raise WrongValueError("holds half a surrogate pair, which UTF-8 cannot carry")
     return plain_text(value)
 
 
-def to_identifier(value: object, instance: object, field: "_Field") -> str:
+def to_identifier(value: object) -> str:
     """Let non-empty text pass, without white space around it, which no reply would match."""
-    text = to_text(value, instance, field)
+    text = to_text(value)
     if not text or text != text.strip():
-        reason = f"{text!r} must be a non-empty identifier without white space around it"
-        raise wrong(instance, field, reason)
+        raise WrongValueError(
+            f"{text!r} must be a non-empty identifier without white space around it"
+        )
     return text
 
 
-def to_secret(value: object, instance: object, field: "_Field") -> SensitiveText:
+def to_secret(value: object) -> SensitiveText:
     """Convert text to `SensitiveText`, which shows as `***`; no error quotes it."""
-    secret = SensitiveText(to_text(value, instance, field))
+    secret = SensitiveText(to_text(value))
     return value if isinstance(value, SensitiveText) else secret
 
 
-def to_card(value: object, instance: object, field: "_Field") -> CardNumber:
+def to_card(value: object) -> CardNumber:
     """Convert digits to `CardNumber`, which shows the first six and last four; no error quotes it.
 
     What is a `CardNumber` already passes.
     """
-    number = to_secret(value, instance, field)
+    number = to_secret(value)
     if isinstance(number, CardNumber):
         return number
     if not (number.isascii() and number.isdigit()):
-        raise wrong(instance, field, "a card number is digits only; take spaces and hyphens out")
+        raise WrongValueError("a card number is digits only; take spaces and hyphens out")
     return CardNumber(number.reveal())
 
 
-def to_number(value: object, instance: object, field: "_Field") -> Decimal:
+def to_number(value: object) -> Decimal:
     """Convert `str` and `int` to `Decimal`; a `float` cannot hold cents exactly, and is refused."""
     if isinstance(value, bool) or not isinstance(value, Decimal | str | int):
-        raise _wrong_type(instance, field, "Decimal, str or int", value, AMOUNT_HINT)
-    number = None
+        raise _not("Decimal, str or int", value, AMOUNT_HINT)
     # Decimal also takes digits of other scripts, underscores and white space around them.
-    text = value if isinstance(value, str) else ""
-    if text.isascii() and "_" not in text and text == text.strip():
-        with contextlib.suppress(InvalidOperation, ValueError):
-            number = Decimal(value)
-    if number is None or not number.is_finite():
-        raise wrong(instance, field, f"{_shown(value)} is not a finite number; {AMOUNT_HINT}")
-    return number
+    is_plain = not isinstance(value, str) or (value.isascii() and not _ODD_IN_NUMBER(value))
+    with contextlib.suppress(InvalidOperation, ValueError):
+        if is_plain and (number := Decimal(value)).is_finite():
+            return number
+    raise WrongValueError(f"{_shown(value)} is not a finite number; {AMOUNT_HINT}")
 
 
-def to_amount(value: object, instance: object, field: "_Field") -> Decimal:
+def to_amount(value: Decimal | str | int) -> Decimal:
     """Convert as `to_number`, and refuse what is negative."""
-    amount = to_number(value, instance, field)
+    amount = to_number(value)
     if amount.is_signed():
-        raise wrong(instance, field, f"{_shown(amount)} is negative; an amount never is")
+        raise WrongValueError(f"{_shown(amount)} is negative; an amount never is")
     return amount
 
 
-def to_integer(value: object, instance: object, field: "_Field") -> int:
+def to_integer(value: object) -> int:
     """Let an `int` pass, and no `bool`."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _wrong_type(instance, field, "int", value)
+        raise _not("int", value)
     return int(value)  # of a number with a name, only the number
 
 
-def to_date(value: object, instance: object, field: "_Field") -> date:
+def to_date(value: object) -> date:
     """Let a `date` pass, and read text as it is on the wire: `YYYY-MM-DD`.
 
     A `datetime` is refused: its time of day would be lost.
     """
     if isinstance(value, datetime):
-        expected = "a date without a time of day"
-        raise _wrong_type(instance, field, expected, value, "use its date()")
+        raise _not("a date without a time of day", value, "use its date()")
     if isinstance(value, date):
         return value
     if not isinstance(value, str):
-        raise _wrong_type(instance, field, "date or str", value, 'use "2026-01-31"')
+        raise _not("date or str", value, 'use "2026-01-31"')
     with contextlib.suppress(ValueError):
         found = date.fromisoformat(value)
         if found.isoformat() == value:  # Python reads weeks and bare digits, too
             return found
-    raise wrong(instance, field, f"{_shown(value)} is not a date; write it like '2026-01-31'")
+    raise WrongValueError(f"{_shown(value)} is not a date; write it like '2026-01-31'")
 
 
-def to_uuid_text(value: object, instance: object, field: "_Field") -> str:
+def to_uuid_text(value: UUID | str) -> str:
     """Let text in UUID format pass as it is, and write a `UUID` as text."""
     if not isinstance(value, UUID | str):
-        raise _wrong_type(instance, field, "UUID or str", value)
+        raise _not("UUID or str", value)
     text = plain_text(str(value))
     with contextlib.suppress(ValueError):
         if str(UUID(text)) == text.lower():
             return text
-    raise wrong(instance, field, f"{_shown(text)} is no UUID; use uuid.uuid4()")
+    raise WrongValueError(f"{_shown(text)} is no UUID; use uuid.uuid4()")
 
 
-def to_object(value: object, instance: object, field: "_Field") -> object:
-    """Let an instance of the field's class pass."""
-    model = field.metadata[MODEL]
+def to_object(model: type, value: object) -> object:
+    """Let an instance of a model pass."""
     if not isinstance(value, model):
-        raise _wrong_type(instance, field, f"{model.__name__}(...)", value)
+        raise _not(f"{model.__name__}(...)", value)
     return value
 
 
-def to_objects(
-    value: object, instance: object, field: "_Field", alternative: str = ""
-) -> tuple[Any, ...]:
-    """Make a tuple of any iterable of instances of the field's class."""
-    model = field.metadata.get(MODEL, str)
+def to_objects(model: type, value: object, alternative: str = "") -> tuple[Any, ...]:
+    """Make a tuple of any iterable of instances of a class."""
     expected = f"an iterable of {model.__name__}{alternative}"
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise _wrong_type(instance, field, expected, value)
+        raise _not(expected, value)
     elements = tuple(value)
     for element in elements:
         if not isinstance(element, model):
-            raise _wrong_type(instance, field, f"{expected}, every one", element)
+            raise _not(f"{expected}, every one", element)
     return elements
 
 
-def to_texts(value: object, instance: object, field: "_Field") -> tuple[str, ...]:
+def to_texts(value: object) -> tuple[str, ...]:
     """Make a tuple of any iterable of text."""
-    return tuple([to_text(text, instance, field) for text in to_objects(value, instance, field)])
+    return tuple(map(to_text, to_objects(str, value)))
 
 
 Identifier = Annotated[str, to_identifier]
@@ -345,10 +341,9 @@ Secret = Annotated[str, to_secret]
 """Text that is never shown."""
 _BY_TYPE: dict[object, _Convert] = {str: to_text, int: to_integer}
 
-if TYPE_CHECKING:  # type checkers read here what `__init__` takes
-
-    def as_amount(value: Decimal | str | int) -> Decimal:
-        """Convert an amount that must be given; see `to_amount`."""
+if (
+    TYPE_CHECKING
+):  # type checkers read here that `__init__` takes None, too, which no converter is given
 
     def as_optional_amount(value: Decimal | str | int | None) -> Decimal | None:
         """Convert an amount; see `to_amount`."""
@@ -361,13 +356,9 @@ if TYPE_CHECKING:  # type checkers read here what `__init__` takes
 
     def as_optional_texts(value: Iterable[str] | None) -> tuple[str, ...] | None:
         """Convert an array of texts; see `to_texts`."""
-
-    def as_uuid_text(value: UUID | str) -> str:
-        """Convert an identifier in UUID format; see `to_uuid_text`."""
 else:
-    as_amount = as_optional_amount = to_amount
-    as_optional_number, as_optional_date = to_number, to_date
-    as_optional_texts, as_uuid_text = to_texts, to_uuid_text
+    as_optional_amount, as_optional_number = to_amount, to_number
+    as_optional_date, as_optional_texts = to_date, to_texts
 
 
 def checked(_: type, fields: "list[_Field]") -> "list[_Field]":
@@ -384,9 +375,11 @@ def _noted(field: "_Field") -> "_Field":
     if get_origin(wanted) is Annotated:
         convert = get_args(wanted)[1]
     elif attrs.has(wanted):
-        convert, metadata[MODEL] = to_object, wanted
+        convert, metadata[MODEL] = partial(to_object, wanted), wanted
     elif get_origin(wanted) is Sequence:
-        convert, metadata[MODEL] = to_objects, get_args(wanted)[0]
+        convert, metadata[MODEL] = partial(to_objects, get_args(wanted)[0]), get_args(wanted)[0]
+    if get_origin(wanted) in (Sequence, tuple):
+        metadata[IS_LIST] = True
     return field.evolve(converter=None, metadata={**metadata, CONVERTER: convert})
 
 
@@ -424,13 +417,22 @@ class Model:
         return self._is_plain()
 
     def _convert(self) -> None:
-        """Convert and check each field."""
+        """Convert and check each field.
+
+        Raises:
+            InvalidOrderError: Naming the field of a wrong value, and the reason.
+        """
         model: Any = type(self)
         for field in attrs.fields(model):
-            value = getattr(self, field.name)
-            if CONVERTER in field.metadata and not (value is None and field.default is None):
-                converted = field.metadata[CONVERTER](value, self, field)
-                object.__setattr__(self, field.name, converted)
+            value, problem = getattr(self, field.name), ""
+            if CONVERTER not in field.metadata or (value is None and field.default is None):
+                continue
+            try:
+                object.__setattr__(self, field.name, field.metadata[CONVERTER](value))
+            except WrongValueError as error:
+                problem = str(error)
+            if problem:  # and no more of the error, whose frames hold the value
+                raise InvalidOrderError(f"{describe(self)}.{field.name}: {problem}")
 
 
 def converter_of(field: "_Field") -> object:

@@ -15,7 +15,7 @@ import attrs
 from gateway_async.errors import GatewayError, InvalidOrderError
 from gateway_async.models.orders import OrderRef
 from gateway_async.models.records import Record, RefundRecord, TransactionRecord
-from gateway_async.models.values import Identifier, Model, as_amount, checked, describe
+from gateway_async.models.values import Identifier, Model, checked, describe, to_amount
 
 _OfPayment = Literal["absent_at_gateway", "several_transactions", "order_no", "amount", "currency"]
 _OfRefunds = Literal["refunded_total", "refund_unknown_to_ledger", "refund_absent_at_gateway"]
@@ -82,8 +82,8 @@ class LedgerEntry(Model):
     order_no: Identifier | None = None
     transaction_id: Identifier | None = None
     currency: Identifier
-    amount: Decimal = attrs.field(converter=as_amount)
-    refunded: Decimal = attrs.field(default=Decimal(0), converter=as_amount)
+    amount: Decimal = attrs.field(converter=to_amount)
+    refunded: Decimal = attrs.field(default=Decimal(0), converter=to_amount)
     state: str | None = None
 
     def __attrs_post_init__(self) -> None:

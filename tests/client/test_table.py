@@ -18,7 +18,7 @@ ORDER = '''
 class AdjustOrder(_Order):
     """One order to adjust."""
 
-    adjusted_amount: Decimal = attrs.field(converter=as_amount)
+    adjusted_amount: Decimal = attrs.field(converter=to_amount)
 '''
 RECORD = '''
 
@@ -43,7 +43,7 @@ ROW = """            Operation(
             ),
 """
 FIELD = """    refund_note: str = ""
-    refund_fee: Decimal = attrs.field(default=Decimal("0.00"), converter=as_amount)
+    refund_fee: Decimal = attrs.field(default=Decimal("0.00"), converter=to_amount)
 """
 
 

@@ -241,7 +241,7 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     last = '    refund_reason: str = ""\n'
     added = (
         '    urgency: str = "low"\n'
-        '    fee: Decimal = attrs.field(default="0.00", converter=as_amount)\n'
+        '    fee: Decimal = attrs.field(default="0.00", converter=to_amount)\n'
     )
     text = module.read_text(encoding="utf-8")
     assert last in text
