@@ -8,7 +8,6 @@ it was, and sends nothing that may have been sent.
 import asyncio
 import contextlib
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TextIO
 
@@ -21,10 +20,11 @@ from gateway_async.batching.feed import Chunk, OrderFeed
 from gateway_async.batching.results import Outcome
 from gateway_async.cli import options
 from gateway_async.cli.console import print_json, standard_output
-from gateway_async.cli.jobs import KnownJob, find_job, name_of_orders, run_job
+from gateway_async.cli.jobs import find_job, name_of_orders, run_job
 from gateway_async.cli.orders import LAYOUTS, Layout, OrderFile
 from gateway_async.cli.outcomes import Kept, result_cells, write_found
 from gateway_async.cli.run import DONE, Run, Stop, collect
+from gateway_async.cli.settings import WHO
 from gateway_async.cli.tables import STDIO, open_table
 from gateway_async.errors import ConfigurationError, JournalError, NotSentError
 from gateway_async.models.orders import OutcomeStatus
@@ -36,7 +36,7 @@ _REQUESTS_SHOWN = 3
 _NOTHING_SENT = NotSentError("nothing was sent: this is the plan alone")
 
 
-def send(  # noqa: C901  # closures see what the command was given
+def send(
     orders: options.Source,
     /,
     *,
@@ -70,11 +70,13 @@ def send(  # noqa: C901  # closures see what the command was given
     settings, layout = gateway.settings(pace, duplicates=duplicates), LAYOUTS[name]
     is_payout = name == PAYOUT.name
     if again:  # alike refunds, and payouts that other jobs have, are what was asked for
-        recovery = attrs.evolve(settings.recovery, hold_alike_hours=None)
-        settings = attrs.evolve(settings, recovery=recovery)
-        if is_payout:
-            allowed = attrs.evolve(settings.policy, duplicates="allow")
-            settings = attrs.evolve(settings, policy=allowed)
+        settings = attrs.evolve(
+            settings,
+            recovery=attrs.evolve(settings.recovery, hold_alike_hours=None),
+            policy=attrs.evolve(
+                settings.policy, duplicates="allow" if is_payout else settings.policy.duplicates
+            ),
+        )
     run = Run(
         command=name,
         console=console,
@@ -84,25 +86,23 @@ def send(  # noqa: C901  # closures see what the command was given
         source=orders,
         again=again,
     )
-
-    def find(file: OrderFile, *, create: bool = True) -> KnownJob:
-        if job is not None:
-            return find_job(settings, job, create=create)
-        made = name_of_orders(name, settings, file.digest)
-        return find_job(settings, made, again=again, create=create)
-
     with _open_orders(run, layout, dry_run=dry_run) as file:
-        if dry_run:
-            if job is not None or {"base_url", "merchant_id", "account_id"} <= {*settings.who}:
-                try:
-                    known = find(file, create=False)
-                except JournalError as error:
-                    console.warn(f"the job was not looked for: {error}")
-                else:
-                    console.note(known.described + "; nothing would be sent" * known.is_done)
+        if dry_run and not (job or len(settings.who) == len(WHO)):
             return _show_plan(run, file)
-        credentials = settings.credentials(os.environ, console.warn)
-        known, question = find(file), ""
+        credentials = None if dry_run else settings.credentials(os.environ, console.warn)
+        try:
+            made = job if job is not None else name_of_orders(name, settings, file.digest)
+            is_again = None if job is not None else again
+            known = find_job(settings, made, again=is_again, create=not dry_run)
+        except JournalError as error:
+            if not dry_run:
+                raise
+            console.warn(f"the job was not looked for: {error}")
+            return _show_plan(run, file)
+        if credentials is None:
+            console.note(known.described + "; nothing would be sent" * known.is_done)
+            return _show_plan(run, file)
+        question = ""
         if layout.confirms or known.before:
             question = file.question(settings.address)
             question += "; payouts that other jobs have are paid again" * (is_payout and again)
@@ -187,31 +187,22 @@ def _open_orders(run: Run, layout: Layout, *, dry_run: bool) -> Iterator[OrderFi
 
 def _show_plan(run: Run, file: OrderFile) -> int:
     """Show what would be sent: totals, and the first requests, unsigned; no network at all."""
-    settings, operation, recovery = run.settings, file.operation, run.settings.recovery
-    sizes, first = asyncio.run(_chunks(run, file))
-    url = f"{operation.path} of {settings.address}"
+    settings, recovery, totals = run.settings, run.settings.recovery, file.totals
+    url = f"{file.operation.path} of {settings.address}"
     if "base_url" in settings.who:
-        url = f"{settings.address}{operation.path}"
-    count = sizes.total()
+        url = f"{settings.address}{file.operation.path}"
+    limit = file.operation.limit or 1
+    size = min(settings.policy.chunk_size or limit, limit)
+    count, first = -(-totals.orders // size), asyncio.run(_first_requests(run, file))
     if run.files.json:
-        print_json(
-            {
-                "dry_run": True,
-                "command": run.command,
-                "orders": file.totals.orders,
-                "amounts": {code: str(sum_) for code, sum_ in sorted(file.totals.amounts.items())},
-                "url": url,
-                "requests": count,
-                "first": first,
-            }
-        )
+        amounts = {code: str(amount) for code, amount in sorted(totals.amounts.items())}
+        facts = {"dry_run": True, "command": run.command, "orders": totals.orders, "url": url}
+        print_json({**facts, "amounts": amounts, "requests": count, "first": first})
         return DONE
-    listed = ", ".join(f"{n:,} with {size} order{'s' * (size != 1)}" for size, n in sizes.items())
-    lines = [
-        f"{run.command}: {file.totals}",
-        f"columns that are not sent: {file.unread}" if file.unread else "",
-        f"{count:,} request{'s' * (count != 1)} to {url}: {listed}",
-    ]
+    lines = [f"{run.command}: {totals}"]
+    if file.unread:
+        lines.append(f"columns that are not sent: {file.unread}")
+    lines.append(f"to {url}: at least {count:,} requests, of {size} orders at most")
     if run.command == "refund" and recovery.record_baseline:
         lines.append("before each of them, the refunds that there are by then are looked up")
     if run.command == "refund" and recovery.refund_evidence == "marker":
@@ -219,27 +210,23 @@ def _show_plan(run: Run, file: OrderFile) -> int:
     for number, body in enumerate(first, 1):
         lines.append(f"request {number}, without identity and signature:")
         lines += [f"{name} = {text}" for name, text in body.items()]
-    more = f"... and {count - len(first):,} more requests" if count > len(first) else ""
-    for line in filter(None, [*lines, more, "nothing was sent"]):
+    for line in [*lines, "nothing was sent"]:
         standard_output().print(line, soft_wrap=True)
     return DONE
 
 
-async def _chunks(run: Run, file: OrderFile) -> tuple[Counter[int], list[dict[str, str]]]:
-    """Cut the orders into the chunks that a batch would send; encode the first of them."""
+async def _first_requests(run: Run, file: OrderFile) -> list[dict[str, str]]:
+    """Cut the first orders into chunks as a batch does, and encode them."""
     settings = run.settings
     feed = OrderFeed(file.operation, settings.dialect, settings.policy, file.orders())
-    sizes, first = Counter[int](), list[dict[str, str]]()
-    while not feed.is_done:
+    first = list[dict[str, str]]()
+    while len(first) < _REQUESTS_SHOWN and not feed.is_done:
         await feed.fill()
-        chunk = feed.take()
-        if chunk is None:
+        if (chunk := feed.take()) is None:
             break
-        sizes[len(chunk)] += 1
-        if len(first) < _REQUESTS_SHOWN:
-            first.append(_body(file.operation, chunk, run))
+        first.append(_body(file.operation, chunk, run))
         feed.release(chunk.failed(_NOTHING_SENT, OutcomeStatus.NOT_SENT))
-    return Counter(dict(sorted(sizes.items(), reverse=True))), first
+    return first
 
 
 def _body(operation: Operation, chunk: Chunk, run: Run) -> dict[str, str]:
@@ -269,11 +256,8 @@ def _masked(value: Any) -> Any:
 
 
 def _laid_out(text: str) -> str:
-    """Give each order of a list, or each field of an object, a line of its own."""
-    if not isinstance(text, JsonText):
-        return text
-    value = orjson.loads(text.encode())
+    """Give each order of a list a line of its own."""
+    value = orjson.loads(text.encode()) if isinstance(text, JsonText) else text
     if not isinstance(value, list):
-        return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
-    lines = [orjson.dumps(one).decode() for one in value]
-    return "[\n  " + ",\n  ".join(lines) + "\n]"
+        return text
+    return "[\n  " + ",\n  ".join(orjson.dumps(one).decode() for one in value) + "\n]"

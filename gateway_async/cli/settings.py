@@ -47,7 +47,7 @@ _ALLOWED_PLACES = (
 )
 _FORBIDDEN = frozenset({"secret", "password", "hmac_secret", "signing_secret", "key"})
 _LONGEST_SECRET_BYTES = 65_536
-_WHO = {
+WHO = {
     "base_url": "the gateway's address, such as https://gateway.example",
     "merchant_id": "the merchant identifier that the gateway gave you",
     "account_id": "the merchant account identifier that the gateway gave you",
@@ -152,7 +152,7 @@ class Settings(Network):
     @property
     def who(self) -> dict[str, str]:
         """Address, merchant and account, as far as they are known."""
-        return {name: text for name in _WHO if (text := getattr(self, name)) is not None}
+        return {name: text for name in WHO if (text := getattr(self, name)) is not None}
 
     @property
     def address(self) -> str:
@@ -281,7 +281,7 @@ class Settings(Network):
         missing = [
             f"  {VARIABLES[name]}: {text} (or --{name.replace('_', '-')}, or {name} in the TOML "
             "file)"
-            for name, text in _WHO.items()
+            for name, text in WHO.items()
             if name not in self.who
         ]
         if not (self.secret_file or self.keyring or in_variable.strip()):

@@ -26,7 +26,6 @@ from gateway_async.signing import Credentials
 from gateway_async.workers import JobProgress, Workers
 from gateway_async.workers.workers import watch as watch_job
 
-_EXTRA = frozenset({"taskiq", "taskiq_aio_pika", "aio_pika", "psycopg_pool", "pyrate_limiter"})
 _QUEUE_LOGS = ("aio_pika", "aiormq", "taskiq")
 _POLICY = WorkerPolicy()
 
@@ -73,21 +72,14 @@ def _make(
 
 
 @contextlib.contextmanager
-def _telling_what_is_missing() -> Iterator[None]:
-    """Say which extra a queue needs.
+def _reaching_the_queue() -> Iterator[None]:
+    """Say that the queue cannot be reached.
 
     Raises:
-        ConfigurationError: If it is not installed.
-        ConfigurationError: If the queue cannot be reached.
+        ConfigurationError: If it cannot.
     """
     try:
         yield
-    except ModuleNotFoundError as error:
-        if str(error.name).partition(".")[0] not in _EXTRA:
-            raise
-        raise ConfigurationError(
-            f"a queue needs {error.name}: pip install 'gateway-async[workers]'"
-        ) from None
     except ConnectionError as error:
         raise ConfigurationError(
             f"--broker: it cannot be reached ({type(error).__name__})"
@@ -144,7 +136,7 @@ def submit(
             async with _make(settings, credentials, broker, policy) as jobs:
                 return await jobs.submit(operation, file.orders(), job=job, wake=url is not None)
 
-        with _telling_what_is_missing():
+        with _reaching_the_queue():
             count = asyncio.run(work())
     said = f"its {count:,} orders wait for workers"
     if known.status is not None:
@@ -177,7 +169,7 @@ async def worker(
         )
     credentials = settings.credentials(os.environ, console.warn)
     policy = attrs.evolve(_POLICY, lease_seconds=settings.journal_lease_seconds)
-    with Stop(console) as stop, console.passing_on_logs(*_QUEUE_LOGS), _telling_what_is_missing():
+    with Stop(console) as stop, console.passing_on_logs(*_QUEUE_LOGS), _reaching_the_queue():
         from gateway_async.workers.rabbit import rabbit_broker, serve
 
         broker = rabbit_broker(url, queue=queue.queue, slices_at_once=slices)
