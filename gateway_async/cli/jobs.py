@@ -349,7 +349,7 @@ def outcomes(
         async with settings.open_journal(create=False) as journal:
             await write_job(run, journal, LAYOUTS[operation], out, states=state)
 
-    run.carry_out(write)
+    run.carry_out(write, tells=False)
     return UNSETTLED if run.misplaced else DONE
 
 
@@ -366,7 +366,7 @@ async def resolve(
     name: str,
     /,
     *which: str,
-    note: str | None = None,
+    note: str,
     state: Annotated[tuple[Literal["held", "unknown"], ...], options.Repeated] = (),
     gateway: options.Journaled = options.Journaled(),
     console: options.Shown,
@@ -382,7 +382,7 @@ async def resolve(
         which: The orders, by their index in the job, from 0, as `jobs show` prints them, such as
             17 or 151-199, or payouts by their request_id; then their outcome: succeeded, declined,
             unknown, or not_sent, which lets the next run send them.
-        note: Why, such as "seen in the merchant portal"; it must be given, and is kept.
+        note: Why, such as "seen in the merchant portal"; it is kept.
         state: Only the orders in this state, of those that are named or else of the whole job;
             may be repeated.
     """
@@ -399,25 +399,22 @@ async def resolve(
                 "index: say which orders, by their index as `jobs show` prints it, such as 17 or "
                 "151-199, or by --state held"
             )
-        if note is None or not note.strip():
-            raise ConfigurationError(
-                '--note: say why, such as --note "seen in the merchant portal"'
-            )
         status = await journal.status(name)
         spans, keys = _named_orders(words, status)
+        missing = {*keys}
         column = LAYOUTS[status.operation].naming[-1]  # an index is soon mistaken for another
         meant, first = list[int](), list[str]()
         async for page in pages_of(journal, name):
             for row in page:
-                is_meant = (
-                    not words
-                    or any(row.index in span for span in spans)
-                    or getattr(row.order, "request_id", "").lower() in keys
-                )
+                key = getattr(row.order, "request_id", "").lower()
+                is_meant = not words or key in keys or any(row.index in span for span in spans)
+                missing.discard(key)
                 if is_meant and (not state or row.state.value in state):
                     meant.append(row.index)
                     first.append(f"{row.index} ({column} {getattr(row.order, column)})")
             del first[_NAMED:]
+        if missing:
+            raise ConfigurationError(f"no order of job {name} has request_id {min(missing)!r}")
         if not meant:
             wanted = f" is {' or '.join(state)}" if state else ""
             raise ConfigurationError(f"no order of them in job {name}{wanted}")

@@ -215,6 +215,7 @@ class Run:
         write: Callable[[TextIO], Awaitable[None]] | None = None,
         *,
         ask: Callable[[], None] = lambda: None,
+        tells: bool = True,
     ) -> int:
         """Do the work, and write its outcomes, whatever ends it; a signal does not end the writing.
 
@@ -222,6 +223,7 @@ class Run:
             work: What is done; it is stopped by signals.
             write: Writes the outcomes at the end, once there are any; None where the work does.
             ask: Asks a person, once the file is there.
+            tells: Whether it says what it came to.
 
         Returns:
             The exit code.
@@ -246,8 +248,11 @@ class Run:
                     raise
                 self.misplaced = str(error.strerror)
             self.console.sum_up()
-            self._tell()
-            self._advise()
+            if tells:
+                self._tell()
+                self._advise()
+            elif self.misplaced:
+                self.console.warn(self.misplaced)
             if page is not None:
                 page.write(render(self.report, self._head(started), self.books))
             if files.json:

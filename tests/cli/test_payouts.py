@@ -71,6 +71,8 @@ async def test_a_lost_reply_is_held_for_a_person_and_never_paid_again(
         "asked",
         *KEPT,
     )
+    stranger = [key(99) if word == decided[3] else word for word in decided]
+    assert "has request_id" in (await run(sandbox, *stranger, cwd=tmp_path)).stderr
     assert (await run(sandbox, *decided, cwd=tmp_path)).code == 0
     ended = await run(sandbox, *LINE, cwd=tmp_path)
     assert (ended.code, statuses(tmp_path / "out.csv")) == (0, {"succeeded": 20}), ended.stderr
