@@ -6,7 +6,6 @@ An order with neither stays unknown. This module judges one look-up; `recover` m
 """
 
 from collections import Counter
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -27,20 +26,17 @@ if TYPE_CHECKING:
 
     from gateway_async.batching.results import ChunkResult
     from gateway_async.dialect import Dialect
-    from gateway_async.models.orders import RefundOrder
     from gateway_async.models.records import RefundRecord
     from gateway_async.operations import Operation
 
-    Place = tuple[int, int]
-    """Where an outcome is: the number of its chunk, and its offset there."""
+RECOVERABLE = tuple(row for row in OPERATIONS.values() if row.recovered_by)
+"""The operations that are recovered by a look-up."""
 
-
-class Proof(Enum):
-    """What one look-up proves of one order."""
-
-    DONE = "done"
-    NOT_DONE = "not done"
-    NOTHING = "nothing"
+_DONE, _NOT_DONE, _UNKNOWN = (
+    OutcomeStatus.SUCCEEDED,
+    OutcomeStatus.NOT_SENT,
+    OutcomeStatus.UNKNOWN,
+)
 
 
 @attrs.frozen
@@ -48,21 +44,17 @@ class Finding:
     """What one look-up found of one order.
 
     Attributes:
-        proof: What it proves.
+        status: Succeeded where it proves that the order was done, not_sent where it proves that it
+            was not, else unknown.
         reason: Why.
         item: The record it goes by, as it came.
         is_final: Whether no later look-up can prove more.
     """
 
-    proof: Proof
+    status: OutcomeStatus
     reason: str
     item: "Mapping[str, Any] | None" = None
     is_final: bool = False
-
-    @property
-    def reference(self) -> str | None:
-        """The reference of the refund that it goes by, if it goes by a record."""
-        return None if self.item is None else str(self.item.get("refund_reference_id")).strip()
 
 
 @attrs.frozen(kw_only=True)
@@ -97,29 +89,23 @@ class ControlRefund:
     reference: str = ""
     marker: str | None = None
 
-    def is_listed(self, lookup: LookupResult) -> bool:
-        """Say whether a look-up lists it."""
-        references = {reference_of(record) for record, _ in lookup.listed}
-        return self.reference in references if self.reference else bool(references)
-
-    def kept_its_marker(self, lookup: LookupResult) -> bool:
-        """Say whether a look-up lists it with its marker."""
-        return self.marker is not None and any(
-            self.marker in (record.refund_reason or "") for record, _ in lookup.listed
-        )
-
 
 @attrs.define(eq=False)
 class Unsettled:
     """An unknown outcome.
 
     Attributes:
+        operation: Its operation.
         outcome: The outcome.
-        places: Where it is in the result: it may be given more than once.
+        places: Where it is in the result, by number of the chunk and offset there: it may be given
+            more than once.
+        finding: What was found of it in the end.
     """
 
+    operation: "Operation"
     outcome: "Outcome[Any, Any]"
-    places: "list[Place]"
+    places: list[tuple[int, int]]
+    finding: Finding | None = None
 
     @property
     def marker(self) -> str | None:
@@ -156,21 +142,19 @@ class Transaction:
         operation: The operation.
         name: Its `transaction_id`.
         all_known: Whether every outcome of the batch was given, so that no claim is missing.
-        unknown: The outcomes that nothing has shown to be done.
-        settled: The indices of settled outcomes.
-        claimed: The references of its refunds that belong to settled outcomes.
-        unreferenced: The amounts of settled refunds whose reference is not known.
+        unknown: The outcomes that were unknown.
+        succeeded: The outcomes beside them that succeeded.
+        claimed: The references of its refunds that belong to one of these.
     """
 
     operation: "Operation"
     name: str
     all_known: bool
     unknown: list[Unsettled] = attrs.field(factory=list)
-    settled: set[int] = attrs.field(factory=set)
+    succeeded: "list[Outcome[Any, Any]]" = attrs.field(factory=list)
     claimed: set[str] = attrs.field(factory=set)
-    unreferenced: list[Any] = attrs.field(factory=list)
 
-    def add_unknown(self, outcome: "Outcome[Any, Any]", place: "Place") -> None:
+    def add_unknown(self, outcome: "Outcome[Any, Any]", place: tuple[int, int]) -> None:
         """Note an outcome that is unknown, or one more place of it."""
         for each in self.unknown:
             same = each.outcome
@@ -179,121 +163,96 @@ class Transaction:
             ):
                 each.places.append(place)
                 return
-        self.unknown.append(Unsettled(outcome, [place]))
+        self.unknown.append(Unsettled(self.operation, outcome, [place]))
 
-    def add_settled(self, outcome: "Outcome[Any, Any]") -> None:
-        """Note an outcome that is settled."""
-        self.settled.add(outcome.index)
-        if reference := _reference(self.operation, outcome):
-            self.claimed.add(reference)
-        elif self.operation is REFUND:
-            self.unreferenced.append(outcome.order.refund_amount)
+    @property
+    def left(self) -> list[Unsettled]:
+        """Those of which nothing final was found yet."""
+        return [each for each in self.unknown if each.finding is None]
 
     def judge(self, lookup: LookupResult, dialect: "Dialect") -> dict[Unsettled, Finding]:
-        """Judge what is unknown by what a look-up says of the transaction.
+        """Judge what is left by what a look-up says of the transaction.
 
-        What is shown to be done leaves `unknown`, and no other order may claim the same refund.
+        What is shown to be done is settled by it, and no other order may claim the same refund.
         """
         if self.operation is REFUND:
-            findings = prove_refunds(self, lookup, dialect)
+            findings = self._judge_refunds(lookup, dialect)
         else:
-            is_its_own = sum(len(each.places) for each in self.unknown) == 1 and not self.settled
+            is_its_own = sum(len(each.places) for each in self.unknown) == 1 and not self.succeeded
             is_alone = self.all_known or self.unknown[0].was_alone
-            found = prove_state(self.operation, lookup, dialect)
-            findings = dict.fromkeys(self.unknown, found if is_its_own and is_alone else SHARED)
-        done = [found for found in findings.values() if found.proof is Proof.DONE]
-        self.claimed.update(found.reference for found in done if found.reference is not None)
-        self.unknown = [each for each in self.unknown if findings[each].proof is not Proof.DONE]
+            found = _by_state(self.operation, lookup, dialect)
+            findings = dict.fromkeys(self.left, found if is_its_own and is_alone else _SHARED)
+        for each, found in findings.items():
+            each.finding = found if found.status is _DONE else None
+        return findings
+
+    def _judge_refunds(self, lookup: LookupResult, dialect: "Dialect") -> dict[Unsettled, Finding]:
+        """Judge unknown refunds together: no record proves two of them.
+
+        Those with a marker choose first, then those that had the most refunds before them: a
+        refund that is left over for one of them can belong to no other.
+        """
+
+        def precedence(each: Unsettled) -> tuple[bool, int, int]:
+            return each.marker is None, -len(each.references_before or ()), each.outcome.index
+
+        findings = {}
+        for each in sorted(self.left, key=precedence):
+            if each.marker is None:
+                found = _by_reference(each, self, lookup, dialect)
+            else:
+                found = _by_marker(each, lookup, dialect)
+            if found.status is _DONE and found.item is not None:
+                self.claimed |= {str(found.item.get("refund_reference_id") or "").strip()} - {""}
+            elif each.outcome.index in {outcome.index for outcome in self.succeeded}:
+                found = _BESIDE_ITSELF  # it is not absent, whatever a look-up lists
+            findings[each] = found
         return findings
 
 
-NOT_ASKED = Finding(Proof.NOTHING, "it cannot be looked up")
-BESIDE_ITSELF = Finding(Proof.NOTHING, "the same order was also given as one that is settled")
-SHARED = Finding(
-    Proof.NOTHING, "what is shown may be the work of another order of the same transaction"
+NOT_ASKED = Finding(_UNKNOWN, "it cannot be looked up")
+_BESIDE_ITSELF = Finding(_UNKNOWN, "the same order was also given as one that is settled")
+_SHARED = Finding(
+    _UNKNOWN, "what is shown may be the work of another order of the same transaction"
 )
 _NO_LOOK = "the look-up does not prove that the gateway would have listed it"
 
 
-def prove_state(operation: "Operation", lookup: LookupResult, dialect: "Dialect") -> Finding:
-    """Judge a capture or cancel by the `payment_status` of its transaction.
-
-    Args:
-        operation: One that is recovered by a look-up of payments.
-        lookup: What a query says of the transaction; nothing, where the query was not answered.
-        dialect: Whose `payment_states` give the values a meaning.
-    """
+def _by_state(operation: "Operation", lookup: LookupResult, dialect: "Dialect") -> Finding:
+    """Judge a capture or cancel by the `payment_status` of its transaction."""
     if len(lookup.listed) != 1:
         reason = lookup.problem or f"the gateway lists {len(lookup.listed)} records of it"
-        return Finding(Proof.NOTHING, reason)
+        return Finding(_UNKNOWN, reason)
     ((record, item),) = lookup.listed
     status = record.payment_status or ""
     state = dialect.payment_states.get(status)
     if state is None:
         reason = f"payment_status {status!r} has no meaning in Dialect.payment_states"
-        return Finding(Proof.NOTHING, reason, item)
-    proof = Proof.NOT_DONE if lookup.complete else Proof.NOTHING
+        return Finding(_UNKNOWN, reason, item)
+    proved = _NOT_DONE if lookup.complete else _UNKNOWN
     if state == operation.done_state:
-        proof = Proof.DONE
-    return Finding(proof, f"payment_status {status!r} means {state}", item)
+        proved = _DONE
+    return Finding(proved, f"payment_status {status!r} means {state}", item)
 
 
-def prove_refunds(
-    transaction: Transaction, lookup: LookupResult, dialect: "Dialect"
-) -> dict[Unsettled, Finding]:
-    """Judge the unknown refunds of one transaction together: no record proves two of them.
-
-    Those with a marker choose first, then those that had the most refunds before them: a refund
-    that is left over for one of them can belong to no other.
-
-    Args:
-        transaction: The transaction.
-        lookup: What a refund search says of it.
-        dialect: Whose `done_statuses` say what a done refund is, and whose `declined_statuses`
-            what is none; a record of any other status proves nothing.
-    """
-
-    def precedence(each: Unsettled) -> tuple[bool, int, int]:
-        return each.marker is None, -len(each.references_before or ()), each.outcome.index
-
-    taken, findings = {*transaction.claimed}, {}
-    for each in sorted(transaction.unknown, key=precedence):
-        marker = each.marker
-        found = (
-            _by_reference(each, transaction, lookup, taken, dialect)
-            if marker is None
-            else _by_marker(marker, each, lookup, dialect)
-        )
-        if found.proof is not Proof.DONE and each.outcome.index in transaction.settled:
-            found = BESIDE_ITSELF  # it is not absent, whatever a look-up lists
-        elif found.proof is Proof.DONE and found.reference is not None:
-            taken.add(found.reference)
-        findings[each] = found
-    return findings
-
-
-def _by_marker(
-    marker: str, unsettled: Unsettled, lookup: LookupResult, dialect: "Dialect"
-) -> Finding:
+def _by_marker(unsettled: Unsettled, lookup: LookupResult, dialect: "Dialect") -> Finding:
     """Judge a refund by its marker, which one order alone has sent, whatever else claims it."""
+    marker = unsettled.marker or ""
     for record, item in lookup.listed:
         is_refused = record.refund_status in dialect.declined_statuses
         if marker in (record.refund_reason or "") and not is_refused:
             if unsettled.is_shown_by(record, dialect):
-                return Finding(Proof.DONE, "a refund carries its marker", item)
-            return Finding(Proof.NOTHING, "a refund carries its marker, and is not done", item)
+                return Finding(_DONE, "a refund carries its marker", item)
+            return Finding(_UNKNOWN, "a refund carries its marker, and is not done", item)
     if lookup.complete and lookup.keeps_markers:
-        return Finding(Proof.NOT_DONE, "no refund carries its marker")
-    return Finding(Proof.NOTHING, lookup.problem or _NO_LOOK)
+        return Finding(_NOT_DONE, "no refund carries its marker")
+    return Finding(_UNKNOWN, lookup.problem or _NO_LOOK)
 
 
 def _by_reference(
-    unsettled: Unsettled,
-    transaction: Transaction,
-    lookup: LookupResult,
-    taken: set[str],
-    dialect: "Dialect",
+    unsettled: Unsettled, transaction: Transaction, lookup: LookupResult, dialect: "Dialect"
 ) -> Finding:
+    """Judge a refund by those of its transaction that were not there before its request."""
     order, before = unsettled.outcome.order, unsettled.references_before
     if before is None:
         reason = (
@@ -301,25 +260,28 @@ def _by_reference(
             "RecoveryPolicy(record_baseline=True) before sending"
         )
         item = lookup.listed[0][1] if lookup.listed else None
-        return Finding(Proof.NOTHING, reason, item, is_final=True)
+        return Finding(_UNKNOWN, reason, item, is_final=True)
     if not (transaction.all_known or unsettled.was_alone):
         reason = "another refund of its transaction may have been in flight; recover the result"
-        return Finding(Proof.NOTHING, reason)
-    known = {*taken, *before}
+        return Finding(_UNKNOWN, reason)
+    known = {*transaction.claimed, *before}
     listed = Counter(reference_of(record) for record, _ in lookup.listed)
     unexplained = [
         (record, item)
         for record, item in lookup.listed
         # What two refunds are called may be what a gateway writes for no reference.
         if (reference_of(record) not in known or listed[reference_of(record)] > 1)
-        and not _is_marked_for_another(record, order)
+        and not _is_marked_for_another(record, order.refund_reason)
         and record.refund_status not in dialect.declined_statuses
     ]
-    others = transaction.unreferenced.count(order.refund_amount)
+    others = sum(  # which are listed under a reference that is not known
+        outcome.order.refund_amount == order.refund_amount and not _reference(outcome)
+        for outcome in transaction.succeeded
+    )
     if not unexplained:
         if lookup.complete and not others:
-            return Finding(Proof.NOT_DONE, "the gateway lists no refund that could be it")
-        return Finding(Proof.NOTHING, lookup.problem or _NO_LOOK)
+            return Finding(_NOT_DONE, "the gateway lists no refund that could be it")
+        return Finding(_UNKNOWN, lookup.problem or _NO_LOOK)
     own = {  # by its reference: what is listed twice is one refund
         reference_of(record): item
         for record, item in unexplained
@@ -327,9 +289,9 @@ def _by_reference(
     }
     if len(own) <= others:
         reason = "a refund is listed that may be this one, or another order's"
-        return Finding(Proof.NOTHING, reason, unexplained[0][1])
+        return Finding(_UNKNOWN, reason, unexplained[0][1])
     reason = "a refund of this amount is listed that was not there before its request"
-    return Finding(Proof.DONE, reason, list(own.values())[others])
+    return Finding(_DONE, reason, list(own.values())[others])
 
 
 def own_marker(outcome: "Outcome[Any, Any]") -> str | None:
@@ -337,15 +299,17 @@ def own_marker(outcome: "Outcome[Any, Any]") -> str | None:
     return outcome.sending.marker_of(outcome.index) if outcome.sending else None
 
 
-def _is_marked_for_another(record: "RefundRecord", order: "RefundOrder") -> bool:
+def _is_marked_for_another(record: "RefundRecord", own_reason: str) -> bool:
     found = ANY_MARKER.search(record.refund_reason or "")
-    return found is not None and found[0] not in order.refund_reason
+    return found is not None and found[0] not in own_reason
+
+
+def _reference(refund: "Outcome[Any, Any]") -> str:
+    """Return the gateway's reference of a refund that was done; "" where it is not known."""
+    return reference_of(refund.record) if refund.record else ""
 
 
 # Inputs: the outcomes that are given
-
-RECOVERABLE = tuple(row for row in OPERATIONS.values() if row.recovered_by)
-"""The operations that are recovered by a look-up."""
 
 
 def as_result(given: object) -> BatchResult[Any, Any]:
@@ -374,7 +338,7 @@ def is_whole_batch(result: BatchResult[Any, Any]) -> bool:
     Raises:
         ConfigurationError: If unknown outcomes were yielded by a stream: nothing would be settled.
     """
-    if len(result.unknown) < result.counts[OutcomeStatus.UNKNOWN]:
+    if len(result.unknown) < result.counts[_UNKNOWN]:
         raise ConfigurationError(
             "recover: the stream has yielded unknown outcomes, which this result no longer holds; "
             "keep outcomes as they are yielded, and give those to recover"
@@ -386,18 +350,20 @@ def find_transactions(chunks: "Sequence[ChunkResult]", *, all_known: bool) -> li
     """Find the transactions with an unknown outcome that a look-up can settle."""
     found: dict[tuple[str, str], Transaction] = {}
     for number, chunk in enumerate(chunks):
-        for offset, operation, outcome in _outcomes_of(chunk, OutcomeStatus.UNKNOWN):
-            key = operation.name, outcome.order.transaction_id
-            if key not in found:
-                found[key] = Transaction(operation, key[1], all_known)
-            found[key].add_unknown(outcome, (number, offset))
+        for offset, operation, outcome in _outcomes_of(chunk, _UNKNOWN):
+            name = outcome.order.transaction_id
+            key = operation.name, name
+            transaction = found.setdefault(key, Transaction(operation, name, all_known))
+            transaction.add_unknown(outcome, (number, offset))
     names = {name for _, name in found}
     for chunk in chunks:
         if any(getattr(order, "transaction_id", None) in names for order in chunk.orders):
-            for _, operation, outcome in _outcomes_of(chunk, OutcomeStatus.SUCCEEDED):
+            for _, operation, outcome in _outcomes_of(chunk, _DONE):
                 beside = found.get((operation.name, outcome.order.transaction_id))
                 if beside is not None:
-                    beside.add_settled(outcome)
+                    beside.succeeded.append(outcome)
+                    if operation is REFUND:
+                        beside.claimed |= {_reference(outcome)} - {""}
     return list(found.values())
 
 
@@ -406,11 +372,10 @@ def find_control(
 ) -> ControlRefund | None:
     """Find a refund that the gateway said it did, with its reference."""
     for chunk in chunks:
-        for _, operation, outcome in _outcomes_of(chunk, OutcomeStatus.SUCCEEDED):
-            transaction_id = outcome.order.transaction_id
-            reference = _reference(operation, outcome)
-            if reference and is_askable(transaction_id):
-                return ControlRefund(transaction_id, reference, own_marker(outcome))
+        for _, operation, outcome in _outcomes_of(chunk, _DONE):
+            name = outcome.order.transaction_id
+            if operation is REFUND and _reference(outcome) and is_askable(name):
+                return ControlRefund(name, _reference(outcome), own_marker(outcome))
     return None
 
 
@@ -425,8 +390,3 @@ def _outcomes_of(
         operation = next((row for row in RECOVERABLE if isinstance(order, row.order_class)), None)
         if operation is not None and outcome.status is status:
             yield offset, operation, outcome
-
-
-def _reference(operation: "Operation", outcome: "Outcome[Any, Any]") -> str:
-    """Return the gateway's reference of a refund that was done; "" where it is not known."""
-    return reference_of(outcome.record) if operation is REFUND and outcome.record else ""

@@ -17,7 +17,7 @@ from gateway_async.batching.feed import check_order
 from gateway_async.batching.results import AnsweredChunk, BatchResult, ListedOutcomes
 from gateway_async.batching.runner import BatchRunner
 from gateway_async.errors import ConfigurationError, NotDoneError, OutcomeUnknownError
-from gateway_async.models.orders import OrderRef, OutcomeStatus, marked
+from gateway_async.models.orders import OrderRef, OutcomeStatus, marked, reference_of
 from gateway_async.operations import OPERATIONS, QUERY, REFUND
 from gateway_async.recovery.evidence import (
     NOT_ASKED,
@@ -25,8 +25,6 @@ from gateway_async.recovery.evidence import (
     ControlRefund,
     Finding,
     LookupResult,
-    Proof,
-    Unsettled,
     as_result,
     find_control,
     find_transactions,
@@ -38,13 +36,15 @@ from gateway_async.settings import BatchPolicy
 from gateway_async.wire.decode import decode_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from gateway_async.batching.results import Outcome
     from gateway_async.operations import Operation
-    from gateway_async.recovery.evidence import Transaction
+    from gateway_async.recovery.evidence import Transaction, Unsettled
     from gateway_async.session import Session
     from gateway_async.settings import RecoveryPolicy
+
+    Changed = dict[Unsettled, Outcome[Any, Any]]
 
 _log = logging.getLogger("gateway_async.recovery")
 
@@ -68,7 +68,6 @@ class Recovery:
         self._batch = batch
         self._transactions: list[Transaction] = []
         self._control: ControlRefund | None = None
-        self._findings: dict[Unsettled, Finding] = {}
         self._requests = 0
 
     async def recover(
@@ -85,27 +84,19 @@ class Recovery:
         except BaseException as error:
             span.end(dict.fromkeys(OutcomeStatus, 0), 0, error=error)
             raise
-        recovered = _merged(result, changed, self._requests)
+        recovered = self._merged(result, changed)
         span.end(recovered.counts, self._requests)
         return recovered
 
-    async def _change(self, result: BatchResult[Any, Any]) -> "dict[Unsettled, Outcome[Any, Any]]":
+    async def _change(self, result: BatchResult[Any, Any]) -> "Changed":
         """Return the outcomes that were unknown, as they are now."""
-        unknown = [(each.operation, one) for each in self._transactions for one in each.unknown]
         resent = self._claim_resends()
         try:
             await self._settle()
-            changed = {
-                one: _settled(operation, one.outcome, self._findings[one])
-                for operation, one in unknown
-            }
-            for operation in RECOVERABLE if self._policy.resend_absent else ():
-                absent = [
-                    one
-                    for own, one in unknown
-                    if own is operation and changed[one].status is OutcomeStatus.NOT_SENT
-                ]
-                changed |= await self._resend(operation, absent)
+            changed = {one: _settled(one) for each in self._transactions for one in each.unknown}
+            if self._policy.resend_absent:
+                for operation in RECOVERABLE:
+                    changed |= await self._resend(operation, changed)
         except asyncio.CancelledError as cancelled:  # not with the outcome of a look-up or a resend
             cancelled.outcome = result  # type: ignore[attr-defined]  # as for a single call
             raise
@@ -131,19 +122,13 @@ class Recovery:
         self._session.resending.update(names)
         return names
 
-    # Look-ups
-
     async def _settle(self) -> None:
         """Look up at once; then, after the settle time, twice more at what is left."""
         started = steady_time()
-        first = await self._look()
-        self._findings |= {one: found for one, found in first.items() if found.is_final}
-        left = [
-            one.outcome
-            for transaction in self._transactions
-            for one in transaction.unknown
-            if one not in self._findings
-        ]
+        for one, found in (await self._look()).items():
+            if found.is_final:
+                one.finding = found
+        left = [one.outcome for each in self._transactions for one in each.left]
         if not left:
             return
         # Where absences are resent, an earlier recovery may have: its request ended by now, too.
@@ -162,32 +147,29 @@ class Recovery:
         second = await self._look()
         third = await self._look()
         for one, found in third.items():
-            if one not in self._findings:
-                agree = second[one].proof is found.proof
-                self._findings[one] = found if agree else _disagreement(second[one], found)
+            if one.finding is None:
+                before = second[one]
+                reason = f"two look-ups disagree: {before.reason}; {found.reason}"
+                unsure = Finding(OutcomeStatus.UNKNOWN, reason, found.item or before.item)
+                one.finding = found if before.status is found.status else unsure
 
-    async def _look(self) -> dict[Unsettled, Finding]:
-        """Look up what is unknown, and settle what is shown to be done."""
+    # Look-ups
+
+    async def _look(self) -> "dict[Unsettled, Finding]":
+        """Look up what is left, and settle what is shown to be done."""
         findings: dict[Unsettled, Finding] = {}
         for operation in RECOVERABLE:
-            asked = [
-                each
-                for each in self._transactions
-                if each.operation is operation and not self._findings.keys() >= {*each.unknown}
-            ]
+            asked = [each for each in self._transactions if each.operation is operation]
+            asked = [each for each in asked if each.left]
             names = [each.name for each in asked if self._is_askable(each.name)]
             lookups: dict[str, LookupResult] = {}
             for start in range(0, len(names), _REQUESTED_AT_ONCE):
                 lookups |= await self._ask(operation, names[start : start + _REQUESTED_AT_ONCE])
             for each in asked:
-                findings |= (
-                    each.judge(lookups[each.name], self._session.dialect)
-                    if each.name in lookups
-                    else dict.fromkeys(each.unknown, NOT_ASKED)
-                )
-        self._findings |= {
-            one: found for one, found in findings.items() if found.proof is Proof.DONE
-        }
+                if (lookup := lookups.get(each.name)) is None:
+                    findings |= dict.fromkeys(each.left, NOT_ASKED)
+                else:
+                    findings |= each.judge(lookup, self._session.dialect)
         return findings
 
     def _is_askable(self, name: str) -> bool:
@@ -231,13 +213,15 @@ class Recovery:
                 self._control = next(map(ControlRefund, listed), None)
         return lookups
 
-    async def _resend(
-        self, operation: "Operation", absent: "Sequence[Unsettled]"
-    ) -> "dict[Unsettled, Outcome[Any, Any]]":
+    # Outcomes
+
+    async def _resend(self, operation: "Operation", changed: "Changed") -> "Changed":
         """Send again what was proved not to be done."""
+        absent = [one for one in changed if one.operation is operation]
+        absent = [one for one in absent if changed[one].status is OutcomeStatus.NOT_SENT]
         if not absent:
             return {}
-        batch = plain_batch(
+        result = await plain_batch(
             self._session,
             operation,
             [_as_sent(one.outcome) for one in absent],
@@ -247,12 +231,26 @@ class Recovery:
                 self._policy, refund_evidence="references", hold_alike_hours=None
             ),
         )
-        result = await batch
         self._requests += result.requests
         return {
             one: _as_given(outcome, one.outcome)
             for one, outcome in zip(absent, result, strict=True)
         }
+
+    def _merged(self, result: BatchResult[Any, Any], changed: "Changed") -> BatchResult[Any, Any]:
+        """Return a result with the outcomes that changed in the place of unknown ones."""
+        counts, chunks = dict(result.counts), list(result.chunks)
+        by_chunk: dict[int, dict[int, Outcome[Any, Any]]] = defaultdict(dict)
+        for one, outcome in changed.items():
+            for number, offset in one.places:
+                by_chunk[number][offset] = outcome
+                counts[OutcomeStatus.UNKNOWN] -= 1
+                counts[outcome.status] += 1
+        for number, outcomes in by_chunk.items():
+            old = enumerate(chunks[number].outcomes())
+            chunks[number] = ListedOutcomes(tuple(outcomes.get(offset, o) for offset, o in old))
+        requests = result.requests + self._requests
+        return attrs.evolve(result, counts=counts, chunks=tuple(chunks), requests=requests)
 
 
 def _is_whole(result: "BatchResult[Any, Any]") -> bool:
@@ -271,40 +269,23 @@ def _completed(
     lookups: "dict[str, LookupResult]", control: ControlRefund | None, *, is_whole: bool
 ) -> "dict[str, LookupResult]":
     """Let a refund search prove absences only if it lists the control."""
-    if control is None or not is_whole:
-        problem = _NO_CONTROL if is_whole else ""
-        return {
-            name: attrs.evolve(lookup, complete=False, problem=lookup.problem or problem)
-            for name, lookup in lookups.items()
-        }
-    of_control = lookups[control.transaction_id]
+    is_listed, keeps_markers, problem = False, False, "" if control else _NO_CONTROL
+    if is_whole and control is not None:
+        records = [record for record, _ in lookups[control.transaction_id].listed]
+        references = {reference_of(record) for record in records}
+        is_listed = control.reference in references if control.reference else bool(references)
+        keeps_markers = control.marker is not None and any(
+            control.marker in (record.refund_reason or "") for record in records
+        )
     return {
         name: attrs.evolve(
             lookup,
-            complete=control.is_listed(of_control),
-            keeps_markers=control.kept_its_marker(of_control),
+            complete=is_listed,
+            keeps_markers=keeps_markers,
+            problem=lookup.problem or (problem if is_whole else ""),
         )
         for name, lookup in lookups.items()
     }
-
-
-def _merged(
-    result: BatchResult[Any, Any], changed: "Mapping[Unsettled, Outcome[Any, Any]]", requests: int
-) -> BatchResult[Any, Any]:
-    """Return a result with the outcomes that changed in the place of unknown ones."""
-    counts, chunks = dict(result.counts), list(result.chunks)
-    by_chunk: dict[int, dict[int, Outcome[Any, Any]]] = defaultdict(dict)
-    for one, outcome in changed.items():
-        for number, offset in one.places:
-            by_chunk[number][offset] = outcome
-            counts[OutcomeStatus.UNKNOWN] -= 1
-            counts[outcome.status] += 1
-    for number, outcomes in by_chunk.items():
-        old = enumerate(chunks[number].outcomes())
-        chunks[number] = ListedOutcomes(tuple(outcomes.get(offset, o) for offset, o in old))
-    return attrs.evolve(
-        result, counts=counts, chunks=tuple(chunks), requests=result.requests + requests
-    )
 
 
 def _as_sent(outcome: "Outcome[Any, Any]") -> Any:  # noqa: ANN401  # any order
@@ -322,36 +303,26 @@ def _as_given(outcome: "Outcome[Any, Any]", before: "Outcome[Any, Any]") -> "Out
         sending = attrs.evolve(sending, marker=before.sending.marker)
     exchange = attrs.evolve(outcome.exchange, sending=sending)
     # Its items are found by its index in the resend, so they are taken out before that changes.
+    items = tuple(outcome.items)
     return attrs.evolve(
-        outcome,
-        order=before.order,
-        index=before.index,
-        items=tuple(outcome.items),
-        exchange=exchange,
+        outcome, order=before.order, index=before.index, items=items, exchange=exchange
     )
 
 
-def _disagreement(second: Finding, third: Finding) -> Finding:
-    reason = f"two look-ups disagree: {second.reason}; {third.reason}"
-    return Finding(Proof.NOTHING, reason, third.item or second.item)
-
-
-def _settled(
-    operation: "Operation", outcome: "Outcome[Any, Any]", finding: Finding
-) -> "Outcome[Any, Any]":
+def _settled(unsettled: "Unsettled") -> "Outcome[Any, Any]":
     """Return an unknown outcome with what was found of it."""
+    outcome, finding = unsettled.outcome, unsettled.finding or NOT_ASKED
     if finding.item is not None:
-        record_class = OPERATIONS[operation.recovered_by].record_class
+        record_class = OPERATIONS[unsettled.operation.recovered_by].record_class
         exchange = attrs.evolve(outcome.exchange, record_class=record_class)
         outcome = attrs.evolve(outcome, items=(finding.item,), exchange=exchange)
-    if finding.proof is Proof.DONE:
-        return attrs.evolve(outcome, status=OutcomeStatus.SUCCEEDED, error=None)
+    if finding.status is OutcomeStatus.SUCCEEDED:
+        return attrs.evolve(outcome, status=finding.status, error=None)
     before = str(outcome.error).partition(_NOT_SETTLED)[0]  # an earlier recovery's reason is stale
     said = {name: getattr(outcome.error, name, "") for name in ("code", "text")}
-    if finding.proof is Proof.NOT_DONE:
+    if finding.status is OutcomeStatus.NOT_SENT:
         cause = before.rpartition(_BEFORE)[2]  # an earlier recovery's proof is stale, too
         told = f"recovery proved that it was not done: {finding.reason}{_BEFORE}{cause}"
-        error = NotDoneError(told, **said)
-        return attrs.evolve(outcome, status=OutcomeStatus.NOT_SENT, error=error)
+        return attrs.evolve(outcome, status=finding.status, error=NotDoneError(told, **said))
     told = f"{before}{_NOT_SETTLED}{finding.reason}"
     return attrs.evolve(outcome, error=OutcomeUnknownError(told, **said))
