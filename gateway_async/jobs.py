@@ -397,7 +397,7 @@ class JobRunner(BatchRunner):
                 self._feed.note_unknown(unlike)
         self._senders = []
         try:
-            self._begin_sending()
+            super()._begin()
             await self._wait_for(self._senders)
         finally:  # also if a signal handler raised: what is yielded must stay true
             if not all(sender.done() for sender in self._senders):
@@ -405,7 +405,7 @@ class JobRunner(BatchRunner):
                 self._end_unsent()
                 await self._wait_out(self._senders)
             failure = self._failure_of(self._senders)
-            self._give_up_feed()
+            super().add_unsent()
             await self._feed.aclose()
         failure = failure or self._lease.failure or self._feed.source.raised
         if failure is not None:

@@ -1,4 +1,4 @@
-"""`Streamable`: awaited or streamed, once; reconciliation uses it, too. `Batch`: that of orders."""
+"""`Batch`: one call with any number of orders, awaited or streamed, once."""
 
 import asyncio
 import contextlib
@@ -15,40 +15,47 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from gateway_async.batching.runner import Runner
     from gateway_async.operations import Operation
     from gateway_async.session import Session
     from gateway_async.settings import BatchPolicy, RecoveryPolicy
 
 O = TypeVar("O")  # noqa: E741  # an order
 R = TypeVar("R")
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
-class Streamable(Coroutine[Any, Any, Result], AsyncIterator[Item], Generic[Item, Result]):
-    """What is awaited for its whole result, or streamed item by item; once."""
+class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O, R]):
+    """One call with any number of orders.
 
-    def __init__(self, name: str, open_run: "Callable[[], Awaitable[Runner]]") -> None:
+    ``await batch`` gives the `BatchResult`. ``async with batch`` streams instead: iterate to get
+    each outcome as its chunk finishes, in bounded memory. Leaving early, or being cancelled, sends
+    no further chunk and waits for those in flight; then `result` has what was not yet yielded.
+    """
+
+    def __init__(self, name: str, open_run: "Callable[[], Awaitable[BatchRunner]]") -> None:
         self._name = name
         self._open_run = open_run
         self._used = False
-        self._coroutine: Coroutine[Any, Any, Result] | None = None
-        self._run: Any = None
-        self._nothing: Any = None
-        self._ready: list[Item] = []
+        self._coroutine: Coroutine[Any, Any, BatchResult[O, R]] | None = None
+        self._run: BatchRunner | None = None
+        self._nothing: BatchResult[O, R] | None = None
+        self._ready: list[Outcome[O, R]] = []
 
     @property
-    def result(self) -> Result:
+    def result(self) -> BatchResult[O, R]:
         """All of it, once it is over.
 
         Raises:
             RuntimeError: Before that.
         """
-        found: Result | None = self._nothing if self._run is None else self._run.result
+        found = self._nothing if self._run is None else self._run.result
         if found is None:
             raise RuntimeError(f"{self!r} has no result yet: await it, or leave its `async with`")
         return found
+
+    @property
+    def progress(self) -> Progress:
+        """How far it has come; all zeros before it was started."""
+        return self._run.progress if self._run is not None else Results(object).progress(None)
 
     def __repr__(self) -> str:
         is_over = self._run is not None and self._run.result is not None
@@ -57,7 +64,7 @@ class Streamable(Coroutine[Any, Any, Result], AsyncIterator[Item], Generic[Item,
 
     # As a coroutine
 
-    def __await__(self) -> Generator[Any, Any, Result]:
+    def __await__(self) -> Generator[Any, Any, BatchResult[O, R]]:
         return self._begin().__await__()
 
     def send(self, value: Any) -> Any:  # noqa: ANN401  # as Coroutine.send
@@ -86,14 +93,14 @@ class Streamable(Coroutine[Any, Any, Result], AsyncIterator[Item], Generic[Item,
         if not getattr(self, "_used", True):
             warnings.warn(f"{self!r} was never awaited", RuntimeWarning, stacklevel=2)
 
-    def _begin(self) -> Coroutine[Any, Any, Result]:
+    def _begin(self) -> Coroutine[Any, Any, BatchResult[O, R]]:
         self._claim()
         self._coroutine = self._complete()
         return self._coroutine
 
-    async def _complete(self) -> Result:
+    async def _complete(self) -> BatchResult[O, R]:
         with await self._open() as run:
-            return await run.complete()  # type: ignore[return-value]  # its own kind of result
+            return await run.complete()
 
     # As a stream
 
@@ -109,7 +116,7 @@ class Streamable(Coroutine[Any, Any, Result], AsyncIterator[Item], Generic[Item,
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Item:
+    async def __anext__(self) -> Outcome[O, R]:
         if not self._ready:
             await self._make_ready()
         return self._ready.pop()
@@ -154,18 +161,18 @@ class Streamable(Coroutine[Any, Any, Result], AsyncIterator[Item], Generic[Item,
             if run.result is None:
                 await self._leave(run, error)
 
-    async def _leave(self, run: "Runner", error: BaseException | None) -> None:
+    async def _leave(self, run: "BatchRunner", error: BaseException | None) -> None:
         interruption = await self._drain(run, "the batch was left early")
         if isinstance(error, asyncio.CancelledError):
             interruption = None  # the first cancellation is already on its way
         await run.finish(interruption, quiet=error is not None)
 
-    async def _drain(self, run: "Runner", reason: str) -> asyncio.CancelledError | None:
-        run.results.put_back(self._ready[::-1])  # type: ignore[arg-type]  # its own kind of items
+    async def _drain(self, run: "BatchRunner", reason: str) -> asyncio.CancelledError | None:
+        run.results.put_back(self._ready[::-1])
         self._ready = []
         return await run.drain(reason)
 
-    async def _open(self) -> "Runner":
+    async def _open(self) -> "BatchRunner":
         try:
             run = self._run = await self._open_run()
         except asyncio.CancelledError as cancelled:  # while the orders of a job were looked for
@@ -181,20 +188,6 @@ class Streamable(Coroutine[Any, Any, Result], AsyncIterator[Item], Generic[Item,
                 "another call would send them again"
             )
         self._used = True
-
-
-class Batch(Streamable[Outcome[O, R], BatchResult[O, R]], Generic[O, R]):
-    """One call with any number of orders.
-
-    ``await batch`` gives the `BatchResult`. ``async with batch`` streams instead: iterate to get
-    each outcome as its chunk finishes, in bounded memory. Leaving early, or being cancelled, sends
-    no further chunk and waits for those in flight; then `result` has what was not yet yielded.
-    """
-
-    @property
-    def progress(self) -> Progress:
-        """How far it has come; all zeros before it was started."""
-        return self._run.progress if self._run is not None else Results(object).progress(None)
 
     if not TYPE_CHECKING:  # a type checker is to find the mistake by itself
 

@@ -4,7 +4,6 @@ However the batch ends, each order that was pulled gets exactly one outcome. A r
 been sent is waited for until the drain time is over.
 """
 
-import abc
 import asyncio
 import logging
 import math
@@ -54,220 +53,13 @@ _CUT_SHORT = (
 )
 
 
-class Runner(abc.ABC):
-    """A batch, job or reconciliation under way, as it is awaited or streamed.
+class BatchRunner:
+    """A batch under way, awaited or streamed; a job is one, too, whose feed reads a journal.
 
-    It ends in two steps. If workers still run, `drain`: stop taking orders (`leave`), end requests
-    of which nothing was sent (`_end_unsent`), wait for the others, and cancel those that are left
-    after the drain time (`abandon`). Then `finish`: add the orders that were never sent
-    (`add_unsent`), make the result, and close the input.
-
-    Attributes:
-        results: The outcomes so far.
-        gate: Whether requests may leave.
-        result: The outcome of every order, once it is over.
-        streamed: Whether the caller takes outcomes as they come; workers wait when they pile up.
-        span: The telemetry of the batch; None for the look-ups of a recovery.
-
-    Args:
-        record_class: The class of its records.
-        policy: Concurrency, deadline, drain time.
-    """
-
-    def __init__(self, record_class: type[Any], policy: BatchPolicy) -> None:
-        self.results: Results = Results(record_class)
-        self.gate: Gate = Gate(
-            deadline=asyncio.get_running_loop().time() + (policy.deadline_seconds or math.inf),
-            drain_seconds=policy.drain_seconds,
-        )
-        self.changed: asyncio.Event = asyncio.Event()
-        self.result: BatchResult[Any, Any] | None = None
-        self.streamed = False
-        self.span: BatchSpan | None = None
-        self._policy = policy
-        self._workers: list[asyncio.Task[None]] = []
-        self._is_leaving = False
-
-    def reported(self, span: "BatchSpan") -> Self:
-        """Report to a span until the `with` block around the runner is left."""
-        self.span = span
-        self.results.on_counts = span.settled
-        return self
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if self.span is not None:
-            raised = self.failure if error is None else error
-            made = self.progress
-            self.span.end(
-                made.counts,
-                made.requests,
-                retries=made.retries,
-                stopped=self.gate.stopped_because,
-                error=raised,
-            )
-
-    @property
-    @abc.abstractmethod
-    def progress(self) -> "Progress":
-        """How far it has come."""
-
-    @abc.abstractmethod
-    async def start(self, *, streamed: bool = False) -> None:
-        """Check a collection whole, then start the workers."""
-
-    @abc.abstractmethod
-    def add_unsent(self) -> None:
-        """Add, once the workers have ended, what was never sent."""
-
-    @property
-    @abc.abstractmethod
-    def _is_exhausted(self) -> bool:
-        """Whether every order of the input was taken."""
-
-    @abc.abstractmethod
-    async def close_input(self) -> None:
-        """Close the input, if it was not taken to its end."""
-
-    @abc.abstractmethod
-    def _end_unsent(self) -> None:
-        """End the requests of which nothing was sent yet."""
-
-    def abandon(self) -> None:
-        """Cancel the workers."""
-        for worker in self._workers:
-            worker.cancel()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether every worker has ended."""
-        return all(worker.done() for worker in self._workers)
-
-    @property
-    def failure(self) -> BaseException | None:
-        """The exception that ended a worker: of the input, a collaborator, or a cancellation."""
-        return self._failure_of(self._workers)
-
-    def _failure_of(self, workers: "Sequence[asyncio.Task[None]]") -> BaseException | None:
-        ended = [worker for worker in workers if worker.done()]
-        errors = [worker.exception() for worker in ended if not worker.cancelled()]
-        error = next((error for error in errors if error is not None), None)
-        is_cut = self._may_be_cut and any(worker.cancelled() for worker in ended)
-        return RuntimeError(_CUT_SHORT) if is_cut and error is None else error
-
-    @property
-    def _may_be_cut(self) -> bool:
-        """Whether foreign code cancelled a worker, so that orders were left."""
-        if self.gate.stopped_because == CALL_CANCELLED:
-            return self.is_over and not (self._is_leaving or self._is_exhausted)
-        return self.gate.stop_reason is None
-
-    async def change(self) -> None:
-        """Wait until outcomes are added or taken, or a worker ends."""
-        self.changed.clear()
-        await self.changed.wait()
-
-    def take(self) -> "ChunkResult | None":
-        """Take the outcomes of the next finished chunk, if there is one."""
-        if not self.results.finished:
-            return None
-        self.changed.set()
-        return self.results.finished.popleft()
-
-    def leave(self, reason: str) -> None:
-        """Take no more orders and send no more requests; those that may have been sent go on."""
-        self._is_leaving = True
-        self.gate.stop(reason)
-        self.changed.set()
-        self._end_unsent()
-
-    async def drain(self, reason: str) -> asyncio.CancelledError | None:
-        """Send no more, and wait up to the drain time for requests that may have been sent.
-
-        Returns:
-            The cancellation that cut the waiting short, if one did.
-        """
-        self.leave(reason)
-        return await self._wait_out(self._workers)
-
-    async def _wait_out(
-        self, workers: "Sequence[asyncio.Task[None]]"
-    ) -> asyncio.CancelledError | None:
-        """Wait for workers up to the drain time, then cancel them."""
-        interruption: asyncio.CancelledError | None = None
-        seconds: float | None = self._policy.drain_seconds
-        while pending := [worker for worker in workers if not worker.done()]:
-            if seconds is None:
-                self.abandon()
-            try:
-                await asyncio.wait(pending, timeout=seconds)
-            except asyncio.CancelledError as cancelled:
-                interruption = cancelled
-            seconds = None
-        return interruption
-
-    async def work(self) -> None:
-        """Wait until every worker has ended, or one has failed."""
-        await self._wait_for(self._workers)
-
-    async def _wait_for(self, workers: "Sequence[asyncio.Task[None]]") -> None:
-        if not all(worker.done() for worker in workers):
-            await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
-
-    async def complete(self) -> "BatchResult[Any, Any]":
-        """Start, wait for the end, and return the result; a cancellation drains first.
-
-        Raises:
-            asyncio.CancelledError: The cancellation, once `result` is there.
-            Exception: What the input or a collaborator raised, once `result` is there.
-        """
-        await self.start()
-        interruption = None
-        try:
-            await self.work()
-        except asyncio.CancelledError as cancelled:
-            interruption = cancelled
-        if interruption is not None or not self.is_over:
-            reason = CALL_CANCELLED if interruption else "the input or a collaborator failed"
-            cut_short = await self.drain(reason)
-            interruption = interruption or cut_short
-        return await self.finish(interruption)
-
-    async def finish(
-        self, interruption: BaseException | None = None, *, quiet: bool = False
-    ) -> "BatchResult[Any, Any]":
-        """Add what was never sent, make the result, and close the input.
-
-        Args:
-            interruption: A cancellation to raise at the end.
-            quiet: Do not raise `failure`, since the caller raises another exception.
-
-        Raises:
-            BaseException: The interruption, or else `failure`, once `result` is there.
-        """
-        self.add_unsent()
-        self.result = self.results.result(exhausted=self._is_exhausted)
-        if isinstance(interruption, asyncio.CancelledError):
-            interruption.outcome = self.result  # type: ignore[attr-defined]  # as for a single call
-        failure = self.failure  # read in any case: asyncio logs what is never retrieved
-        await self.close_input()
-        if error := interruption or (None if quiet else failure):
-            raise error
-        return self.result
-
-    def _start_worker(
-        self, work: "Coroutine[Any, Any, None]", name: str, workers: "list[asyncio.Task[None]]"
-    ) -> None:
-        create = asyncio.get_running_loop().create_task
-        worker = self.span.run(create, work, name=name) if self.span else create(work, name=name)
-        worker.add_done_callback(lambda _: self.changed.set())
-        workers.append(worker)
-
-
-class BatchRunner(Runner):
-    """A batch under way; a job is one, too, whose feed reads a journal.
+    It ends in two steps. If workers still run, `drain`: take no more orders, end requests of which
+    nothing was sent (`_end_unsent`), wait for the others, and cancel those that are left after the
+    drain time (`abandon`). Then `finish`: add the orders that were never sent (`add_unsent`), make
+    the result, and close the input.
 
     Args:
         session: The way to the gateway.
@@ -275,6 +67,13 @@ class BatchRunner(Runner):
         orders: The input.
         policy: Concurrency, chunk size, duplicates, time limits.
         recovery: Whether refunds carry a marker, or their earlier refunds are looked up first.
+
+    Attributes:
+        results: The outcomes so far.
+        gate: Whether requests may leave.
+        result: The outcome of every order, once it is over.
+        streamed: Whether the caller takes outcomes as they come; workers wait when they pile up.
+        span: The telemetry of the batch; None for the look-ups of a recovery.
     """
 
     def __init__(
@@ -286,7 +85,18 @@ class BatchRunner(Runner):
         policy: BatchPolicy,
         recovery: "RecoveryPolicy",
     ) -> None:
-        super().__init__(operation.record_class, policy)
+        self.results: Results = Results(operation.record_class)
+        self.gate: Gate = Gate(
+            deadline=asyncio.get_running_loop().time() + (policy.deadline_seconds or math.inf),
+            drain_seconds=policy.drain_seconds,
+        )
+        self.changed: asyncio.Event = asyncio.Event()
+        self.result: BatchResult[Any, Any] | None = None
+        self.streamed = False
+        self.span: BatchSpan | None = None
+        self._policy = policy
+        self._workers: list[asyncio.Task[None]] = []
+        self._is_leaving = False
         self._session = session
         self._operation = operation
         self._recovery = recovery
@@ -369,10 +179,6 @@ class BatchRunner(Runner):
         self._begin()
 
     def _begin(self) -> None:
-        """Start the tasks with whose end the batch is over."""
-        self._begin_sending()
-
-    def _begin_sending(self) -> None:
         """Start the workers that take chunks from the feed and send them."""
         have_begun = False
         try:
@@ -390,9 +196,6 @@ class BatchRunner(Runner):
 
     def add_unsent(self) -> None:
         """Add, once the workers have ended, what was never sent."""
-        self._give_up_feed()
-
-    def _give_up_feed(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
         reason = self.gate.stop_reason or "the batch ended before"
@@ -426,6 +229,152 @@ class BatchRunner(Runner):
         for worker in self._senders:
             if not self._sender.is_busy(worker):
                 worker.cancel()
+
+    # Its life: awaited or streamed, drained, finished
+
+    def reported(self, span: "BatchSpan") -> Self:
+        """Report to a span until the `with` block around the runner is left."""
+        self.span = span
+        self.results.on_counts = span.settled
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if self.span is not None:
+            raised = self.failure if error is None else error
+            made = self.progress
+            self.span.end(
+                made.counts,
+                made.requests,
+                retries=made.retries,
+                stopped=self.gate.stopped_because,
+                error=raised,
+            )
+
+    def abandon(self) -> None:
+        """Cancel the workers."""
+        for worker in self._workers:
+            worker.cancel()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every worker has ended."""
+        return all(worker.done() for worker in self._workers)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The exception that ended a worker: of the input, a collaborator, or a cancellation."""
+        return self._failure_of(self._workers)
+
+    def _failure_of(self, workers: "Sequence[asyncio.Task[None]]") -> BaseException | None:
+        ended = [worker for worker in workers if worker.done()]
+        errors = [worker.exception() for worker in ended if not worker.cancelled()]
+        error = next((error for error in errors if error is not None), None)
+        is_cut = self._may_be_cut and any(worker.cancelled() for worker in ended)
+        return RuntimeError(_CUT_SHORT) if is_cut and error is None else error
+
+    @property
+    def _may_be_cut(self) -> bool:
+        """Whether foreign code cancelled a worker, so that orders were left."""
+        if self.gate.stopped_because == CALL_CANCELLED:
+            return self.is_over and not (self._is_leaving or self._is_exhausted)
+        return self.gate.stop_reason is None
+
+    async def change(self) -> None:
+        """Wait until outcomes are added or taken, or a worker ends."""
+        self.changed.clear()
+        await self.changed.wait()
+
+    def take(self) -> "ChunkResult | None":
+        """Take the outcomes of the next finished chunk, if there is one."""
+        if not self.results.finished:
+            return None
+        self.changed.set()
+        return self.results.finished.popleft()
+
+    async def drain(self, reason: str) -> asyncio.CancelledError | None:
+        """Take and send no more, and wait up to the drain time for what may have been sent.
+
+        Returns:
+            The cancellation that cut the waiting short, if one did.
+        """
+        self._is_leaving = True
+        self.gate.stop(reason)
+        self.changed.set()
+        self._end_unsent()
+        return await self._wait_out(self._workers)
+
+    async def _wait_out(
+        self, workers: "Sequence[asyncio.Task[None]]"
+    ) -> asyncio.CancelledError | None:
+        """Wait for workers up to the drain time, then cancel them."""
+        interruption: asyncio.CancelledError | None = None
+        seconds: float | None = self._policy.drain_seconds
+        while pending := [worker for worker in workers if not worker.done()]:
+            if seconds is None:
+                self.abandon()
+            try:
+                await asyncio.wait(pending, timeout=seconds)
+            except asyncio.CancelledError as cancelled:
+                interruption = cancelled
+            seconds = None
+        return interruption
+
+    async def _wait_for(self, workers: "Sequence[asyncio.Task[None]]") -> None:
+        """Wait until every worker has ended, or one has failed."""
+        if not all(worker.done() for worker in workers):
+            await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
+
+    async def complete(self) -> "BatchResult[Any, Any]":
+        """Start, wait for the end, and return the result; a cancellation drains first.
+
+        Raises:
+            asyncio.CancelledError: The cancellation, once `result` is there.
+            Exception: What the input or a collaborator raised, once `result` is there.
+        """
+        await self.start()
+        interruption = None
+        try:
+            await self._wait_for(self._workers)
+        except asyncio.CancelledError as cancelled:
+            interruption = cancelled
+        if interruption is not None or not self.is_over:
+            reason = CALL_CANCELLED if interruption else "the input or a collaborator failed"
+            cut_short = await self.drain(reason)
+            interruption = interruption or cut_short
+        return await self.finish(interruption)
+
+    async def finish(
+        self, interruption: BaseException | None = None, *, quiet: bool = False
+    ) -> "BatchResult[Any, Any]":
+        """Add what was never sent, make the result, and close the input.
+
+        Args:
+            interruption: A cancellation to raise at the end.
+            quiet: Do not raise `failure`, since the caller raises another exception.
+
+        Raises:
+            BaseException: The interruption, or else `failure`, once `result` is there.
+        """
+        self.add_unsent()
+        self.result = self.results.result(exhausted=self._is_exhausted)
+        if isinstance(interruption, asyncio.CancelledError):
+            interruption.outcome = self.result  # type: ignore[attr-defined]  # as for a single call
+        failure = self.failure  # read in any case: asyncio logs what is never retrieved
+        await self.close_input()
+        if error := interruption or (None if quiet else failure):
+            raise error
+        return self.result
+
+    def _start_worker(
+        self, work: "Coroutine[Any, Any, None]", name: str, workers: "list[asyncio.Task[None]]"
+    ) -> None:
+        create = asyncio.get_running_loop().create_task
+        worker = self.span.run(create, work, name=name) if self.span else create(work, name=name)
+        worker.add_done_callback(lambda _: self.changed.set())
+        workers.append(worker)
 
     # A worker: take a chunk, send it, add its outcomes
 
