@@ -1,16 +1,10 @@
-"""How many examples are run."""
+"""How often replies are mutated: the usual run is short, and each run is always the same."""
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 
 IS_LONG = settings.get_current_profile_name() == "long"
 
 
-def examples(usual: int, long: int = 10_000) -> settings:
-    """Return the settings of a test: the usual run is short and always the same."""
-    return settings(
-        max_examples=long if IS_LONG else usual,
-        deadline=None,
-        derandomize=not IS_LONG,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+def times(usual: int) -> int:
+    """Return how many examples there are, of which the usual run has so many."""
+    return 100 * usual if IS_LONG else usual

@@ -1,30 +1,19 @@
 """Whatever bytes come from the socket, they come to outcomes, or to an error of ours."""
 
 import asyncio
-import contextlib
 import logging
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from random import Random
+from typing import Any
 
 import pytest
-from hypothesis import example, given, strategies as st
 
-from gateway_async import (
-    BatchPolicy,
-    CaptureOrder,
-    GatewayClient,
-    GatewayError,
-    OrderRef,
-    OutcomeStatus,
-)
-from tests.fuzz.examples import examples
+from gateway_async import BatchPolicy, CaptureOrder, GatewayError, OrderRef, OutcomeStatus
+from tests.fuzz.examples import times
 from tests.memory import QUICK
 from tests.orders import client_at, direct_payment
 from tests.support.clock import PATIENT, Clock
-from tests.support.servers import Server, read_message
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from tests.support.servers import read_message, serving
 
 BODY = (
     b'{"return_status":"1","return_message":"OK","capture_orders":[{"transaction_id":"T1",'
@@ -102,87 +91,59 @@ BODIES = [
 ]
 CAPTURE = CaptureOrder(transaction_id="T1", order_no="N1", currency="EUR", amount=Decimal(1))
 
-pieces = st.tuples(
-    st.sampled_from(STATUS_LINES),
-    st.lists(st.sampled_from(HEADERS), max_size=4).map(b"".join),
-    st.sampled_from([b"\r\n", b"\r\n", b"\r\n", b"\n", b""]),
-    st.sampled_from(BODIES),
-    st.binary(max_size=6),
-).map(b"".join)
+RIGHT = STATUS_LINES[0] + HEADERS[0] + b"\r\n" + BODY
+SETTINGS: dict[str, Any] = {
+    "timeouts": PATIENT,
+    "retry": QUICK,
+    "policy": BatchPolicy(concurrency=1),
+}
 
 
-@st.composite
-def _flipped(draw: st.DrawFn) -> bytes:
-    answer = bytearray(draw(pieces))
-    for _ in range(draw(st.integers(0, 3)) if answer else 0):
-        answer[draw(st.integers(0, len(answer) - 1))] = draw(st.integers(0, 255))
+def _drawn(random: Random) -> bytes:
+    """Put an answer together, and change some bytes of it; or draw any bytes."""
+    if random.random() < 0.1:
+        return random.randbytes(random.randint(0, 80))
+    headers = b"".join(random.choices(HEADERS, k=random.randint(0, 4)))
+    end = random.choice((b"\r\n", b"\r\n", b"\r\n", b"\n", b""))
+    left = random.randbytes(random.randint(0, 6))
+    answer = bytearray(random.choice(STATUS_LINES) + headers + end + random.choice(BODIES) + left)
+    for _ in range(random.randint(0, 3) if answer and random.random() < 0.3 else 0):
+        answer[random.randrange(len(answer))] = random.randrange(256)
     return bytes(answer)
 
 
-answers = st.one_of(pieces, pieces, _flipped(), st.binary(max_size=80))
+async def test_any_bytes_come_to_outcomes(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
+    caplog.set_level(logging.CRITICAL)
+    random, answer, stays_open, asked = Random(1), RIGHT, False, 0
 
-
-class RawServer(Server):
-    """Reads a request and answers with any bytes; then it closes, or waits for another."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.answer = b""
-        self.stays_open = False
-        self.asked = 0
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def give(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
         while True:
             await read_message(reader)
-            self.asked += 1
-            writer.write(self.answer)
+            asked += 1
+            writer.write(answer)
             await writer.drain()
-            if not self.stays_open:
+            if not stays_open:
                 return
             for _ in range(20):  # mostly it has been read by then
                 await asyncio.sleep(0)
-            self.on_silence()
+            clock.advance()
 
-
-@contextlib.asynccontextmanager
-async def opened(server: RawServer) -> "AsyncIterator[GatewayClient]":
-    settings = {"timeouts": PATIENT, "retry": QUICK, "policy": BatchPolicy(concurrency=1)}
-    async with server, client_at(server.base_url, **settings) as client:
-        yield client
-
-
-@examples(100)
-@given(answer=answers, stays_open=st.booleans())
-@example(answer=STATUS_LINES[0] + HEADERS[0] + b"\r\n" + BODY, stays_open=False)
-async def test_any_bytes_come_to_outcomes(
-    caplog: pytest.LogCaptureFixture, clock: Clock, answer: bytes, stays_open: bool
-) -> None:
-    caplog.set_level(logging.CRITICAL)
-    server = RawServer()
-    server.on_silence = clock.advance
-    server.answer, server.stays_open = answer, stays_open
-    async with opened(server) as client:
-        captured = await client.capture([CAPTURE])
-        assert server.asked <= 1
-        assert [outcome.status for outcome in captured] in (
-            [OutcomeStatus.SUCCEEDED],
-            [OutcomeStatus.UNKNOWN],
-        )
-        found = await client.query([OrderRef(order_no="N1")])
-        assert sum(found.counts.values()) == 1
-        errors = [outcome.error for outcome in captured] + [outcome.error for outcome in found]
-        assert all(error is None or isinstance(error, GatewayError) for error in errors)
-        asked = server.asked
-        with pytest.raises(GatewayError):  # whatever the bytes are, they are not of a payment
-            await client.pay_direct(direct_payment())
-        assert server.asked <= asked + 1
-    assert len(asyncio.all_tasks()) == 1
-
-
-async def test_the_right_bytes_are_right() -> None:
-    server = RawServer()
-    server.answer = STATUS_LINES[0] + HEADERS[0] + b"\r\n" + BODY
-    async with opened(server) as client:
-        assert (await client.capture([CAPTURE])).ok
-        assert server.asked == 1
-        assert (await client.query([OrderRef(order_no="N1")])).ok
+    async with serving(give) as url:
+        for number in range(times(100)):
+            before = asked
+            async with client_at(url, **SETTINGS) as client:
+                captured = await client.capture([CAPTURE])
+                assert asked <= before + 1
+                found = await client.query([OrderRef(order_no="N1")])
+                assert number or (captured.ok and found.ok)
+                (status,) = (outcome.status for outcome in captured)
+                assert status in (OutcomeStatus.SUCCEEDED, OutcomeStatus.UNKNOWN)
+                errors = [outcome.error for outcome in (*captured, *found)]
+                assert all(error is None or isinstance(error, GatewayError) for error in errors)
+                assert len(errors) == 2
+                before = asked
+                with pytest.raises(GatewayError):  # whatever the bytes are, they are no payment's
+                    await client.pay_direct(direct_payment())
+                assert asked <= before + 1
+            answer, stays_open = _drawn(random), random.random() < 0.5

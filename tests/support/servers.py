@@ -249,7 +249,7 @@ class Proxy(Server):
             self._open.discard(connection)
 
     async def _serve_all(self, connection: _Connection) -> None:
-        while not (connection.writer.is_closing() or connection.is_deaf):
+        while not connection.writer.is_closing():
             first = await connection.reader.readexactly(1)
             self.requests += 1
             if connection.is_deaf:
@@ -264,6 +264,8 @@ class Proxy(Server):
                 await connection.writer.drain()
             if trouble.end is not None:
                 connection.finish(trouble.end)
+            if trouble.end is End.SILENCE:
+                break
         if connection.is_deaf:
             self.on_silence()
             await connection.reader.read(-1)
