@@ -21,6 +21,22 @@ some were declined, are absent, or differ; 2, the command or its file is wrong a
 sent; 3, some outcomes are unknown, some orders were not sent, or the outcomes had to be written
 elsewhere."""
 
+_MONEY = [name for name, row in OPERATIONS.items() if row.takes_jobs]
+GROUPS = {
+    "Money": dict.fromkeys(_MONEY, "money:send"),
+    "Look-ups": {
+        **dict.fromkeys(("query", "search-refunds"), "money:look_up"),
+        "reconcile": "reconcile:reconcile",
+    },
+    "Jobs": {
+        "jobs": "jobs:jobs",
+        **{name: f"workers:{name}" for name in ("watch", "submit", "worker")},
+    },
+    "Try": {"check": "check:check", "demo": "trying:demo", "sandbox": "trying:sandbox"},
+}
+"""By group and name, where each command is."""
+COMMANDS = {name: place for commands in GROUPS.values() for name, place in commands.items()}
+
 _CELLS = {
     "transaction_id": "2026112017210500000001",
     "order_no": "A-1",
@@ -28,89 +44,32 @@ _CELLS = {
     "amount": "25.00",
     "refund_amount": "5.00",
     "refund_reason": "broken",
+    "request_id": "6f1c2b0e-8f0a-4b5e-9c51-1d2f3a4b5c6d",
+    "payment_amount": "25.00",
+    "payment_currency": "EUR",
+    "beneficiary.bank_details.iban": "DE89370400440532013000",
 }
-_COLUMNS: dict[str, list[str]] = {
-    name: [field.name for field in attrs.fields(row.order_class)]
-    for name, row in OPERATIONS.items()
-    if row.is_money_batch
+_COLUMNS = {
+    "payout": [*_CELLS][-4:],
+    "query": ["order_no"],
+    "search-refunds": ["order_no"],
 }
-_ORDERS: dict[str, tuple[str, str]] = {
-    name: (",".join(columns), ",".join([_CELLS.get(column, "1") for column in columns]))
-    for name, columns in _COLUMNS.items()
-}
-_FILES: dict[str, tuple[str, str]] = {
-    **_ORDERS,
-    "submit": _ORDERS["refund"],
-    "payout": (
-        "request_id,payment_amount,payment_currency,beneficiary.bank_details.iban",
-        "6f1c2b0e-8f0a-4b5e-9c51-1d2f3a4b5c6d,25.00,EUR,DE89370400440532013000",
-    ),
-    **dict.fromkeys(("query", "search-refunds"), ("order_no", "A-1")),
-    "reconcile": ("order_no,currency,amount,refunded,state", "A-1,EUR,25.00,5.00,paid"),
-}
-"""By command, header and first row of a file that it takes."""
+"""The columns of a sample of orders; those of an order's fields where none are named."""
 
-_BY = "order_no or transaction_id"
-GROUPS = {
-    "Money": {
-        **{
-            name: ("money:send", f"{name.capitalize()} orders.", f"{name}s.csv --out outcomes.csv")
-            for name, row in OPERATIONS.items()
-            if row.is_money_batch
-        },
-        "refund": (
-            "money:send",
-            "Refund orders; refund_reason may be left out.",
-            "refunds.csv --out outcomes.csv",
-        ),
-        "payout": (
-            "money:send",
-            "Pay out: request_id, and any field of a payout.",
-            "payouts.csv --out outcomes.csv",
-        ),
-    },
-    "Look-ups": {
-        **{
-            name: ("money:look_up", f"Look up {what}, by {_BY}.", "orders.csv --out found.csv")
-            for name, what in (("query", "transactions"), ("search-refunds", "refunds"))
-        },
-        "reconcile": (
-            "reconcile:reconcile",
-            "Compare a ledger with the gateway's records.",
-            "ledger.csv --out differences.csv --state 3000=paid",
-        ),
-    },
-    "Jobs": {
-        "jobs": ("jobs:jobs", "List, show, resolve and resume jobs of a journal.", "show NAME"),
-        "watch": ("workers:watch", "Show how far a job of workers has come.", "monday"),
-        "submit": (
-            "workers:submit",
-            "Keep the orders of a file in the journal, for workers to send.",
-            "refunds.csv --job monday --journal postgresql://me@db.example/gateway",
-        ),
-        "worker": (
-            "workers:worker",
-            "Run slices of jobs that many machines share, until it is stopped.",
-            "--broker amqp://mq.example/ --journal postgresql://me@db.example/gateway",
-        ),
-    },
-    "Try": {
-        "check": (
-            "check:check",
-            "Look whether the gateway can be reached and is understood. It never moves money.",
-            "--order-no A-1 --write config.toml",
-        ),
-        "demo": ("trying:demo", "See it all work, without a gateway.", "--orders 1000"),
-        "sandbox": (
-            "trying:sandbox",
-            "Run a gateway on this machine, until Ctrl-C; its secret is GATEWAY_SECRET's, if any.",
-            "--orders 1000 --orders-csv orders.csv --drop-reply 0.01",
-        ),
-    },
-}
-"""By group and name, where each command is, what it does, and an example of what it is given."""
 
-COMMANDS = {name: row for commands in GROUPS.values() for name, row in commands.items()}
+def _help(name: str) -> str | None:
+    """Return the help of a command that shares its function; None for another."""
+    text, out = f"{name.replace('out', ' out').capitalize()} orders.", "--out outcomes.csv"
+    if COMMANDS[name] == "money:look_up":
+        what = "transactions" if name == "query" else "refunds"
+        text, out = f"Look up {what}, by order_no or transaction_id.", "--out found.csv"
+    elif COMMANDS[name] != "money:send":
+        return None
+    fields = attrs.fields_dict(OPERATIONS[name.replace("-", "_")].order_class)
+    columns = _COLUMNS.get(name, list(fields))
+    rows = "\n".join((",".join(columns), ",".join(_CELLS.get(one, "1") for one in columns)))
+    file = "orders.csv" if name not in _MONEY else f"{name}s.csv"
+    return f"{text}\n\n```text\n{rows}\n```\n\nExample: `gateway-async {name} {file} {out}`"
 
 
 USAGE, UNSETTLED = 2, 3
@@ -119,8 +78,9 @@ USAGE, UNSETTLED = 2, 3
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
     given = list(arguments)
+    app = make_app(is_listed=not given or given[0] in ("--help", "-h"))
     try:
-        command, bound, left_out = make_app().parse_args(given, exit_on_error=False)
+        command, bound, left_out = app.parse_args(given, exit_on_error=False)
     except (CycloptsError, KeyboardInterrupt):
         return USAGE
     if command.__module__.partition(".")[0] != __name__.partition(".")[0]:  # such as --help
@@ -149,8 +109,12 @@ def run(arguments: Sequence[str]) -> int:
     return code
 
 
-def make_app() -> App:
-    """Return the application; cyclopts imports a command when it is named."""
+def make_app(*, is_listed: bool = False) -> App:
+    """Return the application; cyclopts imports a command when it is named.
+
+    Args:
+        is_listed: Whether the first lines of all commands are wanted, which imports them.
+    """
     app = App(
         name="gateway-async",
         help=_HELP,
@@ -162,16 +126,11 @@ def make_app() -> App:
     )
     for number, (title, commands) in enumerate(GROUPS.items()):
         group = Group(title, sort_key=number)
-        for rank, (name, (place, text, example)) in enumerate(commands.items()):
-            rows = "\n".join(_FILES.get(name, ()))
-            file = f"```text\n{rows}\n```\n\n" if rows else ""
-            app.command(
-                f"gateway_async.cli.{place}",
-                name=name,
-                help=f"{text}\n\n{file}Example: `gateway-async {name} {example}`",
-                group=group,
-                sort_key=rank,
-            )
+        for rank, (name, place) in enumerate(commands.items()):
+            where = f"gateway_async.cli.{place}"
+            app.command(where, name=name, help=_help(name), group=group, sort_key=rank)
+    for name in COMMANDS if is_listed else ():
+        app[name].help  # noqa: B018  # it is read from the command
     return app
 
 

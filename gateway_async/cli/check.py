@@ -87,6 +87,8 @@ async def check(
 ) -> int:
     """Look whether the gateway can be reached and is understood. It never moves money.
 
+    Example: `gateway-async check --order-no A-1 --write config.toml`
+
     It connects, makes both look-ups, and prints what it saw and what to do: address, connection,
     TLS, proxy, reply, time, credentials, signature, registered address.
 

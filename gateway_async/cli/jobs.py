@@ -213,7 +213,12 @@ def run_job(
 # What a journal holds
 
 
-jobs: App = App(name="jobs", help="List, show, resolve and resume the jobs of a journal.")
+jobs: App = App(
+    name="jobs",
+    help="""List, show, resolve and resume the jobs of a journal.
+
+Example: `gateway-async jobs show NAME`""",
+)
 
 _SHOWN = 100
 _IN_DOUBT = ("held", "unknown", "intent")

@@ -34,6 +34,13 @@ def reconcile(
 ) -> int:
     """Compare a ledger with the gateway's records, payments and refunds.
 
+    ```text
+    order_no,currency,amount,refunded,state
+    A-1,EUR,25.00,5.00,paid
+    ```
+
+    Example: `gateway-async reconcile ledger.csv --out differences.csv --state 3000=paid`
+
     Args:
         ledger: The CSV file with your entries, one a row: order_no or transaction_id or both,
             currency, amount, and refunded and state if you like; - for standard input.

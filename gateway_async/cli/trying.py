@@ -46,6 +46,8 @@ _EFFECTS = {"succeeded": (1,), "declined": (0,), "unknown": (0, 1), "not_sent": 
 async def demo(*, orders: Annotated[int, options.AtLeastOne] = 3000) -> int:
     """See it all work: capture, refund and look up, at a gateway inside this command.
 
+    Example: `gateway-async demo --orders 1000`
+
     Args:
         orders: How many orders.
     """
@@ -136,6 +138,10 @@ async def sandbox(
     console: options.Shown,
 ) -> int:
     """Run a gateway on this machine, to try things at, until Ctrl-C or SIGTERM.
+
+    Its secret is that of GATEWAY_SECRET, if there is one.
+
+    Example: `gateway-async sandbox --orders 1000 --orders-csv orders.csv --drop-reply 0.01`
 
     Args:
         host: The address to listen on; 127.0.0.1 is reached from this machine only.

@@ -101,6 +101,14 @@ def submit(
 ) -> int:
     """Keep the orders of a file in the journal, for workers to send.
 
+    ```text
+    transaction_id,order_no,currency,amount,refund_amount,refund_reason
+    2026112017210500000001,A-1,EUR,25.00,5.00,broken
+    ```
+
+    Example: `gateway-async submit refunds.csv --job monday --journal
+    postgresql://me@db.example/gateway`
+
     Nothing is sent by this command. The queue, if one is named, hears of the job at once; else the
     workers find it by themselves within seconds.
 
@@ -154,7 +162,12 @@ async def worker(
     gateway: options.Journaled = options.Journaled(),
     console: options.Shown,
 ) -> int:
-    """Run slices of jobs until it is stopped: the first signal lets those that run come to an end.
+    """Run slices of jobs that many machines share, until it is stopped.
+
+    Example: `gateway-async worker --broker amqp://mq.example/ --journal
+    postgresql://me@db.example/gateway`
+
+    The first signal lets the slices that run come to an end.
 
     A rate is shared by all workers of this merchant, whatever machine they are on; it needs a
     journal on PostgreSQL. A deadline is each slice's.
@@ -201,6 +214,8 @@ async def watch(
     console: options.Shown,
 ) -> int:
     """Show how far a job has come that workers run, until it is done. Nothing is sent.
+
+    Example: `gateway-async watch monday`
 
     Args:
         job: The name of the job.

@@ -66,7 +66,7 @@ def environment(sandbox: Sandbox | None) -> dict[str, str]:
 @functools.cache
 def nursery() -> Nursery:
     """Return where commands are forked that need not show that a fresh process starts."""
-    places = {place.partition(":")[0] for place, *_ in COMMANDS.values()}
+    places = {place.partition(":")[0] for place in COMMANDS.values()}
     commands = [f"gateway_async.cli.{place}" for place in sorted(places)]
     made = Nursery("gateway_async.cli:main", "gateway_async.cli.app", *_LOADED_LATE, *commands)
     atexit.register(made.close)
