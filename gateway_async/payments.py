@@ -6,15 +6,15 @@ the caller is cancelled; then the outcome hangs on the original `CancelledError`
 """
 
 import asyncio
+import functools
 import json
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 import attrs
-import orjson
 
 from gateway_async.batching.judge import explain, find_contradiction, find_missing_result
 from gateway_async.errors import (
@@ -23,14 +23,15 @@ from gateway_async.errors import (
     ReplyUnreadableError,
     hide_given,
 )
-from gateway_async.models.records import CheckoutPage, Page
+from gateway_async.models.records import Page
 from gateway_async.models.values import (
     SHORTEST_CARD,
     SensitiveText,
     SignatureText,
-    is_encodable,
+    Unpicklable,
     mask_card,
     plain_text,
+    to_text,
 )
 from gateway_async.operations import (
     ADDED_FIELDS,
@@ -40,14 +41,11 @@ from gateway_async.operations import (
     ReplyFormat,
 )
 from gateway_async.session import CALL_CANCELLED, Attempts, Gate, Request
+from gateway_async.settings import check_flag
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.telemetry import RequestSpan
 from gateway_async.transport import HttpResponse
-from gateway_async.wire.decode import (
-    decode_json,
-    message,
-    signed_parts,
-)
+from gateway_async.wire.decode import decode_json, message, signed_parts
 from gateway_async.wire.documents import decode_page, decode_respon
 from gateway_async.wire.encode import JsonText, encode_fields
 from gateway_async.wire.records import read_page, read_record
@@ -66,8 +64,8 @@ _PATH = re.compile(r"/(?!/)(?:(?![?#\\])[!-~])*")
 
 
 @attrs.frozen(kw_only=True)
-class Reply:
-    """The reply to `GatewayClient.call`.
+class Reply(Unpicklable):
+    """The reply to `GatewayClient.call`; it may repeat the signature, and is not pickled.
 
     Attributes:
         status: The HTTP status; always 200, since others are errors.
@@ -79,10 +77,6 @@ class Reply:
     status: int
     headers: "Mapping[str, str]" = attrs.field(repr=False)
     data: Any = attrs.field(repr=False)
-
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        del protocol
-        raise TypeError("Reply may repeat the signature and is not pickled; take from its data")
 
 
 def payment_request(operation: Operation, sent: object, session: "Session") -> Request[Any]:
@@ -96,15 +90,14 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
         raise TypeError(f"expected {operation.order_class.__name__}, got {type(sent).__name__}")
     dialect = session.dialect
 
-    def read_html(raw: HttpResponse) -> CheckoutPage:
-        return decode_page(raw.body)
-
-    def read_result(raw: HttpResponse) -> object:
+    def read(raw: HttpResponse) -> object:
+        if operation.reply is ReplyFormat.PAGE:
+            return decode_page(raw.body)
         decode = decode_respon if operation.reply is ReplyFormat.XML else decode_json
         result = decode(raw.body)
         card = plain_text(getattr(sent, "card", None) or "")
         # A shorter number may be a part of anything.
-        if len(card) >= SHORTEST_CARD and _may_hold(result, card):
+        if len(card) >= SHORTEST_CARD and _may_hold(raw.body, card):
             pattern = re.compile(_BETWEEN_DIGITS.join(card))
             result = _without_card(result, pattern, mask_card(card))
         session.check_owner(result)
@@ -116,22 +109,17 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
             raise ReplyUnreadableError(contradiction)
         return read_record(operation.record_class, result)
 
-    is_page = operation.reply is ReplyFormat.PAGE
     return Request(
         operation=operation,
         fields=encode_fields(sent, dialect),
-        decode=read_html if is_page else read_result,
-        is_verbatim=is_page,
+        decode=read,
+        is_verbatim=operation.reply is ReplyFormat.PAGE,
     )
 
 
-def _may_hold(reply: "Mapping[str, Any]", card: str) -> bool:
+def _may_hold(body: bytes, card: str) -> bool:
     """Return False if no text of a reply holds a card number, however it is grouped."""
-    try:
-        text = orjson.dumps(reply)
-    except orjson.JSONEncodeError:  # nested deep, or a long number
-        return True
-    return b"\\u" in text or card.encode() in text.translate(None, _NO_DIGITS)
+    return b"&" in body or b"\\" in body or card.encode() in body.translate(None, _NO_DIGITS)
 
 
 def _without_card(value: Any, card: "re.Pattern[str]", mask: str) -> Any:  # noqa: ANN401  # any value of a reply
@@ -178,97 +166,65 @@ def custom_request(
         ConfigurationError: For a path that is none, or an unknown body or reply format.
         TypeError: For a field that is neither text, a whole number, a `Decimal` nor JSON.
     """
-    _check_path(path)
-    if not isinstance(fields, Mapping):
-        raise ConfigurationError(f"fields: expected a mapping, got {type(fields).__name__}")
-    if not isinstance(repeatable, bool):
+    is_path = isinstance(path, str) and _PATH.fullmatch(path)  # type: ignore[redundant-expr]  # anything may be given
+    if not is_path or {".", ".."} & {*unquote(path).split("/")}:
         raise ConfigurationError(
-            f"repeatable: expected True or False, got {repeatable!r} ({type(repeatable).__name__})"
+            f"path: expected a path such as '/v1/subscription/cancel', got {path!r}"
         )
+    check_flag("repeatable", repeatable)
     for name, value, choices in (("body", body, _BODIES), ("reply", reply, _READERS)):
         if value not in [*choices]:  # whatever it is: not all can be hashed
             raise ConfigurationError(
                 f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}"
             )
+    if not isinstance(fields, Mapping):
+        raise ConfigurationError(f"fields: expected a mapping, got {type(fields).__name__}")
     kind = OperationClass.READ if repeatable else OperationClass.MONEY
     return Request(
         operation=Operation(name="call", path=path, kind=kind, body=_BODIES[body]),
-        fields=dict(_field_text(name, value) for name, value in fields.items()),
-        decode=_READERS[reply],
+        fields=dict(_text_field(name, value) for name, value in fields.items()),
+        decode=functools.partial(_read_reply, _READERS[reply]),
         is_verbatim=reply == "text",
     )
 
 
-def _read_fields(
-    decode: "Callable[[bytes], dict[str, Any]]",
-) -> "Callable[[HttpResponse], Reply]":
-    def read(raw: HttpResponse) -> Reply:
-        data = decode(raw.body)
-        for part in signed_parts(data):
-            found = part[SIGNATURE_FIELD]  # what is no text signs nothing
-            part[SIGNATURE_FIELD] = SignatureText(found if isinstance(found, str) else "")
-        return Reply(status=raw.status, headers=raw.headers, data=data)
-
-    return read
-
-
-def _read_text(raw: HttpResponse) -> Reply:
-    text = raw.body.decode(errors="replace")
-    return Reply(status=raw.status, headers=raw.headers, data=text)
-
-
 _BODIES = {"form": BodyFormat.FORM, "json": BodyFormat.JSON}
-_READERS = {
-    "json": _read_fields(decode_json),
-    "xml": _read_fields(decode_respon),
-    "text": _read_text,
+_READERS: "dict[str, Callable[[bytes], Any]]" = {
+    "json": decode_json,
+    "xml": decode_respon,
+    "text": lambda body: body.decode(errors="replace"),
 }
 
 
-def _check_path(path: object) -> None:
-    is_path = (
-        isinstance(path, str)
-        and _PATH.fullmatch(path)
-        and not {".", ".."} & set(unquote(path).split("/"))
-    )
-    if not is_path:
-        raise ConfigurationError(
-            f"path: expected a path such as '/v1/subscription/cancel', got {path!r}"
-        )
+def _read_reply(decode: "Callable[[bytes], Any]", raw: HttpResponse) -> Reply:
+    data = decode(raw.body)
+    for part in signed_parts(data):
+        found = part[SIGNATURE_FIELD]  # what is no text signs nothing
+        part[SIGNATURE_FIELD] = SignatureText(found if isinstance(found, str) else "")
+    return Reply(status=raw.status, headers=raw.headers, data=data)
 
 
-def _field_text(name: object, value: object) -> tuple[str, str]:
+def _text_field(name: object, value: object) -> tuple[str, str]:
     """Write one field of a custom request as text, with its name."""
     if not isinstance(name, str) or not name or name in ADDED_FIELDS:
         raise ConfigurationError(
             f"fields: {name!r} cannot be the name of a field: a name is a non-empty str, and the "
             "client itself adds merchant_id, account_id and encryption_data"
         )
-    name = plain_text(name)
-    if isinstance(value, SensitiveText):
-        return name, value.reveal()
-    if isinstance(value, str) and is_encodable(name + value):
-        return name, plain_text(value)
-    if isinstance(value, str):
-        raise TypeError(f"fields[{name!r}]: holds half a surrogate pair, which UTF-8 cannot carry")
-    if isinstance(value, Decimal) and value.is_finite():
-        return name, format(value, "f")
-    if isinstance(value, int | dict | list | tuple):
-        return name, _json_field(name, value)
-    raise TypeError(
-        f"fields[{name!r}]: expected str, int, Decimal, dict or list, got {type(value).__name__}"
-    )
-
-
-def _json_field(name: str, value: object) -> JsonText:
-    problem = ""
     try:
-        text = orjson.dumps(value).decode()
-        json.dumps(value, allow_nan=False, default=str)  # refuses NaN, which orjson writes as null
-        return JsonText(text)
+        if isinstance(value, SensitiveText):
+            return to_text(name), value.reveal()
+        if isinstance(value, str):
+            return to_text(name), to_text(value)
+        if isinstance(value, Decimal) and value.is_finite():
+            return to_text(name), format(value, "f")
+        if isinstance(value, int | dict | list | tuple):
+            text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+            return to_text(name), JsonText(to_text(text))
+        problem = f"expected str, int, Decimal, dict or list, got {type(value).__name__}"
     except (ValueError, TypeError) as error:
         problem = str(error)
-    raise TypeError(f"fields[{name!r}]: cannot be written as JSON: {problem}")
+    raise TypeError(f"fields[{name!r}]: {problem}")
 
 
 async def carry_out(

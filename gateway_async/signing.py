@@ -6,11 +6,12 @@ here makes any of them possible and claims none to be the gateway's.
 
 import hmac
 import re
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import attrs
 
 from gateway_async.errors import ConfigurationError, hide_arguments
+from gateway_async.models.values import Unpicklable
 from gateway_async.settings import check, is_flag, is_text, to_plain, to_set
 
 if TYPE_CHECKING:
@@ -67,19 +68,9 @@ class Signer(Protocol):
         ...
 
 
-class _HoldsSecret:
-    """What is not pickled or copied, since a secret would go with it."""
-
-    __slots__ = ()
-
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        del protocol
-        raise TypeError(f"{type(self).__name__} holds a secret and is not pickled or copied")
-
-
 @hide_arguments
 @attrs.frozen
-class HmacSigner(_HoldsSecret):
+class HmacSigner(Unpicklable):
     """HMAC over the sorted fields: a stand-in until you know the gateway's algorithm.
 
     The interface does not show how `encryption_data` is made. The message signed here is
@@ -165,7 +156,7 @@ class HmacSigner(_HoldsSecret):
 
 
 @attrs.frozen
-class _CallableSigner(_HoldsSecret):
+class _CallableSigner(Unpicklable):
     """A plain function in the place of a signer."""
 
     function: "Callable[[Operation, Mapping[str, str]], str]" = attrs.field(repr=False)
@@ -193,7 +184,7 @@ _is_identifier: "Callable[[object, attrs.Attribute[Any], Any], None]" = check(
 
 @hide_arguments
 @attrs.frozen(kw_only=True)
-class Credentials(_HoldsSecret):
+class Credentials(Unpicklable):
     """Which merchant speaks (section 2.1).
 
     Attributes:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Generic, NoReturn, TypeVar
 
 import attrs
 
-from gateway_async.models.values import MaskedCard, SignatureText
+from gateway_async.models.values import MaskedCard, SignatureText, Unpicklable
 
 
 class _Nothing(dict[str, Any]):
@@ -358,8 +358,10 @@ class ApmPaymentResult(Record):
 
 
 @attrs.frozen(kw_only=True)
-class CheckoutPage:
+class CheckoutPage(Unpicklable):
     """The page that a checkout answers with (section 4.1): it forwards the shopper by itself.
+
+    It repeats the signature, and is not pickled: send its `html`.
 
     Attributes:
         html: The page, ready to send to the shopper as it is. Never shown: it repeats the request.
@@ -370,7 +372,3 @@ class CheckoutPage:
     html: str = attrs.field(repr=False)
     title: str | None = None
     action: str | None = None
-
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        del protocol
-        raise TypeError("CheckoutPage repeats the signature and is not pickled; send its html")

@@ -115,7 +115,17 @@ def _has_check_digit(number: str) -> bool:
     return (sum(digits[::2]) + sum(doubled)) % 10 == 0
 
 
-class SensitiveText(str):
+class Unpicklable:
+    """What is not pickled or copied, since a secret would go with it."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        del protocol
+        raise TypeError(f"{type(self).__name__} may hold a secret and is not pickled or copied")
+
+
+class SensitiveText(Unpicklable, str):
     """Text that shows as `***`, in `repr`, `str` and format alike; `reveal` gives the text."""
 
     __slots__ = ()
@@ -140,10 +150,6 @@ class SensitiveText(str):
 
     def __format__(self, spec: str) -> str:
         return format(self.shown(), spec)
-
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        del protocol
-        raise TypeError(f"{type(self).__name__} holds a secret and is not pickled or copied")
 
 
 class CardNumber(SensitiveText):

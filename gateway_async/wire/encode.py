@@ -14,6 +14,7 @@ from datetime import date
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import attrs
 import orjson
@@ -44,11 +45,10 @@ _PLAIN_PLACES = frozenset({1, 2, 3})
 _PLAIN = bytes({*range(0x20, 0x100)} - {*b'"\\}'})
 """What stands in a JSON string as it is, and is no closing brace."""
 
-_EQUALS, _NEXT_PAIR = "\udcfe", "\udcff"
-"""Stand for `=` and `&` while a form is escaped; so encoded, they are bytes foreign to UTF-8."""
-_KEPT = f"{string.ascii_letters}{string.digits}_.-~% ".encode() + b"\xfe\xff"
+_KEPT = f"{string.ascii_letters}{string.digits}_.-~% ".encode() + b"\0\1"
 """What is not escaped, or not as the others are."""
 _ESCAPES = tuple((bytes([byte]), b"%%%02X" % byte) for byte in range(256))
+_HALF_A_PAIR = "a field holds half a surrogate pair, which UTF-8 cannot carry"
 
 
 class JsonText(str):
@@ -342,13 +342,14 @@ def encode_json(fields: "Mapping[str, str]") -> bytes:
     Raises:
         InvalidOrderError: For text that UTF-8 cannot carry.
     """
-    _check_encodable(fields)
-    return orjson.dumps(
-        {
-            name: orjson.Fragment(text.encode()) if isinstance(text, JsonText) else text
-            for name, text in fields.items()
-        }
-    )
+    with contextlib.suppress(UnicodeEncodeError, orjson.JSONEncodeError):
+        return orjson.dumps(
+            {
+                name: orjson.Fragment(text.encode()) if isinstance(text, JsonText) else text
+                for name, text in fields.items()
+            }
+        )
+    raise InvalidOrderError(_HALF_A_PAIR)
 
 
 def encode_form(fields: "Mapping[str, str]") -> bytes:
@@ -357,16 +358,13 @@ def encode_form(fields: "Mapping[str, str]") -> bytes:
     Raises:
         InvalidOrderError: For text that UTF-8 cannot carry.
     """
-    _check_encodable(fields)
-    pairs = _NEXT_PAIR.join([f"{name}{_EQUALS}{text}" for name, text in fields.items()])
-    form = pairs.encode(errors="surrogateescape").replace(b"%", b"%25")
-    for byte in set(form.translate(None, _KEPT)):
-        form = form.replace(*_ESCAPES[byte])
-    return form.replace(b" ", b"+").replace(b"\xfe", b"=").replace(b"\xff", b"&")
-
-
-def _check_encodable(fields: "Mapping[str, str]") -> None:
+    pairs = "\0".join([f"{name}\1{text}" for name, text in fields.items()])
+    is_usual = pairs.count("\0") == len(fields) - 1 and pairs.count("\1") == len(fields)
     with contextlib.suppress(UnicodeEncodeError):
-        "".join([*fields, *fields.values()]).encode()
-        return
-    raise InvalidOrderError("a field holds half a surrogate pair, which UTF-8 cannot carry")
+        if not is_usual:
+            return urlencode(fields).encode()
+        form = pairs.encode().replace(b"%", b"%25")
+        for byte in set(form.translate(None, _KEPT)):
+            form = form.replace(*_ESCAPES[byte])
+        return form.replace(b" ", b"+").replace(b"\1", b"=").replace(b"\0", b"&")
+    raise InvalidOrderError(_HALF_A_PAIR)

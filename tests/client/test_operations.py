@@ -175,8 +175,8 @@ WRONG_CALLS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"fields": {"a": Decimal("NaN")}}, TypeError, "got Decimal"),
     ({"fields": {"a": b"x"}}, TypeError, "got bytes"),
     ({"fields": {"a": "\ud800"}}, TypeError, r"fields\['a'\]: holds half a surrogate pair"),
-    ({"fields": {"a": [float("nan")]}}, TypeError, r"\['a'\]: cannot be .* JSON: .*float"),
-    ({"fields": {"a": 2**64}}, TypeError, r"\['a'\]: cannot be .* JSON: .*64-bit"),
+    ({"fields": {"a": [float("nan")]}}, TypeError, r"fields\['a'\]: .*float"),
+    ({"fields": {"a": [b"x"]}}, TypeError, r"fields\['a'\]: .*bytes"),
 ]
 
 
