@@ -92,7 +92,7 @@ class BatchRunner:
         )
         self.changed: asyncio.Event = asyncio.Event()
         self.result: BatchResult[Any, Any] | None = None
-        self.streamed = False
+        self.streamed: bool = False
         self.span: BatchSpan | None = None
         self._policy = policy
         self._workers: list[asyncio.Task[None]] = []

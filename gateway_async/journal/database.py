@@ -278,7 +278,7 @@ class _Sqlite:
     """
 
     is_sqlite = True
-    adapt = staticmethod(_for_sqlite)
+    adapt: "Callable[[str], str]" = staticmethod(_for_sqlite)
 
     def __init__(self, path: str) -> None:
         import sqlite3  # noqa: PLC0415  # Python may be built without it
@@ -398,7 +398,7 @@ class _Postgres:
     """
 
     is_sqlite = False
-    adapt = staticmethod(_for_postgres)
+    adapt: "Callable[[str], str]" = staticmethod(_for_postgres)
 
     def __init__(self, url: str) -> None:
         import psycopg  # noqa: PLC0415  # an extra
