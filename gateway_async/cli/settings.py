@@ -55,7 +55,10 @@ WHO = {
 """Settings without which nothing can be sent, and what each should hold."""
 
 _SECRET_PLACES = ("secret_file", "keyring", "secret")
-_FLAGS = ("allow_http", "trust_env")
+_OF_CLIENT = (
+    *("timeouts", "retry", "policy", "recovery", "dialect", "allow_http", "proxy", "trust_env"),
+)
+"""Settings that are passed on to the client as they are."""
 _positive = check(
     lambda value: value is None or (is_duration(value) and value > 0), "a number above 0"
 )
@@ -106,6 +109,10 @@ VARIABLES = {
 """By setting, the environment variable that holds it."""
 
 
+class Signing(dict[str, Any]):
+    """Fields of `HmacSigner`, or `factory`, the function that makes another signer."""
+
+
 @attrs.frozen(kw_only=True)
 class Reconcile:
     """How the words of a ledger and of the gateway correspond.
@@ -146,7 +153,7 @@ class Settings(Network):
     policy: BatchPolicy = attrs.field(factory=BatchPolicy)
     recovery: RecoveryPolicy = attrs.field(factory=RecoveryPolicy)
     dialect: Dialect = attrs.field(factory=Dialect)
-    signer: Mapping[str, Any] = attrs.field(factory=dict)
+    signer: Signing = attrs.field(factory=Signing)
     reconcile: Reconcile = attrs.field(factory=Reconcile)
 
     @property
@@ -216,21 +223,13 @@ class Settings(Network):
             from aiolimiter import AsyncLimiter
 
             limiter = AsyncLimiter(1, 1 / self.rate)  # requests leave evenly
-        return GatewayClient(
-            self.address,
-            credentials,
-            timeouts=self.timeouts,
-            retry=self.retry,
-            policy=self.policy,
-            recovery=self.recovery,
-            dialect=self.dialect,
-            allow_http=self.allow_http,
-            ssl=self.ssl_context(),
-            proxy=self.proxy,
-            trust_env=self.trust_env,
-            limiter=limiter,
-            telemetry=telemetry,
-        )
+        said: dict[str, Any] = {name: getattr(self, name) for name in _OF_CLIENT}
+        ours: dict[str, Any] = {
+            "limiter": limiter,
+            "telemetry": telemetry,
+            "ssl": self.ssl_context(),
+        }
+        return GatewayClient(self.address, credentials, **said, **ours)
 
     @property
     def journal_file(self) -> Path | None:
@@ -321,12 +320,6 @@ def read_settings(options: Mapping[str, Any], environment: Mapping[str, str]) ->
         for name, variable in VARIABLES.items()
         if (text := environment.get(variable, "").strip())
     }
-    for name in said.keys() & set(_FLAGS):
-        if said[name].lower() not in ("true", "false"):
-            raise ConfigurationError(
-                f"{VARIABLES[name]}: expected true or false, got {said[name]!r}"
-            )
-        said[name] = said[name].lower() == "true"
     source, document = _read_file(path, environment)
     merged: dict[str, Any] = {"journal": default_journal(environment)}
     layers = {source: document, "the environment": said, "the command": given}
@@ -343,7 +336,7 @@ def read_settings(options: Mapping[str, Any], environment: Mapping[str, str]) ->
     recovery = merged.get("recovery", {})
     has_references = recovery.get("refund_evidence") != "marker"
     merged["recovery"] = {"record_baseline": has_references, **recovery}
-    return _structured(merged, source)
+    return _structured(merged, "settings")
 
 
 def default_path(environment: Mapping[str, str]) -> Path:
@@ -397,21 +390,12 @@ def _structured(document: Mapping[str, Any], source: str) -> Settings:
     Raises:
         ConfigurationError: Naming every field that is wrong or not known.
     """
-    settings: Settings = _made_of(Settings, document, source)
-    if "factory" not in settings.signer:  # no secret is there yet: this checks its other fields
-        _made_of(HmacSigner, {**settings.signer, "secret": "-"}, source, ".signer")
-    elif len(settings.signer) > 1:
-        raise ConfigurationError(f"{source}: signer: factory: expected nothing beside it")
-    return settings
-
-
-def _made_of(kind: type[Any], table: Mapping[str, Any], source: str, path: str = "") -> Any:
     try:
-        return _converter().structure(table, kind)
+        return _converter().structure(document, Settings)
     except BaseValidationError as error:
         problems = [
             problem.rpartition(" @ ")
-            for problem in transform_error(error, path=path, format_exception=_described)
+            for problem in transform_error(error, path="", format_exception=_described)
         ]
     raise ConfigurationError(
         "\n".join(
@@ -428,15 +412,24 @@ def _converter() -> Converter:
     converter.register_structure_hook(
         Path, lambda value, _: Path(_only(str | Path, "a text", value))
     )
+    converter.register_structure_hook(bool, lambda value, _: _flag(value))
     for kind, accepted, expected in (
         (str, str, "a text"),
-        (bool, bool, "true or false"),
         (int, int, "a whole number"),
         (float, int | float, "a number"),
     ):
         converter.register_structure_hook(
             kind, lambda value, _, a=accepted, e=expected: _only(a, e, value)
         )
+
+    @converter.register_structure_hook
+    def of_signer(value: Any, _: Any) -> Signing:
+        table = Signing(_only(Mapping, "a table", value))
+        if "factory" not in table:  # no secret is there yet: this checks its other fields
+            converter.structure({**table, "secret": "-"}, HmacSigner)
+        elif len(table) > 1:
+            raise ConfigurationError("factory: expected nothing beside it")
+        return table
 
     @converter.register_structure_hook_factory(attrs.has)
     def of_table(kind: type[Any]) -> Callable[[Any, Any], Any]:
@@ -451,6 +444,14 @@ def _only(kind: Any, expected: str, value: Any) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise ConfigurationError(f"expected {expected}, got {type(value).__name__}")
     return value
+
+
+def _flag(value: Any) -> bool:
+    """Return a flag, of TOML or of the environment."""
+    found = {"true": True, "false": False}.get(str(value).lower())
+    if found is None:
+        raise ConfigurationError(f"expected true or false, got {type(value).__name__}")
+    return found
 
 
 def _described(error: BaseException, _: object) -> str:

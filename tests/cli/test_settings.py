@@ -221,7 +221,7 @@ def test_everything_that_is_wrong_is_named_at_once(write: Write) -> None:
     words = "sqlite:///j.db depends on the working directory"
     assert words in refused("", write, {**ENVIRONMENT, "GATEWAY_JOURNAL": "sqlite:///j.db"})
     assert read(journal="sqlite:///j.db").journal == "sqlite:///j.db"  # of the command, it is meant
-    words = "GATEWAY_TRUST_ENV: expected true or false"
+    words = "trust_env: expected true or false"
     assert words in refused("", write, {**ENVIRONMENT, "GATEWAY_TRUST_ENV": "maybe"})
 
 
