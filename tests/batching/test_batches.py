@@ -1,0 +1,385 @@
+"""Batches: what may be handed in, what breaks and loses nothing, and what is bounded."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import attrs
+import pytest
+
+from gateway_async import (
+    Batch,
+    BatchPolicy,
+    DuplicateOrderError,
+    InvalidOrderError,
+    NotSentError,
+    OrderRef,
+    OutcomeStatus,
+    RefundOrder,
+    RetryPolicy,
+)
+from tests.memory import Asked, HttpResponse, MemoryTransport, all_done, client_over
+from tests.orders import made_up, orders_for, refunds
+
+SUCCEEDED, UNKNOWN = OutcomeStatus.SUCCEEDED, OutcomeStatus.UNKNOWN
+NOT_SENT = OutcomeStatus.NOT_SENT
+TEN = BatchPolicy(concurrency=1, chunk_size=10)
+BROKEN = HttpResponse(500, {}, b"")
+
+
+def _generator(orders: list[Any]) -> Iterator[Any]:
+    yield from orders
+
+
+async def _async_generator(orders: list[Any]) -> AsyncIterator[Any]:
+    for order in orders:
+        await asyncio.sleep(0)
+        yield order
+
+
+class _Iterable:
+    def __init__(self, orders: list[Any]) -> None:
+        self._orders = orders
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._orders)
+
+
+COLLECTIONS: dict[str, Callable[[list[Any]], Any]] = {
+    "list": list,
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+    "dict keys": lambda orders: dict.fromkeys(orders).keys(),
+    "dict values": lambda orders: dict(enumerate(orders)).values(),
+}
+STREAMS: dict[str, Callable[[list[Any]], Any]] = {
+    "iterator": iter,
+    "generator": _generator,
+    "map": lambda orders: map(attrs.evolve, orders),
+    "iterable": _Iterable,
+    "async generator": _async_generator,
+}
+KINDS = COLLECTIONS | STREAMS
+
+
+async def read(
+    batch: Batch[Any, Any], *, streamed: bool, seen: list[Any] | None = None
+) -> list[Any]:
+    """Return the outcomes in the order of the input; what a stream yields is put into `seen`."""
+    if not streamed:
+        return list(await batch)
+    seen = [] if seen is None else seen
+    async with batch:
+        async for outcome in batch:
+            seen.append(outcome)  # to be kept when the stream breaks
+    return sorted(seen, key=lambda outcome: outcome.index)
+
+
+# What may be handed in
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_every_kind_of_input_is_taken_whole(kind: str) -> None:
+    orders = refunds(120)
+    given = KINDS[kind](orders)
+    expected = list(given) if kind in COLLECTIONS else orders
+    batch = client_over(MemoryTransport(all_done)).refund(given)
+    outcomes = await read(batch, streamed=True)
+    assert [outcome.order for outcome in outcomes] == expected
+    assert batch.progress.total == (120 if kind in COLLECTIONS else None)
+
+
+@pytest.mark.parametrize(
+    ("orders", "named"),
+    [("T1", "str"), ({"T1": refunds(1)[0]}, "dict"), (refunds(1)[0], "RefundOrder"), (7, "int")],
+)
+def test_what_is_no_iterable_of_orders_is_refused_at_the_call(orders: Any, named: str) -> None:
+    with pytest.raises(InvalidOrderError, match=f"RefundOrder, got {named}; put a single order"):
+        client_over(MemoryTransport(all_done)).refund(orders)
+
+
+async def test_the_caller_may_change_the_list_afterwards() -> None:
+    orders = refunds(3)
+    task = asyncio.create_task(client_over(MemoryTransport(all_done)).refund(orders))
+    await asyncio.sleep(0)
+    orders.clear()
+    assert len(await task) == 3
+
+
+def _with_bad_ones(orders: list[Any]) -> list[Any]:
+    """Put a wrong class, a too precise amount and a duplicate at 3, 5 and 8."""
+    orders[3] = orders_for("capture", made_up(1))[0]
+    orders[5] = orders_for("refund", made_up(6)[5:], refund_amount="1.005")[0]
+    orders[8] = orders[1]
+    return orders
+
+
+async def test_bad_orders_in_a_collection_mean_that_nothing_is_sent() -> None:
+    gateway = client_over(transport := MemoryTransport())
+    with pytest.raises(InvalidOrderError, match="3 of 200 orders are wrong") as caught:
+        await gateway.refund(_with_bad_ones(refunds(200)))
+    assert sorted(caught.value.problems) == [3, 5, 8]
+    assert isinstance(caught.value.problems[8], DuplicateOrderError)
+    for part in ("[3] expected RefundOrder", "[5] ", "1.005", "[8] "):
+        assert part in str(caught.value)
+    with pytest.raises(DuplicateOrderError, match=r"(?s)100 of 200 .*and 80 more") as caught:
+        await gateway.refund(refunds(100) * 2)
+    assert sorted(caught.value.problems) == list(range(100, 200))
+    assert transport.asked == []
+
+
+async def test_a_bad_order_in_a_stream_is_not_sent_and_the_others_go_on() -> None:
+    given = _generator(_with_bad_ones(refunds(200)))
+    result = await client_over(MemoryTransport(all_done)).refund(given)
+    errors = {outcome.index: type(outcome.error) for outcome in result.not_sent}
+    assert errors == {3: InvalidOrderError, 5: InvalidOrderError, 8: DuplicateOrderError}
+    assert result.counts[SUCCEEDED] == 197
+
+
+async def test_the_identity_of_a_reference_is_its_kind_and_its_value() -> None:
+    gateway, first = client_over(MemoryTransport()), OrderRef(order_no="1")
+    for other in (OrderRef(transaction_id="1"), OrderRef(order_no="2")):
+        assert (await gateway.query([first, other])).ok
+    with pytest.raises(DuplicateOrderError):
+        await gateway.query([first, first])
+
+
+@attrs.frozen(kw_only=True)
+class _TaggedOrder(RefundOrder):
+    tag: str = "internal"
+
+
+@pytest.mark.parametrize("amount", ["10.00", "10.0"])
+async def test_a_field_that_a_subclass_adds_is_not_sent(amount: str) -> None:
+    fields: dict[str, Any] = attrs.asdict(refunds(1)[0]) | {"amount": amount}
+    transport = MemoryTransport(all_done)
+    assert (await client_over(transport).refund([_TaggedOrder(**fields)])).ok
+    (sent,) = transport.asked[0].fields["refund_orders"]
+    assert "tag" not in sent
+    assert (sent["amount"], sent["refund_amount"]) == ("10.00", "1.00")
+
+
+# What breaks, and loses no order
+
+
+@pytest.mark.parametrize("duplicates", ["reject", "serialize", "allow"])
+async def test_an_order_that_cannot_be_read_neither_loses_nor_repeats_another(
+    duplicates: str,
+) -> None:
+    orders = refunds(60)
+    orders[25] = object.__new__(RefundOrder)  # as one that another version pickled may be
+    transport = MemoryTransport(all_done)
+    client = client_over(transport, policy=BatchPolicy(duplicates=duplicates, chunk_size=10))
+    batch = client.refund(iter(orders))
+    with pytest.raises(AttributeError):
+        await batch
+    sent = [name for asked in transport.asked for name in asked.transactions]
+    known = [outcome.index for outcome in batch.result]
+    assert len(sent) == len(set(sent))
+    assert known == list(range(len(known)))
+    assert len(known) >= max(20, len(sent))
+    assert not batch.result.exhausted
+
+
+async def _cancelled_awaiting() -> AsyncIterator[RefundOrder]:
+    for order in refunds(15):
+        yield order
+    raise asyncio.CancelledError
+
+
+def _cancelled_at_once() -> Iterator[RefundOrder]:
+    yield from refunds(15)
+    raise asyncio.CancelledError  # as by the result of a task that was cancelled
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("orders", [_cancelled_awaiting, _cancelled_at_once])
+async def test_an_input_that_is_cancelled_from_within_is_no_end(
+    orders: Callable[[], Any], streamed: bool
+) -> None:
+    batch = client_over(MemoryTransport(all_done), policy=TEN).refund(orders())
+    with pytest.raises(RuntimeError, match="cancelled from within"):
+        await read(batch, streamed=streamed)
+    assert not batch.result.exhausted
+    assert not batch.result.ok
+
+
+class _Limiter:
+    """Breaks when it is left for the second time."""
+
+    left = 0
+
+    async def __aenter__(self) -> None: ...
+
+    async def __aexit__(self, *_: object) -> None:
+        self.left += 1
+        if self.left == 2:
+            raise LookupError("the limiter broke")
+
+
+async def test_a_limiter_that_breaks_once_a_request_was_sent() -> None:
+    transport = MemoryTransport(all_done)
+    batch = client_over(transport, policy=TEN, limiter=_Limiter()).refund(refunds(30))
+    with pytest.raises(LookupError, match="the limiter broke"):
+        await batch
+    expected = [SUCCEEDED] * 10 + [UNKNOWN] * 10 + [NOT_SENT] * 10
+    assert [outcome.status for outcome in batch.result] == expected
+    assert batch.result.requests == len(transport.asked) == 2
+    assert [outcome.sending is None for outcome in batch.result] == [False] * 20 + [True] * 10
+
+
+class _Broken(str):
+    """A currency that cannot be compared."""
+
+    __slots__ = ()
+
+    def casefold(self) -> str:
+        raise LookupError("a defect of the judge")
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_defect_while_a_reply_is_judged_loses_no_order(*, streamed: bool) -> None:
+    def answer(asked: Asked) -> dict[str, Any]:
+        items = asked.done()["refund_orders"]
+        return asked.done(refund_orders=[{**item, "currency": "eur"} for item in items])
+
+    orders, seen = refunds(40), list[Any]()
+    object.__setattr__(orders[15], "currency", _Broken("EUR"))
+    transport = MemoryTransport(answer)
+    batch = client_over(transport, policy=TEN).refund(orders)
+    with pytest.raises(LookupError, match="a defect of the judge"):
+        await read(batch, streamed=streamed, seen=seen)
+    outcomes = sorted([*seen, *batch.result], key=lambda outcome: outcome.index)
+    expected = [SUCCEEDED] * 10 + [UNKNOWN] * 10 + [NOT_SENT] * 20
+    assert [outcome.status for outcome in outcomes] == expected
+    assert len(transport.asked) == 2
+
+
+async def test_a_reply_that_is_nested_too_deep_for_the_reader_loses_no_outcome() -> None:
+    """It was judged on the shallow stack of a worker, and is read again on a deep one."""
+    nested = "[" * 850 + "]" * 850
+
+    def answer(asked: Asked) -> bytes:
+        (order,) = asked.fields["refund_orders"]
+        reply = asked.done(refund_orders=[{**order, "refund_status": "9", "note": "nested"}])
+        return json.dumps(reply).replace('"nested"', nested).encode()
+
+    async def deep(levels: int, batch: Batch[Any, Any]) -> list[Any]:
+        return await (deep(levels - 1, batch) if levels else read(batch, streamed=True))
+
+    (outcome,) = await deep(250, client_over(MemoryTransport(answer)).refund(refunds(1)))
+    assert outcome.status is UNKNOWN
+
+
+# What is bounded
+
+
+async def test_twenty_thousand_orders_take_no_more_tasks_than_workers() -> None:
+    most = 0
+
+    async def handler(asked: Asked) -> dict[str, Any]:
+        nonlocal most
+        most = max(most, len(asyncio.all_tasks()))
+        await asyncio.sleep(0)
+        return asked.done()
+
+    before = len(asyncio.all_tasks())
+    gateway = client_over(MemoryTransport(handler), policy=BatchPolicy(concurrency=5))
+    assert len(await read(gateway.refund(iter(refunds(20_000))), streamed=True)) == 20_000
+    assert most <= before + 5
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+async def test_a_long_input_of_which_nothing_is_sent_lets_others_run(*, wrong: bool) -> None:
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    policy = attrs.evolve(TEN, stop_after_unknown=1)
+    gateway = client_over(MemoryTransport(lambda _: BROKEN), policy=policy)
+    counter = asyncio.create_task(count_turns())
+    await gateway.batch("capture" if wrong else "refund", iter(refunds(2000)))
+    counter.cancel()
+    assert turns >= 100
+
+
+def _not_sent(_: Asked) -> Any:
+    raise NotSentError("as if the connection were refused")
+
+
+def _from_the_hundredth(asked: Asked) -> Any:
+    return BROKEN if int(asked.transactions[0][1:]) >= 100 else asked.done()
+
+
+@pytest.mark.parametrize(
+    ("answer", "limit", "requests"),
+    [
+        (_from_the_hundredth, 1, 11),
+        (_from_the_hundredth, 5, 15),
+        (_not_sent, 3, 3),  # which counts too
+        # a readable reply in between starts the count anew
+        (lambda asked: BROKEN if int(asked.transactions[0][1:]) % 30 else asked.done(), 3, 30),
+    ],
+)
+async def test_the_batch_stops_after_so_many_chunks_without_a_reply(
+    answer: Any, limit: int, requests: int
+) -> None:
+    transport = MemoryTransport(answer)
+    policy, once = attrs.evolve(TEN, stop_after_unknown=limit), RetryPolicy(attempts=1)
+    batch = client_over(transport, policy=policy, retry=once).refund(iter(refunds(300)))
+    outcomes = await read(batch, streamed=True)
+    assert len(transport.asked) == requests
+    assert [outcome.status for outcome in outcomes[10 * requests :]] == [NOT_SENT] * (
+        300 - 10 * requests
+    )
+    assert all("stop_after_unknown" in str(one.error) for one in outcomes[10 * requests :])
+
+
+# A batch as an object
+
+
+async def test_a_batch_is_used_once_and_knows_nothing_before() -> None:
+    batch = client_over(MemoryTransport(all_done)).refund(refunds(1))
+    assert (batch.progress.done, batch.progress.requests, batch.progress.total) == (0, 0, None)
+    with pytest.raises(RuntimeError, match="no result"):
+        _ = batch.result
+    with pytest.raises(RuntimeError, match="async with"):
+        await anext(batch)
+    await batch
+    for streamed in (False, True):
+        with pytest.raises(RuntimeError, match="once"):
+            await read(batch, streamed=streamed)
+
+
+def test_a_batch_that_is_dropped_warns_but_not_one_that_was_refused() -> None:
+    gateway: Any = client_over(MemoryTransport(all_done))
+    with pytest.warns(RuntimeWarning, match="Batch refund new.* never awaited"):
+        gateway.refund(refunds(1))
+    with pytest.raises(InvalidOrderError):
+        gateway.refund("T1")
+
+
+async def test_a_forgotten_await_is_named() -> None:
+    batch: Any = client_over(MemoryTransport(all_done)).refund(refunds(1))
+    with pytest.raises(AttributeError, match="no attribute 'counts'; the result has: await"):
+        _ = batch.counts
+    with pytest.raises(AttributeError, match=r"no attribute 'count_all'$"):
+        _ = batch.count_all
+    assert not hasattr(batch, "_no_such_thing")
+    assert (await batch).ok
+
+
+async def test_progress_grows_to_the_whole() -> None:
+    async with client_over(MemoryTransport(all_done), policy=TEN).refund(refunds(40)) as batch:
+        assert batch.progress.total == 40
+        done = [batch.progress.done async for _ in batch]
+        assert batch.progress.requests == 4
+    assert done == sorted(done)
+    assert done[-1] == 40
+    assert list(batch.result) == []
