@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import contextvars
 import logging
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
@@ -19,7 +19,6 @@ from gateway_async.batching.results import Outcome
 from gateway_async.errors import (
     ConfigurationError,
     DuplicateOrderError,
-    InvalidOrderError,
     NotSentError,
     OutcomeUnknownError,
 )
@@ -28,7 +27,7 @@ from gateway_async.models.values import describe
 from gateway_async.operations import OPERATIONS, Operation, identity_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from gateway_async.batching.feed import Identity
     from gateway_async.models.orders import (
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
 UNCLAIMED_KEPT = 1000
 
 _ABANDON_SECONDS = 0.05
-_Waiter: TypeAlias = asyncio.Future[Outcome[Any, Any]]
 _log = logging.getLogger("gateway_async.coalescer")
 
 
@@ -63,13 +61,11 @@ class _Pending:
         identity: What names it.
         order: The order.
         waiters: The awaiters; several, where they look up the same.
-        has_left: Whether its request is on its way, or over.
     """
 
     identity: "Identity"
     order: Any
-    waiters: set[_Waiter] = attrs.field(factory=set)
-    has_left: bool = False
+    waiters: list[asyncio.Future[Outcome[Any, Any]]] = attrs.field(factory=list)
 
     @property
     def is_wanted(self) -> bool:
@@ -95,7 +91,7 @@ class _Queue:
         operation: The operation.
         size: Orders in one request at most.
         waiting: The orders that wait, by identity.
-        left: The orders whose request is on its way, by identity.
+        left: What names the orders of which a request is on its way.
         is_full: Wakes the request that forms, once it is full; None where the next order begins
             another.
     """
@@ -103,14 +99,8 @@ class _Queue:
     operation: Operation
     size: int
     waiting: "dict[Identity, _Pending]" = attrs.field(factory=dict)
-    left: "dict[Identity, _Pending]" = attrs.field(factory=dict)
+    left: "set[Identity]" = attrs.field(factory=set)
     is_full: asyncio.Event | None = None
-
-    def forget(self, pending: _Pending) -> None:
-        """Let the same order be asked for again."""
-        among = self.left if pending.has_left else self.waiting
-        if among.get(pending.identity) is pending:
-            del among[pending.identity]
 
     def cut(self, is_full: asyncio.Event) -> list[_Pending]:
         """Take the orders of the request that this event woke, if they are still wanted."""
@@ -118,9 +108,7 @@ class _Queue:
             self.is_full = None
         first = [self.waiting.pop(identity) for identity in [*self.waiting][: self.size]]
         leaving = [pending for pending in first if pending.is_wanted]
-        for pending in leaving:
-            pending.has_left = True
-            self.left[pending.identity] = pending
+        self.left.update(pending.identity for pending in leaving)
         return leaving
 
 
@@ -142,8 +130,8 @@ class Coalescer:
     may be older than the question. An order that moves money, of a transaction of which one of
     the same operation waits or is on its way, is a `DuplicateOrderError`.
 
-    An awaiter may be cancelled. Its order is withdrawn if it has not left. If it has, and moves
-    money, its outcome goes to `unclaimed`.
+    An awaiter may be cancelled. Its order is withdrawn if it has not left. If it has, and may have
+    moved money, its outcome goes to `unclaimed`.
 
     When the block ends, what waits is sent, unless it ended with an exception: then it is
     `not_sent`. What is on its way is awaited for `BatchPolicy.drain_seconds`; whatever is left
@@ -233,17 +221,16 @@ class Coalescer:
                 "this coalescer was entered on another event loop; enter one on each"
             )
         queue, pending = self._join(OPERATIONS[operation], order)
-        waiter: _Waiter = loop.create_future()
-        pending.waiters.add(waiter)
+        waiter: asyncio.Future[Outcome[Any, Any]] = loop.create_future()
+        pending.waiters.append(waiter)
         try:
             return await waiter
         except asyncio.CancelledError:
-            pending.waiters.discard(waiter)
-            if not (pending.waiters or pending.has_left):
-                queue.forget(pending)  # it is withdrawn
-            is_told = waiter.done() and not waiter.cancelled()
-            if is_told and pending.has_left and not queue.operation.is_look_up:
-                self._keep([waiter.result()])  # it came in the very moment of the cancellation
+            if queue.waiting.get(pending.identity) is pending:
+                if not pending.is_wanted:
+                    del queue.waiting[pending.identity]  # it is withdrawn
+            elif waiter.done() and not waiter.cancelled():
+                self._keep(queue, [waiter.result()])  # it came in the very moment
             raise
 
     def _join(self, operation: "Operation", order: Any) -> tuple[_Queue, _Pending]:  # noqa: ANN401  # anything may come in
@@ -260,7 +247,7 @@ class Coalescer:
             self._queues[operation.name, kind] = queue
         pending = queue.waiting.get(identity)
         if pending is not None and not pending.is_wanted:
-            queue.forget(pending)
+            del queue.waiting[identity]
             pending = None
         if not operation.is_look_up and (pending is not None or identity in queue.left):
             raise DuplicateOrderError(
@@ -275,21 +262,22 @@ class Coalescer:
                 is_full.set()
         return queue, pending
 
-    def _keep(self, outcomes: "list[Outcome[Any, Any]]") -> None:
-        self.unclaimed += outcomes  # all of them, before anything may go wrong with the log
+    def _keep(self, queue: _Queue, outcomes: "Iterable[Outcome[Any, Any]]") -> None:
+        """Keep what may have moved money, and log it: its awaiter was cancelled."""
+        if queue.operation.is_look_up:
+            return
+        kept = [one for one in outcomes if one.status is not OutcomeStatus.NOT_SENT]
+        self.unclaimed += kept  # all of them, before anything may go wrong with the log
         forgotten = self.unclaimed[:-UNCLAIMED_KEPT]
         del self.unclaimed[:-UNCLAIMED_KEPT]
-        for outcome in outcomes:
+        for outcome in kept:
             order = outcome.order
-            amounts = [
-                f"{name}={getattr(order, name)}"
-                for name in ("amount", "refund_amount")
-                if hasattr(order, name)
-            ]
+            names = [name for name in ("amount", "refund_amount") if hasattr(order, name)]
+            amounts = ", ".join(f"{name}={getattr(order, name)}" for name in names)
             _log.warning(
                 "unclaimed, since the caller was cancelled: %s (%s %s) is %s%s",
                 describe(order),
-                ", ".join(amounts),
+                amounts,
                 order.currency,
                 outcome.status,
                 f": {outcome.error}" if outcome.error else "",
@@ -321,38 +309,28 @@ class Coalescer:
                 await self._send(queue, leaving)
 
     async def _send(self, queue: _Queue, leaving: list[_Pending]) -> None:
-        operation, refusal = queue.operation, None
-        orders = [pending.order for pending in leaving]
+        operation, orders = queue.operation, [pending.order for pending in leaving]
         batch: Batch[Any, Any] = plain_batch(
             self._session, operation, orders, policy=self._policy, recovery=self._recovery
         )
+        outcomes = _alike(leaving, OutcomeUnknownError("its outcome could not be read"))
         try:
             await batch
-        except InvalidOrderError as error:  # it was refused whole, and has no result
-            refusal = NotSentError(f"nothing was sent: {error}")
-        finally:  # no defect may leave anybody waiting, nor one of the program's own logging
-            unread = OutcomeUnknownError("its outcome could not be read")
-            outcomes = _alike(leaving, refusal or unread)
+        finally:  # no defect may leave an awaiter hanging, nor one of the program's own logging
             try:
-                outcomes = outcomes if refusal else list(batch.result)
+                outcomes = list(batch.result)
             finally:
-                self._deliver(queue, leaving, outcomes)
-        if refusal is None and batch.result.unexpected:
+                queue.left.difference_update(pending.identity for pending in leaving)
+                told = [one.deliver(o) for one, o in zip(leaving, outcomes, strict=True)]
+                self._keep(
+                    queue, (o for o, is_told in zip(outcomes, told, strict=True) if not is_told)
+                )
+        if batch.result.unexpected:
             _log.warning(
                 "the reply to a %s listed %d records of orders that were not asked for",
                 operation,
                 len(batch.result.unexpected),
             )
-
-    def _deliver(
-        self, queue: _Queue, leaving: list[_Pending], outcomes: "list[Outcome[Any, Any]]"
-    ) -> None:
-        unclaimed = []
-        for pending, outcome in zip(leaving, outcomes, strict=True):
-            queue.forget(pending)
-            if not pending.deliver(outcome) and not queue.operation.is_look_up:
-                unclaimed.append(outcome)
-        self._keep(unclaimed)
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         self._requests.discard(task)
@@ -398,14 +376,14 @@ class Coalescer:
         """Tell those who still wait that nothing was sent."""
         for queue in self._queues.values():
             waiting = [*queue.waiting.values()]
+            queue.waiting.clear()
             told = _alike(waiting, NotSentError(f"nothing was sent: {reason}"))
             for pending, outcome in zip(waiting, told, strict=True):
-                queue.forget(pending)
                 pending.deliver(outcome)
 
 
 def _alike(
-    leaving: "Sequence[_Pending]", error: NotSentError | OutcomeUnknownError
+    leaving: "Iterable[_Pending]", error: NotSentError | OutcomeUnknownError
 ) -> list[Outcome[Any, Any]]:
     is_sent = isinstance(error, OutcomeUnknownError)
     status = OutcomeStatus.UNKNOWN if is_sent else OutcomeStatus.NOT_SENT
