@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence, Set as AbstractSet  # cattrs resolves types
 from enum import StrEnum
 from itertools import chain, combinations
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -44,7 +45,6 @@ class PaymentState(StrEnum):
     """Cancelled before capture."""
 
 
-FORM_NESTINGS = ("json", "brackets")
 _MEDIA_TYPE = re.compile(r"[!-~]+/[!-:<-~]+(?: *; *[!-~]+)*")
 _SELECTION_FIELDS = {"order_no": "order_no", "transaction_id": "transaction_id"}
 _NOTIFICATION_FIELDS = {
@@ -62,17 +62,6 @@ _OPPOSITES = (
 _ECHO_FIELDS = {name: row.echo_fields for name, row in OPERATIONS.items() if row.echo_fields}
 
 
-def _check_operations(
-    _: object, attribute: "attrs.Attribute[Mapping[str, object]]", value: "Mapping[str, object]"
-) -> None:
-    for name in value:
-        if name not in OPERATIONS:
-            raise ConfigurationError(
-                f"Dialect.{attribute.name}: {name!r} is no operation; "
-                f"the operations are {', '.join(OPERATIONS)}"
-            )
-
-
 def _are_texts(value: object) -> bool:
     return isinstance(value, frozenset | tuple) and all(isinstance(one, str) for one in value)
 
@@ -81,33 +70,21 @@ def _are_statuses(value: object) -> bool:
     return isinstance(value, frozenset) and all(map(is_count, value)) and 200 not in value  # noqa: PLR2004  # HTTP OK
 
 
-def _is_offset(value: object) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and abs(value) <= 24  # type: ignore[arg-type]  # noqa: PLR2004  # hours a day
-
-
-def _is_media_type(value: object) -> bool:
-    return isinstance(value, str) and _MEDIA_TYPE.fullmatch(value) is not None
-
-
-def _is_table(value: object) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(key, str) and key for key in value)
-
-
-def _are_echoes(value: "Mapping[str, Any]") -> bool:
-    return all(
-        _are_texts(fields) and set(fields) <= set(_ECHO_FIELDS.get(name, ()))
-        for name, fields in value.items()
-    )
-
-
-def _are_places(value: "Mapping[str, object]") -> bool:
-    return set(value) == set(_NOTIFICATION_FIELDS) and all(map(_are_texts, value.values()))
+def _are_full_texts(values: "Iterable[object]") -> bool:
+    return all(isinstance(one, str) and one for one in values)
 
 
 def _are_names(value: "Mapping[str, str]") -> bool:
     names = list(value.values())
-    return len(set(names)) == len(names) and not ADDED_FIELDS & {*names, *value}
+    is_free = _are_full_texts(names) and not ADDED_FIELDS & {*names, *value}
+    return is_free and len({*names}) == len(names)
+
+
+def _are_echoes(value: "Mapping[str, Any]") -> bool:
+    return OPERATIONS.keys() >= value.keys() and all(
+        _are_texts(fields) and {*fields} <= {*_ECHO_FIELDS.get(name, ())}
+        for name, fields in value.items()
+    )
 
 
 # What cannot be converted is passed on as it is: the validators say what is wrong with it.
@@ -122,50 +99,54 @@ def _member_of(kind: type[StrEnum]) -> "Callable[[Any], Any]":
     return lambda value: next((member for member in kind if member == value), value)
 
 
-def _mapping(
-    *validators: "Callable[[object, attrs.Attribute[Any], Any], None]",
+def _field(
+    default: Any,  # noqa: ANN401  # of the field
+    accepts: "Callable[[Any], bool]",
+    expected: str,
+    convert: "Callable[[Any], Any] | None" = None,
+) -> Any:  # noqa: ANN401  # as attrs.field
+    """Declare a field."""
+    return attrs.field(default=default, converter=convert, validator=check(accepts, expected))
+
+
+def _codes(*default: str) -> Any:  # noqa: ANN401  # likewise
+    return _field(frozenset(default), _are_texts, "a set of texts such as {'1'}", to_set)
+
+
+def _table(
+    accepts: "Callable[[Any], bool]",
+    expected: str,
+    *,
     read: "Callable[[Any], Any]" = to_plain,
     key: "Callable[[str], str]" = to_plain,
-    defaults: "Mapping[str, Any] | None" = None,
-) -> Any:  # noqa: ANN401  # as attrs.field
+    defaults: "Mapping[str, Any]" = MappingProxyType({}),
+) -> Any:  # noqa: ANN401  # likewise
     """Declare a mapping.
 
     Args:
-        validators: What checks it.
+        accepts: Says whether a mapping from texts is as wanted.
+        expected: To what it is a mapping, for the error.
         read: What converts a value.
         key: What converts a key.
         defaults: What stands in it unless another value is given for the key.
     """
 
-    def convert(value: Any) -> Any:  # noqa: ANN401  # likewise
-        if not _is_table(value):
+    def is_table(value: object) -> bool:
+        return isinstance(value, Mapping) and _are_full_texts(value)
+
+    def convert(value: Any) -> Any:  # noqa: ANN401  # anything may be given
+        if not is_table(value):
             return value
-        return {**(defaults or {}), **{key(name): read(one) for name, one in value.items()}}
+        return {**defaults, **{key(name): read(one) for name, one in value.items()}}
 
-    validator = [check(_is_table, "a mapping from texts"), *validators]
-    return attrs.field(factory=dict, converter=convert, validator=validator)
+    def is_right(value: object) -> bool:
+        return is_table(value) and accepts(value)
 
-
-def _only(kind: type[StrEnum]) -> "Callable[[object, attrs.Attribute[Any], Any], None]":
-    return check(
-        lambda value: all(isinstance(one, kind) for one in value.values()),
-        f"values out of {', '.join(repr(str(member)) for member in kind)}",
-    )
+    return _field({}, is_right, f"a mapping from texts to {expected}", convert)
 
 
-_text_values = check(
-    lambda value: all(isinstance(one, str) and one for one in value.values()),
-    "a mapping from texts to non-empty texts",
-)
-
-
-def _codes(*default: str) -> AbstractSet[str]:
-    result: AbstractSet[str] = attrs.field(
-        default=frozenset(default),
-        converter=to_set,
-        validator=check(_are_texts, "a set of texts such as {'1'}"),
-    )
-    return result
+def _quoted(kind: type[StrEnum]) -> str:
+    return " or ".join(repr(str(member)) for member in kind)
 
 
 @attrs.frozen(kw_only=True)
@@ -222,40 +203,43 @@ class Dialect:
         notification_answer: The body of the reply that takes a notification.
     """
 
-    body_formats: "Mapping[str, BodyFormat]" = _mapping(
-        _check_operations, _only(BodyFormat), read=_member_of(BodyFormat)
-    )
-    json_content_type: str = attrs.field(
-        default=BodyFormat.JSON.value,
-        validator=check(_is_media_type, "a media type such as 'application/json'"),
-    )
-    form_nesting: str = attrs.field(default=FORM_NESTINGS[0], validator=one_of(*FORM_NESTINGS))
-    wire_names: "Mapping[str, str]" = _mapping(
-        _text_values, check(_are_names, "distinct names, none of them of identity or signature")
-    )
-    amount_places: int = attrs.field(default=2, validator=check(is_count, "an int of 0 or more"))
-    currency_places: "Mapping[str, int]" = _mapping(
-        check(lambda value: all(map(is_count, value.values())), "ints of 0 or more"), key=str.upper
-    )
-    selection_fields: "Mapping[str, str]" = _mapping(
-        _text_values,
-        check(
-            lambda value: set(value) == set(_SELECTION_FIELDS),
-            f"fields out of {', '.join(_SELECTION_FIELDS)}",
+    body_formats: "Mapping[str, BodyFormat]" = _table(
+        lambda value: (
+            OPERATIONS.keys() >= value.keys()
+            and all(isinstance(one, BodyFormat) for one in value.values())
         ),
-        check(
-            lambda value: not ADDED_FIELDS & set(value.values()),
-            "names that are none of identity or signature",
+        f"{_quoted(BodyFormat)}, by operation: {', '.join(OPERATIONS)}",
+        read=_member_of(BodyFormat),
+    )
+    json_content_type: str = _field(
+        BodyFormat.JSON.value,
+        lambda value: isinstance(value, str) and _MEDIA_TYPE.fullmatch(value) is not None,
+        "a media type such as 'application/json'",
+    )
+    form_nesting: str = attrs.field(default="json", validator=one_of("json", "brackets"))
+    wire_names: "Mapping[str, str]" = _table(
+        _are_names, "non-empty texts: distinct names, none of them of identity or signature"
+    )
+    amount_places: int = _field(2, is_count, "an int of 0 or more")
+    currency_places: "Mapping[str, int]" = _table(
+        lambda value: all(map(is_count, value.values())), "ints of 0 or more", key=str.upper
+    )
+    selection_fields: "Mapping[str, str]" = _table(
+        lambda value: (
+            value.keys() == _SELECTION_FIELDS.keys()
+            and _are_full_texts(value.values())
+            and not ADDED_FIELDS & {*value.values()}
         ),
+        "names that are none of identity or signature, by fields out of "
+        f"{', '.join(_SELECTION_FIELDS)}",
         defaults=_SELECTION_FIELDS,
     )
-    selection_separator: str = attrs.field(
-        default=",",
-        validator=check(lambda value: isinstance(value, str) and value != "", "a non-empty str"),
+    selection_separator: str = _field(
+        ",", lambda value: isinstance(value, str) and value != "", "a non-empty str"
     )
-    echo_fields: "Mapping[str, Sequence[str]]" = _mapping(
-        _check_operations,
-        check(_are_echoes, "tuples of fields out of those that each operation repeats"),
+    echo_fields: "Mapping[str, Sequence[str]]" = _table(
+        _are_echoes,
+        f"tuples of fields out of those that each operation repeats: {', '.join(_ECHO_FIELDS)}",
         read=_text_tuple,
         defaults=_ECHO_FIELDS,
     )
@@ -264,29 +248,35 @@ class Dialect:
     pending_statuses: AbstractSet[str] = _codes()
     payout_done_statuses: AbstractSet[str] = _codes("COMPLETED")
     payout_declined_statuses: AbstractSet[str] = _codes()
-    done_message_prefixes: tuple[str, ...] = attrs.field(
-        default=("V0000", "0000"),
-        converter=_text_tuple,
-        validator=check(lambda value: _are_texts(value) and all(value), "texts such as ('V0000',)"),
+    done_message_prefixes: tuple[str, ...] = _field(
+        ("V0000", "0000"),
+        lambda value: _are_texts(value) and all(value),
+        "texts such as ('V0000',)",
+        _text_tuple,
     )
     done_return_statuses: AbstractSet[str] = _codes("1")
     nothing_done_return_statuses: AbstractSet[str] = _codes()
-    nothing_done_http_statuses: AbstractSet[int] = attrs.field(
-        default=frozenset(),
-        converter=to_set,
-        validator=check(_are_statuses, "a set of HTTP statuses such as {429}, and not 200"),
+    nothing_done_http_statuses: AbstractSet[int] = _field(
+        frozenset(), _are_statuses, "a set of HTTP statuses such as {429}, and not 200", to_set
     )
     found_query_results: AbstractSet[str] = _codes("1")
     absent_query_results: AbstractSet[str] = _codes()
-    utc_offset_hours: float = attrs.field(
-        default=0.0, validator=check(_is_offset, "a number of hours from -24 to 24")
+    utc_offset_hours: float = _field(
+        0.0,
+        lambda value: type(value) in (int, float) and abs(value) <= 24,  # noqa: PLR2004  # hours a day
+        "a number of hours from -24 to 24",
     )
-    payment_states: "Mapping[str, PaymentState]" = _mapping(
-        _only(PaymentState), read=_member_of(PaymentState)
+    payment_states: "Mapping[str, PaymentState]" = _table(
+        lambda value: all(isinstance(one, PaymentState) for one in value.values()),
+        _quoted(PaymentState),
+        read=_member_of(PaymentState),
     )
     payout_deduplicates: bool = attrs.field(default=False, validator=is_flag)
-    notification_fields: "Mapping[str, Sequence[str]]" = _mapping(
-        check(_are_places, f"tuples of names by {', '.join(_NOTIFICATION_FIELDS)}"),
+    notification_fields: "Mapping[str, Sequence[str]]" = _table(
+        lambda value: (
+            value.keys() == _NOTIFICATION_FIELDS.keys() and all(map(_are_texts, value.values()))
+        ),
+        f"tuples of names, by {', '.join(_NOTIFICATION_FIELDS)}",
         read=_text_tuple,
         defaults=_NOTIFICATION_FIELDS,
     )
