@@ -4,114 +4,87 @@ import asyncio
 import collections.abc
 import gc
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from gateway_async import Batch, BatchPolicy, GatewayClient, OutcomeStatus, OutcomeUnknownError
-from gateway_async.sandbox import Sandbox, faults
-from tests.cancellation.places import Loopback, asked, payment
-from tests.memory import MemoryTransport, client_over
-from tests.orders import refunds
-
-Call = Callable[[GatewayClient, Loopback], Awaitable[Any]]
-CALLS: list[Call] = [
-    lambda client, _: client.pay_direct(payment(1)),
-    lambda client, place: client.refund(place.refunds()),
-    lambda client, _: client.recent_transactions(),
-]
-EACH = pytest.mark.parametrize("call", CALLS, ids=["payment", "refund", "page"])
+from tests.memory import Asked, MemoryTransport, client_over
+from tests.orders import direct_payment, refunds
+from tests.support.clock import BEYOND, Clock
+from tests.support.interruptions import WAYS, Call, Way, beside_a_failure, timed_out
 
 
-@pytest.fixture
-async def held() -> AsyncIterator[Loopback]:
+class Held:
     """A gateway that takes every request, carries it out, and says nothing."""
-    async with Sandbox() as sandbox:
-        sandbox.faults.add("*", faults.NoReply())
-        yield Loopback(sandbox)
+
+    def __init__(self) -> None:
+        self.has_come = asyncio.Event()
+        self.transport = MemoryTransport(self._hold)
+        policy = BatchPolicy(chunk_size=2, concurrency=2, drain_seconds=0)
+        self.client = client_over(self.transport, policy=policy)
+
+    async def _hold(self, _: Asked) -> dict[str, Any]:
+        self.has_come.set()
+        await asyncio.Event().wait()
+        return {}
 
 
-@pytest.fixture
-async def client(held: Loopback) -> AsyncIterator[GatewayClient]:
-    policy = BatchPolicy(chunk_size=2, concurrency=2, drain_seconds=0.05)
-    async with held.client(policy=policy) as client:
-        yield client
-
-
-async def _within(work: Awaitable[Any], seconds: float) -> None:
-    async with asyncio.timeout(seconds):
-        await work
+CALLS: dict[str, Callable[[GatewayClient], Call]] = {
+    "payment": lambda client: client.pay_direct(direct_payment()),
+    "refund": lambda client: client.refund(refunds(6)),
+    "page": lambda client: client.recent_transactions(),
+}
+EACH = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 
 
 @EACH
-@pytest.mark.parametrize("wait", [_within, asyncio.wait_for])
-async def test_a_timeout(held: Loopback, client: GatewayClient, call: Call, wait: Any) -> None:
-    with pytest.raises(TimeoutError) as caught:
-        await wait(call(client, held), 0.1)
-    assert type(caught.value.__cause__) is asyncio.CancelledError
-    task = asyncio.current_task()
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_call_ends_with_what_holds_it(way: Way, call: Callable[..., Call]) -> None:
+    held, task = Held(), asyncio.current_task()
+    expected: dict[Way, type] = {timed_out: TimeoutError, beside_a_failure: ExceptionGroup}
+    with pytest.raises(expected.get(way, asyncio.CancelledError)) as caught:
+        await way(call(held.client), held.has_come.wait())
     assert task is not None
-    assert task.cancelling() == 0
-    await asyncio.sleep(0)
+    if way is timed_out:
+        assert type(caught.value.__cause__) is asyncio.CancelledError
+        assert task.cancelling() == 0
+    if isinstance(caught.value, ExceptionGroup):
+        assert [type(error) for error in caught.value.exceptions] == [LookupError]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {task}
 
 
 @EACH
-async def test_a_task_group_whose_other_task_fails(
-    held: Loopback, client: GatewayClient, call: Call
-) -> None:
-    async def run() -> None:
-        await call(client, held)
-
-    async def fail() -> None:
-        await asked(held.sandbox)
-        raise LookupError("the sibling")
-
-    async def together() -> None:
-        async with asyncio.TaskGroup() as group:
-            ours.append(group.create_task(run()))
-            group.create_task(fail())
-
-    ours: list[asyncio.Task[None]] = []
-    with pytest.raises(ExceptionGroup) as caught:
-        await together()
-    assert [type(error) for error in caught.value.exceptions] == [LookupError]
-    assert ours[0].cancelled()
-    assert ours[0].cancelling() == 1
-
-
-@EACH
-async def test_shield(held: Loopback, client: GatewayClient, call: Call) -> None:
-    inner = asyncio.ensure_future(call(client, held))
-
-    async def shielded() -> None:
-        await asyncio.shield(inner)
-
-    outer = asyncio.create_task(shielded())
-    await asked(held.sandbox)
-    outer.cancel()
-    await asyncio.wait({outer})
-    assert outer.cancelled()
+async def test_wait_for_and_shield(call: Callable[..., Call], clock: Clock) -> None:
+    held = Held()
+    inner = asyncio.ensure_future(call(held.client))
+    waiting = asyncio.create_task(asyncio.wait_for(asyncio.shield(inner), BEYOND - 1))
+    await held.has_come.wait()
+    clock.advance()
+    with pytest.raises(TimeoutError):
+        await waiting
     assert not inner.done()
-    inner.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await inner
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(inner, 0)
+    assert inner.cancelled()
 
 
-async def test_gather_cancels_all_and_each_knows_its_outcome(
-    held: Loopback, client: GatewayClient
-) -> None:
-    batch = client.refund(held.refunds())
-    paying = asyncio.ensure_future(client.pay_direct(payment(1)))
-    gathered = asyncio.gather(batch, paying)
-    await asked(held.sandbox, 3)
-    gathered.cancel()
+async def test_each_call_that_is_cancelled_knows_its_outcome() -> None:
+    held = Held()
+    batch, paying = held.client.refund(refunds(6)), held.client.pay_direct(direct_payment())
+    both = asyncio.gather(batch, paying_task := asyncio.ensure_future(paying))
+    while len(held.transport.asked) < 3:  # noqa: ASYNC110  # a transport has no event for it
+        await asyncio.sleep(0)
+    both.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await gathered
+        await both
     assert batch.result.counts[OutcomeStatus.UNKNOWN] == 4
     assert batch.result.counts[OutcomeStatus.NOT_SENT] == 2
     with pytest.raises(asyncio.CancelledError) as caught:
-        await paying
+        await paying_task
     assert isinstance(getattr(caught.value, "outcome", None), OutcomeUnknownError)
 
 
@@ -146,11 +119,8 @@ async def test_a_batch_is_a_coroutine(use: Callable[[Batch[Any, Any]], Awaitable
     assert came is batch.result or came in (None, [batch.result])
 
 
-def test_a_batch_is_run_by_asyncio_run() -> None:
+def test_a_batch_is_run_by_asyncio_run_and_does_not_warn_where_it_is_closed() -> None:
     assert asyncio.run(_batch()).ok
-
-
-def test_a_batch_that_is_closed_does_not_warn() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         _batch().close()

@@ -5,7 +5,7 @@ The table of faults shows that no fault does: `tests/faults/test_table.py`.
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -31,6 +31,7 @@ from tests.secrets.conftest import Opened
 from tests.support.calls import NEEDS, SINGLES, batch_of, paid_by_card
 from tests.support.diary import Diary
 from tests.support.dragnet import SIGNER_SECRET, Dragnet, beyond_tests, links_of
+from tests.support.interruptions import WAYS, Way, asked
 from tests.support.servers import bind, body_of, read_message, serving
 from tests.telemetry.recording import Recorder
 
@@ -195,53 +196,19 @@ async def test_what_cannot_be_sent(net: Dragnet, opened: Opened, sandbox: Sandbo
 # Interruptions
 
 
-async def _asked(sandbox: Sandbox) -> None:
-    while not sandbox.requests.total():  # noqa: ASYNC110  # the sandbox has no event for it
-        await asyncio.sleep(0)
-
-
-async def _cancelled_twice(work: Awaitable[object], sandbox: Sandbox) -> None:
-    task = asyncio.ensure_future(work)
-    await _asked(sandbox)
-    task.cancel("enough")
-    await asyncio.sleep(0)
-    task.cancel("enough!")
-    await task
-
-
-async def _timed_out(work: Awaitable[object], sandbox: Sandbox) -> None:
-    async with asyncio.timeout(None) as limit:
-        coming = asyncio.create_task(_asked(sandbox))
-        coming.add_done_callback(lambda _: limit.reschedule(0))
-        await work
-
-
-async def _beside_a_failure(work: Awaitable[object], sandbox: Sandbox) -> None:
-    async def fail() -> None:
-        await _asked(sandbox)
-        raise LookupError("the sibling failed")
-
-    async with asyncio.TaskGroup() as group:
-        group.create_task(work)  # type: ignore[arg-type]  # a coroutine
-        group.create_task(fail())
-
-
-INTERRUPTIONS: list[Any] = [_cancelled_twice, _timed_out, _beside_a_failure]
-
-
 @pytest.mark.parametrize("settings", [{}, {"limiter": Limiter(before=False)}], ids=["", "limiter"])
-@pytest.mark.parametrize("interrupt", INTERRUPTIONS)
+@pytest.mark.parametrize("way", WAYS)
 async def test_an_interruption(
     net: Dragnet,
     opened: Opened,
     sandbox: Sandbox,
-    interrupt: Callable[[Awaitable[object], Sandbox], Awaitable[None]],
+    way: Way,
     settings: dict[str, Any],
 ) -> None:
     sandbox.faults.add("*", faults.NoReply())
     client = opened(policy=BatchPolicy(chunk_size=2, drain_seconds=0), **settings)
-    names = _some(INTERRUPTIONS.index(interrupt))
-    calls = [interrupt(_call(name, client, sandbox), sandbox) for name in names]
+    names = _some(WAYS.index(way))
+    calls = [way(_call(name, client, sandbox), asked(sandbox)) for name in names]
     for name, end in zip(names, await asyncio.gather(*calls, return_exceptions=True), strict=True):
         assert isinstance(end, asyncio.CancelledError | TimeoutError | ExceptionGroup)
         net.catch(name, end)

@@ -1,0 +1,52 @@
+"""Ways in which a program ends a call, once something has happened."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from gateway_async.sandbox import Sandbox
+
+Call = Coroutine[Any, Any, Any]
+Way = Callable[[Call, Awaitable[object]], Awaitable[object]]
+
+
+async def asked(sandbox: Sandbox, times: int = 1) -> None:
+    """Wait until so many requests came."""
+    while sandbox.requests.total() < times:  # noqa: ASYNC110  # the sandbox has no event for it
+        await asyncio.sleep(0)
+
+
+async def cancelled_twice(call: Call, begun: Awaitable[object]) -> None:
+    task = asyncio.create_task(call)
+    await begun
+    task.cancel("enough")
+    await asyncio.sleep(0)
+    task.cancel("enough!")
+    await task
+
+
+async def timed_out(call: Call, begun: Awaitable[object]) -> None:
+    async with asyncio.timeout(None) as limit:
+        coming = asyncio.ensure_future(begun)
+        coming.add_done_callback(lambda _: limit.reschedule(0))
+        await call
+
+
+async def beside_a_failure(call: Call, begun: Awaitable[object]) -> None:
+    async def fail() -> None:
+        await begun
+        raise LookupError("the sibling failed")
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(call)
+        group.create_task(fail())
+
+
+async def gathered(call: Call, begun: Awaitable[object]) -> None:
+    both = asyncio.gather(call, asyncio.sleep(1000))
+    await begun
+    both.cancel()
+    await both
+
+
+WAYS: tuple[Way, ...] = (cancelled_twice, timed_out, beside_a_failure, gathered)
