@@ -23,7 +23,7 @@ from gateway_async import (
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, Fault, MissingItems, ReturnStatus, Status
 from tests.memory import Asked, MemoryTransport, all_done, client_over
-from tests.orders import LOOK_UPS, MONEY_OPERATIONS, client_of, orders_for, refunds, reply_to
+from tests.orders import client_of, orders_for, refunds, reply_to
 
 CHUNK = 5
 
@@ -85,23 +85,6 @@ async def test_outcomes_are_in_input_order_and_read_like_a_list(
                 _ = view[beyond]
     assert sorted(o.index for view in views[1:] for o in view) == list(range(len(result)))
     assert result.counts == {status: statuses.count(status) for status in OutcomeStatus}
-
-
-@pytest.mark.parametrize("strangers", [0, 1])
-@pytest.mark.parametrize("status", [*_SENT, OutcomeStatus.NOT_SENT])
-async def test_ok_is_all_success_and_nothing_else(status: OutcomeStatus, strangers: int) -> None:
-    result = await _result_of([status] * CHUNK, strangers=strangers)
-    is_ok = status is OutcomeStatus.SUCCEEDED and not strangers
-    assert result.ok is is_ok
-    if is_ok:
-        result.raise_for_problems()
-        return
-    with pytest.raises(BatchIncompleteError, match=f"5 {status}") as caught:
-        result.raise_for_problems()
-    assert caught.value.result is result
-    is_sent = status is not OutcomeStatus.NOT_SENT
-    assert ("unexpected records" in str(caught.value)) is bool(strangers and is_sent)
-    assert repr(result) == f"<BatchResult {str(caught.value).partition(': ')[2]}>"
 
 
 async def test_what_was_not_taken_to_its_end_is_not_ok() -> None:
@@ -188,12 +171,11 @@ def envelopes_of(outcomes: Any) -> list[Any]:
     return found[::2]
 
 
-@pytest.mark.parametrize("operation", [*MONEY_OPERATIONS, *LOOK_UPS])
+@pytest.mark.parametrize("operation", ["refund", "query"])
 async def test_each_outcome_has_the_envelope_of_its_request(
     sandbox: Sandbox, operation: str
 ) -> None:
-    status = "authorised" if operation in ("capture", "cancel") else "captured"
-    orders = [orders_for(operation, sandbox.seed(4, status=status)) for _ in range(2)]
+    orders = [orders_for(operation, sandbox.seed(4, status="captured")) for _ in range(2)]
     began = datetime.now(UTC)
     async with client_of(sandbox, policy=TWO) as gateway:
         result = await getattr(gateway, operation)(orders[0])

