@@ -43,36 +43,22 @@ print(*dir())
 """
 
 
-@pytest.fixture(scope="module")
-def stages() -> list[set[str]]:
-    """What is loaded after each stage, in an interpreter of its own; at last, the names there."""
+@pytest.mark.slow
+def test_each_stage_loads_what_it_needs_and_no_more() -> None:
     done = subprocess.run([sys.executable, "-c", _STAGES], capture_output=True, check=True)  # noqa: S603  # this interpreter
-    return [set(line.split()) for line in done.stdout.decode().splitlines()]
+    imported, named, made, names = (set(line.split()) for line in done.stdout.decode().splitlines())
+    assert "gateway_async.client" in imported
+    assert imported & set(SELDOM) == set()
+    assert "gateway_async.models.payouts" in named - imported
+    assert named & {"gateway_async.payments", "gateway_async.models.payments"} == set()
+    # What requests need is there before any is sent.
+    assert {"gateway_async.wire.records", "gateway_async.wire.documents"} <= made - named
+    assert set(vars(gateway_async)["__all__"]) <= names
 
 
-@pytest.mark.slow
-def test_importing_loads_only_what_most_users_need(stages: list[set[str]]) -> None:
-    assert "gateway_async.client" in stages[0]
-    assert stages[0] & set(SELDOM) == set()
-
-
-@pytest.mark.slow
-def test_a_name_loads_its_own_module_only(stages: list[set[str]]) -> None:
-    assert "gateway_async.models.payouts" in stages[1] - stages[0]
-    assert stages[1] & {"gateway_async.payments", "gateway_async.models.payments"} == set()
-
-
-@pytest.mark.slow
-def test_a_client_loads_what_it_needs_before_anything_is_sent(stages: list[set[str]]) -> None:
-    needed = {"gateway_async.wire.records", "gateway_async.wire.documents"}
-    assert needed <= stages[2] - stages[1]
-
-
-@pytest.mark.slow
-def test_every_public_name_is_there_in_order(stages: list[set[str]]) -> None:
+def test_every_public_name_is_there_in_order() -> None:
     assert sorted(vars(gateway_async)["__all__"]) == vars(gateway_async)["__all__"]
     assert set(vars(gateway_async)["__all__"]) <= set(dir(gateway_async))
-    assert set(vars(gateway_async)["__all__"]) <= stages[3]
 
 
 def test_names_that_load_later_are_the_very_classes() -> None:

@@ -15,6 +15,7 @@ import types
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 import trustme
@@ -24,10 +25,11 @@ from sybil.document import PythonDocStringDocument
 from sybil.parsers import markdown, rest
 from taskiq import InMemoryBroker
 
-from gateway_async import Credentials, GatewayClient, HmacSigner, Journal, OrderRef, RefundOrder
+from gateway_async import GatewayClient, Journal, OrderRef
 from gateway_async.reconciliation import LedgerEntry
 from gateway_async.sandbox import Sandbox
 from gateway_async.testing import sandbox_client, threaded_sandbox
+from tests.orders import orders_for
 from tests.postgres import postgres_url
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +38,7 @@ PAGES = sorted(
     for path in (ROOT / "docs").rglob("*.md")
     if not {"_build", "generated", "api"} & {*path.parts}
 )
-PAGES += [ROOT / "README.md", *(path for path in [ROOT / "CONTRIBUTING.md"] if path.exists())]
+PAGES += [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 MODULES = [
     path
     for path in sorted((ROOT / "gateway_async").rglob("*.py"))
@@ -93,19 +95,10 @@ class Reader:
             "asyncio": asyncio,
             "sandbox": sandbox,
             "base_url": sandbox.base_url,
-            "credentials": self._credentials(),
+            "credentials": self._gateway.credentials,
             "dialect": sandbox.dialect,
             "gateway": self._gateway,
-            "orders": [
-                RefundOrder(
-                    transaction_id=one.transaction_id,
-                    order_no=one.order_no,
-                    currency=one.currency,
-                    amount=one.amount,
-                    refund_amount="5.00",
-                )
-                for one in paid
-            ],
+            "orders": orders_for("refund", paid, refund_amount="5.00"),
             "refs": [OrderRef(order_no=one.order_no) for one in paid],
             "entries": [
                 LedgerEntry(order_no=one.order_no, currency=one.currency, amount=one.amount)
@@ -118,18 +111,9 @@ class Reader:
             "celery": types.SimpleNamespace(task=lambda **_: lambda function: function),
             "journal": self._journal,
             "journal_url": self._database() if "journal_url" in source else "",
-            "make_gateway": lambda: GatewayClient(sandbox.base_url, self._credentials()),
-            **dict.fromkeys(
-                ("on_payment", "save", "show", "ship", "book", "look_into"), _do_nothing
-            ),
+            "make_gateway": lambda: GatewayClient(sandbox.base_url, self._gateway.credentials),
+            **dict.fromkeys(("on_payment", "save", "show", "ship", "book", "look_into"), Mock()),
         }
-
-    def _credentials(self) -> Credentials:
-        return Credentials(
-            merchant_id=self._sandbox.merchant_id,
-            account_id=self._sandbox.account_id,
-            signer=HmacSigner(self._sandbox.secret),
-        )
 
     def run(self, example: Example) -> None:
         source = str(example.parsed)
@@ -186,10 +170,6 @@ def _is_closed(value: object) -> bool:
 
 async def _awaited(one: Awaitable[Any]) -> Any:
     return await one
-
-
-def _do_nothing(*_: object, **__: object) -> None:
-    """Stand for the function of a reader."""
 
 
 @pytest.fixture
