@@ -112,7 +112,8 @@ def _plain(value: Any) -> Any:  # noqa: ANN401  # any value
     if isinstance(value, tuple | list):
         return [_plain(one) for one in value]
     if attrs.has(type(value)):
-        return {name: one for name, one in cells_of(value).items() if one is not None}
+        fields = {name: getattr(value, name) for name in attrs.fields_dict(type(value))}
+        return {name: _plain(one) for name, one in fields.items() if one not in (None, {}, ())}
     return value
 
 

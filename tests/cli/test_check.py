@@ -233,16 +233,6 @@ async def test_a_refusal_is_not_explained_by_a_guess(sandbox: Sandbox) -> None:
     assert "ask the gateway" in found["reply"]["advice"]
 
 
-async def test_what_cannot_be_done_sends_nothing(sandbox: Sandbox, tmp_path: Path) -> None:
-    ended = await run(None, "check", "--base-url", sandbox.base_url)
-    assert ended.code == 2
-    assert "GATEWAY_MERCHANT_ID" in ended.stderr
-    ended = await run(sandbox, "check", "--write", tmp_path / "missing" / "config.toml")
-    assert ended.code == 2
-    assert "--write" in ended.stderr
-    assert not sandbox.requests.total()
-
-
 # The file
 
 
@@ -286,12 +276,6 @@ def test_the_defaults_in_the_comments_are_those_of_the_classes(tmp_path: Path) -
         for name in QUESTIONS["signer"]
         if (value := getattr(signer, name)) is not None
     }
-
-
-def test_a_factory_of_signers_answers_all_questions_of_signing() -> None:
-    text = write_config(Settings(signer={"factory": "mine:signer"}))
-    assert tomllib.loads(text)["signer"] == {"factory": "mine:signer"}
-    assert QUESTIONS["signer"]["digest"] not in text
 
 
 # What records show

@@ -106,11 +106,10 @@ async def test_quiet_and_verbose(sandbox: Sandbox, tmp_path: Path) -> None:
     assert sandbox.secret not in ended.stderr
 
 
-@pytest.mark.parametrize("orders", [1, 200])
 def test_the_demo_settles_what_was_lost_and_agrees_with_the_books(
-    orders: int, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run_here(["demo", "--orders", str(orders)]) == 0
+    assert run_here(["demo", "--orders", "200"]) == 0
     assert "books agree" in capsys.readouterr().out
 
 
@@ -138,12 +137,6 @@ async def test_look_ups_find_what_there_is_and_exit_1_for_what_is_absent(
         ("stranger", "absent"),
         *[(first, "succeeded")] * 3,
     ]
-
-
-def test_no_result_column_hides_an_input_column() -> None:
-    inputs = {name for layout in LAYOUTS.values() for name in layout.inputs}
-    for layout in LAYOUTS.values():
-        assert not inputs & set(layout.result_columns)
 
 
 def test_memory_does_not_grow_with_the_rows() -> None:

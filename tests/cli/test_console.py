@@ -53,18 +53,6 @@ def test_what_is_said_is_not_changed(text: str, capsys: pytest.CaptureFixture[st
         assert text.split(maxsplit=1)[0] in shown
 
 
-def test_nothing_is_lost_because_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    class _Gone(io.StringIO):
-        def write(self, _: str, /) -> int:
-            raise BrokenPipeError
-
-        def flush(self) -> None:
-            raise BrokenPipeError
-
-    monkeypatch.setattr("sys.stderr", _Gone())
-    Console().warn("nobody hears this")
-
-
 def test_warnings_are_told_once_and_counted_and_so_is_what_makes_a_job_wait() -> None:
     console, file = told()
     requests, jobs = (logging.getLogger(f"gateway_async.{name}") for name in ("requests", "jobs"))

@@ -5,7 +5,7 @@ import signal
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from gateway_async.sandbox.faults import Latency, NoReply, ResetBeforeEffect
+from gateway_async.sandbox.faults import NoReply
 from tests.cli.running import COLUMNS, names, outcomes, run, start, write, write_refunds
 from tests.report.test_page import Read
 
@@ -17,35 +17,6 @@ if TYPE_CHECKING:
 
 def _read(path: "Path") -> Read:
     return Read(path.read_text(encoding="utf-8"))
-
-
-async def test_a_refund_run_is_told_with_what_to_do_next(
-    sandbox: "Sandbox", tmp_path: "Path"
-) -> None:
-    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 130), tmp_path / "out.csv"
-    night = tmp_path / "night.html"
-    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
-    sandbox.faults.add("refund", Latency(seconds=0.02))
-    ended = await run(sandbox, "refund", orders, "--yes", "--out", out, "--report", night)
-    assert ended.code == 3, ended.stderr
-    assert f"report: {night}" in ended.stderr
-    read = _read(night)
-    left = [row for row in outcomes(out) if row["status"] == "not_sent"]
-    assert len(left) in (30, 50)
-    lines = [row["transaction_id"] for row in outcomes(out)]
-    shown = [(read.column(name)) for name in ("Line", "Index", "Transaction")]
-    assert len(shown[0]) == 10
-    for line, index, transaction_id in zip(*shown, strict=True):
-        assert int(line) == int(index) + 2  # the header is line 1
-        assert lines[int(index)] == transaction_id
-    assert {*shown[2]} <= {row["transaction_id"] for row in left}
-    assert read.texts["h1"][0].startswith(f"{130 - len(left)} of 130 refunds done: EUR")
-    (step,) = read.left()
-    assert step.startswith(f"{len(left)} not sent, held (EUR ")
-    assert step.endswith("): decide on it.")
-    assert "gateway-async jobs show refund-" in read.text
-    assert sandbox.secret not in night.read_text()
-    assert {path.name for path in tmp_path.iterdir()} == {"night.html", "orders.csv", "out.csv"}
 
 
 async def test_a_job_says_how_to_go_on_and_is_told_again_from_its_journal(

@@ -188,7 +188,6 @@ async def test_a_look_up_that_is_stopped_has_a_row_for_every_order(
     [
         "refund orders.csv --yes --out out.csv --job night --journal sqlite:///j.db",
         "search-refunds orders.csv --by order_no --out out.csv",
-        "reconcile orders.csv --out out.csv",
     ],
 )
 async def test_outcomes_that_cannot_be_put_in_place_are_told_by_the_exit_code(
@@ -255,7 +254,6 @@ main(["refund"])
     ("code", "status", "said"),
     [
         (STOPPED.format(module="cyclopts"), 2, b""),
-        (STOPPED.format(module="rich"), 2, b""),
         (STOPPED.format(module="gateway_async.cli.money"), 2, b""),
         (DEFECT, 3, b"RuntimeError: a defect\n"),  # 1 would say that orders were declined
         (
@@ -294,20 +292,13 @@ async def run_in_shell(
     return Ended(process.returncode, stdout.decode(), stderr.decode())
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("refund orders.csv --out out.csv", "there is no terminal to confirm"),
-        ("refund orders.csv --rate fast", 'unable to convert "fast" into flo'),
-    ],
-)
-async def test_a_terminal_without_a_width(
-    sandbox: Sandbox, tmp_path: Path, line: str, words: str
-) -> None:
+async def test_a_terminal_without_a_width(sandbox: Sandbox, tmp_path: Path) -> None:
     write_refunds(sandbox, tmp_path / "orders.csv", 3)
-    process = await start(sandbox, *line.split(), cwd=tmp_path, env={"COLUMNS": "0"})
+    line, env = ("refund", "orders.csv", "--out", "out.csv"), {"COLUMNS": "0"}
+    process = await start(sandbox, *line, cwd=tmp_path, env=env)
     _, stderr = await process.communicate()
-    assert (process.returncode, words in stderr.decode()) == (2, True), stderr
+    assert process.returncode == 2
+    assert b"there is no terminal to confirm" in stderr
 
 
 async def test_a_standard_output_that_takes_few_letters(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -355,7 +346,7 @@ async def test_outcomes_that_standard_output_does_not_take_are_in_the_journal(
     assert (dry.code, "gateway-async: it ended early: " in dry.stderr) == (3, True)
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", ["<&-", "2>&-"])
 async def test_nothing_is_sent_where_a_standard_stream_is_closed(
     sandbox: Sandbox, tmp_path: Path, closed: str
 ) -> None:

@@ -69,14 +69,6 @@ SIGNED = HmacSigner(SECRET).sign(REFUND, {"order_no": "O1"})
 # Sources
 
 
-def test_settings_come_from_the_environment_and_hide_the_secret() -> None:
-    settings = read()
-    made = credentials(settings)
-    assert settings.address == "https://gateway.example"
-    assert (made.merchant_id, made.account_id, signature(made)) == ("M1", "A1", SIGNED)
-    assert SECRET not in repr(settings) + repr(made)
-
-
 def test_missing_variables_are_all_named_with_what_they_should_hold() -> None:
     for name in WHO:
         environment = {**ENVIRONMENT, name: " "}
@@ -100,31 +92,10 @@ def test_options_go_over_the_environment_and_that_over_the_file(write: Write) ->
     assert [*settings.who.values()] == ["https://option.example", "M1", "A1"]
     assert settings.journal == "sqlite:////f.db"
     assert (settings.allow_http, settings.proxy) == (False, PROXY)
-
-
-NETWORK = {
-    "proxy": PROXY,
-    "ca_file": "/etc/ca.pem",
-    "client_cert": "/etc/c.pem",
-    "client_key": "/etc/k.pem",
-}
-
-
-@pytest.mark.parametrize("source", ["options", "environment", "file"])
-def test_the_way_to_the_gateway_can_be_named_everywhere(source: str, write: Write) -> None:
-    said = {f"GATEWAY_{name.upper()}": text for name, text in NETWORK.items()}
-    flags = {"GATEWAY_ALLOW_HTTP": "true", "GATEWAY_TRUST_ENV": "TRUE"}
-    lines = [*(f'{k} = "{v}"' for k, v in NETWORK.items()), "allow_http = true", "trust_env = true"]
-    given: dict[str, Any] = {"allow_http": True, "trust_env": True, **NETWORK}
-    settings = {
-        "options": lambda: read_settings(given, NOWHERE),
-        "environment": lambda: read_settings({}, {**NOWHERE, **said, **flags}),
-        "file": lambda: read_settings({"config": write("\n".join(lines))}, NOWHERE),
-    }[source]()
-    assert {name: str(getattr(settings, name)) for name in NETWORK} == NETWORK
-    assert settings.allow_http
-    assert settings.trust_env
-    assert "pa55" not in repr(settings)
+    made = credentials(settings)
+    assert signature(made) == SIGNED
+    for secret in (SECRET, "pa55"):
+        assert secret not in repr(settings) + repr(made)
 
 
 def test_the_usual_file_is_found_by_the_rules_of_xdg(tmp_path: Path) -> None:
@@ -172,16 +143,13 @@ def test_a_place_of_the_secret_takes_the_place_of_another(write: Write) -> None:
             "[dialect]\ndone_status = 1",
             "dialect: done_status: not known; did you mean done_statuse",
         ),
-        ("[dialect]\nxyz = 1", "dialect: xyz: not known; there are: body_formats"),
         ("[dialect]\ndone_statuses = [1]", "Dialect.done_statuses: expected a set of texts"),
         ("[policy]\nconcurrency = 0", "BatchPolicy.concurrency: expected an int of 1 or more"),
         ("[policy]\nconcurrency = true", "policy.concurrency: expected a whole number, got bool"),
         ("[timeouts]\nreply_seconds = 'x'", "timeouts.reply_seconds: expected a number, got str"),
         ("dialect = 1", "dialect: expected a table, got int"),
-        ("dialect = ''", "dialect: expected a table, got str"),
         ("colour = 1", "colour: not known; there are: base_url"),
         ("rate = -1", "rate: expected a number above 0"),
-        ("base_url = 7", "base_url: expected a text, got int"),
         ("[reconcile]\nstates = 3", "reconcile.states: expected a table"),
         ("[signer]\njoiner = 5", "signer.joiner: expected a text, got int"),
         ("[signer]\ndigests = 'md5'", "signer: digests: not known; did you mean digest?"),
@@ -191,13 +159,10 @@ def test_a_place_of_the_secret_takes_the_place_of_another(write: Write) -> None:
         ("journal = 'sqlite:///j.db'", "sqlite:///j.db depends on the working directory"),
         ("a = = 1", "not TOML: Invalid value (at line 1, column 5)"),
         (f"secret = {SECRET}", "not TOML: Invalid value (at line 1"),
-        (f"password = '{SECRET}\n'", "not TOML: Found invalid character"),
         (f"[signer]\nkey = '{SECRET}'\nkey = '{SECRET}'", "not TOML: Cannot overwrite a value"),
-        ("[dialect]\n[dialect]", "not TOML: Cannot declare ('dialect',) twice"),
         (f"secret = '{SECRET}'", "no secret may stand in this file"),
         (f"hmac_secret = '{SECRET}'", "GATEWAY_SECRET_FILE"),
         (f"[signer]\nsecret = '{SECRET}'", "no secret may stand in this file"),
-        (f"password = '{SECRET}'", "no secret may stand in this file"),
         ("allow_http = 1", "allow_http: expected true or false, got int"),
         (f'proxy = "{PROXY.replace("http", "socks5")}"', "proxy: expected a URL such as"),
         ('ca_file = "/nowhere/ca.pem"', "ca_file: /nowhere/ca.pem cannot be used (No such"),
@@ -284,9 +249,7 @@ def make_signer(secret: str) -> HmacSigner:
     ("text", "error"),
     [
         ("def make(secret):\n    return int(secret)", "ValueError"),
-        ("def make():\n    pass", "TypeError"),
         ("def make(secret) return", "SyntaxError"),
-        ("raise KeyError('hidden-words')", "KeyError"),
     ],
 )
 def test_the_signer_may_be_ones_own_and_shows_no_secret_where_it_fails(

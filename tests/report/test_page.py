@@ -268,16 +268,6 @@ def test_reasons_are_alike_but_for_what_the_row_shows_beside_them() -> None:
     assert found.texts["summary"] == ["2 times: 1001: no", "1 time: 1002: no"]
 
 
-def test_an_order_is_shown_by_its_line_and_in_a_job_by_its_index_too() -> None:
-    for job in (None, "november"):
-        report = Report("refund", job=job)
-        for index in range(3):
-            report.see(Outcome(order=refund(index), index=index, status=UNKNOWN), 2 * index + 2)
-        found = read(report, job=job)
-        assert found.column("Line") == ["2", "4", "6"]
-        assert found.column("Index") == ([] if job is None else ["0", "1", "2"])
-
-
 def test_memory_is_bounded_by_lengths_and_varieties_too() -> None:
     report = Report("refund")
     for number in range(3000):
@@ -292,11 +282,6 @@ def test_memory_is_bounded_by_lengths_and_varieties_too() -> None:
     found = read(report)
     assert len(found.text) < 100_000
     assert "2900 times: other reasons" in found.text.replace(",", "")
-
-
-def test_a_line_to_give_is_never_cut() -> None:
-    line = f"gateway-async refund {'x' * 1000}.csv --out y.csv"
-    assert read(night(10), next_lines=(line,)).texts["code"] == [line]
 
 
 def test_a_run_without_anything_to_do_says_so() -> None:
@@ -367,10 +352,3 @@ def test_percentiles_are_right_within_two_percent() -> None:
         assert shown is not None
         assert exact <= shown * (1 + 1e-9) <= exact * 1.0201
     assert (found.count, found.failed) == (1234, sum(one > 1 for one in taken))
-
-
-def test_what_is_faster_or_slower_than_any_bin_is_counted() -> None:
-    latencies = Latencies()
-    for seconds in (0.0, 0.0001, 4000.0, 5000.0):
-        latencies.add(seconds)
-    assert [latencies.percentile(percent) for percent in (50, 75, 100)] == [0.001, 5000, 5000]
