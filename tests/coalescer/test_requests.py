@@ -153,21 +153,6 @@ async def test_requests_in_flight_are_limited_and_the_others_fill_up_meanwhile()
     assert [len(names) for names in sent(held.transport)] == [1, 1, 10, 10, 8]
 
 
-async def test_the_orders_that_wait_longest_leave_first() -> None:
-    held, tasks = HeldReplies(), list[asyncio.Task[Any]]()
-    policy = BatchPolicy(concurrency=1, chunk_size=2)
-    async with held.client().coalesced(linger_seconds=0, policy=policy) as single:
-        for operation, count in (("capture", 1), ("review", 1), ("refund", 4)):
-            orders = orders_for(operation, made_up(count))
-            tasks += [start(getattr(single, operation)(order)) for order in orders]
-            await held.asked.wait()
-            await settle_down()
-        held.goes_on.set()
-        await asyncio.wait(tasks)
-    names = [asked.operation.name for asked in held.transport.asked]
-    assert names == ["capture", "review", "refund", "refund"]
-
-
 async def test_a_request_belongs_to_no_single_awaiter() -> None:
     handler = contextvars.ContextVar("handler", default="nobody")
     seen = []

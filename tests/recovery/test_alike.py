@@ -14,7 +14,6 @@ from gateway_async import (
     AlikeRefundError,
     BatchPolicy,
     Dialect,
-    GatewayClient,
     RecoveryPolicy,
     RefundOrder,
 )
@@ -174,17 +173,6 @@ async def test_a_refund_whose_earlier_ones_are_not_known_is_not_sent(
     unguarded = attrs.evolve(REFERENCES, hold_alike_hours=None)
     result = await client_over(MemoryTransport(answer), recovery=unguarded).refund([order])
     assert result.ok is (listed is not None)
-
-
-async def test_a_refund_that_leaves_alone_is_held_back_too(
-    sandbox: Sandbox, client: MakeClient
-) -> None:
-    gateway: GatewayClient = client(REFERENCES)
-    (order,) = refunds(sandbox, 1)
-    async with gateway.coalesced() as single:
-        first, second = [await single.refund(order) for _ in range(2)]
-    assert (first.status, second.status) == (SUCCEEDED, NOT_SENT)
-    assert isinstance(second.error, AlikeRefundError)
 
 
 async def test_what_recovery_sends_again_is_not_held_back_by_one_like_it(

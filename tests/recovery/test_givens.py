@@ -25,7 +25,6 @@ from tests.recovery.books import (
     UNKNOWN,
     MakeClient,
     lost,
-    refund_of,
     refunds,
     statuses,
 )
@@ -60,23 +59,6 @@ async def test_recovery_takes_outcomes_of_another_process_and_then_asks_no_more(
     for wrong in ([1], "abc", 5, None):
         with pytest.raises(TypeError, match="expected a BatchResult or outcomes"):
             await gateway.recover(wrong)
-
-
-async def test_an_unknown_refund_whose_sibling_is_not_given_is_not_settled(
-    sandbox: Sandbox, client: MakeClient
-) -> None:
-    gateway = client(REFERENCES)
-    (seeded,) = sandbox.seed(1, status="captured")
-    orders = [refund_of(seeded), refund_of(seeded)]
-    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
-    policy = BatchPolicy(concurrency=2, chunk_size=1, duplicates="allow")
-    result = await gateway.refund(orders, policy=policy)
-    assert sorted(statuses(result)) == [SUCCEEDED, UNKNOWN]
-
-    once = await gateway.recover(list(result.unknown))
-    assert statuses(once) == [UNKNOWN]
-    assert statuses(await gateway.recover(once)) == [UNKNOWN]  # still no whole batch
-    assert sandbox.ledger.effects("refund", seeded.transaction_id) == 1
 
 
 async def test_a_reference_that_no_look_up_can_ask_for_stays_unknown_and_is_no_control(

@@ -206,11 +206,13 @@ async def test_recovery_with_resends_may_be_repeated(
 
     first = await gateway.recover(result)
     assert len(first.unknown) == 2
-    for given in (first, result, [*result, *result.unknown]):
+    for given in ([*result, *result.unknown], first, result):
         again = await gateway.recover(given)
         assert set(statuses(again)) == {SUCCEEDED}
         assert [outcome.order for outcome in again] == [outcome.order for outcome in given]
         assert_books_agree(sandbox, again)
+    assert not (await gateway.recover([*result, *again])).not_sent
+    assert_books_agree(sandbox, again)
 
 
 async def test_what_was_sent_again_has_its_own_record(sandbox: Sandbox, client: MakeClient) -> None:
@@ -271,16 +273,3 @@ async def test_a_recovery_cut_off_while_it_resends_may_be_repeated(
 
     assert statuses(recovered) == [SUCCEEDED] * 6
     assert_books_agree(sandbox, recovered)
-
-
-@BOTH
-async def test_an_order_given_twice_is_resent_once(
-    sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
-) -> None:
-    gateway = client(attrs.evolve(recovery, resend_absent=True))
-    result = await lost(sandbox, gateway)
-    recovered = await gateway.recover([*result, *result.unknown])
-    assert statuses(recovered) == [SUCCEEDED] * 8
-    beside_the_settled = await gateway.recover([*result, *recovered])
-    assert not beside_the_settled.not_sent
-    assert_books_agree(sandbox, beside_the_settled)
