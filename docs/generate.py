@@ -73,7 +73,7 @@ API: dict[str, tuple[str, Sequence[str]]] = {
     ),
     "journal": (
         "Jobs and the journal",
-        ("Journal", "Job", "JobHead", "JobState", "JobStatus", "SliceStatus"),
+        ("Journal", "Job", "JobState", "JobStatus", "SliceStatus"),
     ),
     "errors": (
         "Errors",

@@ -37,7 +37,6 @@ from gateway_async.errors import (
 )
 from gateway_async.journal import (
     Job as Job,
-    JobHead as JobHead,
     JobState as JobState,
     JobStatus as JobStatus,
     Journal as Journal,

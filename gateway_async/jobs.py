@@ -19,8 +19,8 @@ import math
 import os
 import socket
 import time
-import uuid
 from collections import defaultdict, deque
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -72,10 +72,11 @@ if TYPE_CHECKING:
     from gateway_async.session import Session
     from gateway_async.settings import BatchPolicy, RecoveryPolicy
 
-    # The states of orders, by transaction and position.
-    Beside = dict[str, dict[int, JobState]]
+    # By transaction, and then by position.
+    States = dict[Any, dict[int, JobState]]
+    Found = dict[Any, dict[int, Known]]
     # The orders of one chunk that are new, with their positions.
-    Group = tuple[Sequence[int], Sequence[Any]]
+    Group = list[tuple[int, Any]]
 
 T = TypeVar("T")
 
@@ -83,7 +84,7 @@ _log = logging.getLogger("gateway_async.jobs")
 
 _ROWS_AT_ONCE = 1000
 _READ_AHEAD = 500
-_PATIENCE_SECONDS = 0.01
+_LEFT_WHEN_READ = 5
 _MAY_BE_PAID = (JobState.UNKNOWN, JobState.HELD, JobState.SUCCEEDED)
 _SETTLED = (JobState.SUCCEEDED, JobState.DECLINED)
 _FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
@@ -255,16 +256,20 @@ class JobRunner(BatchRunner):
         self._senders = []
         self._lease: Lease
         self._taken_at = 0.0
+        # The positions from the first order to the last, how many of them are ours, and which of
+        # them were yielded; until the lease is taken, none is known.
+        self._span: range | None = None
         self._total = 0
-        self._yielded = Yielded(range(0), 0)
-        self._has_span = False
-        self._aside_task: asyncio.Task[Any] | None = None
+        self._yielded = bytearray()
+        # Why an order was not sent in this run; the journal keeps only that it is new.
+        self._reasons: dict[int, GatewayError] = {}
+        self._limit: asyncio.Timeout | None = None
         self._lost: LeaseLostError | None = None
 
     @property
     def progress(self) -> "Progress":
         """How far it has come."""
-        return self.results.progress(self._total if self._has_span else None)
+        return self.results.progress(None if self._span is None else self._total)
 
     def _begin(self) -> None:
         """Start the task that conducts the job; it begins the others."""
@@ -274,23 +279,20 @@ class JobRunner(BatchRunner):
 
     def add_unsent(self) -> None:
         """Add what is left of a collection as unknown: an earlier process may have sent it."""
-        collection = self._collection
-        if collection is None or (not self._has_span and self.failure is not None):
+        orders = self._collection
+        if orders is None or (self._span is None and self.failure is not None):
             return
-        if not self._has_span:
-            self._note_span(range(len(collection)), len(collection))
-        for block in self._yielded.unread(collection, _ROWS_AT_ONCE):
-            self._yielded.note(block)
-            self.results.add(block)
-
-    def _note_span(self, span: range, total: int) -> None:
-        self._has_span = True
-        self._total = total
-        self._yielded = Yielded(span, total)
+        if self._span is None:
+            self._begin_span(range(len(orders)), len(orders))
+        error = OutcomeUnknownError(_NOT_READ)
+        for first, last in self._gaps():
+            indices = [index for index in range(first, last + 1) if not self._has(index)]
+            chunk = Chunk(indices, [orders[index] for index in indices])
+            self._add_final(chunk.failed(error, OutcomeStatus.UNKNOWN))
 
     @property
     def _is_exhausted(self) -> bool:
-        return self._has_span and self._yielded.is_whole
+        return self._span is not None and self._yielded.count(1) == self._total
 
     async def close_input(self) -> None:
         """Close the input, if it was not taken to its end."""
@@ -298,8 +300,8 @@ class JobRunner(BatchRunner):
             await self._input.aclose()
 
     def _end_unsent(self) -> None:
-        if self._aside_task is not None:
-            self._aside_task.cancel()
+        if self._limit is not None:
+            self._limit.reschedule(0)
         super()._end_unsent()
 
     def abandon(self) -> None:
@@ -315,9 +317,9 @@ class JobRunner(BatchRunner):
             given = (self._session, self._operation, self._job, self._input, self._policy)
             if await self._patiently(lambda: _submit(*given)) is None:
                 return
-        owner = f"{socket.gethostname()}:{os.getpid()} {uuid.uuid4()}"
-        take = functools.partial(self._job.take, owner, self._slice_number)
-        lease = await self._patiently(lambda: take(gateway=self._session.gateway))
+        owner, gateway = f"{socket.gethostname()}:{os.getpid()}", self._session.gateway
+        take = functools.partial(self._job.take, owner, self._slice_number, gateway=gateway)
+        lease = await self._patiently(take)
         if lease is None:
             return
         self._lease, self._taken_at = lease, time.time()
@@ -355,7 +357,7 @@ class JobRunner(BatchRunner):
 
     async def _work_through(self) -> None:
         head, key = await self._job.head(), self._lease.key
-        self._note_span(key.span, key.total)
+        self._begin_span(key.span, key.total)
         # Duplicates are refused at submission only, perhaps by another rule: send them in turn.
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
@@ -365,20 +367,20 @@ class JobRunner(BatchRunner):
         states = _MAY_BE_PAID if is_once else () if is_open else (JobState.UNKNOWN, JobState.HELD)
         recorder = IntentRecorder(self._lease, self._operation, once=is_once and not is_open)
         # The same in every process that runs the job.
-        named = f"{head.name} {head.created_at.isoformat()}"
+        named = f"{head.name} {head.created.isoformat()}"
         marker = hashlib.sha256(named.encode()).hexdigest()[:12]
         try:
             await self._recover(hold=False)
             async for rows in self._rows(_SETTLED):  # by earlier processes
-                await self._yield(StoredChunk(tuple(rows)), again=True)
+                await self._yield(StoredChunk(rows), again=True)
             for _ in range(self._session.retry.attempts):
                 if self._is_leaving or self._lost is not None:
                     break
                 self._open_feed(
-                    NewOrders(self._lease, self._collection, self._yielded.has),
+                    NewOrders(self._lease, self._collection),
                     policy,
                     marker=marker,
-                    began_at=head.created_at.timestamp(),
+                    began_at=head.created_at,
                     recorder=recorder,
                 )
                 await self._send_new(states)
@@ -411,6 +413,8 @@ class JobRunner(BatchRunner):
         if failure is not None:
             raise failure
 
+    # What is unknown
+
     async def _recover(self, *, hold: bool) -> int:
         """Ask the gateway about what is unknown, and return how many orders are new again.
 
@@ -420,20 +424,26 @@ class JobRunner(BatchRunner):
         again = 0
         async for rows in self._rows((JobState.UNKNOWN,)):
             if not self._operation.recovered_by:
-                held = {row.index: _for_a_person(self._operation, row) for row in rows}
-                await self._keep(held)
+                found = {row.index: {row.index: _for_a_person(row)} for row in rows}
+                await self._keep(found, {at: {at: JobState.UNKNOWN} for at in found})
                 continue
-            if not self._may_look:
+            if self._is_leaving or self.gate.is_too_late or self._lost:
                 break
-            found = await self._aside(self._look(rows))
-            if found is None:
+            looked_up = await self._aside(self._look(rows))
+            if looked_up is None:
                 break
-            result, beside = found
+            result, seen = looked_up
             self.results.requests += result.requests
-            again += await self._keep_found(result, beside, {row.index for row in rows}, hold=hold)
+            wanted, found = {row.index for row in rows}, defaultdict(dict)
+            for outcome in result:
+                name, index = outcome.order.transaction_id, outcome.index
+                if index in wanted and seen[name].get(index) is JobState.UNKNOWN:
+                    known = _found(outcome, hold=hold, resend=self._recovery.resend_absent)
+                    found[name] |= {} if known is None else {index: known}
+            again += await self._keep(found, seen)
         return again
 
-    async def _look(self, rows: "Sequence[Row]") -> "tuple[BatchResult[Any, Any], Beside]":
+    async def _look(self, rows: "Sequence[Row]") -> "tuple[BatchResult[Any, Any], States]":
         """Look some unknown orders up.
 
         Returns:
@@ -443,11 +453,11 @@ class JobRunner(BatchRunner):
             then another claims what was found.
         """
         names = {row.order.transaction_id for row in rows}
-        beside: Beside = defaultdict(dict)
+        seen: States = defaultdict(dict)
         known = {row.index: row for row in rows}
-        for row in await self._lease.read(lambda orders: orders.of(names, tuple(JobState))):
+        for row in await self._lease.read(lambda orders: orders.of(names)):
             known[row.index] = row
-            beside[row.order.transaction_id][row.index] = row.state
+            seen[row.order.transaction_id][row.index] = row.state
         if (witness := await self._lease.read(Orders.witness)) is not None:
             known[witness.index] = witness
         # Each request ended no earlier than this process took the job over: what an earlier process
@@ -458,28 +468,19 @@ class JobRunner(BatchRunner):
         given: BatchResult[Any, Any] = BatchResult(counts=counts, chunks=(block,))
         # The run resends by itself: it records an intent first.
         policy = attrs.evolve(self._recovery, resend_absent=False)
-        return await Recovery(self._session, policy, self._policy).recover(given), beside
+        return await Recovery(self._session, policy, self._policy).recover(given), seen
 
-    async def _keep_found(
-        self, found: "BatchResult[Any, Any]", beside: "Beside", wanted: "set[int]", *, hold: bool
-    ) -> int:
-        """Record what was found out of those that were looked up; see `_recover`."""
-        together: dict[str, dict[int, Known]] = defaultdict(dict)
-        for outcome in found:
-            name, index = outcome.order.transaction_id, outcome.index
-            if index in wanted and beside[name].get(index) is JobState.UNKNOWN:
-                known = _found(outcome, hold=hold, resend=self._recovery.resend_absent)
-                together[name] |= {} if known is None else {index: known}
-        names = list(together)
-        kept = await asyncio.gather(*(self._keep(together[name], beside[name]) for name in names))
-        again = [name for name, is_kept in zip(names, kept, strict=True) if is_kept]
-        return sum(one.state is JobState.NEW for name in again for one in together[name].values())
+    async def _keep(self, found: "Found", seen: "States") -> int:
+        """Record what was found out of orders that are as they were seen; return how many are new.
 
-    def _keep(
-        self, found: dict[int, Known], beside: "dict[int, JobState] | None" = None
-    ) -> "asyncio.Future[bool]":
-        what = "keep what was found out"
-        return self._lease.change(what, lambda orders: orders.recover(found, beside=beside))
+        What was found out of one transaction is kept as a whole, or not at all.
+        """
+
+        def keep(orders: Orders) -> int:
+            kept = [known for name, known in found.items() if orders.recover(known, seen[name])]
+            return sum(one.state is JobState.NEW for known in kept for one in known.values())
+
+        return await self._lease.change("keep what was found out", keep)
 
     async def _rows(
         self, states: "Collection[JobState]", first: int = 0, last: int = ANYWHERE
@@ -495,48 +496,73 @@ class JobRunner(BatchRunner):
                 first = rows[-1].index + 1
             is_over = len(rows) < _ROWS_AT_ONCE
 
-    @property
-    def _may_look(self) -> bool:
-        return not (self._is_leaving or self.gate.is_too_late or self._lost)
+    # What is yielded: at once what succeeded or was declined, the rest at the end
 
-    # Yielded
+    def _begin_span(self, span: range, total: int) -> None:
+        self._span, self._total, self._yielded = span, total, bytearray(len(span))
+
+    def _has(self, index: int) -> bool:
+        """Say whether an order was yielded."""
+        return self._span is not None and bool(self._yielded[index - self._span.start])
+
+    def _gaps(self) -> "Iterator[tuple[int, int]]":
+        """Yield first and last position of stretches that hold orders not yielded yet."""
+        start = 0 if self._span is None else self._span.start
+        first = -1 if self._is_exhausted else self._yielded.find(0)
+        while first >= 0:
+            last = min(first + _ROWS_AT_ONCE, len(self._yielded)) - 1
+            yield start + first, start + last
+            first = self._yielded.find(0, last + 1)
 
     def _show(self, chunk: "ChunkResult") -> None:
-        """Add what of a chunk is yielded at once."""
-        if (final := self._yielded.pick(chunk)) is not None:
-            self.results.add(final)
+        if isinstance(chunk, FailedChunk) and chunk.status is OutcomeStatus.NOT_SENT:
+            self._reasons |= dict.fromkeys(chunk.indices, chunk.error)
+        final = chunk
+        if not {*chunk.statuses} <= _FINAL_CODES:
+            final = ListedOutcomes(tuple(one for one in chunk.outcomes() if one.status in _FINAL))
+        self._add_final(final)
+
+    def _add_final(self, block: "ChunkResult", *, again: bool = False) -> None:
+        """Add outcomes that do not change any more."""
+        if block.indices and self._span is not None:
+            for index in block.indices:
+                self._yielded[index - self._span.start] = 1
+            self.results.add(block, known=again)
         self.changed.set()
+
+    async def _yield(self, block: "ChunkResult", *, again: bool = False) -> None:
+        self._add_final(block, again=again)
+        most = self._policy.concurrency
+        while self.streamed and len(self.results.finished) >= most and not self._is_leaving:
+            if is_cancelled():
+                raise asyncio.CancelledError  # perhaps no caller is left to take what is settled
+            await self.change()
 
     async def _yield_left(self) -> None:
         """Yield what was not yielded so far, as it stands in the journal."""
         with contextlib.suppress(LeaseLostError):  # `_lose` was called
             await self._renewed(self._lease.confirm)
-        for first, last in self._yielded.gaps(_ROWS_AT_ONCE):
+        reason = self.gate.stop_reason or "the job ended before"
+        default = NotSentError(f"nothing was sent: {reason}")
+        # What a stream still held is not yielded once it is left.
+        is_whole = self._collection is not None or not self._is_leaving
+
+        def why_unsent(row: "Row") -> GatewayError | None:
+            return self._reasons.get(row.index, default) if row.state is JobState.NEW else None
+
+        for first, last in self._gaps():
             rows = [row async for page in self._rows(tuple(JobState), first, last) for row in page]
-            for block in self._yielded.left(
-                rows,
-                ours=lambda: self._lost is None,
-                # What a stream still held is not yielded once it is left.
-                unsent=self._collection is not None or not self._is_leaving,
-                reason=self.gate.stop_reason,
-            ):
-                await self._yield(block)
-
-    async def _yield(self, block: "ChunkResult", *, again: bool = False) -> None:
-        if not block.indices:
-            return
-        self._yielded.note(block)
-        self.results.add(block, known=again)
-        self.changed.set()
-        while self._is_piled_up:
-            if is_cancelled():
-                raise asyncio.CancelledError  # perhaps no caller is left to take what is settled
-            await self.change()
-
-    @property
-    def _is_piled_up(self) -> bool:
-        full = len(self.results.finished) >= self._policy.concurrency
-        return self.streamed and full and not self._is_leaving
+            left = [row for row in rows if not self._has(row.index)]
+            for error, alike in groupby(left, key=why_unsent):
+                group = list(alike)
+                block: ChunkResult = StoredChunk(group)
+                if error is not None:
+                    chunk = Chunk([row.index for row in group], [row.order for row in group])
+                    block = chunk.failed(error, OutcomeStatus.NOT_SENT)
+                if self._lost is not None:  # asked anew each time: a caller may take its time
+                    block = ListedOutcomes(tuple(map(_not_ours, block.outcomes())))
+                if is_whole or error is None:
+                    await self._yield(block)
 
     # The lease
 
@@ -567,25 +593,27 @@ class JobRunner(BatchRunner):
 
     async def _aside(self, work: "Coroutine[Any, Any, T]") -> T | None:
         """Do what sends nothing, until the job is left or its time is over; then return None."""
-        loop = asyncio.get_running_loop()
-        task = self._aside_task = loop.create_task(work)
-        seconds = self.gate.deadline - loop.time()
         if self._is_leaving:
-            task.cancel()
+            work.close()
+            return None
+        deadline = None if math.isinf(self.gate.deadline) else self.gate.deadline
+        limit = self._limit = asyncio.timeout_at(deadline)
         try:
-            await asyncio.wait({task}, timeout=None if math.isinf(seconds) else max(0, seconds))
-        finally:  # also where the event loop ends, and cancels everything at once
-            task.cancel()
-            await asyncio.wait({task})
-            self._aside_task = None
-        return None if task.cancelled() else task.result()
+            async with limit:
+                return await work
+        except TimeoutError:
+            if limit.expired():
+                return None
+            raise
+        finally:
+            self._limit = None
 
 
 # The orders that are new
 
 
 class NewOrders(Source):
-    """The orders of a job that are new and were not yielded yet, read a page ahead.
+    """The orders of a job that are new, read a page ahead.
 
     Whole chunks are handed over together, as far as they fit: what is written of a chunk as a whole
     is one row.
@@ -593,92 +621,55 @@ class NewOrders(Source):
     Args:
         lease: Under which they are read.
         given: All orders of the job, as they were handed in; None where only the journal has them.
-        has: Says which orders were yielded.
     """
 
     is_stored = True
 
-    def __init__(
-        self,
-        lease: "Lease",
-        given: "Sequence[object] | None",
-        has: "Callable[[int], bool]",
-    ) -> None:
+    def __init__(self, lease: "Lease", given: "Sequence[object] | None") -> None:
         self.raised: BaseException | None = None
         self._lease = lease
         self._given = given
-        self._has = has
         self._last = -1
-        self._timer: asyncio.TimerHandle | None = None
         self._page: deque[Group] = deque()
         self._ahead: asyncio.Task[list[Group]] | None = None
 
-    async def pull(self, most: int) -> "Group":
+    async def pull(self, most: int) -> "tuple[Sequence[int], Sequence[Any]]":
         """Return the next orders, as many chunks as are at hand and fit."""
-        indices: list[int] = []
-        orders: list[Any] = []
-        while not self._page:
-            if not await self._turn():
-                return indices, orders
-        room = most
-        while self._page and room:
-            positions, found = self._page.popleft()
-            if len(positions) > room:
-                if room == most:  # a smaller `chunk_size` than the job was submitted with
-                    indices += positions[:room]
-                    orders += found[:room]
-                    positions, found = positions[room:], found[room:]
-                self._page.appendleft((positions, found))
-                break
-            indices += positions
-            orders += found
-            room -= len(positions)
-        return indices, orders
-
-    async def _turn(self) -> bool:
-        """Take the next page, and return whether there was one.
-
-        The one behind it is read once what was taken has been recorded and sent.
-        """
-        page = await self._reading()
-        self._ahead = None
-        if not page:
-            self.ended = True
-            return False
-        self._last = page[-1][0][-1]
-        self._timer = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._reading)
-        self._page.extend(filter(None, map(self._left, page)))
-        return True
-
-    def _left(self, group: "Group") -> "Group | None":
-        """Return what of a chunk was not yielded yet."""
-        positions, orders = group
-        if not any(map(self._has, positions)):
-            return group
-        left = [(p, o) for p, o in zip(positions, orders, strict=True) if not self._has(p)]
-        return ([p for p, _ in left], [o for _, o in left]) if left else None
+        if not self._page:
+            self._page.extend(await self._reading())
+            self._ahead = None
+            if not self._page:
+                self.ended = True
+                return (), ()
+            self._last = self._page[-1][-1][0]
+        pulled: Group = []
+        while self._page and len(pulled) + len(self._page[0]) <= most:
+            pulled += self._page.popleft()
+        if not pulled:  # a smaller `chunk_size` than the job was submitted with
+            pulled, self._page[0] = self._page[0][:most], self._page[0][most:]
+        if len(self._page) <= _LEFT_WHEN_READ:
+            self._reading()
+        return [index for index, _ in pulled], [order for _, order in pulled]
 
     def _reading(self) -> "asyncio.Task[list[Group]]":
         """Begin to read the next page, if that was not begun."""
-        if self._timer is not None:
-            self._timer.cancel()
         if self._ahead is None:
             self._ahead = asyncio.ensure_future(self._read())
         return self._ahead
 
     async def _read(self) -> "list[Group]":
         given, after = self._given, self._last
-        page = await self._lease.read(
-            lambda orders: orders.new(after=after, limit=_READ_AHEAD, orders=given is None)
-        )
-        return (
-            page if given is None else [(found, [given[at] for at in found]) for found, _ in page]
-        )
+
+        def read(orders: Orders) -> "list[Group]":
+            page = orders.new(after=after, limit=_READ_AHEAD)
+            if given is not None:
+                return [[(index, given[index]) for index in found] for found in page]
+            return [list(zip(found, orders.at(found), strict=True)) for found in page]
+
+        return await self._lease.read(read)
 
     async def aclose(self) -> None:
         """End what is being read; the lease is ended elsewhere."""
-        if self._timer is not None:
-            self._timer.cancel()
         if self._ahead is not None:
             self._ahead.cancel()
             (page,) = await asyncio.gather(self._ahead, return_exceptions=True)
@@ -689,8 +680,9 @@ class NewOrders(Source):
 # Recovery
 
 
-def _for_a_person(operation: "Operation", row: "Row") -> Known:
+def _for_a_person(row: "Row") -> Known:
     """Hold an unknown order that no look-up shows: a payout, or a review."""
+    operation = row.operation
     name = getattr(row.order, operation.identity_field)
     return Known(
         JobState.HELD,
@@ -731,103 +723,6 @@ def _found(outcome: "Outcome[Any, Any]", *, hold: bool, resend: bool) -> Known |
         said=getattr(error, "text", ""),
         proof=NOT_DONE if is_absent and not again else "",
     )
-
-
-# What is yielded
-
-
-class Yielded:
-    """Which orders of a job were yielded.
-
-    Args:
-        span: From the first position to the last.
-        total: How many of the orders there are ours.
-    """
-
-    def __init__(self, span: range, total: int) -> None:
-        self._flags = bytearray(len(span))
-        self._first = span.start
-        self._total = total
-        self._unsent: list[tuple[Sequence[int], GatewayError]] = []
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every order was yielded."""
-        return self._flags.count(1) == self._total
-
-    def has(self, index: int) -> bool:
-        """Say whether an order was yielded."""
-        return bool(self._flags[index - self._first])
-
-    def note(self, block: "ChunkResult") -> None:
-        """Note that a block is yielded."""
-        for index in block.indices:
-            self._flags[index - self._first] = 1
-
-    def pick(self, block: "ChunkResult") -> "ChunkResult | None":
-        """Return what of a block is yielded at once, and remember why the rest was not sent."""
-        if isinstance(block, FailedChunk) and block.status is OutcomeStatus.NOT_SENT:
-            self._unsent.append((block.indices, block.error))
-        final: ChunkResult = block
-        if not {*block.statuses} <= _FINAL_CODES:
-            final = ListedOutcomes(tuple(o for o in block.outcomes() if o.status in _FINAL))
-        self.note(final)
-        return final if final.indices else None
-
-    def gaps(self, most: int) -> "Iterator[tuple[int, int]]":
-        """Yield first and last position of stretches that hold orders not yielded yet."""
-        first = -1 if self.is_whole else self._flags.find(0)
-        while first >= 0:
-            last = min(first + most, len(self._flags)) - 1
-            yield self._first + first, self._first + last
-            first = self._flags.find(0, last + 1)
-
-    def left(
-        self,
-        rows: "Sequence[Row]",
-        *,
-        ours: "Callable[[], bool]",
-        unsent: bool,
-        reason: str | None,
-    ) -> "Iterator[ChunkResult]":
-        """Yield what is yielded at the end of orders that were not yielded yet.
-
-        Args:
-            rows: The orders, as they stand in the journal.
-            ours: Says whether the lease is ours still; asked anew before each block, since a
-                caller may take its time with them.
-            unsent: Whether those that were not sent are yielded, too.
-            reason: Why nothing more was sent, if something was the reason.
-        """
-        rows = [row for row in rows if not self.has(row.index)]
-        default = NotSentError(f"nothing was sent: {reason or 'the job ended before'}")
-        reasons = {
-            index: error
-            for indices, error in self._unsent
-            if rows and indices[0] <= rows[-1].index and indices[-1] >= rows[0].index
-            for index in indices
-        }
-        alike: dict[GatewayError | None, list[Row]] = {None: []}
-        for row in rows:
-            if row.state is not JobState.NEW:
-                alike[None].append(row)
-            elif unsent:
-                alike.setdefault(reasons.get(row.index, default), []).append(row)
-        for error, group in alike.items():
-            block: ChunkResult = StoredChunk(group)
-            if error is not None:
-                block = Chunk([row.index for row in group], [row.order for row in group]).failed(
-                    error, OutcomeStatus.NOT_SENT
-                )
-            yield block if ours() else ListedOutcomes(tuple(map(_not_ours, block.outcomes())))
-
-    def unread(self, orders: "Sequence[Any]", most: int) -> "Iterator[ChunkResult]":
-        """Yield the orders that were not yielded, as unknown: the journal could not be read."""
-        error = OutcomeUnknownError(_NOT_READ)
-        for first, last in self.gaps(most):
-            indices = [index for index in range(first, last + 1) if not self.has(index)]
-            chunk = Chunk(indices, [orders[index] for index in indices])
-            yield chunk.failed(error, OutcomeStatus.UNKNOWN)
 
 
 def _not_ours(outcome: "Outcome[Any, Any]") -> "Outcome[Any, Any]":

@@ -113,7 +113,7 @@ class IntentRecorder:
             order is to be sent.
         """
         names = {order.transaction_id}
-        rows = await self.lease.read(lambda orders: orders.of(names, tuple(JobState)))
+        rows = await self.lease.read(lambda orders: orders.of(names))
         if any(row.index == index and row.known.proof == BY_OPERATOR for row in rows):
             return None
         beside = [row for row in rows if row.index != index]
@@ -220,11 +220,6 @@ class Intent:
             judgement = judgement or result.judgement()
             references = _references(operation.reference_field, judgement.items)
             is_keyed = operation.kind is OperationClass.KEYED
-            if not is_keyed and {s for s, _ in judgement.verdicts} == {OutcomeStatus.SUCCEEDED}:
-                return self._recorder.lease.change(
-                    _OUTCOMES,
-                    lambda orders: orders.succeed(request, indices, references, ended_at=ended_at),
-                )
             verdicts = zip(indices, judgement.verdicts, references, strict=True)
             found = {index: _known(*verdict, reference) for index, verdict, reference in verdicts}
             if is_keyed and (items := judgement.items[0]):

@@ -14,7 +14,7 @@ Read it from the caller down to the tables:
 """
 
 from gateway_async.journal.journal import Job, Journal
-from gateway_async.journal.rows import JobHead, JobStatus, SliceStatus
+from gateway_async.journal.rows import JobStatus, SliceStatus
 from gateway_async.journal.states import JobState
 
-__all__ = ["Job", "JobHead", "JobState", "JobStatus", "Journal", "SliceStatus"]
+__all__ = ["Job", "JobState", "JobStatus", "Journal", "SliceStatus"]

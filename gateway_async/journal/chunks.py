@@ -4,8 +4,8 @@ Every change finds all of its orders, locked, in states that the table of transi
 nothing is changed. Who may change them is checked by `leases`, in the same transaction.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, groupby
+import struct
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -24,9 +24,7 @@ from gateway_async.journal.rows import (
     Row,
     codec_of,
     cut,
-    cut_all,
     lookup_key,
-    unpack_keys,
     written,
 )
 from gateway_async.journal.states import TRANSITIONS, JobState, Transition, sources
@@ -34,7 +32,7 @@ from gateway_async.models.values import describe
 from gateway_async.operations import OperationClass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from gateway_async.journal.database import Transaction
 
@@ -47,6 +45,7 @@ _LOCK_OF_PAYOUTS = 0x6761_706B_6579
 _MAY_BE_PAID = (JobState.INTENT, JobState.UNKNOWN, JobState.HELD, JobState.SUCCEEDED)
 _INTERRUPTED = "it was in flight when its process ended"
 _EARLIER = "earlier, "
+_FOUND = ("code", "text", "said", "reference", "proof")
 
 # The chunks that hold the positions from `start` to `last`, found by the key.
 _CHUNKS = f"""
@@ -126,46 +125,39 @@ class Orders:
         """Return rows in some states, by position, from behind a position up to a last one."""
         picked: list[tuple[int, Known]] = []
         for chunk in self._scan(states, after + 1, last):
-            picked += chunk.in_states(states, after + 1)
+            picked += [each for each in chunk.in_states(states, after + 1) if each[0] <= last]
             if len(picked) >= limit:
                 break
-        return self._rows([each for each in picked[:limit] if each[0] <= last])
+        return self._rows(picked[:limit])
 
-    def new(
-        self, *, after: int, limit: int, orders: bool
-    ) -> list[tuple[Sequence[int], Sequence[Any]]]:
-        """Return the positions of new orders, and the orders, chunk by chunk.
+    def new(self, *, after: int, limit: int) -> list[list[int]]:
+        """Return the positions of new orders behind a position, chunk by chunk.
 
-        Args:
-            after: Behind which position to begin.
-            limit: After how many orders no further chunk is begun.
-            orders: Whether the orders are read, too; else there are only positions.
+        After so many orders, no further chunk is begun.
         """
-        groups: list[list[int]] = []
-        count = 0
+        found: list[list[int]] = []
         for chunk in self._scan((JobState.NEW,), after + 1):
-            if found := [at for at, _ in chunk.in_states((JobState.NEW,), after + 1)]:
-                groups.append(found)
-                count += len(found)
-            if count >= limit:
+            positions = [at for at, _ in chunk.in_states((JobState.NEW,), after + 1)]
+            found += [positions] if positions else []
+            limit -= len(positions)
+            if limit <= 0:
                 break
-        read = iter(self._orders([*chain(*groups)]) if orders else ())
-        return [(found, [next(read) for _ in found] if orders else ()) for found in groups]
+        return found
 
-    def of(self, identities: "Collection[str]", states: "Collection[JobState]") -> list[Row]:
-        """Return rows of these transactions, or `request_id`s, in these states, of all slices."""
+    def of(self, identities: "Collection[str]") -> list[Row]:
+        """Return the rows of these transactions, or `request_id`s, of all slices."""
         asked, identity = frozenset(identities), self._codec()[0].identity
         wanted = {lookup_key(each) for each in asked}
         positions: list[int] = []
         last = -1
         while found := self._run(_KEYS, after=last).fetchall():
             for first, packed in found:
-                keys = unpack_keys(packed)
+                keys = struct.unpack(f"<{len(packed) // 4}I", packed)
                 if not wanted.isdisjoint(keys):
                     positions += (at for at, key in enumerate(keys, first) if key in wanted)
             last = found[-1][0]
         rows = self._rows(list(_known_at(self._chunks_at(positions), positions).items()))
-        return [row for row in rows if row.state in states and identity(row.order) in asked]
+        return [row for row in rows if identity(row.order) in asked]
 
     def witness(self) -> Row | None:
         """Return a row of any slice that succeeded and has a reference; None if none is found."""
@@ -179,6 +171,19 @@ class Orders:
     def has_any(self, states: "Collection[JobState]") -> bool:
         """Return whether there are orders in these states."""
         return any(chunk.in_states(states, 0) for chunk in self._scan(states))
+
+    def at(self, positions: "Sequence[int]") -> list[Any]:
+        """Return the orders at some positions."""
+        if not positions:
+            return []
+        codec, name = self._codec()
+        starts = list(dict.fromkeys(position - position % BLOCK for position in positions))
+        blocks = {
+            start: codec.decode(bodies, name)
+            for first, last in _runs(starts, BLOCK)
+            for start, bodies in self._run(_ORDERS, start=first, last=last)
+        }
+        return [blocks[position - position % BLOCK][position % BLOCK] for position in positions]
 
     def blocks(self, first: int, last: int) -> list[str]:
         """Return the blocks of orders from one position to another, as they are stored."""
@@ -206,8 +211,7 @@ class Orders:
         else:
             codec.check(order)
             identity, shown = codec.identity(order), f"equal to {describe(order)}"
-        alike = self.of({identity}, frozenset(JobState))
-        found = [row.index for row in alike if is_key or row.order == order]
+        found = [row.index for row in self.of({identity}) if is_key or row.order == order]
         if not found:
             raise JournalError(f"job {job!r} has no order {shown}", job=job)
         if len(found) > 1:
@@ -218,17 +222,20 @@ class Orders:
             )
         return found[0]
 
+    def slices(self, positions: "Sequence[int]") -> list[int]:
+        """Return the slices that orders are in; that never changes."""
+        return sorted({chunk.slice for chunk in self._chunks_at(positions)})
+
     def _scan(
         self, states: "Collection[JobState]", start: int = 0, last: int = ANYWHERE
     ) -> "Iterator[ChunkState]":
         """Yield the chunks from a position on that may have orders in these states."""
         given = {"slice": self.slice_number, "states": f",{','.join(states)},", "last": last}
-        is_over = False
-        while not is_over:
-            rows = self._run(_IN_STATES, **given, start=start).fetchall()
+        while rows := self._run(_IN_STATES, **given, start=start).fetchall():
             yield from map(ChunkState.read, rows)
-            is_over = len(rows) < _CHUNKS_AT_ONCE
-            start = start if is_over else rows[-1][2] + 1
+            if len(rows) < _CHUNKS_AT_ONCE:
+                break
+            start = rows[-1][2] + 1
 
     def _chunks_at(self, positions: "Sequence[int]", *, lock: bool = False) -> list[ChunkState]:
         """Return the chunks that hold these orders; locked, no other transaction changes them."""
@@ -242,24 +249,11 @@ class Orders:
         return chunks
 
     def _rows(self, picked: "Sequence[tuple[int, Known]]") -> list[Row]:
-        orders = self._orders([position for position, _ in picked])
+        orders = self.at([position for position, _ in picked])
         return [
             Row(index=position, order=order, known=known)
             for (position, known), order in zip(picked, orders, strict=True)
         ]
-
-    def _orders(self, positions: "Sequence[int]") -> list[Any]:
-        """Return the orders at some positions."""
-        if not positions:
-            return []
-        codec, name = self._codec()
-        starts = list(dict.fromkeys(position - position % BLOCK for position in positions))
-        blocks = {
-            start: codec.decode(bodies, name)
-            for first, last in _runs(starts, BLOCK)
-            for start, bodies in self._run(_ORDERS, start=first, last=last)
-        }
-        return [blocks[position - position % BLOCK][position % BLOCK] for position in positions]
 
     def _codec(self) -> tuple[OrderCodec, str]:
         name, operation = self._run(_JOB).fetchone()
@@ -316,15 +310,14 @@ class Orders:
         """
         if once and (held := self._hold_paid(indices[0])):
             return held
-        if self._is_whole(_INTEND, indices, request=request, sent=sent):
-            return ""
 
         def change(known: Known, _: int) -> Known:
             # A person's decision to send an order holds until its request ends: see `withdraw`.
             proof = BY_OPERATOR if known.proof == BY_OPERATOR else ""
             return Known(JobState.INTENT, proof=proof, note=known.note, request=request, sent=sent)
 
-        self._change(Transition.INTEND, indices, change)
+        if not self._is_whole(_INTEND, indices, request=request, sent=sent):
+            self._change(Transition.INTEND, indices, change)
         return ""
 
     def withdraw(self, request: int, indices: "Sequence[int]") -> None:
@@ -335,89 +328,38 @@ class Orders:
 
         self._change(Transition.WITHDRAW, indices, change, request)
 
-    def succeed(
-        self,
-        request: int,
-        indices: "Sequence[int]",
-        references: "Sequence[str]",
-        *,
-        ended_at: float,
-    ) -> None:
-        """Record that orders in flight succeeded: `settle`, for the usual case.
-
-        Args:
-            request: The number of their request.
-            indices: Their positions, ascending.
-            references: The gateway's reference of each, or "".
-            ended_at: When the request ended, in seconds since the epoch.
-        """
-        references = cut_all(references)
-        given = {"request": request, "ended_at": ended_at, "listed": written(references)}
-        if not self._is_whole(_SUCCEED, indices, **given):
-            found = {
-                index: Known(JobState.SUCCEEDED, reference=reference)
-                for index, reference in zip(indices, references, strict=True)
-            }
-            self.settle(request, found, ended_at=ended_at)
-
     def settle(self, request: int, found: "Mapping[int, Known]", *, ended_at: float) -> None:
         """Record the outcomes of orders in flight: succeeded, declined or unknown.
 
         Args:
-            request: The number of their request; it may be settled in parts.
-            found: What is known of each, by position.
+            request: The number of their request.
+            found: What is known of each, by ascending position.
             ended_at: When the request ended, in seconds since the epoch.
         """
+        known = found.values()
+        if all(each.state == JobState.SUCCEEDED and not each.item for each in known):
+            listed = written([cut(each.reference) for each in known])
+            given = {"request": request, "ended_at": ended_at, "listed": listed}
+            if self._is_whole(_SUCCEED, list(found), **given):
+                return
         self._put(Transition.SETTLE, found, request, ended_at)
 
     def hold(self, found: "Mapping[int, Known]") -> None:
         """Record that new orders are not sent before a person decides."""
         self._put(Transition.HOLD, found)
 
-    def _put(
-        self,
-        transition: Transition,
-        found: "Mapping[int, Known]",
-        request: int | None = None,
-        ended_at: float | None = None,
-    ) -> None:
-        """Record what was found out about orders, by position: state, texts and proof of each."""
-
-        def change(known: Known, index: int) -> Known:
-            new = found[index]
-            return known._replace(
-                state=new.state,
-                code=cut(new.code),
-                text=cut(new.text),
-                said=cut(new.said),
-                reference=cut(new.reference),
-                proof=cut(new.proof),
-                item=new.item or known.item,
-                ended_at=known.ended_at if ended_at is None else ended_at,
-            )
-
-        self._change(transition, sorted(found), change, request)
-
-    def recover(
-        self, found: "Mapping[int, Known]", *, beside: "Mapping[int, JobState] | None" = None
-    ) -> bool:
+    def recover(self, found: "Mapping[int, Known]", seen: "Mapping[int, JobState]") -> bool:
         """Record what was found out about unknown orders, all of it or nothing.
 
         Args:
             found: What was found out, by position.
-            beside: The states in which other orders must still be, by position, since what was
-                found out rests on them.
+            seen: The states in which these orders, and others that it rests on, were before that.
 
         Returns:
-            Whether they were still unknown, and those beside in their states; an operator may
-            have decided.
+            Whether they are in those states still; an operator may have decided.
         """
-        for each in found.values():
-            sources(Transition.RECOVER, JobState(each.state))
-        expected = {**(beside or {}), **dict.fromkeys(found, JobState.UNKNOWN)}
-        chunks = self._chunks_at(sorted(expected), lock=True)
-        states = {at: known.state for at, known in _known_at(chunks, expected).items()}
-        if states != expected:
+        chunks = self._chunks_at(sorted(seen), lock=True)
+        if {at: known.state for at, known in _known_at(chunks, seen).items()} != dict(seen):
             return False
         self._put(Transition.RECOVER, found)
         return True
@@ -446,16 +388,29 @@ class Orders:
         """Change orders as a person decided; `change` refuses what is not in doubt."""
         self._write(self._chunks_at(positions, lock=True), positions, change)
 
-    def slices(self, positions: "Sequence[int]") -> list[int]:
-        """Return the slices that orders are in; that never changes."""
-        return sorted({chunk.slice for chunk in self._chunks_at(positions)})
-
     def _is_whole(self, statement: str, indices: "Sequence[int]", **given: object) -> bool:
         """Change the orders in one statement, where they are a chunk; return whether they were."""
-        if not indices or len(indices) != indices[-1] - indices[0] + 1:
+        if len(indices) != indices[-1] - indices[0] + 1:
             return False
         edges = {"slice": self.slice_number, "first": indices[0], "last": indices[-1]}
         return bool(self._run(statement, **edges, **given).rowcount == 1)
+
+    def _put(
+        self,
+        transition: Transition,
+        found: "Mapping[int, Known]",
+        request: int | None = None,
+        ended_at: float | None = None,
+    ) -> None:
+        """Record what was found out about orders, by position: state, texts and proof of each."""
+
+        def change(known: Known, index: int) -> Known:
+            new = found[index]
+            texts: dict[str, Any] = {name: cut(getattr(new, name)) for name in _FOUND}
+            item, ended = new.item or known.item, known.ended_at if ended_at is None else ended_at
+            return known._replace(state=new.state, item=item, ended_at=ended, **texts)
+
+        self._change(transition, sorted(found), change, request)
 
     def _change(
         self,

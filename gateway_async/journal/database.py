@@ -208,7 +208,7 @@ class Database:
             made = Transaction(self._driver, self._engine)
             values = [task.operation(made) for task in group]
             may_repeat = False
-            self._driver.commit()
+            self._commit()
         except Exception as error:  # noqa: BLE001  # each is handed to its caller
             is_lost = getattr(self._driver, "broken", False)  # by a server that ends what idles
             self._disconnect()  # which rolls back
@@ -216,6 +216,9 @@ class Database:
                 return []
             return [self._failure(task.what, error) for task in group]
         return values
+
+    def _commit(self) -> None:
+        self._driver.commit()
 
     def _disconnect(self) -> None:
         driver, self._driver = self._driver, None

@@ -6,6 +6,7 @@ thread that a journal owns; nothing of a database is imported before a journal i
 
 import asyncio
 import functools
+import uuid
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import attrs
@@ -13,6 +14,7 @@ import orjson
 
 from gateway_async.errors import (
     ConfigurationError,
+    JobNotFoundError,
     JournalError,
     hide_given,
 )
@@ -23,7 +25,7 @@ from gateway_async.journal.leases import Lease
 from gateway_async.journal.location import locate
 from gateway_async.journal.rows import (
     BY_OPERATOR,
-    JobHead,
+    SUBJECT,
     JobRow,
     JobStatus,
     Known,
@@ -51,8 +53,7 @@ T = TypeVar("T")
 _EXTRA = frozenset({"alembic", "sqlalchemy", "psycopg", "psycopg_binary", "psycopg_c"})
 _PAGE = 1000
 _LONGEST_NAME = 200
-# More than any database's column of their numbers holds.
-_SLICES_AT_MOST = 2**31
+_MOST_SLICES = 2**31 - 1
 _LONGEST_LEASE_SECONDS = 86_400
 
 _DECISIONS = {
@@ -176,7 +177,7 @@ class Journal:
 
     async def jobs(self) -> list[JobStatus]:
         """Return every job, the oldest first."""
-        return await self.database.run("cannot read the jobs", read_statuses)
+        return await self.database.run("cannot read the jobs", _statuses)
 
     async def status(self, name: str) -> JobStatus:
         """Return how far a job has come.
@@ -184,7 +185,7 @@ class Journal:
         Raises:
             JobNotFoundError: If there is no job of this name.
         """
-        (status,) = await self._read(name, lambda tx, job: read_statuses(tx, job.id, job.id))
+        (status,) = await self.job(name).read(lambda tx, job: _statuses(tx, job.id, job.id))
         return status
 
     async def slices(self, name: str) -> "list[SliceStatus]":
@@ -193,7 +194,7 @@ class Journal:
         Raises:
             JobNotFoundError: If there is no job of this name.
         """
-        return await self._read(name, lambda tx, job: leases.read_slices(tx, job.id))
+        return await self.job(name).read(lambda tx, job: _slices(tx, job.id, 1, _MOST_SLICES))
 
     async def outcomes(self, name: str) -> "AsyncIterator[Outcome[Any, Any]]":
         """Yield the outcome of each order of a job, in the order of the input.
@@ -213,18 +214,9 @@ class Journal:
         Raises:
             JobNotFoundError: If there is no job of this name.
         """
-        states = frozenset(JobState)
-        return await self._read(
-            name, lambda tx, job: Orders(tx, job.id).rows(states, after=after, limit=limit)
+        return await self.job(name).read(
+            lambda tx, job: Orders(tx, job.id).rows(tuple(JobState), after=after, limit=limit)
         )
-
-    def _read(
-        self, name: str, operation: "Callable[[Transaction, JobRow], T]"
-    ) -> "asyncio.Future[T]":
-        """Read something of a job that is there."""
-        name = self.job(name).name
-        what = f"cannot read job {name!r}"
-        return self.database.run(what, lambda tx: operation(tx, leases.find_job(tx, name)))
 
     async def resolve(
         self, name: str, order: object, status: OutcomeStatus | str, note: str
@@ -265,15 +257,25 @@ class Journal:
         """Return slices that no process has and that are due, job and number.
 
         They are not returned again for so many seconds, to any process.
+
+        Args:
+            whose: Whose jobs: `merchant_id`, `account_id` and gateway.
+            seconds: For how long.
+            most: How many at most.
         """
-        what = "cannot find slices that wait"
-        return await self.database.run(what, lambda tx: leases.claim_due(tx, whose, seconds, most))
+        names = ("merchant_id", "account_id", "gateway")
+        given = dict(zip(names, map(storable, whose), strict=True))
+
+        def claim(transaction: "Transaction") -> list[tuple[str, int]]:
+            found = transaction.run(_DUE, **given, most=most).fetchall()
+            _postpone(transaction, found, seconds)
+            return [(name, number) for name, number in found]
+
+        return await self.database.run("cannot find slices that wait", claim)
 
     async def postpone(self, slices: "Sequence[tuple[str, int]]", seconds: float) -> None:
         """Let slices, job and number, be due in so long."""
-        await self.database.run(
-            "cannot postpone slices", lambda tx: leases.postpone(tx, slices, seconds)
-        )
+        await self.database.run("cannot postpone slices", lambda tx: _postpone(tx, slices, seconds))
 
 
 @attrs.frozen(kw_only=True)
@@ -337,13 +339,18 @@ class Job:
         )
         return await submission.carry_out(pages)
 
-    async def head(self) -> JobHead:
+    def read(self, operation: "Callable[[Transaction, JobRow], T]") -> "asyncio.Future[T]":
+        """Read something of the job; it raises `JobNotFoundError` if there is no such job."""
+        what, name = f"cannot read job {self.name!r}", self.name
+        return self.journal.database.run(what, lambda tx: operation(tx, leases.find_job(tx, name)))
+
+    async def head(self) -> JobRow:
         """Return what the job is.
 
         Raises:
             JobNotFoundError: If there is no such job.
         """
-        return await self.journal._read(self.name, lambda _, job: JobHead(**job.head()))  # noqa: SLF001  # its own
+        return await self.read(lambda _, job: job)
 
     async def slice(self, slice_number: int) -> SliceStatus:
         """Return how far a slice of the job has come.
@@ -353,11 +360,9 @@ class Job:
             JobNotFoundError: If there is no such job, or no such slice.
         """
         number = self._numbered(slice_number)
-        found = await self.journal._read(  # noqa: SLF001  # its own
-            self.name, lambda tx, job: leases.read_slices(tx, job.id, number, number)
-        )
+        found = await self.read(lambda tx, job: _slices(tx, job.id, number, number))
         if not found:
-            raise leases.no_slice(self.name, number)
+            raise JobNotFoundError(f"job {self.name!r} has no slice {number}", job=self.name)
         return found[0]
 
     async def take(self, owner: str, slice_number: int = 0, *, gateway: str = "") -> Lease:
@@ -377,26 +382,19 @@ class Job:
             JobBusyError: If another process has it.
             JournalError: If not all of its orders were submitted.
         """
-        database, seconds = self.journal.database, self.journal.lease_seconds
-        number, asked_at = self._numbered(slice_number), leases.read_clocks()
+        database, seconds, asked_at = (
+            self.journal.database,
+            self.journal.lease_seconds,
+            leases.read_clocks(),
+        )
+        key = leases.LeaseKey(self.name, 0, self._numbered(slice_number), f"{owner} {uuid.uuid4()}")
         what = f"cannot take job {self.name!r}"
-        taken: list[leases.LeaseKey] = []
-
-        def take(transaction: "Transaction") -> leases.LeaseKey:
-            taken.clear()  # of an attempt that was rolled back
-            given = (self.name, number, owner, seconds, gateway)
-            taken.append(leases.take_job(transaction, *given))
-            return taken[0]
-
-        def give_back(transaction: "Transaction") -> None:
-            for key in taken:
-                leases.release_of(transaction, key.job_id, number, owner)
-
         try:
-            return Lease(database, await database.run(what, take), seconds, asked_at)
+            key = await database.run(what, lambda tx: leases.take_job(tx, key, seconds, gateway))
         except (asyncio.CancelledError, JournalError):  # it may have been taken, and has no owner
-            database.post(what, give_back)
+            database.post(what, lambda tx: leases.release(tx, key))
             raise
+        return Lease(database, key, seconds, asked_at)
 
     def _numbered(self, slice_number: object) -> int:
         """Return the number of a slice; a database would take a text for one, and we would not.
@@ -410,8 +408,8 @@ class Job:
                 f"slice_number: expected an int, got {slice_number!r} "
                 f"({type(slice_number).__name__})"
             )
-        if not 0 <= slice_number < _SLICES_AT_MOST:
-            raise leases.no_slice(self.name, slice_number)
+        if not 0 <= slice_number <= _MOST_SLICES:
+            raise JobNotFoundError(f"job {self.name!r} has no slice {slice_number}", job=self.name)
         return slice_number
 
 
@@ -430,9 +428,24 @@ SELECT job_id, state, exceptions, last - first + 1 FROM gateway_chunks
 WHERE exceptions <> '' AND job_id BETWEEN :lowest AND :highest"""
 
 
-def read_statuses(
-    transaction: "Transaction", lowest: int = 0, highest: int = 2**62
-) -> list[JobStatus]:
+_SLICES = """
+SELECT slice, first, last, total, finished, expires_at > NOW_SECONDS FROM gateway_slices
+WHERE job_id = :job AND slice BETWEEN :lowest AND :highest ORDER BY slice"""
+_DUE = """
+SELECT j.name, s.slice FROM gateway_slices s JOIN gateway_jobs j ON j.id = s.job_id
+WHERE NOT s.finished AND s.slice > 0 AND s.due_at <= NOW_SECONDS AND s.expires_at <= NOW_SECONDS
+AND j.merchant_id = :merchant_id AND j.account_id = :account_id AND j.gateway IN (:gateway, '')
+ORDER BY s.due_at, s.job_id, s.slice LIMIT :most
+FOR UPDATE OF s SKIP LOCKED"""
+_POSTPONE = """
+UPDATE gateway_slices SET due_at = NOW_SECONDS + :seconds
+WHERE slice = :slice AND job_id = (SELECT id FROM gateway_jobs WHERE name = :name)"""
+_OF_SLICE = "WHERE job_id = :job AND slice = :slice"
+_WAKE = f"UPDATE gateway_slices SET due_at = 0, tries = 0 {_OF_SLICE}"
+_OPEN = f"UPDATE gateway_slices SET due_at = 0, tries = 0, finished = FALSE {_OF_SLICE}"
+
+
+def _statuses(transaction: "Transaction", lowest: int = 0, highest: int = 2**62) -> list[JobStatus]:
     """Return how far jobs have come, the oldest first, by their numbers in the database."""
     edges = {"lowest": lowest, "highest": highest}
     jobs = transaction.run(_JOBS, **edges).fetchall()
@@ -446,13 +459,42 @@ def read_statuses(
         of_job[JobState(state)] += int(count)  # PostgreSQL adds decimals up
     return [
         JobStatus(
-            **JobRow(*row[:-1]).head(),
-            total=sum(counts[row[0]].values()),
-            counts=counts[row[0]],
-            is_running=bool(row[-1]),
+            **{name: getattr(job, name) for name in ("name", *SUBJECT)},
+            created_at=job.created,
+            imported=bool(job.imported),
+            is_cut=bool(job.slice_size),
+            total=sum(counts[job.id].values()),
+            counts=counts[job.id],
+            is_running=bool(is_running),
         )
-        for row in jobs
+        for *row, is_running in jobs
+        for job in [JobRow(*row)]
     ]
+
+
+def _slices(
+    transaction: "Transaction", job_id: int, lowest: int, highest: int
+) -> list[SliceStatus]:
+    """Return how far the slices of a job have come."""
+    found = transaction.run(_SLICES, job=job_id, lowest=lowest, highest=highest).fetchall()
+    return [
+        SliceStatus(
+            number=number,
+            first=first,
+            last=last,
+            total=total,
+            finished=bool(finished),
+            is_running=bool(is_running),
+        )
+        for number, first, last, total, finished, is_running in found
+    ]
+
+
+def _postpone(
+    transaction: "Transaction", slices: "Sequence[tuple[str, int]]", seconds: float
+) -> None:
+    for name, number in slices:
+        transaction.run(_POSTPONE, name=name, slice=number, seconds=seconds)
 
 
 def decide(
@@ -470,7 +512,8 @@ def decide(
     orders = Orders(transaction, job.id)
     positions = sorted({orders.find(each, job.total) for each in named})
     numbers = orders.slices(positions)
-    leases.lock_slices(transaction, job.id, numbers)  # before their orders, as a lease does
+    for number in numbers:  # before their orders, as a lease does
+        transaction.run(leases.LOCK, job=job.id, slice=number)
 
     def change(known: Known, position: int) -> Known:
         what = f"order {position} of job {name!r}"
@@ -495,7 +538,8 @@ def decide(
 
     orders.decide(positions, change)
     for number in numbers:
-        leases.wake_slice(transaction, job.id, number, reopen=state is JobState.NEW)
+        statement = _OPEN if state is JobState.NEW else _WAKE  # which opens no finished one
+        transaction.run(statement, job=job.id, slice=number)
 
 
 def _is_name(name: object) -> bool:

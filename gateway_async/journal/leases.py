@@ -21,20 +21,18 @@ from gateway_async.errors import (
     LeaseLostError,
 )
 from gateway_async.journal.chunks import Orders
-from gateway_async.journal.rows import JobRow, SliceStatus, storable
+from gateway_async.journal.rows import JobRow
 from gateway_async.journal.states import UNFINISHED
 from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from gateway_async.journal.database import Database, Transaction
 
 T = TypeVar("T")
 
-# The lease of a process that submits a job.
-IMPORT_SLICE = -1
 _MOST_DOUBLINGS = 6
 _TAKEN = "another process took it"
 
@@ -42,8 +40,9 @@ _OF_SLICE = "WHERE job_id = :job AND slice = :slice"
 _OURS = f"{_OF_SLICE} AND epoch = :epoch"
 _VERIFY = f"SELECT expires_at > NOW_SECONDS FROM gateway_slices {_OURS} FOR SHARE"
 _RENEW = f"UPDATE gateway_slices SET expires_at = NOW_SECONDS + :seconds {_OURS}"
-_RELEASE = f"UPDATE gateway_slices SET expires_at = 0 {_OURS}"
-_RELEASE_OF = f"UPDATE gateway_slices SET expires_at = 0 {_OF_SLICE} AND owner = :owner"
+_RELEASE = """
+UPDATE gateway_slices SET expires_at = 0 WHERE slice = :slice AND owner = :owner
+AND job_id = (SELECT id FROM gateway_jobs WHERE name = :name)"""
 _LOOK = f"""
 SELECT first, last, total, epoch, owner, expires_at - NOW_SECONDS FROM gateway_slices
 {_OF_SLICE} FOR UPDATE"""
@@ -54,25 +53,10 @@ UPDATE gateway_slices SET epoch = epoch + 1, owner = :owner, expires_at = NOW_SE
 due_at = NOW_SECONDS + :seconds, finished = FALSE {_OF_SLICE}"""
 _JOB = f"SELECT {', '.join(JobRow._fields)} FROM gateway_jobs WHERE name = :name"
 _ADOPT = "UPDATE gateway_jobs SET gateway = :gateway WHERE id = :job"
-_TRIES = f"SELECT tries FROM gateway_slices {_OF_SLICE} FOR UPDATE"
+LOCK = f"SELECT tries FROM gateway_slices {_OF_SLICE} FOR UPDATE"
 _FINISH = f"UPDATE gateway_slices SET finished = TRUE {_OF_SLICE}"
 _LEAVE = f"""
 UPDATE gateway_slices SET due_at = NOW_SECONDS + :seconds, tries = tries + 1 {_OF_SLICE}"""
-_POSTPONE = f"UPDATE gateway_slices SET due_at = NOW_SECONDS + :seconds {_OF_SLICE}"
-_POSTPONE_NAMED = """
-UPDATE gateway_slices SET due_at = NOW_SECONDS + :seconds
-WHERE slice = :slice AND job_id = (SELECT id FROM gateway_jobs WHERE name = :name)"""
-_WAKE = f"UPDATE gateway_slices SET due_at = 0, tries = 0 {_OF_SLICE}"
-_OPEN = f"UPDATE gateway_slices SET due_at = 0, tries = 0, finished = FALSE {_OF_SLICE}"
-_SLICES = """
-SELECT slice, first, last, total, finished, expires_at > NOW_SECONDS FROM gateway_slices
-WHERE job_id = :job AND slice BETWEEN :lowest AND :highest ORDER BY slice"""
-_DUE = """
-SELECT s.job_id, s.slice, j.name FROM gateway_slices s JOIN gateway_jobs j ON j.id = s.job_id
-WHERE NOT s.finished AND s.slice > 0 AND s.due_at <= NOW_SECONDS AND s.expires_at <= NOW_SECONDS
-AND j.merchant_id = :merchant_id AND j.account_id = :account_id AND j.gateway IN (:gateway, '')
-ORDER BY s.due_at, s.job_id, s.slice LIMIT :most
-FOR UPDATE OF s SKIP LOCKED"""
 
 
 def read_clocks() -> tuple[float, float]:
@@ -94,6 +78,7 @@ class LeaseKey:
         name: The name of the job.
         job_id: The job's number in the database.
         slice_number: Which slice of the job.
+        owner: Who took it; nobody else, and no other time.
         epoch: How often this lease was taken, by any process.
         first: The position of the first order that it is about.
         last: The position of the last; of a slice, not all between them need be its own.
@@ -103,14 +88,11 @@ class LeaseKey:
     name: str
     job_id: int
     slice_number: int = 0
+    owner: str = ""
     epoch: int = 0
     first: int = 0
     last: int = -1
     total: int = 0
-
-    def orders(self, transaction: "Transaction") -> Orders:
-        """Return the orders that it is about."""
-        return Orders(transaction, self.job_id, self.slice_number)
 
     @property
     def span(self) -> range:
@@ -118,9 +100,48 @@ class LeaseKey:
         return range(self.first, self.last + 1)
 
     @property
-    def named(self) -> "dict[str, Any]":
-        """It as parameters of a statement."""
-        return {"job": self.job_id, "slice": self.slice_number, "epoch": self.epoch}
+    def place(self) -> "dict[str, Any]":
+        """The slice, as parameters of a statement."""
+        return {"job": self.job_id, "slice": self.slice_number}
+
+    def orders(self, transaction: "Transaction") -> Orders:
+        """Return the orders that it is about."""
+        return Orders(transaction, self.job_id, self.slice_number)
+
+    def verify(self, transaction: "Transaction", *, alive: bool = False) -> None:
+        """Make sure that the lease is still ours, until the transaction ends.
+
+        Args:
+            transaction: The transaction.
+            alive: Whether it must not have run out either.
+
+        Raises:
+            LeaseLostError: If it is not.
+        """
+        is_alive = transaction.leases.get(self)
+        if is_alive is None:
+            row = transaction.run(_VERIFY, **self.place, epoch=self.epoch).fetchone()
+            if row is None:
+                raise self._lost(_TAKEN)
+            is_alive = transaction.leases[self] = bool(row[0])
+        if alive and not is_alive:
+            raise self._lost("it ran out")
+
+    def renew(self, transaction: "Transaction", seconds: float) -> None:
+        """Let the lease run for so long from now.
+
+        Raises:
+            LeaseLostError: If it is no longer ours.
+        """
+        transaction.leases.clear()
+        named = {**self.place, "epoch": self.epoch}
+        if transaction.run(_RENEW, **named, seconds=seconds).rowcount != 1:
+            raise self._lost(_TAKEN)
+
+    def _lost(self, reason: str) -> LeaseLostError:
+        return LeaseLostError(
+            f"the lease on job {self.name!r} is lost: {reason}; nothing was changed", job=self.name
+        )
 
 
 class Lease:
@@ -176,7 +197,7 @@ class Lease:
             LeaseLostError: If another process took it.
         """
         asked_at = read_clocks()
-        await self._run("keep the lease", lambda tx: renew(tx, self.key, self._seconds))
+        await self._run("keep the lease", lambda tx: self.key.renew(tx, self._seconds))
         self._runs_from = max(self._runs_from, asked_at)
 
     async def confirm(self) -> None:
@@ -185,31 +206,33 @@ class Lease:
         Raises:
             LeaseLostError: If another process took it.
         """
-        await self._run("keep the lease", lambda tx: verify(tx, self.key))
+        await self._run("keep the lease", self.key.verify)
 
     async def release(self) -> None:
         """End it, if it is ours still."""
-
-        def release(transaction: "Transaction") -> None:
-            transaction.leases.clear()
-            transaction.run(_RELEASE, **self.key.named)
-
-        await self._run("release the lease", release)
+        await self._run("release the lease", lambda tx: release(tx, self.key))
         self._is_lost = True
 
-    async def finish(self) -> bool:
+    async def finish(self) -> None:
         """Note that the slice is finished, if no run has anything more to do in it.
 
         Otherwise it is due again once the time of a lease has passed, or longer after each run.
 
-        Returns:
-            Whether it is.
-
         Raises:
             LeaseLostError: If another process took the lease.
         """
-        seconds = self._seconds
-        return await self._run("finish the slice", lambda tx: finish_slice(tx, self.key, seconds))
+
+        def finish(transaction: "Transaction") -> None:
+            self.key.verify(transaction)
+            # Locked before it is looked at: an operator may decide at this very moment.
+            (tries,) = transaction.run(LOCK, **self.key.place).fetchone()
+            if self.key.orders(transaction).has_any(UNFINISHED):
+                seconds = self._seconds * 2 ** min(tries, _MOST_DOUBLINGS)
+                transaction.run(_LEAVE, **self.key.place, seconds=seconds)
+            else:
+                transaction.run(_FINISH, **self.key.place)
+
+        await self._run("finish the slice", finish)
 
     def read(self, operation: "Callable[[Orders], T]") -> "asyncio.Future[T]":
         """Read orders of the slice."""
@@ -230,21 +253,24 @@ class Lease:
         """
 
         def change(transaction: "Transaction") -> T:
-            verify(transaction, self.key, alive=alive)
+            self.key.verify(transaction, alive=alive)
             return operation(self.key.orders(transaction))
 
-        return self._run(what, change, is_change=True)
+        def note(done: "asyncio.Future[T]") -> None:
+            error = None if done.cancelled() else done.exception()
+            if isinstance(error, JournalError):
+                self.failure = self.failure or error
 
-    def _run(
-        self, what: str, operation: "Callable[[Transaction], T]", *, is_change: bool = False
-    ) -> "asyncio.Future[T]":
+        done = self._run(what, change)
+        done.add_done_callback(note)
+        return done
+
+    def _run(self, what: str, operation: "Callable[[Transaction], T]") -> "asyncio.Future[T]":
         def note(done: "asyncio.Future[T]") -> None:
             error = None if done.cancelled() else done.exception()
             if isinstance(error, LeaseLostError):
                 self._is_lost = True
                 self.on_lost(error)
-            if is_change and isinstance(error, JournalError):
-                self.failure = self.failure or error
 
         done = self._database.run(f"job {self.key.name!r}: cannot {what}", operation)
         done.add_done_callback(note)
@@ -266,29 +292,20 @@ def find_job(transaction: "Transaction", name: str) -> JobRow:
     return JobRow(*row)
 
 
-def no_slice(name: str, number: int) -> JobNotFoundError:
-    """Return the error that says that a job has no such slice."""
-    return JobNotFoundError(f"job {name!r} has no slice {number}", job=name)
-
-
-def take_job(  # noqa: PLR0913, PLR0917  # which lease, and for whom
-    transaction: "Transaction",
-    name: str,
-    slice_number: int,
-    owner: str,
-    seconds: float,
-    gateway: str,
+def take_job(
+    transaction: "Transaction", wanted: LeaseKey, seconds: float, gateway: str
 ) -> LeaseKey:
     """Take a lease on a job whose orders are all there, and reopen what was left in doubt.
 
     See `Job.take`.
     """
+    name = wanted.name
     job = find_job(transaction, name)
     if not job.imported:
         raise JournalError(
             f"job {name!r} was not submitted to its end: submit all of its orders again", job=name
         )
-    if job.slice_size and not slice_number:
+    if job.slice_size and not wanted.slice_number:
         raise JobConflictError(
             f"job {name!r} was cut into slices: name one, or let workers run them", job=name
         )
@@ -297,14 +314,14 @@ def take_job(  # noqa: PLR0913, PLR0917  # which lease, and for whom
             f"job {name!r} is of the gateway {job.gateway}, and this client's is {gateway}: its "
             "orders are sent to no other; resume it with a client of its own gateway"
         )
-    key = acquire(transaction, LeaseKey(name, job.id, slice_number), owner, seconds)
+    key = acquire(transaction, attrs.evolve(wanted, job_id=job.id), seconds)
     if gateway and not job.gateway:  # a job of an earlier version
         transaction.run(_ADOPT, job=job.id, gateway=gateway)
     key.orders(transaction).reopen(look_up=bool(OPERATIONS[job.operation].recovered_by))
     return key
 
 
-def acquire(transaction: "Transaction", key: LeaseKey, owner: str, seconds: float) -> LeaseKey:
+def acquire(transaction: "Transaction", wanted: LeaseKey, seconds: float) -> LeaseKey:
     """Take a lease, whatever its epoch was.
 
     Raises:
@@ -312,130 +329,22 @@ def acquire(transaction: "Transaction", key: LeaseKey, owner: str, seconds: floa
         JobBusyError: If another process has it.
     """
     transaction.leases.clear()
-    named = {"job": key.job_id, "slice": key.slice_number}
-    row = transaction.run(_LOOK, **named).fetchone()
+    name = wanted.name
+    row = transaction.run(_LOOK, **wanted.place).fetchone()
     if row is None:
-        raise no_slice(key.name, key.slice_number)
+        raise JobNotFoundError(f"job {name!r} has no slice {wanted.slice_number}", job=name)
     first, last, total, epoch, holder, seconds_left = row
     if seconds_left > 0:
         raise JobBusyError(
-            f"job {key.name!r} is with {holder!r}, whose lease runs for another "
+            f"job {name!r} is with {holder!r}, whose lease runs for another "
             f"{seconds_left:.1f} s unless it is renewed",
-            job=key.name,
+            job=name,
             seconds_left=seconds_left,
         )
-    transaction.run(_TAKE, **named, owner=owner, seconds=seconds)
-    return attrs.evolve(key, epoch=epoch + 1, first=first, last=last, total=total)
+    transaction.run(_TAKE, **wanted.place, owner=wanted.owner, seconds=seconds)
+    return attrs.evolve(wanted, epoch=epoch + 1, first=first, last=last, total=total)
 
 
-def verify(transaction: "Transaction", key: LeaseKey, *, alive: bool = False) -> None:
-    """Make sure that a lease is still ours, until the transaction ends.
-
-    Args:
-        transaction: The transaction.
-        key: The lease.
-        alive: Whether it must not have run out either.
-
-    Raises:
-        LeaseLostError: If it is not.
-    """
-    is_alive = transaction.leases.get(key)
-    if is_alive is None:
-        row = transaction.run(_VERIFY, **key.named).fetchone()
-        if row is None:
-            raise _lost(key, _TAKEN)
-        is_alive = transaction.leases[key] = bool(row[0])
-    if alive and not is_alive:
-        raise _lost(key, "it ran out")
-
-
-def renew(transaction: "Transaction", key: LeaseKey, seconds: float) -> None:
-    """Let a lease run for so long from now.
-
-    Raises:
-        LeaseLostError: If it is no longer ours.
-    """
-    transaction.leases.clear()
-    if transaction.run(_RENEW, **key.named, seconds=seconds).rowcount != 1:
-        raise _lost(key, _TAKEN)
-
-
-def release_of(transaction: "Transaction", job_id: int, slice_number: int, owner: str) -> None:
-    """End a lease, if it is this owner's, whatever its epoch is."""
-    transaction.leases.clear()
-    transaction.run(_RELEASE_OF, job=job_id, slice=slice_number, owner=owner)
-
-
-def _lost(key: LeaseKey, reason: str) -> LeaseLostError:
-    return LeaseLostError(
-        f"the lease on job {key.name!r} is lost: {reason}; nothing was changed", job=key.name
-    )
-
-
-def read_slices(
-    transaction: "Transaction", job_id: int, lowest: int = 1, highest: int = 2**31 - 1
-) -> list[SliceStatus]:
-    """Return how far the slices of a job have come; none where it is in one piece."""
-    found = transaction.run(_SLICES, job=job_id, lowest=lowest, highest=highest).fetchall()
-    return [
-        SliceStatus(
-            number=number,
-            first=first,
-            last=last,
-            total=total,
-            finished=bool(finished),
-            is_running=bool(is_running),
-        )
-        for number, first, last, total, finished, is_running in found
-    ]
-
-
-def finish_slice(transaction: "Transaction", key: LeaseKey, seconds: float) -> bool:
-    """Note that a slice is finished, if it is; see `Lease.finish`."""
-    verify(transaction, key)
-    named = {"job": key.job_id, "slice": key.slice_number}
-    # Locked before it is looked at: an operator may decide at this very moment.
-    (tries,) = transaction.run(_TRIES, **named).fetchone()
-    if key.orders(transaction).has_any(UNFINISHED):
-        transaction.run(_LEAVE, **named, seconds=seconds * 2 ** min(tries, _MOST_DOUBLINGS))
-        return False
-    transaction.run(_FINISH, **named)
-    return True
-
-
-def lock_slices(transaction: "Transaction", job_id: int, numbers: "Sequence[int]") -> None:
-    """Let no process write to slices, or take them, until the transaction ends."""
-    for number in numbers:
-        transaction.run(_TRIES, job=job_id, slice=number)
-
-
-def wake_slice(transaction: "Transaction", job_id: int, number: int, *, reopen: bool) -> None:
-    """Let a slice be due now; a finished one only if it is reopened."""
-    transaction.run(_OPEN if reopen else _WAKE, job=job_id, slice=number)
-
-
-def claim_due(
-    transaction: "Transaction", whose: tuple[str, str, str], seconds: float, most: int
-) -> list[tuple[str, int]]:
-    """Return slices that no process has and that are due, job and number, and postpone them.
-
-    Args:
-        transaction: The transaction.
-        whose: Whose jobs: `merchant_id`, `account_id` and gateway.
-        seconds: For how long they are not returned again.
-        most: How many at most.
-    """
-    merchant_id, account_id, gateway = map(storable, whose)
-    given = {"merchant_id": merchant_id, "account_id": account_id, "gateway": gateway}
-    found = transaction.run(_DUE, **given, most=most).fetchall()
-    for job_id, number, _ in found:
-        transaction.run(_POSTPONE, job=job_id, slice=number, seconds=seconds)
-    return [(name, number) for _, number, name in found]
-
-
-def postpone(
-    transaction: "Transaction", names: "Sequence[tuple[str, int]]", seconds: float
-) -> None:
-    """Let slices, job and number, be due in so long."""
-    for name, number in names:
-        transaction.run(_POSTPONE_NAMED, name=name, slice=number, seconds=seconds)
+def release(transaction: "Transaction", key: LeaseKey) -> None:
+    """End a lease, if it is its owner's still, also where it is not known whether it was taken."""
+    transaction.run(_RELEASE, name=key.name, slice=key.slice_number, owner=key.owner)

@@ -7,8 +7,8 @@ what one release stored another one reads, although its orders have more fields.
 import functools
 import json
 import math
-import struct
 import zlib
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -34,13 +34,7 @@ from gateway_async.errors import (
 )
 from gateway_async.journal.states import UNFINISHED, JobState
 from gateway_async.models.orders import OutcomeStatus, status_codes
-from gateway_async.models.values import (
-    MODEL,
-    converter_of,
-    currency_field,
-    to_identifier,
-    to_text,
-)
+from gateway_async.models.values import MODEL
 from gateway_async.operations import OPERATIONS, identity_of
 
 if TYPE_CHECKING:
@@ -65,9 +59,7 @@ _NO_TEXT = str.maketrans(dict.fromkeys([0, *range(0xD800, 0xE000)], "\ufffd"))
 
 def storable(text: str) -> str:
     """Return a text as every database can hold it: half surrogate pairs and NUL as U+FFFD."""
-    if text.isascii() and "\0" not in text:
-        return text
-    return text.translate(_NO_TEXT)
+    return text if text.isascii() and "\0" not in text else text.translate(_NO_TEXT)
 
 
 def cut(text: str) -> str:
@@ -81,14 +73,6 @@ def written_item(item: Mapping[str, Any]) -> str:
     return text if len(text) <= _LONGEST_ITEM else ""
 
 
-def cut_all(texts: Sequence[str]) -> Sequence[str]:
-    """Return as much of each text as is stored; usually they are as they were."""
-    joined = "".join(texts)
-    if joined.isascii() and "\0" not in joined and max(map(len, texts)) <= _LONGEST_TEXT:
-        return texts
-    return list(map(cut, texts))
-
-
 # Orders
 
 
@@ -98,24 +82,15 @@ class OrderCodec:
 
     Attributes:
         operation: The operation.
-        order_class: What its orders are.
         identity: Returns what names an order: its `transaction_id`, or its `request_id`.
-        names: The fields of the class.
-        required: Those of them that have no default.
+        names: The fields of its orders.
         read: Reads all fields of an order at once.
-        write: For each field, what fills it in; orders are frozen, and were checked when made.
-            None for orders with objects inside: they are made as a caller makes them.
-        amounts: Which of the fields are amounts that every order has, by position.
     """
 
     operation: "Operation"
-    order_class: type[Any]
     identity: "Callable[[Any], Any]"
     names: tuple[str, ...]
-    required: frozenset[str]
     read: "Callable[[Any], tuple[Any, ...]]"
-    write: "tuple[Callable[[Any, Any], None], ...] | None"
-    amounts: tuple[int, ...]
 
     def check(self, order: object) -> None:
         """Refuse anything but an order of this operation.
@@ -123,10 +98,9 @@ class OrderCodec:
         Raises:
             InvalidOrderError: If it is something else.
         """
-        if type(order) is not self.order_class:
-            raise InvalidOrderError(
-                f"expected {self.order_class.__name__}, got {type(order).__name__}"
-            )
+        wanted = self.operation.order_class
+        if type(order) is not wanted:
+            raise InvalidOrderError(f"expected {wanted.__name__}, got {type(order).__name__}")
 
     def encode(self, orders: "Sequence[object]") -> str:
         """Return a block of orders as text.
@@ -136,9 +110,7 @@ class OrderCodec:
         """
         for order in orders:
             self.check(order)
-        columns: list[Sequence[Any]] = list(zip(*map(self.read, orders), strict=True))
-        for at in self.amounts:
-            columns[at] = list(map(str, columns[at]))
+        columns = zip(*map(self.read, orders), strict=True)
         return orjson.dumps(dict(zip(self.names, columns, strict=True)), default=_stored).decode()
 
     def decode(self, block: str, job: str) -> list[Any]:
@@ -152,33 +124,15 @@ class OrderCodec:
             JournalError: If this release cannot make orders of it.
         """
         columns: dict[str, list[Any]] = orjson.loads(block)
-        if self.write is None or tuple(columns) != self.names:
-            return self._decode_each(columns, job)
-        orders = [object.__new__(self.order_class) for _ in columns[self.names[0]]]
-        for at, column in enumerate(columns.values()):
-            given = map(Decimal, column) if at in self.amounts else column
-            list(map(self.write[at], orders, given))  # quicker than a loop
-        return orders
-
-    def _decode_each(self, columns: "Mapping[str, Sequence[Any]]", job: str) -> list[Any]:
-        """Return the orders of a block, which a release with other fields may have stored."""
-        unknown = ", ".join(name for name in columns if name not in self.names)
-        lacking = ", ".join(sorted(self.required.difference(columns)))
-        if unknown or lacking:
-            problem = f"this release does not know {unknown}" if unknown else f"lack {lacking}"
-            raise JournalError(
-                f"job {job!r}: its orders were stored by another release, and {problem}; finish "
-                "the job with the release that stored it",
-                job=job,
-            )
         try:
             return [
-                _made(self.order_class, dict(zip(columns, values, strict=True)))
+                _made(self.operation.order_class, dict(zip(columns, values, strict=True)))
                 for values in zip(*columns.values(), strict=True)
             ]
-        except InvalidOrderError as error:
+        except (InvalidOrderError, TypeError) as error:  # refused, or with other fields
             raise JournalError(
-                f"job {job!r}: this release refuses an order that another one stored: {error}",
+                f"job {job!r}: its orders were stored by another release, and this one cannot "
+                f"make them: {error}; finish the job with the release that stored it",
                 job=job,
             ) from None
 
@@ -192,22 +146,26 @@ def _stored(value: object) -> object:
     return {name: part for name, part in given if part is not None}
 
 
-def _made(model: type[Any], values: "Mapping[str, Any]") -> Any:  # noqa: ANN401  # of the model
+def _made(model: type[Any], values: dict[str, Any]) -> Any:  # noqa: ANN401  # of the model
     """Make an order, or an object inside one, of its stored fields.
 
     Raises:
-        InvalidOrderError: If the model has no such field, or refuses a value.
+        InvalidOrderError: If the model refuses a value.
+        TypeError: If it has no such field, or needs another.
     """
-    fields = attrs.fields_dict(model)
-    if unknown := ", ".join(name for name in values if name not in fields):
-        raise InvalidOrderError(f"{model.__name__} has no {unknown}")
-    made = dict(values)
-    for name, part in values.items():
-        inner = fields[name].metadata.get(MODEL)
-        if inner is not None and part is not None:
-            is_list = isinstance(part, list)
-            made[name] = [_made(inner, each) for each in part] if is_list else _made(inner, part)
-    return model(**made)
+    for name, inner in _models_in(model).items():  # type: ignore[arg-type]  # classes can be hashed
+        part = values.get(name)
+        if isinstance(part, list):
+            values[name] = [_made(inner, each) for each in part]
+        elif part is not None:
+            values[name] = _made(inner, part)
+    return model(**values)
+
+
+@functools.cache
+def _models_in(model: type[Any]) -> dict[str, type[Any]]:
+    fields = attrs.fields(model)
+    return {field.name: field.metadata[MODEL] for field in fields if MODEL in field.metadata}
 
 
 # The operations that a job may be of.
@@ -226,28 +184,8 @@ def codec_of(name: str) -> OrderCodec:
             f"operation: expected one of {', '.join(JOB_OPERATIONS)} for a job, got {name!r}"
         )
     operation = OPERATIONS[name]
-    order_class = operation.order_class
-    fields = attrs.fields(order_class)
-    names = tuple(field.name for field in fields)
-    required = frozenset(field.name for field in fields if field.default is attrs.NOTHING)
-    amounts = tuple(
-        at for at, field in enumerate(fields) if field.name in required and currency_field(field)
-    )
-    # Fields of other kinds are read by the model, whose converters make of a text what it was.
-    is_plain = all(
-        at in amounts or converter_of(field) in (to_text, to_identifier)
-        for at, field in enumerate(fields)
-    )
-    return OrderCodec(
-        operation=operation,
-        order_class=order_class,
-        identity=identity_of(operation),
-        names=names,
-        required=required,
-        read=attrgetter(*names),
-        write=tuple(getattr(order_class, n).__set__ for n in names) if is_plain else None,
-        amounts=amounts,
-    )
+    names = tuple(field.name for field in attrs.fields(operation.order_class))
+    return OrderCodec(operation, identity_of(operation), names, attrgetter(*names))
 
 
 @functools.cache
@@ -258,16 +196,6 @@ def _operation_of(order_class: "type[Any]") -> "Operation":
 def lookup_key(identity: str) -> int:
     """Return what an order is found by: 32 bits, which others may share."""
     return zlib.crc32(identity.encode())
-
-
-def pack_keys(keys: "Sequence[int]") -> bytes:
-    """Write the keys of a block."""
-    return struct.pack(f"<{len(keys)}I", *keys)
-
-
-def unpack_keys(packed: bytes) -> tuple[int, ...]:
-    """Read the keys of a block."""
-    return struct.unpack(f"<{len(packed) // 4}I", packed)
 
 
 # What is known of an order
@@ -317,6 +245,7 @@ CHUNK_COLUMNS = (
     *("texts", "reference_list", "exceptions"),
 )
 _TEXTS = ("code", "text", "said", "proof", "note", "item")
+_NOTHING = ("", None)
 
 
 @attrs.frozen
@@ -361,34 +290,28 @@ class ChunkState:
 
     def row(self) -> dict[str, object]:
         """Write it as a row: what most of its orders have in common, and the exceptions."""
-        groups: dict[Known, list[int]] = {}
+        groups: dict[Known, list[int]] = defaultdict(list)
         for at, known in enumerate(self.known):
-            groups.setdefault(known._replace(reference=""), []).append(at)
+            groups[known._replace(reference="")].append(at)
         alike = max(groups, key=lambda known: len(groups[known]))
-        exceptions = [
-            {
-                "at": places,
-                "known": {k: v for k, v in known._asdict().items() if v not in ("", None)},
-                "references": self._listed(places),
+        references = [""] * len(self.known)
+        for at in groups.pop(alike):
+            references[at] = self.known[at].reference
+        exceptions = []
+        for known, places in groups.items():
+            listed = [self.known[at].reference for at in places]
+            given = {
+                name: value for name, value in known._asdict().items() if value not in _NOTHING
             }
-            for known, places in groups.items()
-            if known is not alike
-        ]
+            found = {"at": places, "known": given, "references": listed if any(listed) else []}
+            exceptions.append(found)
         texts = {name: text for name in _TEXTS if (text := getattr(alike, name))}
-        own = set(groups[alike])
-        listed = [known.reference if at in own else "" for at, known in enumerate(self.known)]
         values = (
             *(self.job_id, self.first, self.first + len(self.known) - 1, self.slice),
             *(str(alike.state), alike.request, alike.ended_at, alike.sent),
-            orjson.dumps(texts).decode() if texts else "",
-            written(listed),
-            orjson.dumps(exceptions).decode() if exceptions else "",
+            *(_written(texts), written(references), _written(exceptions)),
         )
         return dict(zip(CHUNK_COLUMNS, values, strict=True))
-
-    def _listed(self, places: Sequence[int]) -> Sequence[str]:
-        listed = [self.known[at].reference for at in places]
-        return listed if any(listed) else ()
 
     @property
     def span(self) -> range:
@@ -406,7 +329,11 @@ class ChunkState:
 
 def written(references: Sequence[str]) -> str:
     """Write the references of the orders of a chunk; empty if there are none."""
-    return orjson.dumps(references).decode() if any(references) else ""
+    return _written(references if any(references) else ())
+
+
+def _written(found: object) -> str:
+    return orjson.dumps(found).decode() if found else ""
 
 
 @attrs.frozen(kw_only=True)
@@ -429,6 +356,11 @@ class Row:
         return JobState(self.known.state)
 
     @property
+    def operation(self) -> "Operation":
+        """The operation of its job."""
+        return _operation_of(type(self.order))  # type: ignore[arg-type]  # classes can be hashed
+
+    @property
     def status(self) -> OutcomeStatus:
         """The status of its outcome."""
         if self.known.state == JobState.HELD and self.known.proof in (NOT_DONE, ALIKE):
@@ -442,8 +374,7 @@ class Row:
             ended_by: Stands in where the end of its request was not recorded, in seconds since
                 the epoch: by default it may not have ended yet.
         """
-        operation = _operation_of(type(self.order))  # type: ignore[arg-type]  # classes can be hashed
-        error = _error_of(self)
+        operation, error = self.operation, _error_of(self)
         if isinstance(error, NotSentError | OutcomeUnknownError):
             error.request_id = getattr(self.order, "request_id", None)
         items: tuple[Mapping[str, Any], ...] = ()
@@ -575,20 +506,15 @@ class JobRow(NamedTuple):
     slice_size: int
     total: int
 
-    def head(self) -> dict[str, Any]:
-        """Return the fields of a `JobHead`."""
-        fields = self._asdict()
-        return {
-            **{name: fields[name] for name in ("name", *SUBJECT)},
-            "created_at": datetime.fromtimestamp(self.created_at, UTC),
-            "imported": bool(self.imported),
-            "is_cut": bool(self.slice_size),
-        }
+    @property
+    def created(self) -> datetime:
+        """When it was first submitted, in UTC."""
+        return datetime.fromtimestamp(self.created_at, UTC)
 
 
 @attrs.frozen(kw_only=True)
-class JobHead:
-    """What a job is, however far it has come.
+class JobStatus:
+    """How far a job has come.
 
     Attributes:
         name: Its name.
@@ -600,6 +526,9 @@ class JobHead:
         created_at: When it was first submitted, in UTC.
         imported: Whether the journal has all of its orders.
         is_cut: Whether it was cut into slices.
+        total: How many orders the journal has of it.
+        counts: How many of them are in each state.
+        is_running: Whether a process has it.
     """
 
     name: str
@@ -607,21 +536,9 @@ class JobHead:
     merchant_id: str
     account_id: str
     gateway: str
-    created_at: "datetime"
+    created_at: datetime
     imported: bool
     is_cut: bool
-
-
-@attrs.frozen(kw_only=True)
-class JobStatus(JobHead):
-    """How far a job has come.
-
-    Attributes:
-        total: How many orders the journal has of it.
-        counts: How many of them are in each state.
-        is_running: Whether a process has it.
-    """
-
     total: int
     counts: Mapping[JobState, int]
     is_running: bool

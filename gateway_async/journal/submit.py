@@ -6,6 +6,7 @@ with.
 """
 
 import contextlib
+import struct
 import uuid
 from array import array
 from itertools import groupby
@@ -20,23 +21,8 @@ from gateway_async.errors import (
     JournalError,
 )
 from gateway_async.journal.chunks import Orders
-from gateway_async.journal.leases import (
-    IMPORT_SLICE,
-    LeaseKey,
-    acquire,
-    find_job,
-    release_of,
-    renew,
-)
-from gateway_async.journal.rows import (
-    BLOCK,
-    SUBJECT,
-    JobRow,
-    OrderCodec,
-    lookup_key,
-    pack_keys,
-    storable,
-)
+from gateway_async.journal.leases import LeaseKey, acquire, find_job, release
+from gateway_async.journal.rows import BLOCK, SUBJECT, JobRow, OrderCodec, lookup_key, storable
 from gateway_async.journal.states import JobState
 from gateway_async.models.values import describe
 from gateway_async.operations import OperationClass
@@ -49,9 +35,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# The lease of a process that submits a job.
+_IMPORT_SLICE = -1
 _PIECE = 20 * BLOCK
 _DROPPED_AT_ONCE = 5000
-_CUT_AT_ONCE = 10_000
+_CHUNKS_AT_ONCE = 200
 _POSITION_BITS = 32
 
 _MAKE = """
@@ -61,7 +49,7 @@ ON CONFLICT (name) DO NOTHING"""
 _LOCK = "SELECT id FROM gateway_jobs WHERE name = :name FOR UPDATE"
 _MAKE_LEASE = f"""
 INSERT INTO gateway_slices (job_id, slice, first, last, total)
-VALUES (:job, {IMPORT_SLICE}, 0, -1, 0) ON CONFLICT (job_id, slice) DO NOTHING"""
+VALUES (:job, {_IMPORT_SLICE}, 0, -1, 0) ON CONFLICT (job_id, slice) DO NOTHING"""
 _AIM = """
 UPDATE gateway_jobs SET slice_size = :size, operation = :operation, merchant_id = :merchant_id,
 account_id = :account_id, gateway = :gateway WHERE id = :job"""
@@ -73,21 +61,16 @@ _LIST = """
 INSERT INTO gateway_slices (job_id, slice, first, last, total)
 SELECT job_id, slice, min(first), max(last), sum(last - first + 1) FROM gateway_chunks
 WHERE job_id = :job GROUP BY job_id, slice"""
-_ADD = (
-    "INSERT INTO gateway_orders VALUES (:job, :first, :keys, :bodies)",
-    """
+_ADD_ORDERS = "INSERT INTO gateway_orders VALUES (:job, :first, :keys, :bodies)"
+_ADD_CHUNKS = """
 INSERT INTO gateway_chunks (job_id, first, last, slice, state)
-VALUES (:job, :first, :last, :slice, 'new')""",
-    "INSERT INTO gateway_payout_keys VALUES (:request_id, :job, :position)",
-)
+VALUES (:job, :first, :last, :slice, 'new')"""
+_ADD_PAYOUTS = "INSERT INTO gateway_payout_keys VALUES (:request_id, :job, :position)"
 _FIRST = "SELECT min(first) FROM gateway_orders WHERE job_id = :job"
-_DROP = tuple(
-    f"DELETE FROM {table} WHERE job_id = :job AND {column} <= :last"
-    for table, column in (
-        ("gateway_chunks", "first"),
-        ("gateway_orders", "first"),
-        ("gateway_payout_keys", "position"),
-    )
+_DROP = (
+    "DELETE FROM gateway_chunks WHERE job_id = :job AND first <= :last",
+    "DELETE FROM gateway_orders WHERE job_id = :job AND first <= :last",
+    "DELETE FROM gateway_payout_keys WHERE job_id = :job AND position <= :last",
 )
 
 
@@ -127,22 +110,21 @@ class Submission:
             JobBusyError: If another process is submitting it.
             LeaseLostError: If another process began to submit it meanwhile.
         """
+        key = LeaseKey(self.name, 0, _IMPORT_SLICE, self.owner)
         try:
-            begun: LeaseKey = await self._run(self._begin)
-            if begun.epoch:
-                await self._drop(begun)
-                try:
-                    return await self._import(begun, pages)
-                except (InvalidOrderError, JobConflictError):
-                    with contextlib.suppress(JournalError):  # else the next import drops it
-                        await self._drop(begun)
-                    raise
-        except BaseException:
+            key = await self._run(self._begin)
+            if key.epoch:
+                await self._drop(key)
+                return await self._import(key, pages)
+        except BaseException as error:
+            if isinstance(error, InvalidOrderError | JobConflictError) and key.epoch:
+                with contextlib.suppress(JournalError):  # else the next import drops it
+                    await self._drop(key)
             # Also where a cancellation left it open whether the lease was taken.
-            self.database.post(self._what, self._let_go)
+            self.database.post(self._what, lambda tx: release(tx, key))
             raise
-        await self._compare(begun, pages)
-        return begun.total
+        await self._compare(key, pages)
+        return key.total
 
     @property
     def _what(self) -> str:
@@ -162,17 +144,10 @@ class Submission:
             self._check_subject(job)
             return LeaseKey(self.name, job.id, total=job.total)
         transaction.run(_MAKE_LEASE, job=job.id)
-        key = LeaseKey(self.name, job.id, IMPORT_SLICE)
-        key = acquire(transaction, key, self.owner, self.seconds)
+        key = LeaseKey(self.name, job.id, _IMPORT_SLICE, self.owner)
         named = dict(zip(SUBJECT, map(storable, self.subject), strict=True))
         transaction.run(_AIM, job=job.id, size=self.slice_size, **named)
-        return key
-
-    def _let_go(self, transaction: "Transaction") -> None:
-        """End the import lease, if it is this submission's."""
-        row = transaction.run(_LOCK, name=self.name).fetchone()
-        if row is not None:
-            release_of(transaction, row[0], IMPORT_SLICE, self.owner)
+        return acquire(transaction, key, self.seconds)
 
     async def _drop(self, key: LeaseKey) -> None:
         """Drop what an import left that did not come to its end."""
@@ -181,7 +156,7 @@ class Submission:
             first = transaction.run(_FIRST, job=key.job_id).fetchone()[0]
             if first is None:
                 return False  # without a lock on the lease: others may wait for it with the job's
-            renew(transaction, key, self.seconds)
+            key.renew(transaction, self.seconds)
             for statement in _DROP:
                 transaction.run(statement, job=key.job_id, last=first + _DROPPED_AT_ONCE - 1)
             return True
@@ -190,57 +165,47 @@ class Submission:
             pass
 
     async def _import(self, key: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> int:
-        total, seen, job_id = 0, array("I"), key.job_id
-        is_keyed = self.codec.operation.kind is OperationClass.KEYED
-
-        def add(*rows: "Sequence[dict[str, Any]]") -> "asyncio.Future[None]":
+        def add(rows: "dict[str, list[dict[str, Any]]]") -> "asyncio.Future[None]":
             def insert(transaction: "Transaction") -> None:
-                renew(transaction, key, self.seconds)
-                for statement, made in zip(_ADD, rows, strict=True):
-                    if made:
-                        transaction.run_many(statement, made)
+                key.renew(transaction, self.seconds)
+                for statement, made in rows.items():
+                    transaction.run_many(statement, made)
 
             return self._run(insert)
 
+        total, seen, job_id = 0, array("I"), key.job_id
+        is_keyed = self.codec.operation.kind is OperationClass.KEYED
         async for piece in _pieces(pages):
             blocks, payouts = [], []
             for start in range(0, len(piece), BLOCK):
-                orders = piece[start : start + BLOCK]
+                orders, first = piece[start : start + BLOCK], total + start
                 bodies = self.codec.encode(orders)
                 names = list(map(self.codec.identity, orders))
-                keys, first = list(map(lookup_key, names)), total + start
-                seen.extend(keys if self.slice_size else ())
-                packed = pack_keys(keys)
+                keys = list(map(lookup_key, names))
+                seen.extend(keys)
+                packed = struct.pack(f"<{len(keys)}I", *keys)
                 blocks.append({"job": job_id, "first": first, "keys": packed, "bodies": bodies})
-                if is_keyed:
-                    payouts += [
-                        {"request_id": storable(name), "job": job_id, "position": position}
-                        for position, name in enumerate(names, first)
-                    ]
-            span = range(total, total + len(piece))
-            # In slices, chunks are made in the end: an order may belong to an earlier one.
-            await add(blocks, [] if self.slice_size else self._chunks(job_id, span), payouts)
+                payouts += [
+                    {"request_id": storable(name), "job": job_id, "position": position}
+                    for position, name in enumerate(names if is_keyed else (), first)
+                ]
+            await add({_ADD_ORDERS: blocks, **({_ADD_PAYOUTS: payouts} if is_keyed else {})})
             total += len(piece)
-        if self.slice_size:
-            numbers = share_out(seen, self.slice_size)
-            for start in range(0, total, _CUT_AT_ONCE):
-                span = range(start, min(start + _CUT_AT_ONCE, total))
-                await add([], self._chunks(job_id, span, numbers), [])
+        # Chunks are made in the end: an order may belong to an earlier slice.
+        numbers = share_out(seen, self.slice_size) if self.slice_size else bytes(total)
+        step = _CHUNKS_AT_ONCE * self.chunk_size
+        for start in range(0, total, step):
+            span = range(start, min(start + step, total))
+            chunks = []
+            for number, alike in groupby(span, key=numbers.__getitem__):
+                positions = list(alike)
+                for at in range(0, len(positions), self.chunk_size):
+                    part = positions[at : at + self.chunk_size]
+                    place = {"first": part[0], "last": part[-1], "slice": number}
+                    chunks.append({"job": job_id, **place})
+            await add({_ADD_CHUNKS: chunks})
         await self._run(lambda tx: self._finish(tx, key, total, is_keyed=is_keyed))
         return total
-
-    def _chunks(
-        self, job_id: int, span: range, numbers: "Sequence[int] | None" = None
-    ) -> list[dict[str, Any]]:
-        """Make chunks of orders side by side that share a slice."""
-        slice_of = (lambda _: 0) if numbers is None else numbers.__getitem__
-        rows = []
-        for number, alike in groupby(span, key=slice_of):
-            positions = list(alike)
-            for start in range(0, len(positions), self.chunk_size):
-                chunk = positions[start : start + self.chunk_size]
-                rows.append({"job": job_id, "first": chunk[0], "last": chunk[-1], "slice": number})
-        return rows
 
     def _finish(
         self, transaction: "Transaction", key: LeaseKey, total: int, *, is_keyed: bool
@@ -252,7 +217,7 @@ class Submission:
                 and may have paid it.
         """
         transaction.run(_FINISH, job=key.job_id, total=total)  # locks the job before the lease
-        renew(transaction, key, 0.0)
+        key.renew(transaction, 0.0)
         if is_keyed and not self.repeats:
             # One that the gateway declined there was not paid.
             orders = Orders(transaction, key.job_id)
@@ -275,16 +240,15 @@ class Submission:
         Raises:
             JobConflictError: If that is something else.
         """
+        is_cut = bool(job.slice_size)
         for name, given in zip(SUBJECT, self.subject, strict=True):
             known = getattr(job, name)
             is_open = name == "gateway" and not (known and given)
             if known != storable(given) and not is_open:
-                difference = f"its {name} is {known!r}, not {given!r}"
-                raise self._conflict(difference, is_cut=bool(job.slice_size))
-        if bool(job.slice_size) != bool(self.slice_size):
-            kind = "was cut into slices" if job.slice_size else "is in one piece"
-            difference = f"it {kind}, and is run as such only"
-            raise self._conflict(difference, is_cut=bool(job.slice_size))
+                raise self._conflict(f"its {name} is {known!r}, not {given!r}", is_cut=is_cut)
+        if is_cut != bool(self.slice_size):
+            kind = "was cut into slices" if is_cut else "is in one piece"
+            raise self._conflict(f"it {kind}, and is run as such only", is_cut=is_cut)
 
     async def _compare(self, job: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> None:
         def read(first: int, last: int) -> "asyncio.Future[list[str]]":
@@ -297,8 +261,7 @@ class Submission:
             end = given + len(piece)
             if end > job.total:
                 raise self._conflict(f"it has {job.total} orders, and more were given")
-            blocks = await read(given, end - 1)
-            for number, block in enumerate(blocks):
+            for number, block in enumerate(await read(given, end - 1)):
                 orders = piece[number * BLOCK : (number + 1) * BLOCK]
                 if self.codec.encode(orders) != block:  # usually it is the same text
                     self._compare_block(given + number * BLOCK, block, orders)

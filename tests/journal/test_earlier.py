@@ -276,9 +276,7 @@ async def test_a_release_with_more_fields_finishes_a_job_and_this_one_refuses_it
     assert set(found["statuses"]) == {"succeeded"}
     assert [sandbox.ledger.effects("refund", each.transaction_id) for each in orders] == [1] * 3
     sandbox.requests.clear()
-    words = (
-        "job 'newer': .* does not know urgency, fee; finish the job with the release that stored"
-    )
+    words = "job 'newer': .* unexpected .* 'urgency'; finish the job with the release that stored"
     async with Journal.open(url) as journal, make_client(sandbox) as gateway:
         assert (await journal.status("newer")).counts[JobState.NEW] == 3
         with pytest.raises(JournalError, match=words) as caught:

@@ -19,34 +19,27 @@ from tests.postgres import emptied
 
 
 class Watch:
-    """Stands in for a connection: counts commits, breaks the statement whose turn it is."""
+    """Counts a journal's commits, and breaks the statement whose turn it is."""
 
     def __init__(self, journal: Journal) -> None:
         self.commits = self.statements = 0
-        self.broken_at: int | None = None
+        self.broken: int | None = None
         self.fails_commit = False
-        engine = journal.database._engine
-        self._adapt, self._connect = engine.adapt, engine.connect
-        self._driver: Any = journal.database._driver
-        journal.database._driver = self
-        engine.adapt, engine.connect = self.adapt, self.connect  # type: ignore[method-assign, assignment]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._driver, name)
-
-    def connect(self) -> Any:
-        self._driver = self._connect()
-        return self
+        database = journal.database
+        self._adapt, self._commit = database._engine.adapt, database._commit
+        database._engine.adapt = self.adapt  # type: ignore[method-assign, assignment]
+        database._commit = self.commit  # type: ignore[method-assign]
+        self._database = database
 
     def commit(self) -> None:
         self.commits += 1
         if self.fails_commit:
-            self._driver.execute("SELECT broken FROM nowhere")
-        self._driver.commit()
+            self._database._driver.execute("SELECT broken FROM nowhere")
+        self._commit()
 
     def adapt(self, statement: str) -> str:
         self.statements += 1
-        is_broken = self.statements - 1 == self.broken_at
+        is_broken = self.statements - 1 == self.broken
         return "SELECT broken FROM nowhere" if is_broken else self._adapt(statement)
 
 
@@ -279,7 +272,7 @@ async def test_a_statement_that_fails_leaves_nothing_half_done(
     known = tables.snapshot()
     watch = Watch(journal)
     for number in range(20):
-        watch.statements, watch.broken_at = 0, number
+        watch.statements, watch.broken = 0, number
         with contextlib.suppress(JournalError):
             await WRITES[write](journal)
             break

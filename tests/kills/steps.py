@@ -54,26 +54,20 @@ def work_of(whats: Sequence[str]) -> str:
 def count_commits(steps: Steps) -> None:
     """Count every commit of this process from now on."""
     current = threading.local()
-    transact = database.Database._transact
+    transact, commit = database.Database._transact, database.Database._commit
 
     def counted_transact(self: database.Database, group: Any, *, is_first: bool = False) -> Any:
         current.work = work_of([task.what for task in group])
         return transact(self, group, is_first=is_first)
 
-    def count(engine: Any) -> None:
-        commit = engine.commit
-
-        def counted_commit(self: object, driver: object) -> None:
-            work = getattr(current, "work", "other")
-            steps.take(f"before commit {work}")
-            commit(self, driver)
-            steps.take(f"after commit {work}")
-
-        engine.commit = counted_commit
+    def counted_commit(self: database.Database) -> None:
+        work = getattr(current, "work", "other")
+        steps.take(f"before commit {work}")
+        commit(self)
+        steps.take(f"after commit {work}")
 
     database.Database._transact = counted_transact  # type: ignore[method-assign]
-    count(database._Sqlite)
-    count(database._Postgres)
+    database.Database._commit = counted_commit  # type: ignore[method-assign]
 
 
 def count_requests(steps: Steps) -> None:
