@@ -8,8 +8,6 @@ since a slice that is not finished is handed over again sooner or later.
 
 import asyncio
 import contextlib
-import functools
-import inspect
 import logging
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
@@ -27,7 +25,7 @@ from gateway_async.errors import (
 from gateway_async.journal import Journal
 from gateway_async.journal.rows import StoredChunk
 from gateway_async.journal.states import UNFINISHED, JobState
-from gateway_async.models.orders import OutcomeStatus, count_statuses
+from gateway_async.models.orders import count_statuses
 from gateway_async.settings import WorkerPolicy, setting
 
 if TYPE_CHECKING:
@@ -52,7 +50,6 @@ TASK_NAME = "gateway_async.run_slice"
 _HANDED_AT_ONCE = 100
 # How long a queue may take for one slice: one that cannot be reached may never say so.
 _LONGEST_SECONDS = 10.0
-_ROWS_AT_ONCE = 1000
 _SHARE_OF_LOOKING = 10
 
 _LOG = logging.getLogger("gateway_async.workers")
@@ -186,19 +183,24 @@ class Workers:
         policy: WorkerPolicy | None = None,
     ) -> None:
         self._policy = setting("policy", policy, WorkerPolicy)
-        _check_collaborators(broker, gateway_factory)
+        if not (callable(broker) or hasattr(broker, "register_task")):
+            raise ConfigurationError(
+                "broker: expected a taskiq broker, such as "
+                "gateway_async.workers.rabbit.rabbit_broker(url) makes, or an `async def "
+                f"enqueue(job, slice_number)`, got {type(broker).__name__}"
+            )
+        if not callable(gateway_factory):
+            raise ConfigurationError(
+                "gateway_factory: expected a function that makes a client, such as `lambda: "
+                f"GatewayClient(...)`, got {type(gateway_factory).__name__}"
+            )
         self._make_gateway = gateway_factory
         self._url = journal_url
         self._new_journal()  # a wrong URL is refused at once
         self._exits = contextlib.AsyncExitStack()
-        self._journal: Journal | None = None
-        self._gateway: GatewayClient | None = None
-        self._broker: AsyncBroker | None = None
-        if callable(broker):
-            self._enqueue: Enqueue = broker
-        else:
-            self._broker = broker
-            self._enqueue = self._register(broker)
+        self._open_ones: tuple[Journal, GatewayClient] | None = None
+        self._broker: AsyncBroker | None = None if callable(broker) else broker
+        self._enqueue: Enqueue = broker if callable(broker) else self._register(broker)
 
     def _register(self, broker: "AsyncBroker") -> "Enqueue":
         """Let a broker run slices, and open this where its process starts."""
@@ -286,23 +288,15 @@ class Workers:
             JournalError: If the journal cannot be read.
         """
         journal, _ = self._opened()
-        async for _ in watch(journal, job, self._policy.watch_seconds):
+        async for _ in self.watch(job):
             pass
         chunks: list[StoredChunk] = []
-        counts = dict.fromkeys(OutcomeStatus, 0)
-        last = -1
-        while rows := await journal.rows(job, after=last, limit=_ROWS_AT_ONCE):
-            last = rows[-1].index
-            chunks.append(StoredChunk(tuple(rows)))
-            for status, count in count_statuses(chunks[-1].statuses).items():
-                counts[status] += count
+        while rows := await journal.rows(job, after=chunks[-1].rows[-1].index if chunks else -1):
+            chunks.append(StoredChunk(rows))
+        counts = count_statuses(b"".join(chunk.statuses for chunk in chunks))
         return BatchResult(counts=counts, chunks=tuple(chunks))
 
     # The seam to a queue
-
-    async def enqueue(self, job: str, slice_number: int) -> None:
-        """Hand a slice to the queue; doing so twice, or needlessly, is harmless."""
-        await self._enqueue(job, slice_number)
 
     async def run_slice(self, job: str, slice_number: int) -> SliceEnd:
         """Run a slice here, unless it is finished or another process has it.
@@ -357,7 +351,7 @@ class Workers:
             try:
                 for job, slice_number in due:
                     async with asyncio.timeout(_LONGEST_SECONDS):
-                        await self.enqueue(job, slice_number)
+                        await self._enqueue(job, slice_number)
                     handed += 1
             finally:
                 if handed < len(due):
@@ -378,7 +372,7 @@ class Workers:
     # Life
 
     async def __aenter__(self) -> Self:
-        if self._journal is not None:
+        if self._open_ones is not None:
             raise ConfigurationError(f"{self!r} is open already")
         if self._broker is None:
             await self._open(sweeps=False)
@@ -397,70 +391,27 @@ class Workers:
             await self._broker.shutdown()
 
     async def _open(self, *, sweeps: bool) -> None:
-        if self._journal is not None:
+        if self._open_ones is not None:
             return  # a broker in memory starts as a worker's, too
         async with contextlib.AsyncExitStack() as stack:
             journal = await stack.enter_async_context(self._new_journal())
             gateway = await stack.enter_async_context(self._make_gateway())
             if sweeps:
                 sweeper = asyncio.get_running_loop().create_task(self.keep_sweeping())
-                stack.push_async_callback(_end, sweeper)
+                stack.callback(sweeper.cancel)
             self._exits = stack.pop_all()
-        self._journal, self._gateway = journal, gateway  # not before both are open
+        self._open_ones = journal, gateway  # not before both are open
 
     async def _close(self) -> None:
-        self._journal = self._gateway = None
+        self._open_ones = None
         await self._exits.aclose()
 
     def _new_journal(self) -> Journal:
         return Journal.open(self._url, lease_seconds=self._policy.lease_seconds)
 
     def _opened(self) -> "tuple[Journal, GatewayClient]":
-        if self._journal is None or self._gateway is None:
+        if self._open_ones is None:
             raise ConfigurationError(
                 "these Workers are not open: use them as `async with jobs`, or start their broker"
             )
-        return self._journal, self._gateway
-
-
-def _check_collaborators(broker: object, factory: object) -> None:
-    """Check that slices can be handed to something, and that a client can be made and entered.
-
-    Raises:
-        ConfigurationError: If the broker is neither a taskiq broker nor an asynchronous function,
-            or the factory cannot be called, or is asynchronous itself.
-    """
-    is_queue = callable(broker) and (_is_async(broker) or not _is_function(broker))
-    if not (hasattr(broker, "register_task") or is_queue):
-        raise ConfigurationError(
-            "broker: expected a taskiq broker, such as "
-            "gateway_async.workers.rabbit.rabbit_broker(url) makes, or an `async def enqueue(job, "
-            f"slice_number)`, got {_named(broker)}"
-        )
-    if not callable(factory) or _is_async(factory):
-        raise ConfigurationError(
-            "gateway_factory: expected a function that makes a client, such as `lambda: "
-            "GatewayClient(...)`, or one decorated with contextlib.asynccontextmanager, got "
-            f"{_named(factory)}"
-        )
-
-
-def _is_async(value: object) -> bool:
-    return inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value)
-
-
-def _is_function(value: object) -> bool:
-    while isinstance(value, functools.partial):
-        value = value.func
-    return inspect.isroutine(value)
-
-
-def _named(value: object) -> str:
-    if not _is_function(value):
-        return type(value).__name__
-    return "an `async def` alone" if _is_async(value) else "a function that is not `async def`"
-
-
-async def _end(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    await asyncio.wait({task})
+        return self._open_ones

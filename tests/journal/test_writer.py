@@ -27,7 +27,7 @@ class Watch:
         self.fails_commit = False
         database = journal.database
         self._adapt, self._commit = database._engine.adapt, database._commit
-        database._engine.adapt = self.adapt  # type: ignore[method-assign, assignment]
+        database._engine.adapt = self.adapt  # type: ignore[assignment]
         database._commit = self.commit  # type: ignore[method-assign]
         self._database = database
 

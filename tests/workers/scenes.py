@@ -85,7 +85,7 @@ class Scene:
         """Hand every slice over once more, while they are run."""
         for number in range(1, -(-len(self.orders) // self.policy.slice_size) + 1):
             with contextlib.suppress(SendTaskError):  # the broker may have been killed by now
-                await self.jobs.enqueue("job", number)
+                await self.jobs._enqueue("job", number)
 
 
 FAULTS: dict[str, Callable[[Scene], Coroutine[Any, Any, None]]] = {

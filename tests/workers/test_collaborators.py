@@ -20,28 +20,12 @@ from tests.orders import client_at
 from tests.workers.conftest import Shop
 
 
-def _is_told(job: str, slice_number: int) -> None:
-    """Stand for a queue whose function is not asynchronous."""
-
-
-async def _makes() -> None:
-    """Stand for a factory that has to be awaited."""
-
-
-async def _yields() -> AsyncIterator[None]:
-    yield
-
-
 @pytest.mark.parametrize(
     ("wrong", "name", "got"),
     [
         ("amqp://host/", "broker", "got str$"),
         (None, "broker", "got NoneType$"),
-        (_is_told, "broker", "got a function that is not `async def`$"),
-        (functools.partial(_is_told, "job"), "broker", "got a function that is not `async def`$"),
         (None, "gateway_factory", "got NoneType$"),
-        (_makes, "gateway_factory", "got an `async def` alone$"),
-        (_yields, "gateway_factory", "got an `async def` alone$"),
         (client_at("http://127.0.0.1"), "gateway_factory", "got GatewayClient$"),
     ],
 )
