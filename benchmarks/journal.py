@@ -33,8 +33,8 @@ from benchmarks.refund_batch import CONCURRENCY, REQUESTS, made_orders
 from benchmarks.replies import ORDERS
 from benchmarks.stub import stub
 from gateway_async import RecoveryPolicy
-from gateway_async.journal import JobState, Journal
-from gateway_async.journal.rows import Known
+from gateway_async.journal import Journal
+from gateway_async.journal.rows import DONE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -48,6 +48,7 @@ SLOW_ROUNDS = 5
 TOTAL = REQUESTS * ORDERS
 MARKERS = RecoveryPolicy(refund_evidence="marker")
 REFERENCES = [f"T{number:020}-01" for number in range(ORDERS)]
+SUCCEEDED = [DONE] * ORDERS
 
 
 def all_orders() -> "list[RefundOrder]":
@@ -93,12 +94,6 @@ async def each_chunk(
         return (time.process_time() - began) / TOTAL * 1e6
 
 
-def known(indices: range) -> "dict[int, Known]":
-    """Return what a reply says of orders that succeeded."""
-    listed = zip(indices, REFERENCES, strict=True)
-    return {index: Known(JobState.SUCCEEDED, reference=reference) for index, reference in listed}
-
-
 async def ours(url: str, journal_url: str) -> float:
     """Record the chunks of a job."""
     async with Journal.open(journal_url) as journal:
@@ -110,7 +105,7 @@ async def ours(url: str, journal_url: str) -> float:
             ),
             lambda request, indices: lease.change(
                 "succeed",
-                lambda orders: orders.settle(request, known(indices), ended_at=0.0),
+                lambda orders: orders.settle(request, indices, SUCCEEDED, REFERENCES, ended_at=0.0),
             ),
         )
         await lease.release()

@@ -16,7 +16,7 @@ from gateway_async.errors import (
     OutcomeUnknownError,
     RejectedError,
 )
-from gateway_async.journal.rows import ALIKE, BY_OPERATOR, Known, noted, written_item
+from gateway_async.journal.rows import ALIKE, BY_OPERATOR, DONE, Known, noted, written_item
 from gateway_async.journal.states import JobState
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OperationClass
@@ -214,19 +214,19 @@ class Intent:
         if result.sending is None:
             return self._withdraw(request)
         ended_at, operation = result.sending.ended_at, self._recorder.operation
+        references = [""] * len(indices)
         if isinstance(result, FailedChunk):
-            found = dict.fromkeys(indices, _known(result.status, result.error, ""))
+            known = [_known(result.status, result.error)] * len(indices)
         else:
             judgement = judgement or result.judgement()
             references = _references(operation.reference_field, judgement.items)
-            is_keyed = operation.kind is OperationClass.KEYED
-            verdicts = zip(indices, judgement.verdicts, references, strict=True)
-            found = {index: _known(*verdict, reference) for index, verdict, reference in verdicts}
-            if is_keyed and (items := judgement.items[0]):
+            known = list(itertools.starmap(_known, judgement.verdicts))
+            if operation.kind is OperationClass.KEYED and (items := judgement.items[0]):
                 item = written_item(storable_item(operation.record_class, items[0]))
-                found = {index: known._replace(item=item) for index, known in found.items()}
+                known = [known[0]._replace(item=item)]
         return self._recorder.lease.change(
-            _OUTCOMES, lambda orders: orders.settle(request, found, ended_at=ended_at)
+            _OUTCOMES,
+            lambda orders: orders.settle(request, indices, known, references, ended_at=ended_at),
         )
 
     async def _add_once(
@@ -270,10 +270,10 @@ async def uninterrupted(work: "Awaitable[T]") -> T:
     raise cancelled
 
 
-def _known(status: OutcomeStatus, error: GatewayError | None, reference: str) -> Known:
+def _known(status: OutcomeStatus, error: GatewayError | None) -> Known:
     """Return an outcome as the journal stores it."""
     if status is OutcomeStatus.SUCCEEDED:
-        return Known(JobState.SUCCEEDED, reference=reference)
+        return DONE
     said, is_rejected = getattr(error, "text", ""), isinstance(error, RejectedError)
     return Known(
         _STATES[status],

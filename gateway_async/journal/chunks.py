@@ -17,6 +17,7 @@ from gateway_async.journal.rows import (
     BLOCK,
     BY_OPERATOR,
     CHUNK_COLUMNS,
+    DONE,
     NOT_DONE,
     ChunkState,
     Known,
@@ -328,20 +329,30 @@ class Orders:
 
         self._change(Transition.WITHDRAW, indices, change, request)
 
-    def settle(self, request: int, found: "Mapping[int, Known]", *, ended_at: float) -> None:
+    def settle(
+        self,
+        request: int,
+        indices: "Sequence[int]",
+        known: "Sequence[Known]",
+        references: "Sequence[str]",
+        *,
+        ended_at: float,
+    ) -> None:
         """Record the outcomes of orders in flight: succeeded, declined or unknown.
 
         Args:
             request: The number of their request.
-            found: What is known of each, by ascending position.
+            indices: Their positions, ascending.
+            known: What is known of each; `DONE` of one that succeeded.
+            references: The gateway's reference of each, or "".
             ended_at: When the request ended, in seconds since the epoch.
         """
-        known = found.values()
-        if all(each.state == JobState.SUCCEEDED and not each.item for each in known):
-            listed = written([cut(each.reference) for each in known])
-            given = {"request": request, "ended_at": ended_at, "listed": listed}
-            if self._is_whole(_SUCCEED, list(found), **given):
-                return
+        listed = list(map(cut, references))
+        given = {"request": request, "ended_at": ended_at, "listed": written(listed)}
+        if known.count(DONE) == len(known) and self._is_whole(_SUCCEED, indices, **given):
+            return
+        each = zip(indices, known, listed, strict=True)
+        found = {index: one._replace(reference=reference) for index, one, reference in each}
         self._put(Transition.SETTLE, found, request, ended_at)
 
     def hold(self, found: "Mapping[int, Known]") -> None:

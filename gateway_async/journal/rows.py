@@ -34,7 +34,13 @@ from gateway_async.errors import (
 )
 from gateway_async.journal.states import UNFINISHED, JobState
 from gateway_async.models.orders import OutcomeStatus, status_codes
-from gateway_async.models.values import MODEL
+from gateway_async.models.values import (
+    MODEL,
+    converter_of,
+    to_amount,
+    to_identifier,
+    to_text,
+)
 from gateway_async.operations import OPERATIONS, identity_of
 
 if TYPE_CHECKING:
@@ -85,12 +91,16 @@ class OrderCodec:
         identity: Returns what names an order: its `transaction_id`, or its `request_id`.
         names: The fields of its orders.
         read: Reads all fields of an order at once.
+        setters: What sets each field of an order that was checked when it was made, and whether it
+            is an amount; making orders takes ten times as long. Empty for orders with objects
+            inside.
     """
 
     operation: "Operation"
     identity: "Callable[[Any], Any]"
     names: tuple[str, ...]
     read: "Callable[[Any], tuple[Any, ...]]"
+    setters: "tuple[tuple[Callable[[Any, Any], None], bool], ...]"
 
     def check(self, order: object) -> None:
         """Refuse anything but an order of this operation.
@@ -124,6 +134,13 @@ class OrderCodec:
             JournalError: If this release cannot make orders of it.
         """
         columns: dict[str, list[Any]] = orjson.loads(block)
+        if self.setters and tuple(columns) == self.names:
+            order_class = self.operation.order_class
+            orders = [object.__new__(order_class) for _ in columns[self.names[0]]]
+            for (setter, is_amount), column in zip(self.setters, columns.values(), strict=True):
+                given = map(Decimal, column) if is_amount else column
+                list(map(setter, orders, given))  # quicker than a loop
+            return orders
         try:
             return [
                 _made(self.operation.order_class, dict(zip(columns, values, strict=True)))
@@ -184,8 +201,18 @@ def codec_of(name: str) -> OrderCodec:
             f"operation: expected one of {', '.join(JOB_OPERATIONS)} for a job, got {name!r}"
         )
     operation = OPERATIONS[name]
-    names = tuple(field.name for field in attrs.fields(operation.order_class))
-    return OrderCodec(operation, identity_of(operation), names, attrgetter(*names))
+    fields = attrs.fields(operation.order_class)
+    names = tuple(field.name for field in fields)
+    # A text is its own; an amount that may be left out is made by the class.
+    kinds = {field.name: converter_of(field) for field in fields}
+    required = {field.name for field in fields if field.default is attrs.NOTHING}
+    setters = tuple(
+        (getattr(operation.order_class, name).__set__, kind is to_amount)
+        for name, kind in kinds.items()
+        if kind in (to_text, to_identifier) or (kind is to_amount and name in required)
+    )
+    plain = setters if len(setters) == len(names) else ()
+    return OrderCodec(operation, identity_of(operation), names, attrgetter(*names), plain)
 
 
 @functools.cache
@@ -238,6 +265,9 @@ def noted(references: Mapping[str, frozenset[str]], marker: str | None) -> str:
     """Write what is noted of a request before it is sent; see `Sending`."""
     before = {name: sorted(known) for name, known in references.items()}
     return orjson.dumps({"references": before, "marker": marker}).decode()
+
+
+DONE = Known(JobState.SUCCEEDED)
 
 
 CHUNK_COLUMNS = (
