@@ -203,16 +203,15 @@ def codec_of(name: str) -> OrderCodec:
     operation = OPERATIONS[name]
     fields = attrs.fields(operation.order_class)
     names = tuple(field.name for field in fields)
-    # A text is its own; an amount that may be left out is made by the class.
-    kinds = {field.name: converter_of(field) for field in fields}
+    setters: tuple[tuple[Any, bool], ...] = ()
+    # Others, as objects inside or amounts that may be left out, are made by the class.
+    plain = {field.name for field in fields if converter_of(field) in (to_text, to_identifier)}
+    amounts = {field.name for field in fields if converter_of(field) is to_amount}
     required = {field.name for field in fields if field.default is attrs.NOTHING}
-    setters = tuple(
-        (getattr(operation.order_class, name).__set__, kind is to_amount)
-        for name, kind in kinds.items()
-        if kind in (to_text, to_identifier) or (kind is to_amount and name in required)
-    )
-    plain = setters if len(setters) == len(names) else ()
-    return OrderCodec(operation, identity_of(operation), names, attrgetter(*names), plain)
+    if plain | (amounts & required) >= {*names}:
+        order_class = operation.order_class
+        setters = tuple((getattr(order_class, name).__set__, name in amounts) for name in names)
+    return OrderCodec(operation, identity_of(operation), names, attrgetter(*names), setters)
 
 
 @functools.cache
