@@ -42,8 +42,7 @@ class Record:
         extra: Fields that the interface does not list, as they came; those whose name suggests
             card data or a signature are `***`. Never shown.
         unreadable: By field name, the text of a value that could not be read (its first 1,000
-            characters); the field itself is then None. An entry of a list is left out of it, and
-            stands under name and position, such as `labels[2]`. A value that is no object at all
+            characters); the field itself is then None, or empty. A value that is no object at all
             stands under `record`.
     """
 

@@ -390,9 +390,9 @@ def _noted(field: "_Field") -> "_Field":
 
 
 _PLAIN = {
-    to_identifier: "type(o.{0}) is str and o.{0} and o.{0}.isascii() and o.{0}.strip() is o.{0}",
-    to_text: "type(o.{0}) is str and o.{0}.isascii()",
-    to_amount: "type(o.{0}) is Decimal and o.{0}.is_finite() and not o.{0}.is_signed()",
+    to_identifier: "type(v := o.{}) is str and v and v.isascii() and v.strip() is v",
+    to_text: "type(v := o.{}) is str and v.isascii()",
+    to_amount: "type(v := o.{}) is Decimal and v.is_finite() and not v.is_signed()",
 }
 """By converter, when a value is right as it is, as most are."""
 

@@ -8,6 +8,7 @@ record that this does not fit is read field by field.
 """
 
 import functools
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
@@ -16,7 +17,6 @@ from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin
 
 import attrs
-import orjson
 
 from gateway_async.models.records import NOTHING, Message, Page, Record
 from gateway_async.models.values import MASK, MaskedCard, SignatureText, mask_cards
@@ -103,23 +103,7 @@ def without_secrets(value: Any, depth: int = 0) -> Any:  # noqa: ANN401  # any J
     }
 
 
-# Values
-
-
-class _UnreadableError(ValueError):
-    """The value is not what the field holds.
-
-    Attributes:
-        known: Where only some entries of a list are not: the others, read.
-        entries: Those, by their position.
-    """
-
-    def __init__(
-        self, known: tuple[object, ...] = (), entries: Mapping[int, object] | None = None
-    ) -> None:
-        super().__init__()
-        self.known = known
-        self.entries = entries
+# Values: each function returns what a field holds, or raises `ValueError`.
 
 
 def _read_text(value: object) -> str:
@@ -127,81 +111,68 @@ def _read_text(value: object) -> str:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    raise _UnreadableError
+    raise ValueError
 
 
-def _read_decimal(value: object) -> Decimal | None:
-    # Beyond 2**53 a float has lost digits, and its repr would make some up.
-    is_exact = isinstance(value, float) and -_EXACT_FLOATS < value < _EXACT_FLOATS
-    text = repr(value) if is_exact else _read_text(value)
+def _unless_blank(read: _Read) -> _Read:
+    """Return what reads a text without white space around it, and a blank one as None."""
+
+    def read_text(value: object) -> object:
+        # Beyond 2**53 a float has lost digits, and its repr would make some up.
+        is_amount = (
+            read is _read_decimal and isinstance(value, float) and abs(value) < _EXACT_FLOATS
+        )
+        text = repr(value) if is_amount else _read_text(value).strip()
+        return read(text) if text else None
+
+    return read_text
+
+
+def _read_decimal(text: str) -> Decimal:
     try:
         number = Decimal(text)
     except InvalidOperation:
-        _require_blank(text)
-        return None
+        raise ValueError from None
     if number.is_finite():
         return number
-    raise _UnreadableError
+    raise ValueError
 
 
-def _require_blank(text: str) -> None:
-    if text.strip():
-        raise _UnreadableError
-
-
-def _read_datetime(value: object) -> datetime | None:
+def _read_datetime(text: str) -> datetime:
     """Read `YYYYMMDDhhmmss` without a zone, and ISO 8601 with the offset that it has."""
-    text = _read_text(value)
     if len(text) == _DATE_TIME_DIGITS and text.isdigit():
         return datetime.fromisoformat(f"{text[:8]}T{text[8:]}")
-    text = text.strip()
     if len(text) > _DATE_LENGTH and text[4] == "-":
         return datetime.fromisoformat(text)
-    _require_blank(text)
-    return None
+    raise ValueError
 
 
-def _read_date(value: object) -> date | None:
-    text = _read_text(value).strip()
+def _read_date(text: str) -> date:
     if len(text) == _DATE_LENGTH and text[4] == "-":
         return date.fromisoformat(text)
-    _require_blank(text)
-    return None
+    raise ValueError
 
 
 _VALUES: dict[object, _Read] = {
     str: _read_text,
     Message: lambda value: mask_cards(_read_text(value)),
-    Decimal: _read_decimal,
-    datetime: _read_datetime,
-    date: _read_date,
+    Decimal: _unless_blank(_read_decimal),
+    datetime: _unless_blank(_read_datetime),
+    date: _unless_blank(_read_date),
     SignatureText: lambda value: SignatureText(_read_text(value)),
     MaskedCard: lambda value: MaskedCard(_read_text(value)),
 }
 
 
 def _value_reader(wanted: Any) -> _Read:  # noqa: ANN401  # any annotation
-    """Return what reads the value of a field; it raises `ValueError` for what is none."""
+    """Return what reads the value of a field."""
     if get_origin(wanted) is not tuple:
         return _VALUES[wanted] if wanted in _VALUES else _reader(wanted).read
     element = get_args(wanted)[0]
     element = getattr(element, "__bound__", element)
     if element in _VALUES:
-        return functools.partial(_read_values, _VALUES[element])
+        return lambda value: tuple(map(_VALUES[element], _elements(value)))
     return lambda value: tuple(read_records(element, _elements(value)))
-
-
-def _read_values(read: _Read, value: object) -> tuple[object, ...]:
-    known: list[object] = []
-    unreadable: dict[int, object] = {}
-    for position, element in enumerate(_elements(value)):
-        try:
-            known.append(read(element))
-        except ValueError:
-            unreadable[position] = element
-    if unreadable:
-        raise _UnreadableError(tuple(known), unreadable)
-    return tuple(known)
 
 
 def _elements(value: object) -> Sequence[object]:
@@ -253,7 +224,7 @@ _OTHER_FIELD = """
     found = value[key_{name}]
     record.{name} = default_{name} if found is None else read_{name}(found)"""
 _FIELDS: dict[object, str] = {str: _TEXT_FIELD, Decimal: _KNOWN_FIELD, Message: _KNOWN_FIELD}
-_MISFITS = (LookupError, TypeError, ValueError, InvalidOperation)
+_MISFITS = (LookupError, TypeError, ValueError)
 
 
 class _Reader:
@@ -299,7 +270,7 @@ class _Reader:
         if not isinstance(value, dict):
             if value in ("", []):
                 return None
-            raise _UnreadableError
+            raise ValueError
         shape, read = tuple(value), self._shapes.get(tuple(value))
         if read is None and len(self._shapes) < _MOST_SHAPES and self.fields.keys() >= {*shape}:
             read = self._shapes[shape] = self._compiled(shape)
@@ -337,13 +308,9 @@ class _Reader:
             found, known = value.get(name), default
             try:
                 known = default if found is None else self._readers[name](found)
-            except ValueError as error:
-                if entries := getattr(error, "entries", None):
-                    known = error.known  # type: ignore[attr-defined]  # likewise
-                    unreadable |= {f"{name}[{n}]": _shown(one) for n, one in entries.items()}
-                else:
-                    is_secret = wanted in (MaskedCard, SignatureText)
-                    unreadable[name] = MASK if is_secret else _shown(found)
+            except ValueError:
+                is_secret = wanted in (MaskedCard, SignatureText)
+                unreadable[name] = MASK if is_secret else _shown(found)
             setattr(record, name, known)
         record.extra = {
             name: without_secrets({name: found})[name]
@@ -365,10 +332,9 @@ def _without_none(wanted: Any) -> Any:  # noqa: ANN401  # any annotation
 
 def _shown(value: object) -> str:
     shown = without_secrets(value)
-    if isinstance(shown, str):
-        return shown[:_LONGEST_SHOWN]
-    try:
-        text = orjson.dumps(shown).decode()
-    except orjson.JSONEncodeError:
-        text = repr(shown)
+    text = (
+        shown
+        if isinstance(shown, str)
+        else json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
+    )
     return text[:_LONGEST_SHOWN]
