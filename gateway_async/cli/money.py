@@ -202,7 +202,9 @@ def _show_plan(run: Run, file: OrderFile) -> int:
     lines = [f"{run.command}: {totals}"]
     if file.unread:
         lines.append(f"columns that are not sent: {file.unread}")
-    lines.append(f"to {url}: at least {count:,} requests, of {size} orders at most")
+    lines.append(
+        f"to {url}: at least {count:,} request{'s' * (count != 1)}, of {size} orders at most"
+    )
     if run.command == "refund" and recovery.record_baseline:
         lines.append("before each of them, the refunds that there are by then are looked up")
     if run.command == "refund" and recovery.refund_evidence == "marker":

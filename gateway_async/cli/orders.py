@@ -254,8 +254,8 @@ class OrderFile:
         layout, tree = self.layout, dict[str, Any]()
         if layout.moves_money and (job := row.cells.get(IN_JOB, "").strip()):
             reason = (
-                f"this order is in job {job!r}, which may send it itself: go on with that job "
-                "(`gateway-async jobs resume`), or decide on what it holds (`gateway-async jobs "
+                f"this order is in job {job!r}: go on with that job (`gateway-async jobs resume`), "
+                "or decide on what it holds (`gateway-async jobs "
                 "resolve`); for another operation take this column out"
             )
             raise _WrongCellError(IN_JOB, reason)

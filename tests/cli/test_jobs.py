@@ -139,7 +139,7 @@ async def test_what_a_job_has_is_not_sent_past_it(sandbox: Sandbox, tmp_path: Pa
         line = ("refund", path, "--yes", "--out", "o.csv", *more, *CONFIGURED)
         refused = await run(sandbox, *line, cwd=tmp_path)
         assert refused.code == 2
-        assert "column in_job: this order is in job 'night', which may send it" in refused.stderr
+        assert "column in_job: this order is in job 'night': go on" in refused.stderr
         assert "jobs resume" in refused.stderr
     assert sandbox.requests["refund"] == before
 

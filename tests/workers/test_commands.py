@@ -155,7 +155,6 @@ def test_what_is_held_is_said_where_a_job_is_watched(
     assert run(["submit", str(settings), "--job", "month-end", "--yes"]) == 0
     monkeypatch.setattr("gateway_async.cli.workers.watch_job", watched)
     monkeypatch.setattr("gateway_async.cli.console.SECONDS_BETWEEN_LINES", 0)
-    monkeypatch.setattr("gateway_async.cli.run._SECONDS_BETWEEN_TICKS", 0)
     assert run(["watch", "month-end"]) == 3
     told += capsys.readouterr().err
     assert "4 succeeded, 1 held" in told
