@@ -14,19 +14,19 @@ from gateway_async.errors import ConfigurationError, hide_arguments
 from gateway_async.operations import OPERATIONS
 from gateway_async.session import Session
 from gateway_async.settings import (
+    COUNT,
     DEFAULT_LINGER_SECONDS,
     DEFAULT_SLICE_SIZE,
+    FLAG,
+    SECONDS,
     BatchPolicy,
     RecoveryPolicy,
     RetryPolicy,
     Timeouts,
     check_alone,
-    check_flag,
-    check_instance,
     checked_base_url,
-    checked_count,
     checked_proxy,
-    checked_seconds,
+    expect,
     place_of_gateway,
     setting,
 )
@@ -79,6 +79,10 @@ if TYPE_CHECKING:
 DEFAULT_MAX_REPLY_BYTES = 16 * 1024 * 1024
 DEFAULT_MAX_CONNECTIONS = 100
 
+_LIMITER = (
+    lambda value: value is None or hasattr(type(value), "__aenter__"),
+    "an asynchronous context manager",
+)
 _NEEDED_UNDER_WAY = ("gateway_async.wire.records", "gateway_async.wire.documents")
 """Loaded with the first client: once requests are under way, loading could fail, and lose one."""
 
@@ -145,15 +149,12 @@ class GatewayClient:
         self._made_at = _caller_place(sys._getframe(1))  # noqa: SLF001  # the only cheap way to know
         self._policy = setting("policy", policy, BatchPolicy)
         self._recovery = setting("recovery", recovery, RecoveryPolicy)
-        check_instance("credentials", credentials, Credentials)
-        if limiter is not None and not hasattr(type(limiter), "__aenter__"):
-            raise ConfigurationError(
-                f"limiter: expected an asynchronous context manager, got {type(limiter).__name__}"
-            )
-        check_flag("allow_http", allow_http)
-        check_flag("trust_env", trust_env)
+        expect("credentials", credentials, Credentials)
+        expect("limiter", limiter, _LIMITER)
+        expect("allow_http", allow_http, FLAG)
+        expect("trust_env", trust_env, FLAG)
         if ssl is not None:
-            check_instance("ssl", ssl, SSLContext)
+            expect("ssl", ssl, SSLContext)
         check_alone(session, ssl=ssl, proxy=proxy, trust_env=trust_env)
         address = checked_base_url(base_url, allow_http=allow_http)
         proxy_url, proxy_authorization = checked_proxy(
@@ -166,12 +167,12 @@ class GatewayClient:
         self._transport = AiohttpTransport(
             address,
             timeouts=timeouts,
-            max_reply_bytes=checked_count("max_reply_bytes", max_reply_bytes),
+            max_reply_bytes=expect("max_reply_bytes", max_reply_bytes, COUNT),
             options=ConnectionOptions(
                 limit=(
                     max(DEFAULT_MAX_CONNECTIONS, self._policy.concurrency)
                     if max_connections is None
-                    else checked_count("max_connections", max_connections)
+                    else expect("max_connections", max_connections, COUNT)
                 ),
                 ssl=ssl,
                 proxy=proxy_url,
@@ -399,7 +400,7 @@ class GatewayClient:
             orders,
             job,
             policy=self._batch_policy(policy),
-            slice_size=checked_count("slice_size", slice_size),
+            slice_size=expect("slice_size", slice_size, COUNT),
         )
 
     def resume(
@@ -496,7 +497,7 @@ class GatewayClient:
 
         return Coalescer(
             self._session,
-            linger_seconds=checked_seconds("linger_seconds", linger_seconds),
+            linger_seconds=expect("linger_seconds", linger_seconds, SECONDS),
             policy=self._batch_policy(policy),
             recovery=self._recovery,
         )

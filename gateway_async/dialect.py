@@ -18,11 +18,11 @@ import attrs
 from gateway_async.errors import ConfigurationError
 from gateway_async.operations import ADDED_FIELDS, OPERATIONS, BodyFormat
 from gateway_async.settings import (
+    FLAG,
+    TEXT,
     check,
     is_count,
-    is_flag,
     is_list,
-    is_text,
     one_of,
     to_plain,
     to_set,
@@ -271,7 +271,7 @@ class Dialect:
         _quoted(PaymentState),
         read=_member_of(PaymentState),
     )
-    payout_deduplicates: bool = attrs.field(default=False, validator=is_flag)
+    payout_deduplicates: bool = attrs.field(default=False, validator=check(*FLAG))
     notification_fields: "Mapping[str, Sequence[str]]" = _table(
         lambda value: (
             value.keys() == _NOTIFICATION_FIELDS.keys() and all(map(_are_texts, value.values()))
@@ -280,7 +280,7 @@ class Dialect:
         read=_text_tuple,
         defaults=_NOTIFICATION_FIELDS,
     )
-    notification_answer: str = attrs.field(default="OK", validator=is_text)
+    notification_answer: str = attrs.field(default="OK", validator=check(*TEXT))
 
     def __attrs_post_init__(self) -> None:
         for one, other in chain(*[combinations(names, 2) for names in _OPPOSITES]):

@@ -41,7 +41,7 @@ from gateway_async.operations import (
     ReplyFormat,
 )
 from gateway_async.session import CALL_CANCELLED, Attempts, Gate, Request
-from gateway_async.settings import check_flag
+from gateway_async.settings import FLAG, expect
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.telemetry import RequestSpan
 from gateway_async.transport import HttpResponse
@@ -171,7 +171,7 @@ def custom_request(
         raise ConfigurationError(
             f"path: expected a path such as '/v1/subscription/cancel', got {path!r}"
         )
-    check_flag("repeatable", repeatable)
+    expect("repeatable", repeatable, FLAG)
     for name, value, choices in (("body", body, _BODIES), ("reply", reply, _READERS)):
         if value not in [*choices]:  # whatever it is: not all can be hashed
             raise ConfigurationError(

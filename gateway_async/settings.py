@@ -18,6 +18,8 @@ from gateway_async.models.values import plain_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    Kind = tuple[Callable[[Any], bool], str]
+
 T = TypeVar("T")
 
 DUPLICATE_RULES = ("reject", "serialize", "allow")
@@ -27,6 +29,23 @@ DEFAULT_LINGER_SECONDS = 0.005
 
 DEFAULT_SLICE_SIZE = 1000
 """How many orders a slice of a job has."""
+
+
+def is_duration(value: object) -> bool:
+    """Say whether a value is a finite number of 0 or more."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 <= value <= sys.float_info.max  # type: ignore[operator]  # a number
+
+
+def is_count(value: object, least: int = 0) -> bool:
+    """Say whether a value is a whole number, and not below the least."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+FLAG: "Kind" = (lambda value: isinstance(value, bool), "True or False")
+TEXT: "Kind" = (lambda value: isinstance(value, str), "a str")
+COUNT: "Kind" = (lambda value: is_count(value, 1), "an int of 1 or more")
+SECONDS: "Kind" = (is_duration, "a number of seconds, 0 or more")
 
 
 def check(
@@ -40,16 +59,31 @@ def check(
     """
 
     def validator(instance: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
-        _check_value(f"{type(instance).__name__}.{attribute.name}", value, accepts, expected)
+        expect(f"{type(instance).__name__}.{attribute.name}", value, (accepts, expected))
 
     return validator
 
 
-def _check_value(name: str, value: object, accepts: "Callable[[Any], bool]", expected: str) -> None:
-    if not accepts(value):
+def expect(name: str, value: T, kind: "Kind | type") -> T:
+    """Return a value that is as wanted.
+
+    Args:
+        name: Its name, for the error.
+        value: The value. Where a class is wanted, the error does not show it: it may be a secret.
+        kind: The class that is wanted, or what says whether a value is as wanted, and its name.
+
+    Raises:
+        ConfigurationError: If it is not as wanted.
+    """
+    if isinstance(kind, type):
+        if not isinstance(value, kind):
+            given = type(value).__name__
+            raise ConfigurationError(f"{name}: expected {kind.__name__}, got {given}")
+    elif not kind[0](value):
         raise ConfigurationError(
-            f"{name}: expected {expected}, got {value!r} ({type(value).__name__})"
+            f"{name}: expected {kind[1]}, got {value!r} ({type(value).__name__})"
         )
+    return value
 
 
 def is_list(value: object) -> bool:
@@ -68,35 +102,14 @@ def to_set(value: "Iterable[Any]") -> "frozenset[Any] | Iterable[Any]":
         return values
 
 
-is_flag: "Callable[[object, attrs.Attribute[Any], Any], None]" = check(
-    lambda value: isinstance(value, bool), "True or False"
-)
-is_text: "Callable[[object, attrs.Attribute[Any], Any], None]" = check(
-    lambda value: isinstance(value, str), "a str"
-)
-
-
 def to_plain(value: Any) -> Any:  # noqa: ANN401  # any value
     """Return text as just a `str`; what is no text is left to the validator."""
     return plain_text(value) if isinstance(value, str) else value
 
 
-def is_duration(value: object) -> bool:
-    """Say whether a value is a finite number of 0 or more."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and 0 <= value <= sys.float_info.max  # type: ignore[operator]  # a number
-
-
-def is_count(value: object, least: int = 0) -> bool:
-    """Say whether a value is a whole number, and not below the least."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-_COUNT = (lambda value: is_count(value, 1)), "an int of 1 or more"
-_SECONDS = is_duration, "a number of seconds, 0 or more"
 _positive = check(lambda value: is_duration(value) and value != 0, "a number of seconds above 0")
-_not_negative = check(*_SECONDS)
-_count = check(*_COUNT)
+_not_negative = check(*SECONDS)
+_count = check(*COUNT)
 
 
 def one_of(*values: str) -> "Callable[[object, attrs.Attribute[Any], Any], None]":
@@ -194,9 +207,9 @@ class RecoveryPolicy:
     """
 
     settle_seconds: float = attrs.field(default=60.0, validator=_not_negative)
-    resend_absent: bool = attrs.field(default=False, validator=is_flag)
+    resend_absent: bool = attrs.field(default=False, validator=check(*FLAG))
     refund_evidence: str = attrs.field(default="references", validator=one_of(*REFUND_EVIDENCE))
-    record_baseline: bool = attrs.field(default=False, validator=is_flag)
+    record_baseline: bool = attrs.field(default=False, validator=check(*FLAG))
     hold_alike_hours: float | None = attrs.field(
         default=24.0,
         validator=check(
@@ -233,50 +246,7 @@ def setting(name: str, value: "T | None", wanted: "type[T]") -> "T":
     Raises:
         ConfigurationError: If it is of another class.
     """
-    if value is None:
-        return wanted()
-    check_instance(name, value, wanted)
-    return value
-
-
-def check_instance(name: str, value: object, wanted: type) -> None:
-    """Check that something is of a class.
-
-    Raises:
-        ConfigurationError: If it is not.
-    """
-    if not isinstance(value, wanted):
-        raise ConfigurationError(f"{name}: expected {wanted.__name__}, got {type(value).__name__}")
-
-
-def checked_count(name: str, value: object) -> int:
-    """Return a whole number of 1 or more.
-
-    Raises:
-        ConfigurationError: If it is none.
-    """
-    _check_value(name, value, *_COUNT)
-    return value  # type: ignore[return-value]  # checked above
-
-
-def checked_seconds(name: str, value: object) -> float:
-    """Return a number of seconds, 0 or more.
-
-    Raises:
-        ConfigurationError: If it is none.
-    """
-    _check_value(name, value, *_SECONDS)
-    return value  # type: ignore[return-value]  # checked above
-
-
-def check_flag(name: str, value: object) -> None:
-    """Check that something is True or False.
-
-    Raises:
-        ConfigurationError: If it is not.
-    """
-    if not isinstance(value, bool):
-        raise ConfigurationError(f"{name}: expected True or False, got {type(value).__name__}")
+    return wanted() if value is None else expect(name, value, wanted)
 
 
 def check_alone(session: object, **own: object) -> None:
@@ -296,34 +266,33 @@ def check_alone(session: object, **own: object) -> None:
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
-def checked_base_url(value: object, *, allow_http: bool = False) -> str:
+def checked_base_url(url: str, *, allow_http: bool = False) -> str:
     """Return the base URL without a slash at its end.
 
     Args:
-        value: The base URL.
+        url: The base URL.
         allow_http: Whether plain `http://` may go to another machine.
 
     Raises:
         ConfigurationError: If it is none, holds credentials, or is plain `http://` to another
             machine.
     """
-    if not isinstance(value, str):
-        raise ConfigurationError(f"base_url: expected str, got {type(value).__name__}")
-    if set(value) & set("@?#"):
+    expect("base_url", url, str)
+    if set(url) & set("@?#"):
         raise ConfigurationError(
             "base_url: expected scheme, host and path alone; credentials go into Credentials"
         )
-    parts = _url_parts(value)
+    parts = _url_parts(url)
     if parts is None:
         raise ConfigurationError(
-            f"base_url: expected a URL such as 'https://gateway.example', got {value!r}"
+            f"base_url: expected a URL such as 'https://gateway.example', got {url!r}"
         )
     if parts.scheme == "http" and not _is_loopback(parts.hostname or "") and not allow_http:
         raise ConfigurationError(
             f"base_url: plain http:// is refused except to this machine; use https://{parts.netloc}"
             ", or allow_http where you trust the network"
         )
-    return value.rstrip("/")
+    return url.rstrip("/")
 
 
 def place_of_gateway(base_url: str) -> str:

@@ -12,7 +12,7 @@ import attrs
 
 from gateway_async.errors import ConfigurationError, hide_arguments
 from gateway_async.models.values import Unpicklable
-from gateway_async.settings import check, is_flag, is_text, to_plain, to_set
+from gateway_async.settings import FLAG, TEXT, check, to_plain, to_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -93,20 +93,20 @@ class HmacSigner(Unpicklable):
         validator=check(_is_digest, "a digest of hashlib that HMAC can use, such as 'sha256'"),
         kw_only=True,
     )
-    joiner: str = attrs.field(default="&", validator=is_text, kw_only=True)
+    joiner: str = attrs.field(default="&", validator=check(*TEXT), kw_only=True)
     template: str = attrs.field(
         default=_PAIR,
         validator=check(_is_template, "a str with {name} and {value}, or {value} alone"),
         kw_only=True,
     )
-    uppercase: bool = attrs.field(default=False, validator=is_flag, kw_only=True)
+    uppercase: bool = attrs.field(default=False, validator=check(*FLAG), kw_only=True)
     excluded: frozenset[str] = attrs.field(
         default=frozenset({SIGNATURE_FIELD}),
         converter=to_set,
         validator=check(_are_names, "names of fields such as {'note'}"),
         kw_only=True,
     )
-    check_replies: bool = attrs.field(default=False, validator=is_flag, kw_only=True)
+    check_replies: bool = attrs.field(default=False, validator=check(*FLAG), kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         if not self.secret or not isinstance(self.secret, str):

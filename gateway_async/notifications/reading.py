@@ -18,7 +18,7 @@ from gateway_async.errors import NotificationError, ReplyUnreadableError
 from gateway_async.models.orders import OrderRef
 from gateway_async.models.values import SignatureText, is_encodable
 from gateway_async.operations import BodyFormat, Operation, OperationClass
-from gateway_async.settings import check_instance
+from gateway_async.settings import expect
 from gateway_async.signing import SIGNATURE_FIELD, HmacSigner, Signer
 from gateway_async.wire.decode import charset_of, codec_of, in_utf8
 from gateway_async.wire.documents import decode_respon, reply_fields
@@ -237,7 +237,7 @@ class SignatureVerifier:
 
     @signer.validator
     def _check(self, _: object, signer: object) -> None:
-        check_instance("SignatureVerifier.signer", signer, Signer)
+        expect("SignatureVerifier.signer", signer, Signer)
 
     def __call__(
         self, headers: "Mapping[str, str]", body: bytes, fields: "Mapping[str, str]"

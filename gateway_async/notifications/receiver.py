@@ -26,7 +26,7 @@ from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, InvalidOrderError, NotificationError
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.notifications.reading import MAX_BYTES, Notification, parse, plain_fields
-from gateway_async.settings import DEFAULT_LINGER_SECONDS, check_instance, checked_count
+from gateway_async.settings import COUNT, DEFAULT_LINGER_SECONDS, expect
 from gateway_async.signing import SIGNATURE_FIELD
 
 if TYPE_CHECKING:
@@ -139,13 +139,13 @@ class NotificationReceiver:
     )
 
     def __attrs_post_init__(self) -> None:
-        check_instance("gateway", self.gateway, GatewayClient)
+        expect("gateway", self.gateway, GatewayClient)
         for name in ("on_payment", "on_payout", "verifier"):
             function = getattr(self, name)
             if not (callable(function) or (function is None and name != "on_payment")):
                 raise ConfigurationError(f"{name}: expected a function, got {function!r}")
         for name in ("max_body_bytes", "concurrency", "remembered"):
-            checked_count(name, getattr(self, name))
+            expect(name, getattr(self, name), COUNT)
         if self.on_payout is not None and self.verifier is None:
             raise ConfigurationError(
                 "on_payout: needs a verifier, since a payout cannot be looked up"

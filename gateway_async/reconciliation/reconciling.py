@@ -30,7 +30,7 @@ from gateway_async.operations import OPERATIONS
 from gateway_async.reconciliation.differences import Case, Difference, LedgerEntry, compare
 from gateway_async.reconciliation.summary import Books, ReconciliationResult, Summary
 from gateway_async.session import Gate
-from gateway_async.settings import check_instance, checked_count
+from gateway_async.settings import COUNT, expect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Collection, Iterable
@@ -309,14 +309,14 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
         InvalidOrderError: If `ledger` is no iterable of entries.
         ConfigurationError: If a setting is wrong.
     """
-    check_instance("gateway", gateway, GatewayClient)
+    expect("gateway", gateway, GatewayClient)
     check_orders(ledger, LedgerEntry, "ledger")
     policy = gateway._batch_policy(policy)  # noqa: SLF001  # as its own look-ups go by
     check_size(OPERATIONS["query"], policy)
     make_case = functools.partial(
         Case, states=_words(states), refund_statuses=_meanings(refund_statuses)
     )
-    return Reconciliation(gateway, ledger, make_case, policy, checked_count("window", window))
+    return Reconciliation(gateway, ledger, make_case, policy, expect("window", window, COUNT))
 
 
 def _words(states: Any) -> dict[str, frozenset[str]] | None:  # noqa: ANN401  # anything may be given

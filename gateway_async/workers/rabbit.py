@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from gateway_async.errors import ConfigurationError, hide_given, require_extra
-from gateway_async.settings import checked_count
+from gateway_async.settings import COUNT, expect
 
 _PACKAGES = ("aio_pika", "taskiq", "taskiq_aio_pika")
 with require_extra(__name__, *_PACKAGES, install="'gateway-async[workers]'"):
@@ -75,7 +75,7 @@ def rabbit_broker(
         url = f"{url}{'&' if '?' in url else '?'}heartbeat={_HEARTBEAT_SECONDS}"
     return _Broker(
         url,
-        qos=checked_count("slices_at_once", slices_at_once),  # of 0, RabbitMQ makes no limit
+        qos=expect("slices_at_once", slices_at_once, COUNT),  # of 0, RabbitMQ makes no limit
         exchange=Exchange(name=queue),
         task_queues=[Queue(name=queue, durable=True)],
         dead_letter_queue=Queue(name=f"{queue}.dead", durable=True),

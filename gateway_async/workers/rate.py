@@ -22,7 +22,7 @@ from gateway_async.errors import (
 )
 from gateway_async.journal.database import plain_url
 from gateway_async.journal.location import locate
-from gateway_async.settings import checked_count, is_duration
+from gateway_async.settings import COUNT, expect, is_duration
 
 _PACKAGES = ("psycopg", "psycopg_pool", "pyrate_limiter")
 with require_extra(__name__, *_PACKAGES, install="'gateway-async[workers]'"):
@@ -134,7 +134,7 @@ def shared_rate(
             "shared_rate: expected the URL of a PostgreSQL database; without one, let a single "
             "process send, with an aiolimiter.AsyncLimiter as its limiter"
         )
-    checked_count("requests", requests)
+    expect("requests", requests, COUNT)
     if not is_duration(seconds) or not 1 <= seconds * 1000 < math.inf:
         raise ConfigurationError(f"seconds: expected a number of 0.001 or more, got {seconds!r}")
     window = seconds + min(seconds * _LATE_SHARE, _LATE_SECONDS)
