@@ -7,9 +7,10 @@ import pytest
 
 from gateway_async import ReplyTooLargeError
 from gateway_async.sandbox import faults
-from tests.faults.bombs import MIB
 from tests.faults.deeds import ATTEMPTS, NOT_SENT, SUCCEEDED, UNKNOWN, Trial, with_deeds
 from tests.support.servers import Proxy, bind
+
+MIB = 1024 * 1024
 
 
 class Repeat:

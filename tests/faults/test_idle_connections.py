@@ -15,7 +15,7 @@ from gateway_async import (
     OutcomeUnknownError,
     RetryPolicy,
 )
-from tests.faults.deeds import SUCCEEDED, UNKNOWN, Trial
+from tests.faults.deeds import SUCCEEDED, Trial
 from tests.orders import client_at
 from tests.support.clock import Clock
 from tests.support.servers import End, Proxy, bind, read_message, serving, tls_of, trust_in
@@ -143,20 +143,6 @@ async def test_the_end_of_a_connection_is_seen_before_it_is_used_again(
                 reply = await client.call("/v1/x", {}, body="json", reply="text")
                 assert (reply.data, gateway.connections) == ("ok", number)
         bound.shutdown(socket.SHUT_RDWR)
-
-
-async def test_a_connection_that_dies_unseen_between_two_calls_at_once(
-    trial: Trial, proxy: Proxy, clock: Clock
-) -> None:
-    """Nobody could know: the look-up is repeated on a new one, the money is `unknown`."""
-    proxy.on_silence = clock.advance
-    async with trial.client(proxy.base_url) as gateway:
-        assert (await trial.run_with(gateway)).status is SUCCEEDED
-        proxy.end_idle(End.SILENCE)
-        told = await trial.run_with(gateway)
-    assert told.status is trial.by_kind(read=SUCCEEDED, money=UNKNOWN)
-    assert proxy.requests == trial.by_kind(read=3, money=2)
-    assert trial.reads or not any(trial.effects)
 
 
 class Grudging:

@@ -1,6 +1,7 @@
 """Take the rules out one by one, and see that each is missed: ``python -m tests.mutants``."""
 
 import argparse
+import ast
 import os
 import shutil
 import subprocess
@@ -35,11 +36,11 @@ def check(project: Path, guard: str, mutant: Mutant | None = None) -> Verdict:
         _copy(project, copy)
         if mutant is not None:
             try:
-                path, source = mutant.apply(copy / PACKAGE)
+                path, tree = mutant.apply(copy / PACKAGE)
             except ValueError as error:
                 sys.stderr.write(f"{error}\n")
                 return Verdict.BROKEN
-            path.write_text(source)
+            path.write_text(ast.unparse(tree))
         arguments = _SEEDS if guard == SEEDS else (*_TESTS, *guard.split())
         return _run(copy, arguments)
 

@@ -61,8 +61,8 @@ class Mutant:
     by: str
     guard: str
 
-    def apply(self, package: Path) -> tuple[Path, str]:
-        """Return the file that has the place, and its source without the rule.
+    def apply(self, package: Path) -> tuple[Path, ast.Module]:
+        """Return the file that has the place, and its syntax tree without the rule.
 
         Raises:
             ValueError: If the place or the part is not there, or not only once.
@@ -82,7 +82,7 @@ class Mutant:
         slots[0].replace(self.by)
         if ast.dump(scope) == before:
             raise ValueError(f"{self.rule}: {self.place} is the same without it")
-        return path, ast.unparse(ast.fix_missing_locations(tree))
+        return path, ast.fix_missing_locations(tree)
 
     def _find_place(self, package: Path) -> tuple[Path, ast.Module, ast.AST]:
         module, _, name = self.place.rpartition(":")

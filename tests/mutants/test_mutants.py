@@ -1,5 +1,6 @@
 """The mutants fit the library as it is; `nox -s mutants` shows that each is caught."""
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,8 @@ def test_every_mutant_applies() -> None:
     wrong = []
     for mutant in MUTANTS:
         try:
-            path, source = mutant.apply(ROOT / PACKAGE)
-            compile(source, path, "exec")
+            path, tree = mutant.apply(ROOT / PACKAGE)
+            compile(tree, path, "exec")
         except (ValueError, SyntaxError) as error:
             wrong.append(str(error))
     assert wrong == []
@@ -30,14 +31,10 @@ def test_every_guard_exists() -> None:
     assert not [path for path in guards if not (ROOT / path).is_file()]
 
 
-def test_every_rule_is_named_once() -> None:
-    assert len({mutant.rule for mutant in MUTANTS}) == len(MUTANTS)
-
-
 def _apply(package: Path, place: str, part: str, names: str, by: str) -> str:
     (package / "sending.py").write_text(SOURCE)
     mutant = Mutant("a rule", place, part, tuple(names.split()), by, SEEDS)
-    return mutant.apply(package)[1]
+    return ast.unparse(mutant.apply(package)[1])
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,7 @@ _ERRORS: dict[OutcomeStatus, tuple[type[Any], ...]] = {
 
 def find_problems(story: Story) -> list[str]:
     """Return everything that is wrong with a run."""
-    checks = [_left_behind, _never_twice, _pauses, _in_time, _heard]
-    checks += [_sending, _turns, _batch] if story.scenario.is_batch else [_single]
+    checks = (_left_behind, _never_twice, _pauses, _in_time, _heard, _sending, _turns, _batch)
     return [problem for check in checks for problem in check(story)]
 
 
@@ -153,11 +152,10 @@ def _turns(story: Story) -> Iterator[str]:
 def _in_time(story: Story) -> Iterator[str]:
     """Check the deadline, and that what has left is not given up before the drain time is over."""
     scenario, policy = story.scenario, story.scenario.policy
-    deadline = (policy.deadline_seconds or _NEVER) if scenario.is_batch else _NEVER
+    deadline = policy.deadline_seconds or _NEVER
     stopped_at = min(deadline, _NEVER if story.disturbed_at is None else story.disturbed_at)
     drained_at = stopped_at + policy.drain_seconds
     silent_from = deadline if story.is_noticed_later else stopped_at
-    is_single_read = scenario.is_read and not scenario.is_batch
     for carried in story.carried:
         if carried.begun is None:
             continue
@@ -165,7 +163,7 @@ def _in_time(story: Story) -> Iterator[str]:
             yield f"#{carried.number} was written at {carried.begun}, after the stop: {stopped_at}"
         is_base_line = carried.operation != scenario.asks_for
         is_early = carried.cancelled and (carried.left or 0) < drained_at - _A_MOMENT
-        if is_early and not (story.disturbed_again or is_base_line or is_single_read):
+        if is_early and not (story.disturbed_again or is_base_line):
             yield f"#{carried.number} was given up before the drain time was over"
     if not scenario.streamed and story.over_at > drained_at + _A_MOMENT:
         yield f"it was over at {story.over_at}, long after the stop at {stopped_at}"
@@ -334,35 +332,6 @@ def _looked_up(story: Story, outcomes: Outcomes) -> Iterator[str]:
             yield f"{shown} on a calm day: {outcome.error}"
 
 
-def _single(story: Story) -> Iterator[str]:
-    """Check a payment by card or a payout."""
-    value, error = story.value, story.error
-    if isinstance(error, TimeoutError):
-        error = error.__cause__
-    if isinstance(error, asyncio.CancelledError):
-        known = getattr(error, "outcome", None)
-        if known is None and story.carried:
-            yield "a cancelled call does not say what became of it"
-        value, error = (None, known) if isinstance(known, BaseException) else (known, None)
-    name = story.scenario.key(story.scenario.orders[0])
-    done, was_written = story.network.gateway.effects[name], bool(_written(story)[name])
-    shown = f"{error!r}, written: {was_written}, done {done} times"
-    if isinstance(error, NotSentError | ConfigurationError) and (done or was_written):
-        yield shown
-    if isinstance(error, RejectedError) and done:
-        yield shown
-    if isinstance(error, OutcomeUnknownError) and not was_written:
-        yield shown
-    said = getattr(value, "order_status", None) or getattr(value, "status", None)
-    if value is not None and (said in ("1", "COMPLETED")) is not bool(done):
-        yield f"the result says {said}, and it was done {done} times"
-    expected = (NotSentError, ConfigurationError, RejectedError, OutcomeUnknownError, LimiterError)
-    if error is not None and not isinstance(error, expected):
-        yield f"it raised {error!r}"
-    if story.scenario.is_calm and value is None:
-        yield f"it raised {error!r} on a calm day"
-
-
 # What recovery made of it
 
 
@@ -376,7 +345,6 @@ def _recovered(story: Story, recovered: BatchResult[Any, Any]) -> Iterator[str]:
         if old.status is not UNKNOWN and old.status is not new.status:
             yield f"{old.index} was {old.status}, and is {new.status} after recovery"
     yield from _proved(story, after)
-    yield from _settled(story, after)
 
 
 def _proved(story: Story, after: Outcomes) -> Iterator[str]:
@@ -399,35 +367,6 @@ def _proved(story: Story, after: Outcomes) -> Iterator[str]:
         counts = Counter(outcome.status for outcome in outcomes)
         if not counts[SUCCEEDED] <= done <= counts[SUCCEEDED] + counts[UNKNOWN]:
             yield f"after recovery {name} is {dict(counts)}, and was done {done} times"
-
-
-def _settled(story: Story, after: Outcomes) -> Iterator[str]:
-    """Check that recovery does its job where the gateway shows all that it needs."""
-    scenario, gateway = story.scenario, story.network.gateway
-    is_clear = (
-        scenario.operation == "refund"
-        and scenario.recovery.refund_evidence == "marker"
-        and scenario.calms_down
-        and scenario.timeouts_are_long
-        and gateway.lists_refunds
-        and gateway.keeps_reasons
-        and not gateway.is_flaky
-        and scenario.signer_fails_at is None
-        and scenario.limiter_fails_at is None
-        and all(len(of_one) < 10 for of_one in gateway.refunds.values())
-    )
-    has_control = any(
-        outcome.status is SUCCEEDED
-        and any(item.get("refund_reference_id") for item in outcome.items)
-        for outcome in story.outcomes
-    )
-    # What is sent again is refused again, by a status that the dialect may not know.
-    is_refused_again = scenario.recovery.resend_absent and not scenario.dialect.declined_statuses
-    refused = scenario.declined if is_refused_again else ()
-    unknown = (outcome for outcome in after if outcome.status is UNKNOWN)
-    left = [one.index for one in unknown if scenario.key(one.order) not in refused]
-    if is_clear and has_control and left:
-        yield f"recovery leaves {left} unknown, though the gateway shows everything"
 
 
 # Names

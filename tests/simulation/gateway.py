@@ -13,7 +13,7 @@ from tests.orders import LIST_FIELDS, LOOK_UPS, MONEY_OPERATIONS
 
 Item = dict[str, Any]
 
-PATHS = {one.path: one.name for one in OPERATIONS.values() if one.name != "pay_apm"}
+PATHS = {one.path: one.name for one in OPERATIONS.values()}
 LIMITS = {
     **dict.fromkeys(("capture", "cancel", "refund"), 50),
     **dict.fromkeys(("review", *LOOK_UPS), 100),
@@ -29,7 +29,7 @@ _STATES = {"capture": "4100", "cancel": "5000"}
 
 
 def wanted(operation: str, fields: Item) -> list[Item]:
-    """Return what a request asks for: orders, references, or the one payment."""
+    """Return what a request asks for: orders, references, or the one payout."""
     if operation in MONEY_OPERATIONS:
         return list(fields[LIST_FIELDS[operation]])
     if operation in LOOK_UPS:
@@ -44,7 +44,7 @@ def key(operation: str, order: Item) -> str:
         return str(order["amount"])
     if operation in LOOK_UPS:
         return "/".join(next(iter(order.items())))
-    return str(order["order_no" if operation == "pay_direct" else "request_id"])
+    return str(order["request_id"])
 
 
 class Gateway:

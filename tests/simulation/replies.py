@@ -34,11 +34,6 @@ _ODD = tuple(kind for kind in (*_MISLEADING, *_SLOPPY) if kind != "confused")
 _DROPPED = ("plain", "missing", "complaint", "silent", "unclear")
 _ENVELOPES = ("failed", "nothing_done", "null", "single", "strangers", "unlisted")
 _LISTS = ("failed", "ignored", "null", "reordered", "strange", "unlisted")
-_SINGLES = {
-    "pay_direct": ("contradicting", "silent", "entity", "root"),
-    "payout": ("contradicting", "silent"),
-}
-_PROLOGS = {"entity": "<!DOCTYPE respon [<!ENTITY a 'b'>]>", "root": "<other/>"}
 _STRANGER = {"transaction_id": "777", "order_no": "S7", "currency": "EUR", "amount": "1.00"}
 
 
@@ -54,8 +49,8 @@ class Writer:
         """Do what a request asks for, and write the reply."""
         if operation in LOOK_UPS:
             return self._look_up(operation, asked)
-        if operation in _SINGLES:
-            return self._single(operation, asked[0])
+        if operation == "payout":
+            return self._payout(asked[0])
         return self._batch(operation, asked)
 
     def _is_odd(self) -> bool:
@@ -168,28 +163,18 @@ class Writer:
             random.shuffle(listed)
         return _envelope(operation, listed)
 
-    def _single(self, operation: str, order: Item) -> bytes:
-        """Write the reply to a payment by card or a payout."""
-        is_card = operation == "pay_direct"
-        echo = ("order_no", "currency", "amount") if is_card else tuple(order)
-        said = {name: order[name] for name in echo} | {"transaction_id": "5"}
-        said |= {"order_status": "1", "result_info": "V0000:Success"} if is_card else {}
-        said |= {} if is_card else {"status": "COMPLETED"}
-        kind = self.random.choice(_SINGLES[operation]) if self._is_odd() else "plain"
-        if key(operation, order) in self.scenario.declined:
-            refused = {"order_status": "0", "result_info": "E12:insufficient funds"}
-            failed = {"status": FAILED, "failure_reason": "closed account"}
-            kind, said = "plain", said | (refused if is_card else failed)
-        elif kind == "plain" or self._coin():
-            self.gateway.execute(operation, order)
+    def _payout(self, order: Item) -> bytes:
+        said = {**order, "transaction_id": "5", "status": "COMPLETED"}
+        kind = self.random.choice(("contradicting", "silent")) if self._is_odd() else "plain"
+        if key("payout", order) in self.scenario.declined:
+            return orjson.dumps({**said, "status": FAILED, "failure_reason": "closed account"})
+        if kind == "plain" or self._coin():
+            self.gateway.execute("payout", order)
         if kind == "contradicting":
-            said |= {"amount": "9.99"} if is_card else {"payment_amount": 9.99}
+            said["payment_amount"] = 9.99
         elif kind == "silent":
             said = {"return_status": "0", "return_message": "no"}
-        if not is_card:
-            return orjson.dumps(said)
-        inner = "".join(f"<{name}>{value}</{name}>" for name, value in said.items())
-        return f"{_PROLOGS.get(kind, '')}<respon>{inner}</respon>".encode()
+        return orjson.dumps(said)
 
 
 def _envelope(operation: str, listed: object, *, status: str = "1", without: bool = False) -> bytes:

@@ -52,7 +52,6 @@ class Story:
         input_open: Whether the caller's iterator was begun, and neither ended nor closed.
         yielded: What was streamed.
         result: The batch's result; None where there is none.
-        value: What a single payment returned.
         error: What came out of the call, a cancellation included.
         disturbed_at: When the call was cancelled or left, or a collaborator raised.
         is_noticed_later: Whether that was a failure that is noticed at some time later.
@@ -74,7 +73,6 @@ class Story:
     input_open: bool = False
     yielded: list[Outcome[Any, Any]] = attrs.field(factory=list)
     result: BatchResult[Any, Any] | None = None
-    value: object = None
     error: BaseException | None = None
     disturbed_at: float | None = None
     is_noticed_later: bool = False
@@ -142,7 +140,7 @@ def run(seed: int) -> Story:
         random_module.setstate(state)
         loop.close()
     story.stray += [str(warning.message) for warning in warned]
-    network.trace.append(f"value {story.value!r}, error {story.error!r}")
+    network.trace.append(f"error {story.error!r}")
     outcomes = [*story.yielded, *(story.result or ()), *(story.recovered or ())]
     network.trace += [f"{o.index} {o.status} {scenario.key(o.order)} {o.error}" for o in outcomes]
     return story
@@ -215,9 +213,6 @@ async def _call(story: Story, client: GatewayClient) -> None:
 
 async def _consume(story: Story, client: GatewayClient) -> None:
     method = getattr(client, story.scenario.operation)
-    if not story.scenario.is_batch:
-        story.value = await method(story.scenario.orders[0])
-        return
     batch = method(_input(story))
     try:
         await (_stream(story, batch) if story.scenario.streamed else batch)

@@ -17,7 +17,7 @@ from gateway_async import (
     RetryPolicy,
     Timeouts,
 )
-from tests.orders import LOOK_UPS, MONEY_OPERATIONS, ORDER_CLASSES, direct_payment
+from tests.orders import LOOK_UPS, MONEY_OPERATIONS, ORDER_CLASSES
 from tests.simulation.gateway import (
     ABSENT_RESULT,
     BY_HAND,
@@ -36,7 +36,7 @@ LONGEST_LATENCY = 3.0
 SETTLE_SECONDS = 60.0
 """How long after its request ended something may still happen, at most."""
 
-OPERATIONS = (*MONEY_OPERATIONS, *LOOK_UPS, "refund", "refund", "pay_direct", "payout", "payouts")
+OPERATIONS = (*MONEY_OPERATIONS, *LOOK_UPS, "refund", "refund", "payouts")
 _SIZES = (1, 2, 3, 5, 8, 13, 21, 34)
 _LARGE = (101, 230)
 _DATES = (
@@ -92,11 +92,6 @@ class Scenario:
     def asks_for(self) -> str:
         """What its requests ask for."""
         return "payout" if self.operation == "payouts" else self.operation
-
-    @property
-    def is_batch(self) -> bool:
-        """Whether it is about a batch, not about a single payment."""
-        return self.operation in LIMITS
 
     @property
     def is_read(self) -> bool:
@@ -205,10 +200,6 @@ def draw(seed: int) -> Scenario:
 
 
 def _orders(random: Random, operation: str, duplicates: str) -> list[Any]:
-    if operation == "pay_direct":
-        return [direct_payment()]
-    if operation == "payout":
-        return [_payout(random)]
     size = random.choice(_LARGE if random.random() < 0.04 else _SIZES)
     doubling = 0.25 if duplicates != "reject" else 0.02 * (random.random() < 0.2)
     if operation == "payouts":
@@ -296,7 +287,7 @@ def _policy(random: Random, operation: str, duplicates: str, grid: float) -> Bat
     deadline = max(grid, round(random.uniform(0, 12) / grid) * grid)
     return BatchPolicy(
         concurrency=random.randint(1, 5),
-        chunk_size=chunk_size and min(chunk_size, LIMITS.get(operation, 1000)),
+        chunk_size=chunk_size and min(chunk_size, LIMITS[operation]),
         deadline_seconds=deadline if has_deadline else None,
         drain_seconds=random.choice((0, 1, 5, 30)),
         stop_after_unknown=random.choice((1, 2, 3, 3, 1000)),

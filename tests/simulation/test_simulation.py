@@ -23,13 +23,8 @@ def test_every_seed_keeps_the_laws(start: int) -> None:
     assert not problems, "\n".join(problems)
 
 
-def test_the_same_seed_tells_the_same_story() -> None:
-    for seed in range(0, 300, 30):
-        assert run(seed).trace == run(seed).trace != ""
-
-
 @pytest.mark.slow
-def test_another_process_tells_the_same_story() -> None:
+def test_the_same_seed_tells_the_same_story_in_any_process() -> None:
     command = (sys.executable, "-m", "tests.simulation", "--seeds", "9", "--start", "3", "--trace")
     told = [
         subprocess.run(  # noqa: S603  # this very interpreter
