@@ -261,6 +261,7 @@ PAYOUT = Operation(
     ),
     result_fields=("transaction_id", "status", "failure_reason", "failure_type"),
     reference_field="transaction_id",
+    confirms=True,
 )
 
 OPERATIONS: "Mapping[str, Operation]" = MappingProxyType(

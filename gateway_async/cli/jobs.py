@@ -24,6 +24,7 @@ from gateway_async.cli.settings import Settings
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, JobNotFoundError
 from gateway_async.journal import Job, JobState, JobStatus
+from gateway_async.operations import OPERATIONS
 from gateway_async.settings import place_of_gateway
 from gateway_async.signing import Credentials
 
@@ -471,8 +472,7 @@ async def _left(settings: Settings, name: str) -> tuple[JobStatus, Totals]:
                 "`gateway-async worker --broker amqp://HOST/`, and see how far it comes with "
                 "`gateway-async watch`"
             )
-        layout = LAYOUTS[status.operation]
-        if layout.confirms:
+        if OPERATIONS[status.operation].confirms:
             async for page in pages_of(journal, name):
                 for row in page:
                     if row.state is JobState.NEW:

@@ -103,7 +103,7 @@ def send(
             console.note(known.described + "; nothing would be sent" * known.is_done)
             return _show_plan(run, file)
         question = ""
-        if layout.confirms or known.before:
+        if file.operation.confirms or known.before:
             question = file.question(settings.address)
             question += "; payouts that other jobs have are paid again" * (is_payout and again)
         if file.unread and (yes or not question):

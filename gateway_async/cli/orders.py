@@ -91,14 +91,6 @@ class Layout:
         return self.operation is not None and self.operation.takes_jobs
 
     @property
-    def confirms(self) -> bool:
-        """Whether the command asks before it sends: money leaves the merchant."""
-        operation = self.operation
-        return operation is not None and (
-            operation.confirms or operation.kind is OperationClass.KEYED
-        )
-
-    @property
     def naming(self) -> tuple[str, ...]:
         """The columns by which people know an order."""
         return ("request_id",) if "request_id" in self.inputs else ("transaction_id", "order_no")

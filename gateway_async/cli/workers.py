@@ -127,7 +127,7 @@ def submit(
         file = OrderFile(table, layout, settings.dialect, repeats=repeats)
         credentials = settings.credentials(os.environ, console.warn)
         known, url = find_job(settings, job), queue.url()
-        if layout.confirms:
+        if file.operation.confirms:
             question = f"{known.asked}: {file.question(settings.address)}"
             confirm(console, question, yes=yes)
 

@@ -92,6 +92,8 @@ async def test_a_payout_of_another_job_is_not_paid_again_unasked_however_it_is_w
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
     write_payouts(tmp_path, 0, 1, 2)
+    asked = await run(sandbox, *[word for word in LINE if word != "--yes"], cwd=tmp_path)
+    assert (asked.code, "payout 3 orders, EUR 30.00 at" in asked.stderr) == (2, True)
     named = ("--job", f"payout-{sandbox.merchant_id}-november")
     assert (await run(sandbox, *LINE, *named, cwd=tmp_path)).code == 0
     rows = [(key(2).upper(), *cells(2)[1:]), cells(3), cells(4)]
@@ -99,10 +101,10 @@ async def test_a_payout_of_another_job_is_not_paid_again_unasked_however_it_is_w
     for more in ((), ("--job", "december")):
         ended = await run(sandbox, *LINE, *more, cwd=tmp_path)
         assert ended.code == 2, ended.stderr
-        assert (
-            f"request_id {key(2)!r}, which stands in job 'payout-{sandbox.merchant_id}-november'"
-            in ended.stderr
-        )
+        words = f"{key(2)!r}, which stands in job 'payout-{sandbox.merchant_id}-november'"
+        assert f"request_id {words}" in ended.stderr
+    listed = await run(sandbox, "jobs", *KEPT, cwd=tmp_path)  # what was refused left no job
+    assert (listed.stdout.count("payout-"), "december" in listed.stdout) == (1, False)
     assert paid(sandbox, 5) == [1, 1, 1, 0, 0]
     ended = await run(sandbox, *LINE, "--again", cwd=tmp_path)
     assert ended.code == 0, ended.stderr
