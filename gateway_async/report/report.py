@@ -247,7 +247,7 @@ class Report:
         self, operation: str, *, job: str | None = None, dialect: Dialect | None = None
     ) -> None:
         self.operation = operation
-        self.dialect = dialect or Dialect()
+        self.dialect: Dialect = dialect or Dialect()
         self.latencies: Latencies = Latencies()
         self.steps: dict[tuple[str, str], Step] = {}
         self._job = job
