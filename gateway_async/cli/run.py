@@ -138,17 +138,6 @@ class Run:
         return self.settings.client(credentials, telemetry=telemetry)
 
     @property
-    def requests(self) -> tuple[int | None, int | None, int]:
-        """Requests, how many of them were repeats, and records that belong to no order."""
-        left = self.books or self.left
-        unexpected = getattr(left, "unexpected", 0)
-        return (
-            getattr(left, "requests", None),
-            getattr(left, "retries", None),
-            getattr(unexpected, "count", unexpected),
-        )
-
-    @property
     def exit_code(self) -> int:
         """0: all succeeded. 1: some declined, absent or different. 3: some unknown or misplaced."""
         books, counts = self.books, self.report.counts
@@ -161,26 +150,19 @@ class Run:
             return UNSETTLED
         return NOT_ALL_DONE if counts["declined"] or counts["absent"] else DONE
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self, head: Head) -> dict[str, Any]:
         """Return what `--json` prints."""
-        counts, (requests, retries, unexpected) = self.report.counts, self.requests
-        found = {
-            "command": self.command,
-            "source": self.source,
-            "job": self.job,
+        counts, reasons = self.report.counts, self.report.reasons[:_REASONS_SHOWN]
+        found = attrs.asdict(head) | {
             "journal": None if self.job is None else self.settings.place,
             "counts": counts,
-            "requests": requests,
-            "retries": retries,
-            "unexpected": unexpected,
-            "seconds": self.seconds,
-            "failure": self.failure,
             "orders": counts.total(),
             "held": self.states[JobState.HELD],
-            "reasons": {reason: count for count, _, reason in self.report.reasons[:_REASONS_SHOWN]},
-            "out": None if self.misplaced else self.files.out,
-            "next": self.next_lines,
+            "reasons": {reason: count for count, _, reason in reasons},
+            "out": None if self.misplaced else head.out,
+            "seconds": self.seconds,
         }
+        found["next"] = found.pop("next_lines")
         if self.books is None:
             return found
         books = attrs.asdict(self.books) | {"orders": self.books.entries}
@@ -248,15 +230,18 @@ class Run:
                     raise
                 self.misplaced = str(error.strerror)
             self.console.sum_up()
+            head = self._head(started)
             if tells:
-                self._tell()
-                self._advise()
-            elif self.misplaced:
+                self._tell(head)
+            if self.misplaced:
                 self.console.warn(self.misplaced)
+            if tells:
+                self._advise()
+            head = attrs.evolve(head, next_lines=tuple(self.next_lines))
             if page is not None:
-                page.write(render(self.report, self._head(started), self.books))
+                page.write(render(self.report, head, self.books))
             if files.json:
-                print_json(self.as_dict())
+                print_json(self.as_dict(head))
         if files.report is not None:
             self.console.note(f"report: {files.report}")
         return self.exit_code
@@ -282,25 +267,23 @@ class Run:
             except GatewayError as error:
                 raise OSError(0, str(error)) from None
 
-    def _tell(self) -> None:
+    def _tell(self, head: Head) -> None:
         """Say what it came to."""
-        console, books, (requests, retries, unexpected) = self.console, self.books, self.requests
-        if books is None:
-            row = (self.command, self.report.counts, requests, retries, self.seconds)
+        console = self.console
+        if self.books is None:
+            row = (self.command, self.report.counts, head.requests, head.retries, self.seconds)
             console.rich.print(summary_table([row]))
         else:
-            console.say(str(books))
+            console.say(str(self.books))
         reasons = self.report.reasons
         for count, kind, reason in reasons[:_REASONS_SHOWN]:
             console.say(f"{count:,} x {kind.replace('_', ' ')}: {reason}")
         if more := sum(count for count, *_ in reasons[_REASONS_SHOWN:]):
             console.say(f"and {more:,} more, in the outcomes")
-        if unexpected and books is None:
-            console.say(f"records that belong to no order of the file: {unexpected}")
+        if head.unexpected and self.books is None:
+            console.say(f"records that belong to no order of the file: {head.unexpected}")
         if self.failure is not None:
             console.say(f"it ended early: {self.failure}")
-        if self.misplaced:
-            console.warn(self.misplaced)
 
     def _advise(self) -> None:
         """Say what to do about orders that are unknown, or were not sent."""
@@ -347,7 +330,8 @@ class Run:
         def shown(path: Path | None, stdio: str) -> str | None:
             return None if path is None else stdio if path == STDIO else str(path)
 
-        requests, retries, unexpected = self.requests
+        left: Any = self.books or self.left
+        unexpected = getattr(left, "unexpected", 0)
         return Head(
             command=self.command,
             gateway=urlsplit(self.settings.address).netloc or None,
@@ -356,11 +340,10 @@ class Run:
             source=shown(self.source, "standard input"),
             out=shown(self.files.out, "standard output"),
             job=self.job,
-            next_lines=tuple(self.next_lines),
             failure=None if self.failure is None else str(self.failure),
-            requests=requests,
-            retries=retries,
-            unexpected=unexpected,
+            requests=getattr(left, "requests", None),
+            retries=getattr(left, "retries", None),
+            unexpected=getattr(unexpected, "count", unexpected),
         )
 
 
