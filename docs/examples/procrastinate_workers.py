@@ -66,7 +66,7 @@ async def main(url: str) -> None:
         await jobs.submit("refund", orders, job="month-end")
         worker = asyncio.create_task(app.run_worker_async(concurrency=4))
         async for progress in jobs.watch("month-end"):
-            print(f"{progress.finished} of {progress.slices} slices", file=sys.stderr)
+            print(f"{progress.settled} of {progress.total} orders", file=sys.stderr)
         result = await jobs.result("month-end")
         worker.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -18,12 +18,12 @@ from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import open_table
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError
-from gateway_async.journal import JobState, JobStatus
+from gateway_async.journal import JobState
 from gateway_async.journal.location import locate
 from gateway_async.operations import OPERATIONS
 from gateway_async.settings import WorkerPolicy
 from gateway_async.signing import Credentials
-from gateway_async.workers import JobProgress, Workers
+from gateway_async.workers import Workers
 from gateway_async.workers.workers import watch as watch_job
 
 _QUEUE_LOGS = ("aio_pika", "aiormq", "taskiq")
@@ -222,12 +222,8 @@ async def watch(
         json: Print one JSON object at the end: job, orders and states.
     """
     async with gateway.settings().open_journal(create=False) as journal:
-        last: JobStatus | JobProgress = await journal.status(job)
-
-        def settled() -> int:
-            return getattr(last, "settled", 0)
-
-        async with gauged(console, job, last.total, settled) as gauge:
+        last = await journal.status(job)
+        async with gauged(console, job, last.total, lambda: last.settled) as gauge:
             async for last in watch_job(journal, job, _POLICY.watch_seconds):
                 is_first = not gauge.counts
                 gauge.counts.clear()

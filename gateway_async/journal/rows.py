@@ -573,9 +573,14 @@ class JobStatus:
     is_running: bool
 
     @property
+    def settled(self) -> int:
+        """How many orders no run has anything more to do with; some may be held."""
+        return self.total - sum(self.counts[state] for state in UNFINISHED)
+
+    @property
     def done(self) -> bool:
         """Whether a run has nothing more to do; orders may still be held for an operator."""
-        return self.imported and not any(self.counts[state] for state in UNFINISHED)
+        return self.imported and self.settled == self.total
 
 
 @attrs.frozen(kw_only=True)

@@ -5,6 +5,6 @@ Running slices needs the extra `gateway-async[journal]`; a taskiq broker needs
 """
 
 from gateway_async.settings import WorkerPolicy
-from gateway_async.workers.workers import JobProgress, SliceEnd, Workers
+from gateway_async.workers.workers import SliceEnd, Workers
 
-__all__ = ["JobProgress", "SliceEnd", "WorkerPolicy", "Workers"]
+__all__ = ["SliceEnd", "WorkerPolicy", "Workers"]

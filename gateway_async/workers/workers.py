@@ -12,8 +12,6 @@ import logging
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
-import attrs
-
 from gateway_async.batching.results import BatchResult
 from gateway_async.errors import (
     ConfigurationError,
@@ -24,24 +22,17 @@ from gateway_async.errors import (
 )
 from gateway_async.journal import Journal
 from gateway_async.journal.rows import StoredChunk
-from gateway_async.journal.states import UNFINISHED, JobState
 from gateway_async.models.orders import count_statuses
 from gateway_async.settings import WorkerPolicy, setting
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncIterable,
-        AsyncIterator,
-        Awaitable,
-        Callable,
-        Iterable,
-        Mapping,
-    )
+    from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
     from contextlib import AbstractAsyncContextManager
 
     from taskiq import AsyncBroker
 
     from gateway_async.client import GatewayClient
+    from gateway_async.journal import JobStatus
 
     Enqueue = Callable[[str, int], Awaitable[object]]
     GatewayFactory = Callable[[], AbstractAsyncContextManager[GatewayClient]]
@@ -71,78 +62,28 @@ class SliceEnd(StrEnum):
     """Something is left to do, say because the gateway does not answer; it is due again later."""
 
 
-@attrs.frozen(kw_only=True)
-class JobProgress:
-    """How far a job has come.
-
-    Attributes:
-        job: Its name.
-        submitted: Whether the journal has all of its orders.
-        total: How many it has.
-        counts: How many of them are in each state.
-        slices: How many slices it was cut into; 0 while it is being submitted.
-        finished: How many of them are finished.
-        running: How many of them some process has.
-    """
-
-    job: str
-    submitted: bool
-    total: int
-    counts: "Mapping[JobState, int]"
-    slices: int
-    finished: int
-    running: int
-
-    @property
-    def settled(self) -> int:
-        """How many orders no run has anything more to do with; some may be held."""
-        return self.total - sum(self.counts[state] for state in UNFINISHED)
-
-    @property
-    def done(self) -> bool:
-        """Whether every slice is finished; orders may still be held for an operator."""
-        return self.submitted and self.finished == self.slices
-
-
-async def look(journal: "Journal", job: str) -> JobProgress:
-    """Return how far a job has come.
-
-    Raises:
-        JobNotFoundError: If there is no such job.
-        JobConflictError: If it was not cut into slices.
-    """
-    slices = await journal.slices(job)
-    status = await journal.status(job)
-    if not status.is_cut:
-        raise JobConflictError(
-            f"job {job!r} is in one piece: GatewayClient.resume runs it, not workers", job=job
-        )
-    return JobProgress(
-        job=job,
-        # The slices were read before: without any, its import ended only in between.
-        submitted=status.imported and (bool(slices) or not status.total),
-        total=status.total,
-        counts=status.counts,
-        slices=len(slices),
-        finished=sum(each.finished for each in slices),
-        running=sum(each.is_running for each in slices),
-    )
-
-
-async def watch(journal: "Journal", job: str, seconds: float) -> "AsyncIterator[JobProgress]":
+async def watch(journal: "Journal", job: str, seconds: float) -> "AsyncIterator[JobStatus]":
     """Yield how far a job has come, now and whenever that changed, until it is done.
 
     Args:
         journal: Where it is; open.
         job: Its name.
         seconds: How often to look, unless looking takes more than a tenth of that.
+
+    Raises:
+        JobNotFoundError: If there is no such job.
+        JobConflictError: If it was not cut into slices.
     """
     clock = asyncio.get_running_loop().time
     last = None
     while last is None or not last.done:
         began = clock()
-        seen = await look(journal, job)
+        seen = await journal.status(job)
         took = clock() - began
+        if not seen.is_cut:
+            raise JobConflictError(
+                f"job {job!r} is in one piece: GatewayClient.resume runs it, not workers", job=job
+            )
         if seen != last:
             yield seen
             last = seen
@@ -264,7 +205,7 @@ class Workers:
             await self.sweep()
         return total
 
-    async def watch(self, job: str) -> "AsyncIterator[JobProgress]":
+    async def watch(self, job: str) -> "AsyncIterator[JobStatus]":
         """Yield how far a job has come, now and whenever that changed, until it is done.
 
         Raises:

@@ -25,10 +25,9 @@ class Watch:
         self.commits = self.statements = 0
         self.broken: int | None = None
         self.fails_commit = False
-        database = journal.database
+        database: Any = journal.database
         self._adapt, self._commit = database._engine.adapt, database._commit
-        database._engine.adapt = self.adapt  # type: ignore[assignment]
-        database._commit = self.commit  # type: ignore[method-assign]
+        database._engine.adapt, database._commit = self.adapt, self.commit
         self._database = database
 
     def commit(self) -> None:

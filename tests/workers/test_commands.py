@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import attrs
 import pytest
 
 from gateway_async.cli.app import run
-from gateway_async.journal import JobState, Journal
+from gateway_async.journal import JobState, JobStatus, Journal
 from gateway_async.sandbox import Sandbox
-from gateway_async.workers.workers import JobProgress
 from tests.jobs.books import effects, seeded
 from tests.orders import refunds
 from tests.workers.rabbit import own_queue, server_url
@@ -142,11 +142,10 @@ def test_what_is_held_is_said_where_a_job_is_watched(
 ) -> None:
     told = ""
 
-    async def watched(*_: object) -> AsyncIterator[JobProgress]:
+    async def watched(journal: Journal, job: str, _: float) -> AsyncIterator[JobStatus]:
         nonlocal told
         counts = dict.fromkeys(JobState, 0) | {JobState.SUCCEEDED: 4, JobState.HELD: 1}
-        whole = {"total": 5, "slices": 3, "finished": 3, "running": 0}
-        yield JobProgress(job="month-end", submitted=True, counts=counts, **whole)
+        yield attrs.evolve(await journal.status(job), counts=counts)
         async with asyncio.timeout(10):  # it is shown again and again, also where nothing changes
             while told.count("month-end: 5 of 5, ") < 3:
                 await asyncio.sleep(0)

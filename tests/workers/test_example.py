@@ -27,4 +27,4 @@ def test_the_example_runs_slices_on_procrastinate() -> None:
         )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "1000 succeeded\n"
-    assert done.stderr.splitlines()[-1] == "4 of 4 slices"
+    assert done.stderr.splitlines()[-1] == "1000 of 1000 orders"
