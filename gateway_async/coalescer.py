@@ -339,12 +339,16 @@ class Coalescer:
 
     # Life
 
-    async def __aenter__(self) -> Self:
+    def _open(self) -> None:
+        """Take orders on the running event loop, in the context of the caller."""
         if self._loop is not None:
             raise ConfigurationError("a coalescer is entered once; call `coalesced` again")
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
         self._is_open = True
+
+    async def __aenter__(self) -> Self:
+        self._open()
         return self
 
     async def __aexit__(self, kind: object, error: object, traceback: object) -> None:

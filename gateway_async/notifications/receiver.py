@@ -128,7 +128,7 @@ class NotificationReceiver:
     remembered: int = attrs.field(default=10_000, kw_only=True)
     linger_seconds: float = attrs.field(default=DEFAULT_LINGER_SECONDS, kw_only=True)
     policy: "BatchPolicy | None" = attrs.field(default=None, kw_only=True)
-    _single: "Coalescer" = attrs.field(init=False)
+    _single: "Coalescer | None" = attrs.field(default=None, init=False)
     _loop: asyncio.AbstractEventLoop | None = attrs.field(default=None, init=False)
     _context: contextvars.Context = attrs.field(factory=contextvars.copy_context, init=False)
     _busy: int = attrs.field(default=0, init=False)
@@ -150,11 +150,10 @@ class NotificationReceiver:
             raise ConfigurationError(
                 "on_payout: needs a verifier, since a payout cannot be looked up"
             )
-        self._renew()
+        self._new_coalescer()  # which checks its settings
 
-    def _renew(self) -> None:
-        linger_seconds, policy = self.linger_seconds, self.policy
-        self._single = self.gateway.coalesced(linger_seconds=linger_seconds, policy=policy)
+    def _new_coalescer(self) -> "Coalescer":
+        return self.gateway.coalesced(linger_seconds=self.linger_seconds, policy=self.policy)
 
     # HTTP
 
@@ -281,8 +280,7 @@ class NotificationReceiver:
         for _ in range(_MOST_LOOKS):
             asked_at = next(self._moments)
             try:
-                self._open()
-                outcome = await self._single.query(notification.ref)
+                outcome = await self._asking().query(notification.ref)
             except InvalidOrderError:  # such as a reference with the dialect's separator in it
                 raise _Answer(400, "it names no payment that can be looked up") from None
             except ConfigurationError as error:  # the client is closed, as while a server ends
@@ -330,16 +328,17 @@ class NotificationReceiver:
                 self._known.popitem(last=False)
         return True
 
-    def _open(self) -> None:
-        """Let the coalescer ask on the running event loop."""
+    def _asking(self) -> "Coalescer":
+        """Return the coalescer of the running event loop.
+
+        It is never left: without a caller that waits, there is nothing of it to close.
+        """
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            self._renew()
-            # Entered in the receiver's context, not the first notification's. It never waits, and
-            # is never left: without a caller that waits, there is nothing of it to close.
-            with contextlib.suppress(StopIteration):
-                self._context.run(self._single.__aenter__().send, None)
-            self._loop = loop
+        if self._single is None or self._loop is not loop:
+            self._single, self._loop = self._new_coalescer(), loop
+            # In the receiver's context, not the first notification's.
+            self._context.run(self._single._open)  # noqa: SLF001  # see above
+        return self._single
 
 
 def _digest(fields: "Mapping[str, Any]") -> bytes:
