@@ -233,10 +233,8 @@ class Run:
             head = self._head(started)
             if tells:
                 self._tell(head)
-            if self.misplaced:
+            elif self.misplaced:
                 self.console.warn(self.misplaced)
-            if tells:
-                self._advise()
             head = attrs.evolve(head, next_lines=tuple(self.next_lines))
             if page is not None:
                 page.write(render(self.report, head, self.books))
@@ -268,7 +266,7 @@ class Run:
                 raise OSError(0, str(error)) from None
 
     def _tell(self, head: Head) -> None:
-        """Say what it came to."""
+        """Say what it came to, and what to do."""
         console = self.console
         if self.books is None:
             row = (self.command, self.report.counts, head.requests, head.retries, self.seconds)
@@ -284,6 +282,9 @@ class Run:
             console.say(f"records that belong to no order of the file: {head.unexpected}")
         if self.failure is not None:
             console.say(f"it ended early: {self.failure}")
+        if self.misplaced:
+            console.warn(self.misplaced)
+        self._advise()
 
     def _advise(self) -> None:
         """Say what to do about orders that are unknown, or were not sent."""
