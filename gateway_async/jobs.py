@@ -83,8 +83,8 @@ T = TypeVar("T")
 _log = logging.getLogger("gateway_async.jobs")
 
 _ROWS_AT_ONCE = 1000
-_READ_AHEAD = 500
-_LEFT_WHEN_READ = 5
+# So many that the wait for them, in which another chunk may be sent, counts for little.
+_NEW_AT_ONCE = 2000
 _MAY_BE_PAID = (JobState.UNKNOWN, JobState.HELD, JobState.SUCCEEDED)
 _SETTLED = (JobState.SUCCEEDED, JobState.DECLINED)
 _FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
@@ -409,7 +409,7 @@ class JobRunner(BatchRunner):
             failure = self._failure_of(self._senders)
             super().add_unsent()
             await self._feed.aclose()
-        failure = failure or self._lease.failure or self._feed.source.raised
+        failure = failure or self._lease.failure
         if failure is not None:
             raise failure
 
@@ -613,7 +613,7 @@ class JobRunner(BatchRunner):
 
 
 class NewOrders(Source):
-    """The orders of a job that are new, read a page ahead.
+    """The orders of a job that are new, read page by page.
 
     Whole chunks are handed over together, as far as they fit: what is written of a chunk as a whole
     is one row.
@@ -626,18 +626,15 @@ class NewOrders(Source):
     is_stored = True
 
     def __init__(self, lease: "Lease", given: "Sequence[object] | None") -> None:
-        self.raised: BaseException | None = None
         self._lease = lease
         self._given = given
         self._last = -1
         self._page: deque[Group] = deque()
-        self._ahead: asyncio.Task[list[Group]] | None = None
 
     async def pull(self, most: int) -> "tuple[Sequence[int], Sequence[Any]]":
         """Return the next orders, as many chunks as are at hand and fit."""
         if not self._page:
-            self._page.extend(await self._reading())
-            self._ahead = None
+            self._page.extend(await self._lease.read(self._read))
             if not self._page:
                 self.ended = True
                 return (), ()
@@ -647,34 +644,16 @@ class NewOrders(Source):
             pulled += self._page.popleft()
         if not pulled:  # a smaller `chunk_size` than the job was submitted with
             pulled, self._page[0] = self._page[0][:most], self._page[0][most:]
-        if len(self._page) <= _LEFT_WHEN_READ:
-            self._reading()
         return [index for index, _ in pulled], [order for _, order in pulled]
 
-    def _reading(self) -> "asyncio.Task[list[Group]]":
-        """Begin to read the next page, if that was not begun."""
-        if self._ahead is None:
-            self._ahead = asyncio.ensure_future(self._read())
-        return self._ahead
-
-    async def _read(self) -> "list[Group]":
-        given, after = self._given, self._last
-
-        def read(orders: Orders) -> "list[Group]":
-            page = orders.new(after=after, limit=_READ_AHEAD)
-            if given is not None:
-                return [[(index, given[index]) for index in found] for found in page]
-            return [list(zip(found, orders.at(found), strict=True)) for found in page]
-
-        return await self._lease.read(read)
+    def _read(self, orders: Orders) -> "list[Group]":
+        given, page = self._given, orders.new(after=self._last, limit=_NEW_AT_ONCE)
+        if given is not None:
+            return [[(index, given[index]) for index in found] for found in page]
+        return [list(zip(found, orders.at(found), strict=True)) for found in page]
 
     async def aclose(self) -> None:
-        """End what is being read; the lease is ended elsewhere."""
-        if self._ahead is not None:
-            self._ahead.cancel()
-            (page,) = await asyncio.gather(self._ahead, return_exceptions=True)
-            if isinstance(page, JournalError):
-                self.raised = page
+        """Do nothing: the lease is ended elsewhere."""
 
 
 # Recovery
