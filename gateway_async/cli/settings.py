@@ -370,10 +370,8 @@ def _read_file(path: Any, environment: Mapping[str, str]) -> tuple[str, dict[str
         raise ConfigurationError(f"cannot read {chosen}: there is no such file") from None
     except OSError as error:
         raise ConfigurationError(f"cannot read {chosen}: {error.strerror}") from None
-    except tomllib.TOMLDecodeError as error:  # it names keys and a character, and quotes no value
+    except ValueError as error:  # it names keys and a character, and quotes no value
         raise ConfigurationError(f"{chosen}: not TOML: {error}") from None
-    except ValueError:
-        raise ConfigurationError(f"{chosen}: not TOML: it is not UTF-8") from None
     signer = document.get("signer")
     for name in sorted({*document, *(signer if isinstance(signer, dict) else ())} & _FORBIDDEN):
         raise ConfigurationError(
@@ -513,22 +511,16 @@ def _made(factory: object, secret: str) -> Any:
     """
     module, _, name = str(factory).partition(":")
     try:
-        make = getattr(importlib.import_module(module), name or "-", None)
-        signer = make(secret) if callable(make) else None
+        return getattr(importlib.import_module(module), name)(secret)
     except GatewayError:
         raise
     except Exception as error:  # noqa: BLE001  # whatever it raises, its text may hold the secret
         place = traceback.extract_tb(error.__traceback__)[-1]
-        problem = f"raised {type(error).__name__} in {place.filename}, line {place.lineno}"
-        if isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]:
-            problem = f"has no module {module!r}; install it, or name its directory in PYTHONPATH"
-        raise ConfigurationError(f"signer: factory: {factory!r} {problem}") from None
-    if signer is None:
         raise ConfigurationError(
-            'signer: factory: expected "module:function", which takes the secret and returns a '
-            f"signer, got {factory!r}"
-        )
-    return signer
+            f"signer: factory: {factory!r} raised {type(error).__name__} in {place.filename}, line "
+            f'{place.lineno}; expected "module:function", which takes the secret and returns a '
+            "signer, in a module that is installed or in a directory of PYTHONPATH"
+        ) from None
 
 
 def to_toml(value: Any) -> str:
