@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from gateway_async.reconciliation.summary import Summary
     from gateway_async.telemetry import RequestEnd, RequestStart
 
+_EXACT = exact_context()
 _EXAMPLES = 10
 _REASONS = 100
 _OTHER_REASONS = "other reasons"
@@ -165,7 +166,7 @@ class Sum:
     def add(self, count: int, amount: Decimal) -> None:
         """Add without rounding."""
         self.count += count
-        self.amount = exact_context().add(self.amount, amount)
+        self.amount = _EXACT.add(self.amount, amount)
 
 
 @attrs.define(kw_only=True)
@@ -333,7 +334,9 @@ class Report:
         )
 
     def _step(self, kind: str, advice: str) -> Step:
-        step = self.steps.setdefault((kind, advice), Step(kind=kind, advice=advice))
+        step = self.steps.get((kind, advice))
+        if step is None:
+            step = self.steps[kind, advice] = Step(kind=kind, advice=advice)
         step.count += 1
         return step
 
@@ -396,7 +399,9 @@ def _listed(record: object) -> "Iterable[tuple[str | None, Decimal | None]]":
 def _add_money(step: Step, currency: str | None, amount: "Decimal | None") -> None:
     """Add an amount, if its currency is a code of three letters: that bounds their number."""
     code = (currency or "").upper()
-    if amount is not None and is_summable(amount) and _CURRENCY.fullmatch(code):
+    if amount is None or not is_summable(amount):
+        return
+    if code in step.money or _CURRENCY.fullmatch(code):
         step.money.setdefault(code, Sum()).add(1, amount)
 
 
