@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from gateway_async.models.orders import OrderRef
     from gateway_async.operations import Operation
 
-_EXACT = Context(prec=100, traps=[Inexact, InvalidOperation])
+_MOST_DIGITS = 30
+"""Before the point: an exponent may stand for any number of them."""
 _PLAIN_PLACES = frozenset({1, 2, 3})
 """With so many places, a point before them shows that a text is one without an exponent."""
 _PLAIN = bytes({*range(0x20, 0x100)} - {*b'"\\}'})
@@ -268,7 +269,8 @@ def _amount(  # noqa: PLR0913, PLR0917  # what any value is written by, and two 
     if places in _PLAIN_PLACES and text[-places - 1 : -places] == ".":  # as nearly always
         return text
     with contextlib.suppress(InvalidOperation, Inexact):
-        return format(value.quantize(Decimal(1).scaleb(-places), context=_EXACT), "f")
+        exact = Context(prec=_MOST_DIGITS + places, traps=[Inexact, InvalidOperation])
+        return format(value.quantize(Decimal(1).scaleb(-places), context=exact), "f")
     nested = "" if owner is instance else f".{type(instance).__name__}"
     raise InvalidOrderError(
         f"{describe(owner)}{nested}.{field}: {value} cannot be written with {places} decimal "
@@ -358,7 +360,7 @@ def encode_form(fields: "Mapping[str, str]") -> bytes:
     Raises:
         InvalidOrderError: For text that UTF-8 cannot carry.
     """
-    pairs = "\0".join([f"{name}\1{text}" for name, text in fields.items()])
+    pairs = "\0".join(map("\1".join, fields.items()))
     is_usual = pairs.count("\0") == len(fields) - 1 and pairs.count("\1") == len(fields)
     with contextlib.suppress(UnicodeEncodeError):
         if not is_usual:

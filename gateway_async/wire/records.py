@@ -272,7 +272,8 @@ class _Reader:
                 return None
             raise ValueError
         shape, read = tuple(value), self._shapes.get(tuple(value))
-        if read is None and len(self._shapes) < _MOST_SHAPES and self.fields.keys() >= {*shape}:
+        may_compile = shape and len(self._shapes) < _MOST_SHAPES and self.fields.keys() >= {*shape}
+        if read is None and may_compile:
             read = self._shapes[shape] = self._compiled(shape)
         if read is None or read is self._usual:
             return self._read_carefully(value)

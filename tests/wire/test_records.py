@@ -153,6 +153,12 @@ async def test_only_an_integer_keeps_its_digits(number: str) -> None:
     assert ("reference_no" in record.unreadable) is not is_kept
 
 
+async def test_what_stands_for_nothing_is_none_where_an_empty_object_came_before() -> None:
+    for came, expected in (({}, DeliveryInformation()), ([], None), ("", None)):
+        record = await transaction_of({"delivery_information": came})
+        assert (record.delivery_information, record.unreadable) == (expected, {})
+
+
 async def test_a_list_is_read_whole_and_one_of_records_entry_by_entry() -> None:
     labels: list[Any] = [["a", 1, {"b": 2}], None, "c", ["d", 1]]
     documents = [{"labels": each} for each in labels]
